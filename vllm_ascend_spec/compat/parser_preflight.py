@@ -1,0 +1,41 @@
+"""Clear errors for ``vllm serve``.
+
+Why: a wrong option is found minutes later, below a traceback.
+How: the parser that vLLM hands to the platform checks what it parsed, and reports what is wrong as
+argparse reports any other wrong argument: one line, exit status 2.
+Until: never; this is our own feature. The parser is vLLM's own hook for platforms
+(``Platform.pre_register_and_update``).
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from vllm_ascend_spec.errors import AscendSpecError
+
+
+def apply(parser: Any) -> None:
+    """Make ``parser`` check what it parsed."""
+    stock = parser.parse_known_args
+
+    def parse_known_args(*args: Any, **kwargs: Any) -> tuple[argparse.Namespace, list[str]]:
+        namespace, extras = stock(*args, **kwargs)
+        try:
+            check(namespace)
+        except AscendSpecError as error:
+            parser.error(str(error))
+        return namespace, extras
+
+    parser.parse_known_args = parse_known_args
+
+
+def check(namespace: argparse.Namespace) -> None:
+    """Check the options of an engine and of the server."""
+    from vllm_ascend_spec.compat import engine_preflight
+    from vllm_ascend_spec.config.preflight import check_port
+
+    engine_preflight.check(namespace)
+    port = getattr(namespace, "port", None)
+    if isinstance(port, int) and not getattr(namespace, "uds", None):
+        check_port(getattr(namespace, "host", None), port)

@@ -1,0 +1,23 @@
+"""All mends that the worker applies, by the moment they are needed. Each is a module of this folder."""
+
+from __future__ import annotations
+
+import importlib
+
+# Mends of the front end (the command line, the request checks) are applied by plugin.py and
+# platform/, because they must come before any engine exists.
+STAGES: dict[str, tuple[str, ...]] = {
+    "before_runner": ("spec_logits_processors",),
+    "cpu_kernels": (
+        "cpu_rejection_kernels",
+        "cpu_eagle_step_kernel",
+        "cpu_expand_kernel",
+        "cpu_drafter_load_model",
+    ),
+}
+
+
+def apply(stage: str) -> None:
+    """Apply the mends of ``stage``; applying twice changes nothing."""
+    for name in STAGES[stage]:
+        importlib.import_module(f"vllm_ascend_spec.compat.{name}").apply()

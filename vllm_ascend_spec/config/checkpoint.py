@@ -1,0 +1,142 @@
+"""Is a draft checkpoint there, loadable, and made for this target? Reads JSON and headers only."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.errors import CheckpointError
+
+PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+def find_folder(option: str, model: str) -> Path | None:
+    """Return the local folder of a checkpoint, or None if ``model`` can only be a hub's name.
+
+    Raises:
+        CheckpointError: ``model`` is meant as a path and is not a checkpoint's folder.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise CheckpointError(option, model, "the folder has no config.json")
+        return path
+    if path.exists():
+        raise CheckpointError(option, model, "is a file; give the checkpoint's folder")
+    is_path = not HUB_ID.fullmatch(model) or model.startswith((".", "~"))
+    first = Path(model).parts[0] if model else ""
+    if is_path or ("/" in model and Path(first).is_dir()) or "://" in model:
+        if "://" in model:
+            return None
+        raise CheckpointError(option, model, f"there is no such folder (looked in {Path.cwd()})")
+    if os.environ.get("HF_HUB_OFFLINE") == "1" and not _in_hub_cache(model):
+        raise CheckpointError(
+            option, model, "is neither a folder nor in the hub's cache, and HF_HUB_OFFLINE is 1"
+        )
+    return None
+
+
+def _in_hub_cache(model: str) -> bool:
+    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
+    cache = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    return (cache / ("models--" + model.replace("/", "--"))).is_dir()
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return ``config.json`` of a checkpoint; the text part of a multimodal one."""
+    config = json.loads((folder / "config.json").read_text())
+    return config.get("text_config", config)
+
+
+def tensor_shapes(folder: Path) -> dict[str, list[int]]:
+    """Return the shape of every tensor in the folder's safetensors files."""
+    shapes: dict[str, list[int]] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            # Format: eight bytes of little-endian length, then a JSON header of that length.
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        shapes.update({name: entry["shape"] for name, entry in header.items()})
+    return shapes
+
+
+def require_safetensors(option: str, model: str, folder: Path) -> None:
+    """Raise unless the folder has safetensors weights.
+
+    Raises:
+        CheckpointError: the weights are pickled or missing.
+    """
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = sorted(p.name for p in folder.iterdir() if p.suffix in PICKLE_SUFFIXES)
+    if pickled:
+        raise CheckpointError(
+            option,
+            model,
+            f"its weights are pickled ({pickled[0]}), which can run code when loaded; valid: "
+            "*.safetensors (load it once with transformers and call save_pretrained)",
+        )
+    raise CheckpointError(option, model, "the folder has no weights; valid: *.safetensors")
+
+
+def require_same(
+    option: str, model: str, draft: dict[str, Any], target: dict[str, Any], names: tuple[str, ...]
+) -> None:
+    """Raise unless draft and target agree in the named entries of their configs.
+
+    Raises:
+        CheckpointError: naming the first entry that differs.
+    """
+    for name in names:
+        ours, theirs = draft.get(name), target.get(name)
+        if ours is not None and theirs is not None and ours != theirs:
+            raise CheckpointError(
+                option,
+                model,
+                f"its {name} is {ours}, the target's is {theirs}; "
+                "a draft has to be made for its target",
+            )
+
+
+def check_eagle(option: str, model: str, folder: Path, target: Path | None) -> None:
+    """Check an EAGLE head against its target."""
+    require_safetensors(option, model, folder)
+    config = read_config(folder)
+    if target is not None:
+        names = ("vocab_size", "hidden_size")
+        require_same(option, model, config, read_config(target), names)
+    shape = tensor_shapes(folder).get("fc.weight")
+    if shape is None:
+        raise CheckpointError(
+            option,
+            model,
+            "is not an EAGLE head (no tensor fc.weight); for an ordinary model use "
+            "method 'draft_model'",
+        )
+    hidden = config.get("hidden_size")
+    if shape != [hidden, 2 * hidden]:
+        raise CheckpointError(
+            option,
+            model,
+            f"fc.weight is {shape}, an EAGLE head of hidden_size {hidden} has "
+            f"[{hidden}, {2 * hidden}]",
+        )
+
+
+def check_draft_model(option: str, model: str, folder: Path, target: Path | None) -> None:
+    """Check an ordinary draft model against its target."""
+    require_safetensors(option, model, folder)
+    if target is not None:
+        config = read_config(folder)
+        require_same(option, model, config, read_config(target), ("vocab_size",))
+    if "fc.weight" in tensor_shapes(folder):
+        raise CheckpointError(option, model, "is an EAGLE head; use method 'eagle'")
+
+
+CHECKS = {"eagle": check_eagle, "draft_model": check_draft_model}

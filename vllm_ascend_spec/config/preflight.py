@@ -1,0 +1,134 @@
+"""Check a command line or an ``LLM()`` call before anything expensive starts."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint import CHECKS, find_folder
+from vllm_ascend_spec.config.methods import MAX_DRAFT_TOKENS, METHODS, Method
+from vllm_ascend_spec.config.schema import SECTION, SpecOptions
+from vllm_ascend_spec.errors import CheckpointError, ConfigError
+
+SPEC = "speculative_config"
+# Values that say "not set" and are therefore never an option without effect.
+UNSET = (None, False)
+# Filled in by vLLM when it builds the config, not by a person.
+INTERNAL = ("target_model_config", "target_parallel_config")
+
+
+def check_engine(
+    model: str | None,
+    speculative_config: Any,
+    additional_config: Any = None,
+    *,
+    load_format: str = "auto",
+) -> None:
+    """Check everything that can be checked without loading a model.
+
+    Args:
+        model: the target, a folder or a hub's name.
+        speculative_config: as given by the person, or None.
+        additional_config: as given by the person, or None.
+        load_format: with ``dummy`` no weights are read, so none are looked for.
+
+    Raises:
+        ConfigError: naming the option, its value and what is valid.
+    """
+    section = additional_config.get(SECTION) if isinstance(additional_config, Mapping) else None
+    options = SpecOptions() if section is None else SpecOptions.from_mapping(section)
+    if not speculative_config:
+        return
+    if not isinstance(speculative_config, Mapping):
+        raise ConfigError(SPEC, speculative_config, "must be a JSON object")
+    spec = {str(key).replace("-", "_"): value for key, value in speculative_config.items()}
+    method = check_method(spec)
+    check_options(method, spec)
+    check_draft_length(spec)
+    if section and "draft_loop" in section and not method.has_draft_loop:
+        raise ConfigError(
+            f"additional_config.{SECTION}.draft_loop",
+            options.draft_loop,
+            f"has no effect with method {method.name!r}, which has no draft model",
+        )
+    if method.needs_checkpoint and load_format != "dummy":
+        check_checkpoint(method, spec, model)
+
+
+def check_method(spec: Mapping[str, Any]) -> Method:
+    """Return the method that ``spec`` names."""
+    name = spec.get("method")
+    valid = ", ".join(repr(known) for known in METHODS)
+    if name is None:
+        raise ConfigError(f"{SPEC}.method", None, f"name the method; valid: {valid}")
+    if name not in METHODS:
+        raise ConfigError(f"{SPEC}.method", name, f"not supported by this release; valid: {valid}")
+    return METHODS[name]
+
+
+def check_options(method: Method, spec: Mapping[str, Any]) -> None:
+    """Refuse options that are unknown or would have no effect, and ask for those that miss."""
+    for key, value in spec.items():
+        if key in method.options or key in INTERNAL or value in UNSET:
+            continue
+        raise ConfigError(
+            f"{SPEC}.{key}",
+            value,
+            f"has no effect with method {method.name!r}; valid: "
+            + ", ".join(sorted(method.options)),
+        )
+    for key in method.required:
+        if spec.get(key) is None:
+            raise ConfigError(f"{SPEC}.{key}", None, f"method {method.name!r} needs it")
+    rule = spec.get("rejection_sample_method", "standard")
+    if rule != "standard":
+        raise ConfigError(
+            f"{SPEC}.rejection_sample_method", rule, "not supported yet; valid: 'standard'"
+        )
+
+
+def check_draft_length(spec: Mapping[str, Any]) -> None:
+    """Check the number of draft tokens per step."""
+    length = spec.get("num_speculative_tokens")
+    is_whole = isinstance(length, int) and not isinstance(length, bool)
+    if not is_whole or not 1 <= length <= MAX_DRAFT_TOKENS:
+        raise ConfigError(
+            f"{SPEC}.num_speculative_tokens",
+            length,
+            f"valid: a whole number from 1 to {MAX_DRAFT_TOKENS}",
+        )
+
+
+def check_checkpoint(method: Method, spec: Mapping[str, Any], target: str | None) -> None:
+    """Check the draft's checkpoint, against the target's where both are folders."""
+    option, model = f"{SPEC}.model", spec["model"]
+    if not isinstance(model, str):
+        raise CheckpointError(option, model, "must be a folder or a hub's name")
+    folder = find_folder(option, model)
+    if folder is None:
+        return
+    target_folder = find_folder("model", target) if target else None
+    if spec.get("use_heterogeneous_vocab"):
+        target_folder = None
+    CHECKS[method.name](option, model, folder, target_folder)
+
+
+def check_port(host: str | None, port: int) -> None:
+    """Raise if another process listens on the port.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+    family = socket.AF_INET6 if host and ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host or "", port))
+        except OSError as error:
+            # Anything else (no such interface, no permission) is vLLM's to report.
+            if error.errno == errno.EADDRINUSE:
+                raise ConfigError(
+                    "--port", port, "another process listens on it; choose a free port"
+                ) from None

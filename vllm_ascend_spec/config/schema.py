@@ -1,0 +1,61 @@
+"""Our own options: ``--additional-config '{"ascend_spec": {…}}'``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from vllm_ascend_spec.errors import ConfigError
+
+SECTION = "ascend_spec"
+DRAFT_LOOPS = ("fused", "stock")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecOptions:
+    """Options of this package; everything about the draft is in ``--speculative-config``.
+
+    Attributes:
+        draft_loop: ``fused`` runs draft steps 2..K with metadata built once; ``stock`` runs
+            vLLM's own loop, to compare against. Methods without a draft model have no loop.
+        verify_backend: backend of the verification ops by name, ``None`` for the best one.
+    """
+
+    draft_loop: str = "fused"
+    verify_backend: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.draft_loop not in DRAFT_LOOPS:
+            raise _invalid("draft_loop", self.draft_loop, DRAFT_LOOPS)
+        if self.verify_backend is not None and not isinstance(self.verify_backend, str):
+            raise ConfigError(
+                f"additional_config.{SECTION}.verify_backend",
+                self.verify_backend,
+                "the name of a backend, e.g. 'reference', or null",
+            )
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> SpecOptions:
+        """Build from the section of ``--additional-config``.
+
+        Raises:
+            ConfigError: an option is unknown or has an invalid value.
+        """
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"additional_config.{SECTION}", values, "must be a JSON object")
+        known = {field.name for field in fields(cls)}
+        for name, value in values.items():
+            if name not in known:
+                raise ConfigError(
+                    f"additional_config.{SECTION}.{name}",
+                    value,
+                    f"there is no such option; valid: {', '.join(sorted(known))}",
+                )
+        return cls(**values)
+
+
+def _invalid(name: str, value: object, valid: tuple[str, ...]) -> ConfigError:
+    return ConfigError(
+        f"additional_config.{SECTION}.{name}", value, f"valid: {', '.join(map(repr, valid))}"
+    )

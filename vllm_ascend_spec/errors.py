@@ -1,0 +1,48 @@
+"""Every error this package raises on purpose.
+
+    AscendSpecError
+    ├── ConfigError (ValueError)              an option the person gave; names it, its value, the valid ones
+    │   └── CheckpointError                   a draft or target checkpoint that cannot be used
+    ├── UnsupportedVersionError (RuntimeError)  vLLM is missing or outside the supported range
+    └── BackendUnavailableError (RuntimeError)  an op backend asked for by name is not there
+
+Anything else that escapes is a bug of ours.
+"""
+
+from __future__ import annotations
+
+
+class AscendSpecError(Exception):
+    """Base of all errors raised on purpose by this package."""
+
+
+class ConfigError(AscendSpecError, ValueError):
+    """An option has a value that cannot be used.
+
+    Args:
+        option: the option as the person wrote it, e.g. ``speculative_config.method``.
+        value: what was given.
+        problem: why it cannot be used, and what is valid.
+    """
+
+    def __init__(self, option: str, value: object, problem: str) -> None:
+        super().__init__(f"{option}={value!r}: {problem}")
+        self.option = option
+        self.value = value
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, object, str]]:
+        # The engine runs in a subprocess; the error has to survive pickling.
+        return type(self), (self.option, self.value, self.problem)
+
+
+class CheckpointError(ConfigError):
+    """A checkpoint is missing, in a format that is not loaded, or does not fit its target."""
+
+
+class UnsupportedVersionError(AscendSpecError, RuntimeError):
+    """vLLM is missing, or its version is not one this release supports."""
+
+
+class BackendUnavailableError(AscendSpecError, RuntimeError):
+    """A backend that was asked for by name does not exist or cannot run here."""

@@ -1,0 +1,48 @@
+"""The row layout that both verification ops share, as padded [num_reqs, max_draft_len + 1] grids."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+
+class Grid(NamedTuple):
+    """Where each request's rows and drafts are.
+
+    Attributes:
+        offsets: int64 [max_draft_len + 1], position within a request.
+        counts: int64 [num_reqs, 1], drafts of each request.
+        rows: int64 [num_reqs, max_draft_len + 1], index into the logits; clamped where padded.
+        drafts: int64 [num_reqs, max_draft_len + 1], draft token ids; -1 where there is none.
+        draft_rows: int64 [num_reqs, max_draft_len + 1], index into the drafts; clamped.
+    """
+
+    offsets: torch.Tensor
+    counts: torch.Tensor
+    rows: torch.Tensor
+    drafts: torch.Tensor
+    draft_rows: torch.Tensor
+
+
+def make_grid(
+    draft_token_ids: torch.Tensor,  # [num_drafts]
+    cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
+    max_draft_len: int,
+) -> Grid:
+    """Lay the ragged batch out as a grid. A request's rows are its drafts', then its bonus row."""
+    device = draft_token_ids.device
+    num_drafts, num_reqs = draft_token_ids.shape[0], cu_num_draft_tokens.shape[0]
+    ends = cu_num_draft_tokens.long()[:, None]
+    starts = torch.zeros_like(ends)
+    starts[1:] = ends[:-1]
+    counts = ends - starts
+    offsets = torch.arange(max_draft_len + 1, device=device)
+    within = torch.minimum(offsets, counts)
+    rows = starts + torch.arange(num_reqs, device=device)[:, None] + within
+    if num_drafts == 0:
+        drafts = torch.full_like(rows, -1)
+        return Grid(offsets, counts, rows, drafts, torch.zeros_like(rows))
+    draft_rows = (starts + within).clamp_(max=num_drafts - 1)
+    drafts = draft_token_ids.long()[draft_rows].masked_fill_(offsets >= counts, -1)
+    return Grid(offsets, counts, rows, drafts, draft_rows)

@@ -1,0 +1,142 @@
+"""``verify_sample``: accept drafts so that the output has the target's distribution."""
+
+from __future__ import annotations
+
+import torch
+
+from vllm_ascend_spec.ops.checks import check_drafts, check_tensor, require
+from vllm_ascend_spec.ops.registry import Op
+
+RULES = ("token",)
+
+OP = Op(
+    name="verify_sample",
+    schema=(
+        "(Tensor logits, Tensor draft_token_ids, Tensor cu_num_draft_tokens, int max_draft_len, *,"
+        " Tensor temperature, Tensor? top_k=None, Tensor? top_p=None, Tensor? min_p=None,"
+        " Tensor? draft_probs=None, Tensor accept_uniform, Tensor sample_uniform,"
+        ' str rule="token") -> (Tensor, Tensor)'
+    ),
+    backends=("reference",),
+)
+
+
+def verify_sample(
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    draft_token_ids: torch.Tensor,  # [num_drafts]
+    cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
+    max_draft_len: int,
+    *,
+    temperature: torch.Tensor,  # [num_reqs]
+    top_k: torch.Tensor | None = None,  # [num_reqs]
+    top_p: torch.Tensor | None = None,  # [num_reqs]
+    min_p: torch.Tensor | None = None,  # [num_reqs]
+    draft_probs: torch.Tensor | None = None,  # [num_drafts, vocab_size]
+    accept_uniform: torch.Tensor,  # [num_drafts]
+    sample_uniform: torch.Tensor,  # [num_reqs]
+    rule: str = "token",
+    backend: str | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Verify drafts of sampled and greedy requests, losslessly.
+
+    With ``p`` the target's distribution of a row after temperature, min-p, top-k and top-p (in
+    vLLM's order) and ``q`` the draft's, the token rule (Leviathan et al., 2211.17192; Chen et
+    al., 2302.01318) accepts draft x if u < p(x) / q(x). The first rejected draft is replaced by
+    a sample of max(p - q, 0), normalised; after the last accepted draft the bonus token is a
+    sample of p. Samples are drawn by inverting the cumulative distribution in the order of the
+    vocabulary. All randomness comes in as arguments, so every backend gives the same tokens.
+
+    A NaN logit counts as -inf; a row with nothing above -inf yields token 0. min-p keeps tokens
+    with p(x) >= min_p · max p; top-k keeps all tokens tied with the k-th; top-p keeps a token if
+    the mass of those strictly likelier is below top_p. Rows after the first rejection do not
+    matter. A draft of -1 is rejected and replaced by a sample of p.
+
+    Args:
+        logits: float32, bfloat16 or float16 [num_rows, vocab_size], rows as in
+            :func:`~vllm_ascend_spec.ops.verify_greedy.verify_greedy`. Not modified.
+        draft_token_ids: int32 [num_drafts]; -1 marks a draft that cannot be accepted.
+        cu_num_draft_tokens: int32 [num_reqs], inclusive; a request may have no drafts.
+        max_draft_len: most drafts of one request, sets the width of the result.
+        temperature: float32 [num_reqs]; 0 verifies the request greedily.
+        top_k: int32 [num_reqs]; 0 or less turns it off.
+        top_p: float32 [num_reqs] in (0, 1].
+        min_p: float32 [num_reqs] in [0, 1]; 0 turns it off.
+        draft_probs: float32 [num_drafts, vocab_size], the distributions the drafts were sampled
+            from; None if each was certain (one-hot).
+        accept_uniform: float64 [num_drafts] in [0, 1), decides acceptance.
+        sample_uniform: float64 [num_reqs] in [0, 1), draws the correction or the bonus token.
+        rule: how drafts are accepted; ``"token"`` judges one at a time.
+        backend: name of a backend; None picks the best for the device of ``logits``.
+
+    Returns:
+        ``output_token_ids``, int32 [num_reqs, max_draft_len + 1] padded with -1, and
+        ``num_output_tokens``, int32 [num_reqs], from 1 to max_draft_len + 1 each.
+
+    Raises:
+        ValueError: an argument has the wrong shape, dtype or value; the message names it.
+        BackendUnavailableError: there is no backend of that name.
+    """
+    check_drafts(logits, draft_token_ids, cu_num_draft_tokens, max_draft_len)
+    require(rule in RULES, "rule", f"{rule!r} is not one of {RULES}")
+    num_drafts, num_reqs = draft_token_ids.shape[0], cu_num_draft_tokens.shape[0]
+    check_tensor("temperature", temperature, (num_reqs,), (torch.float32,))
+    check_tensor("accept_uniform", accept_uniform, (num_drafts,), (torch.float64,))
+    check_tensor("sample_uniform", sample_uniform, (num_reqs,), (torch.float64,))
+    if top_k is not None:
+        check_tensor("top_k", top_k, (num_reqs,), (torch.int32,))
+    if top_p is not None:
+        check_tensor("top_p", top_p, (num_reqs,), (torch.float32,))
+    if min_p is not None:
+        check_tensor("min_p", min_p, (num_reqs,), (torch.float32,))
+    if draft_probs is not None:
+        shape = (num_drafts, logits.shape[1])
+        check_tensor("draft_probs", draft_probs, shape, (torch.float32,))
+    if logits.device.type == "cpu":
+        _check_values(temperature, top_p, min_p, accept_uniform, sample_uniform)
+    return OP.backend(backend, logits.device)(
+        logits,
+        draft_token_ids,
+        cu_num_draft_tokens,
+        max_draft_len,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        draft_probs=draft_probs,
+        accept_uniform=accept_uniform,
+        sample_uniform=sample_uniform,
+        rule=rule,
+    )
+
+
+def _check_values(
+    temperature: torch.Tensor,
+    top_p: torch.Tensor | None,
+    min_p: torch.Tensor | None,
+    accept_uniform: torch.Tensor,
+    sample_uniform: torch.Tensor,
+) -> None:
+    for t in temperature.tolist():
+        require(0 <= t < float("inf"), "temperature", f"{t} is not a number of 0 or more")
+    for p in [] if top_p is None else top_p.tolist():
+        require(0 < p <= 1, "top_p", f"{p} is not in (0, 1]")
+    for p in [] if min_p is None else min_p.tolist():
+        require(0 <= p <= 1, "min_p", f"{p} is not in [0, 1]")
+    for name, uniforms in (("accept_uniform", accept_uniform), ("sample_uniform", sample_uniform)):
+        for u in uniforms.tolist():
+            require(0 <= u < 1, name, f"{u} is not in [0, 1)")
+
+
+def _fake(
+    logits: torch.Tensor,
+    draft_token_ids: torch.Tensor,
+    cu_num_draft_tokens: torch.Tensor,
+    max_draft_len: int,
+    **_: object,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    num_reqs = cu_num_draft_tokens.shape[0]
+    tokens = logits.new_empty((num_reqs, max_draft_len + 1), dtype=torch.int32)
+    return tokens, logits.new_empty((num_reqs,), dtype=torch.int32)
+
+
+OP.register(verify_sample, _fake)

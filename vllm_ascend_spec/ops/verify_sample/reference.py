@@ -1,0 +1,139 @@
+"""Rejection sampling in plain PyTorch and float64: the yardstick of the other backends."""
+
+from __future__ import annotations
+
+import torch
+
+from vllm_ascend_spec.ops.layout import Grid, make_grid
+from vllm_ascend_spec.ops.verify_greedy.reference import row_argmax
+
+NEGATIVE_INFINITY = float("-inf")
+
+
+def target_probs(
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    temperature: torch.Tensor,  # [num_rows]
+    top_k: torch.Tensor | None,  # [num_rows]
+    top_p: torch.Tensor | None,  # [num_rows]
+    min_p: torch.Tensor | None,  # [num_rows]
+) -> torch.Tensor:
+    """Return the target's distribution of each row, float64 [num_rows, vocab_size].
+
+    Rows with temperature 0 are computed at temperature 1; a row with nothing above -inf is
+    certain of token 0.
+    """
+    scale = torch.where(temperature > 0, temperature, 1).double()[:, None]
+    scores = logits.double() / scale
+    scores.masked_fill_(scores.isnan(), NEGATIVE_INFINITY)
+    dead = (scores == NEGATIVE_INFINITY).all(dim=-1)
+    if bool(dead.any()):
+        scores[dead, 0] = 0.0
+    if min_p is not None:
+        # p(x) >= min_p · max p, in logs.
+        floor = scores.amax(dim=-1, keepdim=True) + min_p.double()[:, None].log()
+        scores.masked_fill_(scores < floor, NEGATIVE_INFINITY)
+    if top_k is not None:
+        scores = _keep_top_k(scores, top_k)
+    probs = scores.softmax(dim=-1)
+    if top_p is not None:
+        probs = _keep_top_p(probs, top_p)
+    return probs
+
+
+def _keep_top_k(scores: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
+    vocab_size = scores.shape[-1]
+    k = torch.where(top_k > 0, top_k, vocab_size).clamp(max=vocab_size).long()[:, None]
+    kth = scores.sort(dim=-1, descending=True).values.gather(-1, k - 1)
+    return scores.masked_fill(scores < kth, NEGATIVE_INFINITY)
+
+
+def _keep_top_p(probs: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    ordered = probs.sort(dim=-1, descending=True).values
+    before = ordered.cumsum(dim=-1) - ordered
+    kept = (before < top_p.double()[:, None]) | (top_p[:, None] >= 1)
+    # The least likely token that is kept; those tied with it are kept too.
+    threshold = ordered.gather(-1, kept.sum(dim=-1, keepdim=True).clamp(min=1) - 1)
+    probs = probs.masked_fill(probs < threshold, 0.0)
+    return probs / probs.sum(dim=-1, keepdim=True)
+
+
+def invert_cdf(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """Draw from unnormalised ``weights`` [num_reqs, vocab_size], one token per request."""
+    cumulative = weights.cumsum(dim=-1)
+    goal = uniform[:, None] * cumulative[:, -1:]
+    token = (cumulative <= goal).sum(dim=-1)
+    # Rounding can put the goal at the very end; the last possible token is the answer then.
+    positions = torch.arange(weights.shape[-1], device=weights.device)
+    last = torch.where(weights > 0, positions, 0).amax(dim=-1)
+    return torch.minimum(token, last)
+
+
+def accepted_by_token_rule(
+    grid: Grid,
+    probs: torch.Tensor,  # [num_rows, vocab_size]
+    draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
+    accept_uniform: torch.Tensor,  # [num_drafts]
+) -> torch.Tensor:
+    """Tell which drafts the token rule accepts, looked at alone: bool [num_reqs, max_len + 1]."""
+    token = grid.drafts.clamp(min=0)
+    p = probs[grid.rows, token]
+    q = torch.ones_like(p) if draft_probs is None else draft_probs[grid.draft_rows, token].double()
+    return (accept_uniform[grid.draft_rows] * q < p) & (grid.drafts >= 0)
+
+
+def verify_sample(
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    draft_token_ids: torch.Tensor,  # [num_drafts]
+    cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
+    max_draft_len: int,
+    *,
+    temperature: torch.Tensor,  # [num_reqs]
+    top_k: torch.Tensor | None,  # [num_reqs]
+    top_p: torch.Tensor | None,  # [num_reqs]
+    min_p: torch.Tensor | None,  # [num_reqs]
+    draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
+    accept_uniform: torch.Tensor,  # [num_drafts]
+    sample_uniform: torch.Tensor,  # [num_reqs]
+    rule: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """See :func:`vllm_ascend_spec.ops.verify_sample.verify_sample`."""
+    grid = make_grid(draft_token_ids, cu_num_draft_tokens, max_draft_len)
+    request = torch.repeat_interleave(grid.counts[:, 0] + 1, output_size=logits.shape[0])
+    per_row = [None if x is None else x[request] for x in (top_k, top_p, min_p)]
+    probs = target_probs(logits, temperature[request], *per_row)
+    argmax = row_argmax(logits)[grid.rows]
+    greedy = (temperature == 0)[:, None]
+
+    if draft_token_ids.shape[0] == 0:
+        sampled_ok = torch.zeros_like(grid.drafts, dtype=torch.bool)
+    else:
+        sampled_ok = accepted_by_token_rule(grid, probs, draft_probs, accept_uniform)
+    accepted = torch.where(greedy, argmax == grid.drafts, sampled_ok)
+    num_accepted = accepted.cumprod(dim=1).sum(dim=1, keepdim=True)
+
+    final = _final_token(grid, probs, draft_probs, num_accepted, sample_uniform)
+    final = torch.where(greedy[:, 0], argmax.gather(1, num_accepted)[:, 0], final)
+    output = torch.where(grid.offsets < num_accepted, grid.drafts, -1)
+    output.scatter_(1, num_accepted, final[:, None])
+    return output.int(), (num_accepted[:, 0] + 1).int()
+
+
+def _final_token(
+    grid: Grid,
+    probs: torch.Tensor,  # [num_rows, vocab_size]
+    draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
+    num_accepted: torch.Tensor,  # [num_reqs, 1]
+    sample_uniform: torch.Tensor,  # [num_reqs]
+) -> torch.Tensor:
+    """Draw each request's last token: the correction of a rejected draft, or the bonus token."""
+    p = probs[grid.rows.gather(1, num_accepted)[:, 0]]
+    rejected = grid.drafts.gather(1, num_accepted)
+    if draft_probs is None:
+        residual = p.scatter(1, rejected.clamp(min=0), 0.0)
+    else:
+        q = draft_probs[grid.draft_rows.gather(1, num_accepted)[:, 0]].double()
+        residual = (p - q).clamp_(min=0.0)
+    # No draft was rejected here (bonus), or one that nobody proposed (-1): sample p itself. An
+    # empty residual means p = q, where only rounding can reject.
+    keep_p = (rejected < 0) | (residual.sum(dim=-1, keepdim=True) <= 0)
+    return invert_cdf(torch.where(keep_p, p, residual), sample_uniform)

@@ -1,0 +1,1 @@
+"""Detect the device and adapt vLLM's platform to it. Selection imports neither torch nor vLLM."""

@@ -1,0 +1,44 @@
+"""vLLM's CPU platform with our worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm.platforms.cpu import CpuPlatform
+
+from vllm_ascend_spec.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+WORKER = "vllm_ascend_spec.worker.cpu.SpecCPUWorker"
+
+
+class SpecCpuPlatform(CpuPlatform):
+    """CPU platform that runs speculative decoding through our proposers and verifier."""
+
+    @classmethod
+    def pre_register_and_update(cls, parser: FlexibleArgumentParser | None = None) -> None:
+        """Check the command line before anything expensive starts."""
+        super().pre_register_and_update(parser)
+        if parser is not None:
+            from vllm_ascend_spec.compat import parser_preflight
+
+            parser_preflight.apply(parser)
+
+    @classmethod
+    def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
+        """Validate our options and name our worker, whatever vLLM's platform chose before."""
+        from vllm_ascend_spec.config.resolve import resolve_options
+
+        resolve_options(vllm_config)
+        if vllm_config.speculative_config is not None and vllm_config.use_v2_model_runner:
+            raise ConfigError(
+                "VLLM_USE_V2_MODEL_RUNNER",
+                "1",
+                "speculative decoding of vllm-ascend-spec runs on model runner V1; set it to 0",
+            )
+        if vllm_config.parallel_config.worker_cls == "auto":
+            vllm_config.parallel_config.worker_cls = WORKER
+        super().check_and_update_config(vllm_config)

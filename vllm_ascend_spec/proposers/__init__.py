@@ -1,0 +1,1 @@
+"""Draft tokens: one folder a method, behind a registry with lazy imports."""

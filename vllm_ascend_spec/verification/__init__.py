@@ -1,0 +1,1 @@
+"""Logits and drafts in, accepted tokens out. Lossless."""

@@ -1,0 +1,1 @@
+"""The device's worker and runner with our proposer and verifier swapped in."""

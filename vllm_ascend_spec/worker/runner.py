@@ -1,0 +1,39 @@
+"""The mixin that swaps our proposer and verifier into a vLLM model runner (V1).
+
+Style contract: this file orchestrates and computes nothing. A method added here must forward to
+another part; tests/worker/test_runner.py keeps the file short.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vllm_ascend_spec.config.resolve import resolve_options
+from vllm_ascend_spec.proposers.registry import create_proposer
+from vllm_ascend_spec.verification.sampler import SpecVerifier
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+
+class SpecRunnerMixin:
+    """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
+
+    vllm_config: VllmConfig
+    device: torch.device
+    sampler: Any
+    drafter: Any
+    rejection_sampler: Any
+
+    def install_spec_parts(self) -> None:
+        """Replace the stock drafter and rejection sampler; call after the stock ``__init__``.
+
+        The last pipeline rank alone has them, and only with speculative decoding on.
+        """
+        if not hasattr(self, "rejection_sampler"):
+            return
+        options = resolve_options(self.vllm_config)
+        self.drafter = create_proposer(self.vllm_config, self.device, self, options)
+        self.rejection_sampler = SpecVerifier(self.sampler, self.vllm_config, options)
