@@ -9,7 +9,7 @@ from typing import Any
 from vllm_ascend_spec.errors import ConfigError
 
 SECTION = "ascend_spec"
-DRAFT_LOOPS = ("fused", "stock")
+DRAFT_LOOPS = ("auto", "fused", "stock")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,12 +17,13 @@ class SpecOptions:
     """Options of this package; everything about the draft is in ``--speculative-config``.
 
     Attributes:
-        draft_loop: ``fused`` runs draft steps 2..K with metadata built once; ``stock`` runs
-            vLLM's own loop, to compare against. Methods without a draft model have no loop.
+        draft_loop: ``fused`` plans draft steps 2..K at once; ``stock`` is vLLM's own loop, to
+            compare against; ``auto`` is ``fused`` where that is possible. Methods without a draft
+            model have no loop.
         verify_backend: backend of the verification ops by name, ``None`` for the best one.
     """
 
-    draft_loop: str = "fused"
+    draft_loop: str = "auto"
     verify_backend: str | None = None
 
     def __post_init__(self) -> None:

@@ -1,23 +1,243 @@
-"""What all proposers with a draft model share."""
+"""What all proposers with a draft model share: the draft loop.
+
+vLLM's loop (v1/spec_decode/llm_base_proposer.py:515) works out positions, slots and lengths anew
+in each draft step, opens a forward context for each, and copies inputs into graph buffers even
+where there is no graph. Ours plans all steps at once and opens one context.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from vllm.config import CUDAGraphMode
+from vllm.forward_context import get_forward_context, set_forward_context
+
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.log import get_logger
+from vllm_ascend_spec.proposers.sampling import sample_drafts
+from vllm_ascend_spec.proposers.steps import StepPlan, plan_steps
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
+    from vllm.v1.attention.backend import CommonAttentionMetadata
+    from vllm.v1.sample.metadata import SamplingMetadata
 
     from vllm_ascend_spec.config.schema import SpecOptions
+
+logger = get_logger(__name__)
 
 
 class ModelProposerMixin:
     """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``, before it in the bases."""
 
+    use_fused_loop: bool
+
     @classmethod
     def create(
         cls, vllm_config: VllmConfig, device: torch.device, runner: Any, options: SpecOptions
     ) -> Any:
-        """Build the proposer of an engine."""
-        return cls(vllm_config, device, runner)  # type: ignore[call-arg]
+        """Build the proposer of an engine.
+
+        Raises:
+            ConfigError: ``draft_loop="fused"`` was asked for and cannot be used.
+        """
+        proposer: Any = cls(vllm_config, device, runner)  # type: ignore[call-arg]
+        obstacle = proposer.fused_loop_obstacle()
+        if options.draft_loop == "fused" and obstacle:
+            raise ConfigError(
+                "additional_config.ascend_spec.draft_loop",
+                "fused",
+                f"not possible with {obstacle}; valid here: 'auto', 'stock'",
+            )
+        proposer.use_fused_loop = options.draft_loop != "stock" and not obstacle
+        if obstacle and options.draft_loop == "auto":
+            logger.warning("Draft loop of vLLM is used, because of %s.", obstacle)
+        return proposer
+
+    def fused_loop_obstacle(self: Any) -> str | None:
+        """Return what keeps our loop from being used, or None."""
+        obstacles = {
+            "M-RoPE positions": self.uses_mrope,
+            "a multimodal target": self.supports_mm_inputs,
+            "parallel drafting": self.parallel_drafting,
+            "constant draft positions": self.constant_draft_positions,
+            "use_heterogeneous_vocab": self.use_heterogeneous_vocab,
+            "data parallelism": self.vllm_config.parallel_config.data_parallel_size > 1,
+            "expert load balancing": self.vllm_config.parallel_config.enable_eplb,
+        }
+        return next((name for name, present in obstacles.items() if present), None)
+
+    def propose(  # noqa: PLR0913 - the signature is vLLM's
+        self: Any,
+        num_speculative_tokens: int,
+        target_token_ids: torch.Tensor,  # [num_tokens]
+        target_positions: torch.Tensor,  # [num_tokens]
+        target_hidden_states: torch.Tensor,  # [num_tokens, hidden_size]
+        next_token_ids: torch.Tensor,  # [num_reqs]
+        token_indices_to_sample: torch.Tensor | None,  # [num_reqs]
+        common_attn_metadata: CommonAttentionMetadata,
+        sampling_metadata: SamplingMetadata,
+        mm_embed_inputs: Any = None,
+        num_rejected_tokens_gpu: torch.Tensor | None = None,  # [num_reqs]
+        slot_mappings: Any = None,
+    ) -> torch.Tensor:
+        """Draft ``num_speculative_tokens`` tokens per request; the signature is vLLM's.
+
+        Returns:
+            Draft token ids, int64 [num_reqs, num_speculative_tokens].
+        """
+        if not self.use_fused_loop:
+            return super().propose(  # type: ignore[misc]
+                num_speculative_tokens,
+                target_token_ids,
+                target_positions,
+                target_hidden_states,
+                next_token_ids,
+                token_indices_to_sample,
+                common_attn_metadata,
+                sampling_metadata,
+                mm_embed_inputs,
+                num_rejected_tokens_gpu,
+                slot_mappings,
+            )
+        self.num_speculative_tokens = num_speculative_tokens
+        self._last_draft_probs = None
+        num_tokens, indices, metadata = self.set_inputs_first_pass(
+            target_token_ids=target_token_ids,
+            next_token_ids=next_token_ids,
+            target_positions=target_positions,
+            target_hidden_states=target_hidden_states,
+            token_indices_to_sample=token_indices_to_sample,
+            cad=common_attn_metadata,
+            num_rejected_tokens_gpu=num_rejected_tokens_gpu,
+        )
+        last, hidden = self._first_step(num_tokens, metadata)
+        if num_speculative_tokens == 0:
+            # The pass above kept the draft's KV cache in step; there is nothing to draft.
+            return next_token_ids.new_empty((indices.shape[0], 0), dtype=torch.int64)
+        positions = self.positions[indices]
+        drafts = [self._draft(last[indices], sampling_metadata, positions)]
+        if num_speculative_tokens > 1:
+            seq_lens = metadata.seq_lens
+            if num_rejected_tokens_gpu is not None:
+                # The first pass counted rejected tokens too; nothing after it may.
+                seq_lens = seq_lens - num_rejected_tokens_gpu
+            plan = plan_steps(
+                positions,
+                seq_lens,
+                metadata.block_table_tensor,
+                self.block_size,
+                self.max_model_len,
+                num_speculative_tokens - 1,
+            )
+            self._later_steps(plan, metadata, hidden[indices], drafts, sampling_metadata)
+        if drafts[0][1] is not None:
+            self._last_draft_probs = torch.stack([probs for _, probs in drafts], dim=1)
+        return torch.stack([tokens for tokens, _ in drafts], dim=1)
+
+    def _first_step(
+        self: Any, num_tokens: int, metadata: CommonAttentionMetadata
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run the draft over the target's tokens; return hidden states for logits and feedback."""
+        _, per_layer = self.build_per_group_and_layer_attn_metadata(metadata)
+        mode, num_input_tokens, across_dp = self._determine_batch_execution_and_padding(num_tokens)
+        inputs, num_slots = self.build_model_inputs_first_pass(num_tokens, num_input_tokens, None)
+        with set_forward_context(
+            per_layer,
+            self.vllm_config,
+            num_tokens=num_input_tokens,
+            num_tokens_across_dp=across_dp,
+            cudagraph_runtime_mode=mode,
+            slot_mapping=self._get_slot_mapping(num_slots, metadata.slot_mapping),
+        ):
+            return self._run_model(inputs)
+
+    def _later_steps(
+        self: Any,
+        plan: StepPlan,
+        metadata: CommonAttentionMetadata,
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        drafts: list[tuple[torch.Tensor, torch.Tensor | None]],
+        sampling: SamplingMetadata,
+    ) -> None:
+        """Run draft steps 2..K, one token per request each, appending to ``drafts``."""
+        num_reqs = hidden.shape[0]
+        mode, padded, across_dp = self._determine_batch_execution_and_padding(num_reqs)
+        metadata.num_actual_tokens = num_reqs
+        metadata.max_query_len = 1
+        metadata.query_start_loc = self.arange[: num_reqs + 1]
+        metadata.query_start_loc_cpu = torch.from_numpy(np.arange(num_reqs + 1, dtype=np.int32))
+        with set_forward_context(
+            None,
+            self.vllm_config,
+            num_tokens=padded,
+            num_tokens_across_dp=across_dp,
+            cudagraph_runtime_mode=mode,
+        ):
+            context = get_forward_context()
+            for step in range(plan.positions.shape[0]):
+                self._advance(metadata, plan, step)
+                _, context.attn_metadata = self.build_per_group_and_layer_attn_metadata(
+                    metadata, draft_index=step + 1
+                )
+                slots = self._step_slots(plan.slots[step], padded, mode)
+                context.slot_mapping = dict.fromkeys(self._draft_attn_layer_names, slots)
+                tokens = drafts[-1][0].int()
+                inputs = self._step_inputs(tokens, plan.positions[step], hidden, padded, mode)
+                last, hidden = self._run_model(inputs)
+                hidden = hidden[:num_reqs]
+                drafts.append(self._draft(last[:num_reqs], sampling, plan.positions[step]))
+
+    def _advance(
+        self: Any, metadata: CommonAttentionMetadata, plan: StepPlan, step: int
+    ) -> None:
+        metadata.seq_lens = plan.seq_lens[step]
+        metadata.slot_mapping = plan.slots[step]
+        metadata.max_seq_len = min(metadata.max_seq_len + 1, self.max_model_len)
+        if metadata.seq_lens_cpu_upper_bound is not None:
+            metadata.seq_lens_cpu_upper_bound = metadata.seq_lens_cpu_upper_bound + 1
+
+    def _step_slots(
+        self: Any, slots: torch.Tensor, padded: int, mode: CUDAGraphMode
+    ) -> torch.Tensor:
+        if mode == CUDAGraphMode.NONE:
+            return slots
+        return next(iter(self._get_slot_mapping(padded, slots).values()))
+
+    def _step_inputs(
+        self: Any,
+        tokens: torch.Tensor,  # [num_reqs]
+        positions: torch.Tensor,  # [num_reqs]
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        padded: int,
+        mode: CUDAGraphMode,
+    ) -> dict[str, Any]:
+        if mode != CUDAGraphMode.NONE:
+            # A graph replays on the buffers it was captured with.
+            num_reqs = tokens.shape[0]
+            self.input_ids[:num_reqs] = tokens
+            self.positions[:num_reqs] = positions
+            self.hidden_states[:num_reqs] = hidden
+            tokens, positions = self.input_ids[:padded], self.positions[:padded]
+            hidden = self.hidden_states[:padded]
+        inputs = {"input_ids": tokens, "positions": positions, "inputs_embeds": None}
+        if self.pass_hidden_states_to_model:
+            inputs["hidden_states"] = hidden
+        return inputs
+
+    def _run_model(self: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        output = self.model(**inputs)
+        return output if self.model_returns_tuple() else (output, output)
+
+    def _draft(
+        self: Any,
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        sampling: SamplingMetadata,
+        positions: torch.Tensor,  # [num_reqs]
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Pick one draft per request; with its distribution if it was sampled."""
+        if not self._enable_probabilistic_draft_probs or sampling.all_greedy:
+            return self._greedy_sample(hidden), None
+        return sample_drafts(self.model.compute_logits(hidden), sampling, positions)
