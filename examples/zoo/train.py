@@ -20,7 +20,7 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from training import corpus, export
+from training import corpus, export, prompts
 from training.eagle_head import EagleHead
 from training.llama import Llama, rotary_table
 from training.loop import Recipe, fit
@@ -189,6 +189,7 @@ def main() -> None:
     for stage in args.stages:
         if stage == "corpus":
             corpus.build(args.stdlib, args.work)
+            prompts.write(args.work, args.out)
             continue
         recipe = RECIPES[stage]
         if args.steps:

@@ -1,0 +1,28 @@
+# Two commands for everybody: `make demo` and `make test`. Both set up .venv/ first and reuse it.
+PYTHON ?= python3
+VENV ?= .venv
+TESTS ?= tests
+
+.PHONY: demo test bench lint format clean
+
+demo: $(VENV)/.installed
+	$(VENV)/bin/python examples/demo_serve.py
+
+test: $(VENV)/.installed
+	$(VENV)/bin/python -m pytest $(TESTS)
+
+bench: $(VENV)/.installed
+	$(VENV)/bin/vllm-ascend-spec bench serve --output bench-results/serve.json
+
+lint: $(VENV)/.installed
+	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
+
+format: $(VENV)/.installed
+	$(VENV)/bin/ruff check --fix . && $(VENV)/bin/ruff format .
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/.installed: pyproject.toml .ci/setup
+	PYTHON="$(PYTHON)" .ci/setup $(VENV)
+	touch $@

@@ -1,0 +1,1 @@
+"""Benchmarks: two configurations interleaved in one run, medians, ratios, a JSON record."""

@@ -1,0 +1,157 @@
+"""``bench serve``: a server with speculation against one without, in turn."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.bench import provenance
+from vllm_ascend_spec.bench.client import Load, Result, run_load
+from vllm_ascend_spec.bench.server import Server
+from vllm_ascend_spec.bench.stats import Summary, paired_ratio
+from vllm_ascend_spec.metrics.acceptance import Acceptance, from_prometheus
+
+MODES: dict[str, tuple[str, ...]] = {"eager": ("--enforce-eager",), "compiled": ()}
+CANDIDATE, PEER = "speculation", "none"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What ``bench serve`` measures.
+
+    Attributes:
+        model: the target.
+        speculative_config: of the candidate; the peer has none.
+        loads: what is asked, one after another.
+        modes: keys of :data:`MODES`.
+        rounds: passes of each load over each server.
+        arguments: more arguments for both servers.
+        environment: for both servers.
+    """
+
+    model: str
+    speculative_config: Mapping[str, Any]
+    loads: tuple[Load, ...]
+    modes: tuple[str, ...] = ("eager", "compiled")
+    rounds: int = 5
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def say(text: str) -> None:
+    """Tell how far it is, apart from the result."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def run(plan: Plan) -> dict[str, Any]:
+    """Run the whole plan and return its record."""
+    record: dict[str, Any] = {
+        "benchmark": "serve",
+        "provenance": provenance.collect(),
+        "model": plan.model,
+        "speculative_config": dict(plan.speculative_config),
+        "arguments": list(plan.arguments),
+        "server_environment": dict(plan.environment),
+        "rounds": plan.rounds,
+        "results": [],
+    }
+    for mode in plan.modes:
+        say(f"starting both servers, {mode}")
+        with _servers(plan, mode) as servers:
+            for load in plan.loads:
+                row = {"mode": mode, **_compare(plan, load, servers)}
+                say(format_row(row))
+                record["results"].append(row)
+    return record
+
+
+@contextmanager
+def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
+    configs = {CANDIDATE: plan.speculative_config, PEER: None}
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(
+                Server(
+                    plan.model,
+                    config,
+                    arguments=(*plan.arguments, *MODES[mode]),
+                    environment=plan.environment,
+                )
+            )
+            for name, config in configs.items()
+        }
+
+
+def _compare(plan: Plan, load: Load, servers: Mapping[str, Server]) -> dict[str, Any]:
+    """Run one load over both servers in turn: A B, B A, A B, …"""
+    runs: dict[str, list[Result]] = {name: [] for name in servers}
+    for server in servers.values():
+        run_load(server.url, plan.model, load)  # compiles and warms the caches
+    before = from_prometheus(servers[CANDIDATE].metrics())
+    for index in range(plan.rounds):
+        order = list(servers) if index % 2 == 0 else list(servers)[::-1]
+        for name in order:
+            runs[name].append(run_load(servers[name].url, plan.model, load))
+    accepted = from_prometheus(servers[CANDIDATE].metrics()) - before
+    return {
+        "load": load.name,
+        "prompts": len(load.prompts),
+        "max_tokens": load.max_tokens,
+        "tokens_per_s": {name: _summary(runs[name], "tokens_per_s") for name in runs},
+        "time_per_output_token_ms": {
+            name: _summary(runs[name], "time_per_output_token_ms") for name in runs
+        },
+        "speedup": paired_ratio(
+            [result.tokens_per_s for result in runs[CANDIDATE]],
+            [result.tokens_per_s for result in runs[PEER]],
+        ).as_dict(),
+        "acceptance": acceptance_record(accepted),
+        "identical": _identical(load, runs),
+    }
+
+
+def _summary(results: list[Result], name: str) -> dict[str, float]:
+    return Summary.of([getattr(result, name) for result in results]).as_dict()
+
+
+def _identical(load: Load, runs: Mapping[str, list[Result]]) -> str | None:
+    """Count equal answers; only greedy ones have to be equal."""
+    if load.temperature > 0:
+        return None
+    pairs = list(zip(runs[CANDIDATE][-1].answers, runs[PEER][-1].answers, strict=True))
+    equal = sum(ours.token_ids == theirs.token_ids for ours, theirs in pairs)
+    return f"{equal} of {len(pairs)}"
+
+
+def acceptance_record(accepted: Acceptance) -> dict[str, Any]:
+    """Return acceptance for a JSON record."""
+    tokens = accepted.tokens_per_step
+    return {
+        "tokens_per_step": None if tokens is None else round(tokens, 3),
+        "per_position": [round(share, 3) for share in accepted.per_position],
+        "drafts": accepted.num_drafts,
+    }
+
+
+def format_row(row: Mapping[str, Any]) -> str:
+    """Return one result as a line."""
+    rates = row["tokens_per_s"]
+    ratio = Summary(**row["speedup"])
+    return (
+        f"{row['mode']:9} {row['load']:17} "
+        f"{rates[PEER]['median']:8.1f} -> {rates[CANDIDATE]['median']:8.1f} tokens/s  "
+        f"x{ratio}  {row['acceptance']['tokens_per_step']} tokens/step  "
+        f"identical: {row['identical'] or '-'}"
+    )
+
+
+def write(record: Mapping[str, Any], path: Path) -> None:
+    """Write the record as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")

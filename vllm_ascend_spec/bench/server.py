@@ -1,0 +1,145 @@
+"""A real ``vllm serve`` process: started, waited for, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from vllm_ascend_spec.errors import AscendSpecError
+
+START_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 30.0
+LOG_TAIL_LINES = 30
+
+
+class ServerError(AscendSpecError, RuntimeError):
+    """The server did not start; the message ends in its log."""
+
+
+def free_port() -> int:
+    """Return a port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def vllm_executable() -> str:
+    """Return the ``vllm`` command of this environment."""
+    return str(Path(sys.executable).with_name("vllm"))
+
+
+class Server:
+    """A ``vllm serve`` process on a free port; use it as a context manager.
+
+    Args:
+        model: the target's folder.
+        speculative_config: goes to ``--speculative-config``; None serves without speculation.
+        arguments: more arguments of ``vllm serve``.
+        environment: added to this process's environment.
+        on_wait: called about once a second while the server loads, with the seconds so far.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        speculative_config: Mapping[str, Any] | None = None,
+        *,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        on_wait: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self.port = free_port()
+        self.command = [vllm_executable(), "serve", model, "--port", str(self.port), *arguments]
+        if speculative_config is not None:
+            self.command += ["--speculative-config", json.dumps(speculative_config)]
+        self.environment = {**os.environ, **(environment or {})}
+        self.on_wait = on_wait
+        self.start_seconds = 0.0
+        self._log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - lives as long as the process
+            prefix="vllm-serve-", suffix=".log"
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Root of the server, without a path."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def log_tail(self) -> str:
+        """Return the last lines of the server's output."""
+        lines = Path(self._log.name).read_text(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_TAIL_LINES:])
+
+    def log_text(self) -> str:
+        """Return all of the server's output."""
+        return Path(self._log.name).read_text(errors="replace")
+
+    def __enter__(self) -> Server:
+        started = time.monotonic()
+        self._process = subprocess.Popen(
+            self.command, stdout=self._log, stderr=subprocess.STDOUT, env=self.environment
+        )
+        try:
+            self._wait(started)
+        except BaseException:
+            self.stop()
+            raise
+        self.start_seconds = time.monotonic() - started
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _wait(self, started: float) -> None:
+        assert self._process is not None
+        while True:
+            seconds = time.monotonic() - started
+            if self._process.poll() is not None:
+                raise ServerError(f"vllm serve ended while starting:\n{self.log_tail()}")
+            if seconds > START_TIMEOUT_S:
+                raise ServerError(f"vllm serve not ready after {seconds:.0f} s:\n{self.log_tail()}")
+            if self.is_healthy():
+                return
+            self.on_wait(seconds)
+            time.sleep(1.0)
+
+    def is_healthy(self) -> bool:
+        """Ask ``/health``."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def metrics(self) -> str:
+        """Return the text of ``/metrics``."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
+            return answer.read().decode()
+
+    def stop(self) -> None:
+        """End the process: ask first, then insist."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None

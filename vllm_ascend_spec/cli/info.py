@@ -1,0 +1,82 @@
+"""``vllm-ascend-spec info``: what is installed and what would be used. Never raises."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from importlib import metadata
+from typing import Any
+
+from vllm_ascend_spec import __version__, versions
+from vllm_ascend_spec.bench import provenance
+from vllm_ascend_spec.platform import select
+
+HELP = "report versions, device, platform and op backends, for a bug report"
+# Their PyPI builds are for CUDA; beside a CPU build of torch they break `import transformers`.
+CUDA_ONLY = ("torchvision", "torchaudio", "torchcodec")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take nothing."""
+
+
+def report() -> dict[str, Any]:
+    """Collect the report."""
+    choice = select.select_platform()
+    found = versions.installed_vllm()
+    record = provenance.collect()
+    return {
+        "vllm-ascend-spec": __version__,
+        "python": record["python"],
+        "versions": record["versions"],
+        "vllm_supported": found is not None and versions.is_supported(found[1]),
+        "device": select.detect_device(),
+        "platform": choice.platform,
+        "note": choice.note or None,
+        "op_backends": op_backends(),
+        "problems": problems(),
+        "machine": record["machine"],
+        "environment": record["environment"],
+    }
+
+
+def op_backends() -> dict[str, Any] | str:
+    """Return the backends of every op, or why they cannot be told."""
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed"
+    try:
+        from vllm_ascend_spec.ops.verify_greedy import OP as GREEDY
+        from vllm_ascend_spec.ops.verify_sample import OP as SAMPLE
+    except Exception as error:  # a broken torch must not break the report about it
+        return f"torch cannot be imported: {error}"
+    return {op.name: list(op.backends) for op in (GREEDY, SAMPLE)}
+
+
+def problems() -> list[str]:
+    """Return known troubles of this environment, with their remedies."""
+    found = []
+    try:
+        versions.require_vllm()
+    except versions.UnsupportedVersionError as error:
+        found.append(str(error))
+    torch = next((v for n, v in provenance.versions().items() if n == "torch"), "")
+    if "+cpu" in torch:
+        for name in CUDA_ONLY:
+            try:
+                version = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                continue
+            if "+cpu" not in version:
+                found.append(
+                    f"{name} {version} is a CUDA build beside torch {torch} and can break "
+                    f"transformers; vLLM runs without it: pip uninstall {name}"
+                )
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report as JSON."""
+    sys.stdout.write(json.dumps(report(), indent=2) + "\n")
+    return 0

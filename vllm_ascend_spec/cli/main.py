@@ -1,0 +1,53 @@
+"""``vllm-ascend-spec COMMAND``. A command's code is imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from vllm_ascend_spec import __version__
+from vllm_ascend_spec.errors import AscendSpecError
+
+# Each module has `HELP`, `add_arguments(parser)` and `run(args) -> exit status`.
+COMMANDS = ("serve", "check", "info", "bench")
+EXIT_BAD_INPUT = 2
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="vllm-ascend-spec", description="Speculative decoding for vLLM, made right and easy."
+    )
+    parser.add_argument("--version", action="version", version=f"vllm-ascend-spec {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        module = importlib.import_module(f"vllm_ascend_spec.cli.{name}")
+        # `serve` hands everything on to vLLM, --help included.
+        passes_on = name == "serve"
+        command = subparsers.add_parser(
+            name, help=module.HELP, description=module.HELP, add_help=not passes_on
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status."""
+    parser = build_parser()
+    args, rest = parser.parse_known_args(argv)
+    if args.command == "serve":
+        args.arguments = rest
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    try:
+        return args.run(args)
+    except AscendSpecError as error:
+        sys.stderr.write(f"vllm-ascend-spec {args.command}: error: {error}\n")
+        return EXIT_BAD_INPUT
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How many drafts are accepted, read from vLLM's own counters."""

@@ -1,0 +1,96 @@
+"""Acceptance of drafts, from the counters that vLLM keeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+PREFIX = "vllm:spec_decode_"
+_SAMPLE = re.compile(rf"^{PREFIX}(\w+)_total\{{(.*?)\}} ([0-9.e+]+)$")
+_POSITION = re.compile(r'position="(\d+)"')
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Counts over some time; subtract an earlier snapshot to get those in between.
+
+    Attributes:
+        num_drafts: verifications that had drafts, counted per request and step.
+        num_draft_tokens: tokens drafted.
+        num_accepted_tokens: drafted tokens that were accepted.
+        accepted_per_position: of these, how many at each draft position.
+    """
+
+    num_drafts: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    accepted_per_position: tuple[int, ...] = field(default_factory=tuple)
+
+    def __sub__(self, earlier: Acceptance) -> Acceptance:
+        before = earlier.accepted_per_position or (0,) * len(self.accepted_per_position)
+        return Acceptance(
+            self.num_drafts - earlier.num_drafts,
+            self.num_draft_tokens - earlier.num_draft_tokens,
+            self.num_accepted_tokens - earlier.num_accepted_tokens,
+            tuple(a - b for a, b in zip(self.accepted_per_position, before, strict=True)),
+        )
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        """Mean acceptance length: tokens a request gains per verification, the last one included."""
+        return 1 + self.num_accepted_tokens / self.num_drafts if self.num_drafts else None
+
+    @property
+    def rate(self) -> float | None:
+        """Share of drafted tokens that were accepted."""
+        if not self.num_draft_tokens:
+            return None
+        return self.num_accepted_tokens / self.num_draft_tokens
+
+    @property
+    def per_position(self) -> list[float]:
+        """Share of verifications that accepted the draft at each position."""
+        if not self.num_drafts:
+            return []
+        return [count / self.num_drafts for count in self.accepted_per_position]
+
+
+def from_prometheus(text: str) -> Acceptance:
+    """Read a server's ``/metrics``."""
+    counts: dict[str, int] = {}
+    positions: dict[int, int] = {}
+    for line in text.splitlines():
+        if (match := _SAMPLE.match(line)) is None:
+            continue
+        name, labels, value = match.groups()
+        if place := _POSITION.search(labels):
+            index = int(place.group(1))
+            positions[index] = positions.get(index, 0) + int(float(value))
+        else:
+            counts[name] = counts.get(name, 0) + int(float(value))
+    return _build(counts, [positions[index] for index in sorted(positions)])
+
+
+def from_engine(metrics: Iterable[Any]) -> Acceptance:
+    """Read what ``LLM.get_metrics()`` returns (the engine needs ``disable_log_stats=False``)."""
+    counts: dict[str, int] = {}
+    positions: list[int] = []
+    for metric in metrics:
+        if not metric.name.startswith(PREFIX):
+            continue
+        if hasattr(metric, "values"):
+            positions = list(metric.values)
+        else:
+            counts[metric.name.removeprefix(PREFIX)] = int(metric.value)
+    return _build(counts, positions)
+
+
+def _build(counts: dict[str, int], positions: list[int]) -> Acceptance:
+    return Acceptance(
+        counts.get("num_drafts", 0),
+        counts.get("num_draft_tokens", 0),
+        counts.get("num_accepted_tokens", 0),
+        tuple(positions),
+    )
