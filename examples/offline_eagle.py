@@ -53,9 +53,7 @@ def generate(speculative_config: dict[str, object] | None) -> list[list[int]]:
 def main() -> int:
     """Compare and return the exit status."""
     print("with EAGLE:", flush=True)
-    eagle = generate(
-        {"method": "eagle", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3}
-    )
+    eagle = generate({"method": "eagle", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3})
     print("without:", flush=True)
     plain = generate(None)
     equal = sum(a == b for a, b in zip(eagle, plain, strict=True))

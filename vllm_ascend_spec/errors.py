@@ -1,10 +1,10 @@
 """Every error this package raises on purpose.
 
     AscendSpecError
-    ├── ConfigError (ValueError)              an option the person gave; names it, its value, the valid ones
-    │   └── CheckpointError                   a draft or target checkpoint that cannot be used
-    ├── UnsupportedVersionError (RuntimeError)  vLLM is missing or outside the supported range
-    └── BackendUnavailableError (RuntimeError)  an op backend asked for by name is not there
+    ├── ConfigError (ValueError)      an option: names it, its value and what is valid
+    │   └── CheckpointError           a draft or target checkpoint that cannot be used
+    ├── UnsupportedVersionError (RuntimeError)   vLLM is missing or outside the range
+    └── BackendUnavailableError (RuntimeError)   an op backend asked for by name is not there
 
 Anything else that escapes is a bug of ours.
 """

@@ -89,7 +89,7 @@ def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
 
 
 def _compare(plan: Plan, load: Load, servers: Mapping[str, Server]) -> dict[str, Any]:
-    """Run one load over both servers in turn: A B, B A, A B, …"""
+    """Run one load over both servers in turn: A B, B A, and so on."""
     runs: dict[str, list[Result]] = {name: [] for name in servers}
     for server in servers.values():
         run_load(server.url, plan.model, load)  # compiles and warms the caches

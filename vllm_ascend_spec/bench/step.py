@@ -107,7 +107,7 @@ class Engine:
 
     @property
     def runner(self) -> Any:
-        """vLLM's model runner."""
+        """The model runner of the engine."""
         return self.llm.llm_engine.model_executor.driver_worker.worker.model_runner
 
     def instrument(self) -> None:
@@ -198,9 +198,13 @@ def run(plan: Plan) -> dict[str, Any]:
 def format_table(record: Mapping[str, Any]) -> str:
     """Return milliseconds per step by part, one column a configuration."""
     results = record["results"]
-    rows = [("ms per step", {name: result["ms_per_step"]["median"] for name, result in results.items()})]
+    rows = [
+        ("ms per step", {name: result["ms_per_step"]["median"] for name, result in results.items()})
+    ]
     for part in (*PARTS, "rest"):
-        rows.append((part, {name: result["parts_ms"].get(part) for name, result in results.items()}))
+        rows.append(
+            (part, {name: result["parts_ms"].get(part) for name, result in results.items()})
+        )
     lines = ["".join([" " * 24, *(f"{name:>18}" for name in results)])]
     for part, values in rows:
         cells = ("-" if values[name] is None else f"{values[name]:.2f}" for name in results)

@@ -14,9 +14,7 @@ from vllm_ascend_spec.config.preflight import check_engine
 from vllm_ascend_spec.errors import ConfigError
 
 HELP = "measure: `bench serve` end to end, `bench step` a step by its parts"
-DEFAULT_SPEC = (
-    '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}'
-)
+DEFAULT_SPEC = '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
 def read_prompts(path: Path, count: int | None = None) -> list[str]:
     """Read a JSON list of prompts."""
     if not path.is_file():
-        raise ConfigError("--prompts", str(path), "there is no such file; give a JSON list of texts")
+        raise ConfigError(
+            "--prompts", str(path), "there is no such file; give a JSON list of texts"
+        )
     prompts = json.loads(path.read_text())
     if count is not None and not 1 <= count <= len(prompts):
         raise ConfigError("--num-prompts", count, f"valid: 1 to {len(prompts)}")
@@ -68,7 +68,9 @@ def numbers(option: str, text: str, kind: type) -> list[Any]:
     try:
         return [kind(item) for item in text.split(",")]
     except ValueError:
-        raise ConfigError(option, text, f"valid: a comma-separated list of {kind.__name__}") from None
+        raise ConfigError(
+            option, text, f"valid: a comma-separated list of {kind.__name__}"
+        ) from None
 
 
 def run_serve(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""``vllm-ascend-spec serve``: ``vllm serve`` with our platform chosen and the libraries it wants."""
+"""``vllm-ascend-spec serve``: ``vllm serve`` with our platform and the libraries it wants."""
 
 from __future__ import annotations
 

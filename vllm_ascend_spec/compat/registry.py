@@ -1,4 +1,4 @@
-"""All mends that the worker applies, by the moment they are needed. Each is a module of this folder."""
+"""The mends that the worker applies, by the moment they are needed; each is a module here."""
 
 from __future__ import annotations
 

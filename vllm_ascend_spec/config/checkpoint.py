@@ -119,7 +119,7 @@ def check_eagle(option: str, model: str, folder: Path, target: Path | None) -> N
             "is not an EAGLE head (no tensor fc.weight); for an ordinary model use "
             "method 'draft_model'",
         )
-    hidden = config.get("hidden_size")
+    hidden = int(config.get("hidden_size") or 0)
     if shape != [hidden, 2 * hidden]:
         raise CheckpointError(
             option,

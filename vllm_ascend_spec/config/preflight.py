@@ -93,7 +93,7 @@ def check_draft_length(spec: Mapping[str, Any]) -> None:
     """Check the number of draft tokens per step."""
     length = spec.get("num_speculative_tokens")
     is_whole = isinstance(length, int) and not isinstance(length, bool)
-    if not is_whole or not 1 <= length <= MAX_DRAFT_TOKENS:
+    if not is_whole or not 1 <= int(length or 0) <= MAX_DRAFT_TOKENS:
         raise ConfigError(
             f"{SPEC}.num_speculative_tokens",
             length,

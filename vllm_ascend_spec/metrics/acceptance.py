@@ -39,7 +39,7 @@ class Acceptance:
 
     @property
     def tokens_per_step(self) -> float | None:
-        """Mean acceptance length: tokens a request gains per verification, the last one included."""
+        """Mean acceptance length: tokens a request gains per verification, the last included."""
         return 1 + self.num_accepted_tokens / self.num_drafts if self.num_drafts else None
 
     @property

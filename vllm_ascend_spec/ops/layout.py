@@ -1,4 +1,4 @@
-"""The row layout that both verification ops share, as padded [num_reqs, max_draft_len + 1] grids."""
+"""The rows of both verification ops, as padded [num_reqs, max_draft_len + 1] grids."""
 
 from __future__ import annotations
 

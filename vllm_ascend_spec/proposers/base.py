@@ -69,7 +69,7 @@ class ModelProposerMixin:
         }
         return next((name for name, present in obstacles.items() if present), None)
 
-    def propose(  # noqa: PLR0913 - the signature is vLLM's
+    def propose(  # noqa: PLR0913, PLR0917 - the signature is vLLM's
         self: Any,
         num_speculative_tokens: int,
         target_token_ids: torch.Tensor,  # [num_tokens]
@@ -190,9 +190,7 @@ class ModelProposerMixin:
                 hidden = hidden[:num_reqs]
                 drafts.append(self._draft(last[:num_reqs], sampling, plan.positions[step]))
 
-    def _advance(
-        self: Any, metadata: CommonAttentionMetadata, plan: StepPlan, step: int
-    ) -> None:
+    def _advance(self: Any, metadata: CommonAttentionMetadata, plan: StepPlan, step: int) -> None:
         metadata.seq_lens = plan.seq_lens[step]
         metadata.slot_mapping = plan.slots[step]
         metadata.max_seq_len = min(metadata.max_seq_len + 1, self.max_model_len)

@@ -1,4 +1,4 @@
-"""From ``speculative_config.method`` to its proposer; a method's code is imported when it is used."""
+"""From ``speculative_config.method`` to its proposer, imported when it is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.config.schema import SpecOptions
 
 
-def proposer_class(method: str) -> type:
+def proposer_class(method: str) -> Any:
     """Import and return the proposer of ``method``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Sampled drafts (``draft_sample_method="probabilistic"``) that repeat for a request with a seed."""
+"""Sampled drafts (``draft_sample_method="probabilistic"``); seeded requests repeat."""
 
 from __future__ import annotations
 

@@ -40,9 +40,7 @@ def draw_uniforms(
         start = 0
         for request, count in enumerate(num_draft_tokens):
             if (generator := generators.get(request)) is not None:
-                own = torch.rand(
-                    count + 1, dtype=torch.float64, device=device, generator=generator
-                )
+                own = torch.rand(count + 1, dtype=torch.float64, device=device, generator=generator)
                 accept[start : start + count] = own[:count]
                 sample[request] = own[count]
             start += count

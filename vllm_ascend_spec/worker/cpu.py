@@ -44,5 +44,6 @@ class SpecCPUWorker(cpu_worker.CPUWorker):
     """vLLM's CPU worker, building our runner."""
 
     def init_device(self) -> None:
+        """Do what vLLM does, with our runner."""
         with _our_runner():
             super().init_device()

@@ -1,0 +1,1 @@
+"""Tests of vllm-ascend-spec; the folders mirror the package."""

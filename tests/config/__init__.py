@@ -1,0 +1,1 @@
+"""Tests of options and of the checks before start."""

@@ -1,0 +1,24 @@
+"""Shared by all tests: a small, repeatable process, and skip marks that give their reason."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+from vllm_ascend_spec.platform.select import find_cuda, find_npu
+
+# Before anything imports torch or vLLM, which read these once.
+for name, value in (
+    ("OMP_NUM_THREADS", "1"),
+    ("VLLM_CPU_KVCACHE_SPACE", "1"),
+    ("VLLM_ENABLE_V1_MULTIPROCESSING", "0"),
+):
+    os.environ.setdefault(name, value)
+
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")
+
+requires_npu = pytest.mark.skipif(not find_npu(), reason="needs an Ascend NPU (/dev/davinci*)")
+requires_cuda = pytest.mark.skipif(not find_cuda(), reason="needs an NVIDIA GPU and a CUDA vLLM")

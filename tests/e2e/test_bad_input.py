@@ -1,0 +1,113 @@
+"""What a person sees who gets something wrong: one message, before anything is loaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import ENGINE, SPECS, TARGET, ZOO
+from vllm_ascend_spec.errors import CheckpointError, ConfigError
+
+VLLM = str(Path(sys.executable).with_name("vllm"))
+
+
+def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [VLLM, "serve", TARGET, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_vllm_serve_names_the_unknown_method() -> None:
+    result = serve("--speculative-config", '{"method": "eagel", "num_speculative_tokens": 3}')
+    assert result.returncode == 2
+    last = result.stderr.strip().splitlines()[-1]
+    assert "speculative_config.method='eagel'" in last
+    assert "'eagle'" in last
+    assert "Traceback" not in result.stderr
+
+
+def test_vllm_serve_names_the_taken_port() -> None:
+    with socket.socket() as holder:
+        holder.bind(("", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        result = serve("--port", str(port))
+    assert result.returncode == 2
+    assert f"--port={port}" in result.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in result.stderr
+
+
+def engine(spec: dict[str, Any], **arguments: Any) -> Any:
+    from vllm import LLM
+
+    return LLM(**{**ENGINE, **arguments}, speculative_config=spec)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"method": "mtp"}, ["method", "mtp", "'eagle'"]),
+        ({"num_speculative_tokens": 16}, ["num_speculative_tokens", "16", "1 to 15"]),
+        ({"num_speculative_tokens": 0}, ["num_speculative_tokens", "0", "1 to 15"]),
+        ({"model": "examples/no/such/eagle"}, ["model", "no such folder"]),
+        ({"model": TARGET}, ["model", "not an EAGLE head", "draft_model"]),
+        ({"prompt_lookup_max": 4}, ["prompt_lookup_max", "no effect", "eagle"]),
+        ({"rejection_sample_method": "block"}, ["rejection_sample_method", "'standard'"]),
+    ],
+)
+def test_llm_refuses_before_it_loads(change: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        engine({**SPECS["eagle"], **change})
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_llm_refuses_a_draft_of_another_width(tmp_path: Path) -> None:
+    folder = shutil.copytree(ZOO / "eagle", tmp_path / "eagle")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 512}))
+    with pytest.raises(CheckpointError, match="hidden_size is 512, the target's is 256"):
+        engine({**SPECS["eagle"], "model": str(folder)})
+
+
+def test_llm_refuses_pickled_weights(tmp_path: Path) -> None:
+    folder = shutil.copytree(ZOO / "eagle", tmp_path / "eagle")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="pickled"):
+        engine({**SPECS["eagle"], "model": str(folder)})
+
+
+def test_llm_refuses_an_unknown_option_of_ours() -> None:
+    options = {"ascend_spec": {"draft_loops": "stock"}}
+    with pytest.raises(ConfigError, match="draft_loops"):
+        engine(SPECS["eagle"], additional_config=options)
+
+
+def test_another_vllm_is_named_with_the_supported_range(tmp_path: Path) -> None:
+    """A distribution that says it is vLLM 0.31, found before the real one."""
+    info = tmp_path / "vllm-0.31.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.31.0\n")
+    code = "from vllm.plugins import load_general_plugins; load_general_plugins()"
+    result = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode != 0
+    last = result.stderr.strip().splitlines()[-1]
+    assert "UnsupportedVersionError: vllm 0.31.0 is installed" in last
+    assert "0.30.x" in last

@@ -1,0 +1,158 @@
+"""Whatever a request asks for, speculation does not change the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from vllm import SamplingParams
+from vllm.sampling_params import StructuredOutputsParams
+from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
+
+from tests.e2e.conftest import SPECS, assert_same, token_ids
+
+
+class NoRepeat(AdapterLogitsProcessor):
+    """Forbids the token that came just before; depends on drafts, unlike a constant bias."""
+
+    def is_argmax_invariant(self) -> bool:
+        return False
+
+    def new_req_logits_processor(self, params: SamplingParams) -> Any:
+        if not (params.extra_args or {}).get("no_repeat"):
+            return None
+
+        def forbid(output: list[int], logits: torch.Tensor) -> torch.Tensor:
+            if output:
+                logits[output[-1]] = float("-inf")
+            return logits
+
+        return forbid
+
+
+PROCESSORS = f"{__name__}:{NoRepeat.__qualname__}"
+GREEDY: dict[str, dict[str, Any]] = {
+    "repetition penalty": {"repetition_penalty": 1.2},
+    "frequency and presence penalty": {"frequency_penalty": 0.5, "presence_penalty": 0.5},
+    "logit bias": {"logit_bias": {11: 4.0, 262: -3.0}},
+    "allowed tokens": {"allowed_token_ids": list(range(5, 600))},
+    "bad words": {"bad_words": ["self", " the", "\n"]},
+    "min_tokens": {"min_tokens": 24, "ignore_eos": False, "stop_token_ids": [203, 262, 220]},
+    "stop string": {"stop": ["self"], "ignore_eos": False},
+    "logits processor": {"extra_args": {"no_repeat": True}},
+    "all at once": {
+        "repetition_penalty": 1.1,
+        "logit_bias": {11: 1.0},
+        "bad_words": ["self"],
+        "extra_args": {"no_repeat": True},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def plain(make_engine: Any) -> Any:
+    return make_engine(logits_processors=[PROCESSORS])
+
+
+@pytest.fixture(scope="module", params=list(SPECS))
+def speculative(request: pytest.FixtureRequest, make_engine: Any) -> Any:
+    return make_engine(SPECS[request.param], logits_processors=[PROCESSORS])
+
+
+@pytest.mark.parametrize("name", list(GREEDY))
+def test_greedy_answer_is_the_same(
+    name: str, plain: Any, speculative: Any, generate: Any, prompts: list[str]
+) -> None:
+    options = GREEDY[name]
+    expected = token_ids(generate(plain, prompts[:8], **options))
+    assert_same(token_ids(generate(speculative, prompts[:8], **options)), expected)
+    # The option did something, or the comparison shows nothing.
+    assert expected != token_ids(generate(plain, prompts[:8]))
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        {"regex": r"[a-z]{3,9}( [a-z]{3,9}){12}"},
+        {"choice": ["import os", "import sys", "return None"]},
+        {"json": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}}},
+    ],
+    ids=["regex", "choice", "json"],
+)
+def test_structured_output_is_the_same(
+    grammar: dict[str, Any], plain: Any, speculative: Any, generate: Any, prompts: list[str]
+) -> None:
+    options = {"structured_outputs": StructuredOutputsParams(**grammar), "ignore_eos": False}
+    expected = token_ids(generate(plain, prompts[:6], **options))
+    assert_same(token_ids(generate(speculative, prompts[:6], **options)), expected)
+
+
+def test_different_requests_in_one_batch(plain: Any, speculative: Any, prompts: list[str]) -> None:
+    common = {"temperature": 0, "max_tokens": 48, "ignore_eos": True}
+    parameters = [
+        SamplingParams(**common, **GREEDY[name])
+        for name in ("repetition penalty", "logit bias", "allowed tokens", "logits processor")
+    ]
+    parameters += [SamplingParams(**common), SamplingParams(**{**common, "temperature": 0.9})]
+    batch = prompts[: len(parameters)]
+    expected = plain.generate(batch, parameters, use_tqdm=False)
+    actual = speculative.generate(batch, parameters, use_tqdm=False)
+    # The last one is sampled without a seed; it only has to be complete.
+    assert_same(
+        [list(output.outputs[0].token_ids) for output in actual[:-1]],
+        [list(output.outputs[0].token_ids) for output in expected[:-1]],
+    )
+    assert len(actual[-1].outputs[0].token_ids) == 48
+
+
+@pytest.mark.parametrize("num_logprobs", [0, 3])
+def test_logprobs(
+    num_logprobs: int, plain: Any, speculative: Any, generate: Any, prompts: list[str]
+) -> None:
+    expected = generate(plain, prompts[:4], logprobs=num_logprobs)
+    actual = generate(speculative, prompts[:4], logprobs=num_logprobs)
+    assert_same(token_ids(actual), token_ids(expected))
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert len(ours.logprobs) == len(ours.token_ids)
+        for a, b in zip(ours.logprobs, theirs.logprobs, strict=True):
+            assert a.keys() == b.keys()
+            for token in a:
+                assert a[token].logprob == pytest.approx(b[token].logprob, abs=2e-4)
+                assert a[token].rank == b[token].rank
+
+
+@pytest.mark.parametrize(
+    "options", [{"top_k": 1}, {"min_p": 1.0}, {"top_p": 1e-6}], ids=["top_k", "min_p", "top_p"]
+)
+def test_sampling_with_one_token_left_is_greedy(
+    options: dict[str, Any], plain: Any, speculative: Any, generate: Any, prompts: list[str]
+) -> None:
+    """The sampled path end to end, where its answer is known."""
+    expected = token_ids(generate(plain, prompts[:8]))
+    actual = generate(speculative, prompts[:8], temperature=1.0, **options)
+    assert_same(token_ids(actual), expected)
+
+
+@pytest.mark.parametrize("drafts", ["greedy", "probabilistic"])
+@pytest.mark.parametrize("method", list(SPECS))
+def test_a_seeded_request_repeats_alone_and_in_a_batch(
+    method: str, drafts: str, make_engine: Any, generate: Any, prompts: list[str]
+) -> None:
+    llm = make_engine({**SPECS[method], "draft_sample_method": drafts})
+    sampled = {"temperature": 0.8, "top_p": 0.95, "seed": 7}
+    alone = token_ids(generate(llm, prompts[:1], **sampled))
+    again = token_ids(generate(llm, prompts[:1], **sampled))
+    beside_others = token_ids(generate(llm, prompts[:6], **sampled))
+    assert alone == again == beside_others[:1]
+    assert alone != token_ids(generate(llm, prompts[:1], **{**sampled, "seed": 8}))
+
+
+@pytest.mark.parametrize("method", list(SPECS))
+def test_a_seeded_request_repeats_with_chunked_prefill(
+    method: str, make_engine: Any, generate: Any, prompts: list[str]
+) -> None:
+    llm = make_engine(SPECS[method], max_num_batched_tokens=48, max_num_seqs=4)
+    sampled = {"temperature": 0.8, "seed": 7}
+    first = token_ids(generate(llm, prompts[:4], **sampled))
+    assert first == token_ids(generate(llm, prompts[:4], **sampled))

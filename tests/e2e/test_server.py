@@ -1,0 +1,120 @@
+"""A real server: clients beside each other, aborts, oversized prompts, and the same answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from tests.e2e.conftest import SPECS, TARGET
+from vllm_ascend_spec.bench.client import Load, run_load
+from vllm_ascend_spec.bench.server import Server
+from vllm_ascend_spec.metrics.acceptance import from_prometheus
+
+ARGUMENTS = ("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "8")
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(
+        TARGET,
+        SPECS["eagle"],
+        arguments=(*ARGUMENTS, "--enforce-eager"),
+        environment={**ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "1"},
+    ) as running:
+        yield running
+
+
+def client(server: Server) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="EMPTY", max_retries=0)
+
+
+def test_our_platform_is_active_and_drafts_are_accepted(server: Server, prompts: list[str]) -> None:
+    assert "Platform plugin ascend_spec is activated" in server.log_text()
+    before = from_prometheus(server.metrics())
+    run_load(server.url, TARGET, Load(prompts[:4], 32))
+    accepted = from_prometheus(server.metrics()) - before
+    assert accepted.num_drafts > 0
+    assert accepted.tokens_per_step is not None
+    assert accepted.tokens_per_step > 1.5
+    assert len(accepted.per_position) == 3
+
+
+def test_clients_beside_each_other_get_what_they_get_alone(
+    server: Server, prompts: list[str]
+) -> None:
+    alone = run_load(server.url, TARGET, Load(prompts[:12], 32, concurrency=1))
+    together = run_load(server.url, TARGET, Load(prompts[:12], 32, concurrency=12))
+    assert [a.token_ids for a in together.answers] == [a.token_ids for a in alone.answers]
+    assert all(len(answer.token_ids) == 32 for answer in together.answers)
+
+
+def test_answers_equal_those_of_the_offline_engine(
+    server: Server, prompts: list[str], make_engine: object, generate: object
+) -> None:
+    served = run_load(server.url, TARGET, Load(prompts[:8], 64))
+    offline = generate(make_engine(), prompts[:8])  # type: ignore[operator]
+    expected = [tuple(output.token_ids) for output in offline]
+    assert [answer.token_ids for answer in served.answers] == expected
+
+
+def test_aborted_requests_leave_the_others_alone(server: Server, prompts: list[str]) -> None:
+    async def run() -> list[str]:
+        async with openai.AsyncOpenAI(
+            base_url=f"{server.url}/v1", api_key="EMPTY", max_retries=0
+        ) as async_client:
+
+            async def stream(index: int, leave_after: int | None) -> str:
+                chunks = await async_client.completions.create(
+                    model=TARGET,
+                    prompt=prompts[index],
+                    max_tokens=48,
+                    temperature=0,
+                    stream=True,
+                    extra_body={"ignore_eos": True},
+                )
+                text, count = "", 0
+                async for chunk in chunks:
+                    text += chunk.choices[0].text
+                    count += 1
+                    if count == leave_after:
+                        await chunks.close()
+                        break
+                return text
+
+            return await asyncio.gather(
+                *(stream(index, 3 if index % 2 else None) for index in range(8))
+            )
+
+    stayed = [text for index, text in enumerate(asyncio.run(run())) if index % 2 == 0]
+    expected = run_load(server.url, TARGET, Load(prompts[:8:2], 48))
+    assert stayed == [answer.text for answer in expected.answers]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"prompt": "x = 1\n" * 2000},
+        {"prompt": "x", "temperature": -1},
+        {"prompt": "x", "logit_bias": {"999999": 1}},
+    ],
+    ids=["oversized prompt", "negative temperature", "token out of range"],
+)
+def test_a_bad_request_is_refused_and_the_server_goes_on(
+    server: Server, prompts: list[str], bad: dict[str, object]
+) -> None:
+    with pytest.raises(openai.BadRequestError):
+        client(server).completions.create(model=TARGET, **{"max_tokens": 8, **bad})
+    good = client(server).completions.create(model=TARGET, prompt=prompts[0], max_tokens=8)
+    assert good.usage is not None
+    assert good.usage.completion_tokens > 0
+
+
+def test_chat(server: Server) -> None:
+    answer = client(server).chat.completions.create(
+        model=TARGET, messages=[{"role": "user", "content": "import"}], max_tokens=16
+    )
+    assert answer.choices[0].message.content

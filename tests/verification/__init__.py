@@ -1,0 +1,1 @@
+"""Tests of the verifier against vLLM's own sampler."""
