@@ -56,19 +56,6 @@ def test_stock_draft_loop(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_both_draft_loops_draft_the_same(
-    method: str, make_engine: Any, generate: Any, prompts: list[str]
-) -> None:
-    counts = []
-    for options in ({}, {"ascend_spec": {"draft_loop": "stock"}}):
-        llm = make_engine(SPECS[method], additional_config=options)
-        before = from_engine(llm.get_metrics())
-        generate(llm, prompts[:8])
-        counts.append(from_engine(llm.get_metrics()) - before)
-    assert counts[0] == counts[1]
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_prefix_caching(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
 ) -> None:

@@ -2,7 +2,8 @@
 
 vLLM's loop (v1/spec_decode/llm_base_proposer.py:515) works out positions, slots and lengths anew
 in each draft step, opens a forward context for each, and copies inputs into graph buffers even
-where there is no graph. Ours plans all steps at once and opens one context.
+where there is no graph. Ours plans all steps at once and opens one context, or none where the
+draft can be called directly (``direct.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from vllm.forward_context import get_forward_context, set_forward_context
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.proposers.sampling import sample_drafts
-from vllm_ascend_spec.proposers.steps import StepPlan, plan_steps
+from vllm_ascend_spec.proposers.steps import StepPlan, plan_steps, plan_steps_on_host
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -25,14 +26,17 @@ if TYPE_CHECKING:
     from vllm.v1.sample.metadata import SamplingMetadata
 
     from vllm_ascend_spec.config.schema import SpecOptions
+    from vllm_ascend_spec.proposers.direct import DirectLlama
 
 logger = get_logger(__name__)
+Drafts = list[tuple[torch.Tensor, torch.Tensor | None]]
 
 
 class ModelProposerMixin:
     """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``, before it in the bases."""
 
     use_fused_loop: bool
+    direct: DirectLlama | None = None
 
     @classmethod
     def create(
@@ -68,6 +72,19 @@ class ModelProposerMixin:
             "expert load balancing": self.vllm_config.parallel_config.enable_eplb,
         }
         return next((name for name, present in obstacles.items() if present), None)
+
+    def load_model(self: Any, target_model: Any) -> None:
+        """Load the draft, and see whether it can be called directly."""
+        super().load_model(target_model)  # type: ignore[misc]
+        if not self.use_fused_loop or self.device.type != "cpu":
+            return
+        from vllm_ascend_spec.proposers.direct import DirectLlama, obstacle
+
+        found = obstacle(self.model)
+        if found is None:
+            self.direct = DirectLlama(self.model)
+        else:
+            logger.info("The draft runs through its modules, because of %s.", found)
 
     def propose(  # noqa: PLR0913, PLR0917 - the signature is vLLM's
         self: Any,
@@ -118,21 +135,14 @@ class ModelProposerMixin:
             # The pass above kept the draft's KV cache in step; there is nothing to draft.
             return next_token_ids.new_empty((indices.shape[0], 0), dtype=torch.int64)
         positions = self.positions[indices]
-        drafts = [self._draft(last[indices], sampling_metadata, positions)]
+        drafts: Drafts = [self._draft(last[indices], sampling_metadata, positions)]
         if num_speculative_tokens > 1:
-            seq_lens = metadata.seq_lens
-            if num_rejected_tokens_gpu is not None:
-                # The first pass counted rejected tokens too; nothing after it may.
-                seq_lens = seq_lens - num_rejected_tokens_gpu
-            plan = plan_steps(
-                positions,
-                seq_lens,
-                metadata.block_table_tensor,
-                self.block_size,
-                self.max_model_len,
-                num_speculative_tokens - 1,
-            )
-            self._later_steps(plan, metadata, hidden[indices], drafts, sampling_metadata)
+            plan = self._plan(metadata, positions, num_rejected_tokens_gpu)
+            feedback = hidden[indices]
+            if self.direct is None:
+                self._later_steps(plan, metadata, feedback, drafts, sampling_metadata)
+            else:
+                self._later_steps_directly(plan, metadata, feedback, drafts, sampling_metadata)
         if drafts[0][1] is not None:
             self._last_draft_probs = torch.stack([probs for _, probs in drafts], dim=1)
         return torch.stack([tokens for tokens, _ in drafts], dim=1)
@@ -142,6 +152,15 @@ class ModelProposerMixin:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the draft over the target's tokens; return hidden states for logits and feedback."""
         _, per_layer = self.build_per_group_and_layer_attn_metadata(metadata)
+        if self.direct is not None:
+            hidden = self.direct.forward(
+                self.input_ids[:num_tokens],
+                self.positions[:num_tokens],
+                self.hidden_states[:num_tokens],
+                per_layer,
+                metadata.slot_mapping,
+            )
+            return hidden, hidden
         mode, num_input_tokens, across_dp = self._determine_batch_execution_and_padding(num_tokens)
         inputs, num_slots = self.build_model_inputs_first_pass(num_tokens, num_input_tokens, None)
         with set_forward_context(
@@ -154,21 +173,69 @@ class ModelProposerMixin:
         ):
             return self._run_model(inputs)
 
+    def _plan(
+        self: Any,
+        metadata: CommonAttentionMetadata,
+        positions: torch.Tensor,  # [num_reqs]
+        num_rejected: torch.Tensor | None,  # [num_reqs]
+    ) -> StepPlan:
+        """Plan steps 2..K and make ``metadata`` describe one token per request."""
+        seq_lens = metadata.seq_lens
+        if num_rejected is not None:
+            # The first pass counted rejected tokens too; nothing after it may.
+            seq_lens = seq_lens - num_rejected
+        num_reqs = positions.shape[0]
+        metadata.num_actual_tokens = num_reqs
+        metadata.max_query_len = 1
+        metadata.query_start_loc = self.arange[: num_reqs + 1]
+        metadata.query_start_loc_cpu = torch.from_numpy(np.arange(num_reqs + 1, dtype=np.int32))
+        plan = plan_steps_on_host if self.device.type == "cpu" else plan_steps
+        return plan(
+            positions,
+            seq_lens,
+            metadata.block_table_tensor,
+            self.block_size,
+            self.max_model_len,
+            self.num_speculative_tokens - 1,
+        )
+
+    def _step_metadata(
+        self: Any, metadata: CommonAttentionMetadata, plan: StepPlan, step: int
+    ) -> dict[str, Any]:
+        """Return the attention metadata of one later step, by layer name."""
+        metadata.seq_lens = plan.seq_lens[step]
+        metadata.slot_mapping = plan.slots[step]
+        metadata.max_seq_len = min(metadata.max_seq_len + 1, self.max_model_len)
+        if metadata.seq_lens_cpu_upper_bound is not None:
+            metadata.seq_lens_cpu_upper_bound = metadata.seq_lens_cpu_upper_bound + 1
+        return self.build_per_group_and_layer_attn_metadata(metadata, draft_index=step + 1)[1]
+
+    def _later_steps_directly(
+        self: Any,
+        plan: StepPlan,
+        metadata: CommonAttentionMetadata,
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        drafts: Drafts,
+        sampling: SamplingMetadata,
+    ) -> None:
+        """Run draft steps 2..K without modules, appending to ``drafts``."""
+        for step, positions in enumerate(plan.positions):
+            per_layer = self._step_metadata(metadata, plan, step)
+            tokens = drafts[-1][0].int()
+            hidden = self.direct.forward(tokens, positions, hidden, per_layer, plan.slots[step])
+            drafts.append(self._draft(hidden, sampling, positions))
+
     def _later_steps(
         self: Any,
         plan: StepPlan,
         metadata: CommonAttentionMetadata,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
-        drafts: list[tuple[torch.Tensor, torch.Tensor | None]],
+        drafts: Drafts,
         sampling: SamplingMetadata,
     ) -> None:
         """Run draft steps 2..K, one token per request each, appending to ``drafts``."""
         num_reqs = hidden.shape[0]
         mode, padded, across_dp = self._determine_batch_execution_and_padding(num_reqs)
-        metadata.num_actual_tokens = num_reqs
-        metadata.max_query_len = 1
-        metadata.query_start_loc = self.arange[: num_reqs + 1]
-        metadata.query_start_loc_cpu = torch.from_numpy(np.arange(num_reqs + 1, dtype=np.int32))
         with set_forward_context(
             None,
             self.vllm_config,
@@ -177,25 +244,15 @@ class ModelProposerMixin:
             cudagraph_runtime_mode=mode,
         ):
             context = get_forward_context()
-            for step in range(plan.positions.shape[0]):
-                self._advance(metadata, plan, step)
-                _, context.attn_metadata = self.build_per_group_and_layer_attn_metadata(
-                    metadata, draft_index=step + 1
-                )
+            for step, positions in enumerate(plan.positions):
+                context.attn_metadata = self._step_metadata(metadata, plan, step)
                 slots = self._step_slots(plan.slots[step], padded, mode)
                 context.slot_mapping = dict.fromkeys(self._draft_attn_layer_names, slots)
                 tokens = drafts[-1][0].int()
-                inputs = self._step_inputs(tokens, plan.positions[step], hidden, padded, mode)
+                inputs = self._step_inputs(tokens, positions, hidden, padded, mode)
                 last, hidden = self._run_model(inputs)
                 hidden = hidden[:num_reqs]
-                drafts.append(self._draft(last[:num_reqs], sampling, plan.positions[step]))
-
-    def _advance(self: Any, metadata: CommonAttentionMetadata, plan: StepPlan, step: int) -> None:
-        metadata.seq_lens = plan.seq_lens[step]
-        metadata.slot_mapping = plan.slots[step]
-        metadata.max_seq_len = min(metadata.max_seq_len + 1, self.max_model_len)
-        if metadata.seq_lens_cpu_upper_bound is not None:
-            metadata.seq_lens_cpu_upper_bound = metadata.seq_lens_cpu_upper_bound + 1
+                drafts.append(self._draft(last[:num_reqs], sampling, positions))
 
     def _step_slots(
         self: Any, slots: torch.Tensor, padded: int, mode: CUDAGraphMode
@@ -228,6 +285,11 @@ class ModelProposerMixin:
     def _run_model(self: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
         output = self.model(**inputs)
         return output if self.model_returns_tuple() else (output, output)
+
+    def _greedy_sample(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
+        if self.direct is None:
+            return super()._greedy_sample(hidden_states)  # type: ignore[misc]
+        return self.direct.logits(hidden_states).argmax(dim=-1)
 
     def _draft(
         self: Any,

@@ -1,0 +1,110 @@
+"""The draft called directly computes what its modules compute, on the same KV cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from vllm.forward_context import set_forward_context
+
+from tests.e2e.conftest import SPECS
+from vllm_ascend_spec.metrics.acceptance import from_engine
+from vllm_ascend_spec.proposers import direct
+
+
+def drafter_of(llm: Any) -> Any:
+    return llm.llm_engine.model_executor.driver_worker.worker.model_runner.drafter
+
+
+class Shadow:
+    """Runs every direct forward pass again through the modules and compares."""
+
+    def __init__(self, drafter: Any) -> None:
+        self.drafter = drafter
+        self.direct = drafter.direct
+        self.logits = self.direct.logits
+        self.passes = 0
+        self.widest = 0
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        positions: torch.Tensor,
+        hidden: torch.Tensor | None,
+        metadata: dict[str, Any],
+        slots: torch.Tensor,
+    ) -> torch.Tensor:
+        actual = self.direct.forward(input_ids, positions, hidden, metadata, slots)
+        inputs = {"input_ids": input_ids, "positions": positions, "inputs_embeds": None}
+        if self.drafter.pass_hidden_states_to_model:
+            inputs["hidden_states"] = hidden
+        names = self.drafter._draft_attn_layer_names
+        with set_forward_context(
+            metadata, self.drafter.vllm_config, slot_mapping=dict.fromkeys(names, slots)
+        ):
+            expected, _ = self.drafter._run_model(inputs)
+        torch.testing.assert_close(actual, expected, atol=2e-4, rtol=2e-4)
+        logits = self.drafter.model.compute_logits(expected)
+        torch.testing.assert_close(self.logits(actual), logits, atol=2e-3, rtol=2e-4)
+        self.passes += 1
+        self.widest = max(self.widest, input_ids.shape[0])
+        return actual
+
+
+@pytest.mark.parametrize("method", list(SPECS))
+def test_direct_equals_modules(
+    method: str, make_engine: Any, generate: Any, prompts: list[str], monkeypatch: Any
+) -> None:
+    llm = make_engine(SPECS[method], max_num_seqs=7)
+    drafter = drafter_of(llm)
+    shadow = Shadow(drafter)
+    monkeypatch.setattr(drafter, "direct", shadow)
+    generate(llm, prompts[:7], batch=7, max_tokens=24)
+    assert shadow.passes >= 3 * 6
+    assert shadow.widest > 100, "the prompts were not seen"
+
+
+@pytest.mark.parametrize("method", list(SPECS))
+def test_a_wrong_kernel_would_be_noticed(
+    method: str, make_engine: Any, generate: Any, prompts: list[str], monkeypatch: Any
+) -> None:
+    """Negative control of the test above: the layers' residual connection is left out."""
+    llm = make_engine(SPECS[method], max_num_seqs=7)
+    drafter = drafter_of(llm)
+    layer = drafter.direct.layers[0]
+    broken = direct.DirectLayer(**{**vars(layer), "down": lambda x: layer.down(x) * 1.01})
+    monkeypatch.setattr(drafter.direct, "layers", [broken])
+    monkeypatch.setattr(drafter, "direct", Shadow(drafter))
+    with pytest.raises(AssertionError, match="not close"):
+        generate(llm, prompts[:1], max_tokens=8)
+    monkeypatch.undo()
+    drop_requests(llm)
+
+
+def drop_requests(llm: Any) -> None:
+    """The engine is shared; a step that failed leaves its request behind."""
+    core = llm.llm_engine
+    for request in list(core.output_processor.request_states):
+        core.abort_request([request], internal=True)
+    while core.has_unfinished_requests():
+        core.step()
+
+
+@pytest.mark.parametrize("method", list(SPECS))
+def test_all_loops_accept_as_much(
+    method: str, make_engine: Any, generate: Any, prompts: list[str], monkeypatch: Any
+) -> None:
+    """Stock loop, our loop through modules, our loop called directly: the same drafts but for
+    the last bit of a rounding."""
+    rates = []
+    for options, modules in (({}, False), ({}, True), ({"draft_loop": "stock"}, False)):
+        llm = make_engine(SPECS[method], additional_config={"ascend_spec": options})
+        if modules:
+            monkeypatch.setattr(drafter_of(llm), "direct", None)
+        before = from_engine(llm.get_metrics())
+        generate(llm, prompts[:16])
+        rates.append((from_engine(llm.get_metrics()) - before).rate)
+        monkeypatch.undo()
+    assert rates[0] == pytest.approx(rates[1], rel=0.02)
+    assert rates[0] == pytest.approx(rates[2], rel=0.02)
