@@ -18,9 +18,14 @@ def require(condition: bool, argument: str, problem: str) -> None:
 
 
 def check_tensor(
-    name: str, tensor: torch.Tensor, shape: tuple[int, ...], dtypes: tuple[torch.dtype, ...]
+    name: str,
+    tensor: torch.Tensor,
+    shape: tuple[int, ...],
+    dtypes: tuple[torch.dtype, ...],
+    device: torch.device,
 ) -> None:
-    """Check the shape and dtype of one argument."""
+    """Check the device, shape and dtype of one argument."""
+    require(tensor.device == device, name, f"on {tensor.device}, the logits are on {device}")
     require(tensor.dtype in dtypes, name, f"dtype {tensor.dtype} is not one of {dtypes}")
     require(tuple(tensor.shape) == shape, name, f"shape {tuple(tensor.shape)}, expected {shape}")
 
@@ -39,17 +44,15 @@ def check_drafts(
     require(logits.ndim == 2, "logits", f"{logits.ndim} dimensions, expected 2")
     require(logits.shape[1] > 0, "logits", "the vocabulary is empty")
     require(logits.stride(1) == 1, "logits", "the vocabulary dimension must be contiguous")
+    require(draft_token_ids.ndim == 1, "draft_token_ids", "expected one dimension")
+    require(cu_num_draft_tokens.ndim == 1, "cu_num_draft_tokens", "expected one dimension")
     num_drafts, num_reqs = draft_token_ids.shape[0], cu_num_draft_tokens.shape[0]
     rows = (num_drafts + num_reqs, logits.shape[1])
-    check_tensor("logits", logits, rows, LOGITS_DTYPES)
-    check_tensor("draft_token_ids", draft_token_ids, (num_drafts,), (torch.int32,))
-    check_tensor("cu_num_draft_tokens", cu_num_draft_tokens, (num_reqs,), (torch.int32,))
+    device = logits.device
+    check_tensor("logits", logits, rows, LOGITS_DTYPES, device)
+    check_tensor("draft_token_ids", draft_token_ids, (num_drafts,), (torch.int32,), device)
+    check_tensor("cu_num_draft_tokens", cu_num_draft_tokens, (num_reqs,), (torch.int32,), device)
     require(max_draft_len >= 0, "max_draft_len", f"{max_draft_len} is negative")
-    for name, tensor in (
-        ("draft_token_ids", draft_token_ids),
-        ("cu_num_draft_tokens", cu_num_draft_tokens),
-    ):
-        require(tensor.device == logits.device, name, f"on {tensor.device}, logits elsewhere")
     if logits.device.type == "cpu":
         _check_draft_values(logits.shape[1], draft_token_ids, cu_num_draft_tokens, max_draft_len)
 

@@ -46,7 +46,8 @@ def verify_sample(
     sample of p. Samples are drawn by inverting the cumulative distribution in the order of the
     vocabulary. All randomness comes in as arguments, so every backend gives the same tokens.
 
-    A NaN logit counts as -inf; a row with nothing above -inf yields token 0. min-p keeps tokens
+    A NaN logit counts as -inf; a row with nothing above -inf yields token 0; tokens at +inf share
+    all of the mass. min-p keeps tokens
     with p(x) >= min_p · max p; top-k keeps all tokens tied with the k-th; top-p keeps a token if
     the mass of those strictly likelier is below top_p. Rows after the first rejection do not
     matter. A draft of -1 is rejected and replaced by a sample of p.
@@ -79,18 +80,17 @@ def verify_sample(
     check_drafts(logits, draft_token_ids, cu_num_draft_tokens, max_draft_len)
     require(rule in RULES, "rule", f"{rule!r} is not one of {RULES}")
     num_drafts, num_reqs = draft_token_ids.shape[0], cu_num_draft_tokens.shape[0]
-    check_tensor("temperature", temperature, (num_reqs,), (torch.float32,))
-    check_tensor("accept_uniform", accept_uniform, (num_drafts,), (torch.float64,))
-    check_tensor("sample_uniform", sample_uniform, (num_reqs,), (torch.float64,))
-    if top_k is not None:
-        check_tensor("top_k", top_k, (num_reqs,), (torch.int32,))
-    if top_p is not None:
-        check_tensor("top_p", top_p, (num_reqs,), (torch.float32,))
-    if min_p is not None:
-        check_tensor("min_p", min_p, (num_reqs,), (torch.float32,))
-    if draft_probs is not None:
-        shape = (num_drafts, logits.shape[1])
-        check_tensor("draft_probs", draft_probs, shape, (torch.float32,))
+    for name, tensor, shape, dtype in (
+        ("temperature", temperature, (num_reqs,), torch.float32),
+        ("top_k", top_k, (num_reqs,), torch.int32),
+        ("top_p", top_p, (num_reqs,), torch.float32),
+        ("min_p", min_p, (num_reqs,), torch.float32),
+        ("draft_probs", draft_probs, (num_drafts, logits.shape[1]), torch.float32),
+        ("accept_uniform", accept_uniform, (num_drafts,), torch.float64),
+        ("sample_uniform", sample_uniform, (num_reqs,), torch.float64),
+    ):
+        if tensor is not None:
+            check_tensor(name, tensor, shape, (dtype,), logits.device)
     if logits.device.type == "cpu":
         _check_values(temperature, top_p, min_p, accept_uniform, sample_uniform)
     return OP.backend(backend, logits.device)(

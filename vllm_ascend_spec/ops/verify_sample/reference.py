@@ -22,22 +22,34 @@ def target_probs(
     Rows with temperature 0 are computed at temperature 1; a row with nothing above -inf is
     certain of token 0.
     """
-    scale = torch.where(temperature > 0, temperature, 1).double()[:, None]
-    scores = logits.double() / scale
-    scores.masked_fill_(scores.isnan(), NEGATIVE_INFINITY)
-    dead = (scores == NEGATIVE_INFINITY).all(dim=-1)
-    if bool(dead.any()):
-        scores[dead, 0] = 0.0
+    # In place from here on: at a batch of eight, fresh memory costs more than the arithmetic.
+    scores = logits.to(torch.float64, copy=True)
+    scores /= torch.where(temperature > 0, temperature, 1).double()[:, None]
+    best = scores.amax(dim=-1, keepdim=True)
+    if not bool(best.isfinite().all()):
+        best = _repair(scores)
     if min_p is not None:
         # p(x) >= min_p · max p, in logs.
-        floor = scores.amax(dim=-1, keepdim=True) + min_p.double()[:, None].log()
+        floor = best + min_p.double()[:, None].log()
         scores.masked_fill_(scores < floor, NEGATIVE_INFINITY)
     if top_k is not None:
         scores = _keep_top_k(scores, top_k)
-    probs = scores.softmax(dim=-1)
+    probs = torch.softmax(scores, dim=-1, out=scores)
     if top_p is not None:
         probs = _keep_top_p(probs, top_p)
     return probs
+
+
+def _repair(scores: torch.Tensor) -> torch.Tensor:
+    """Make every row of ``scores`` a distribution, in place; return each row's maximum."""
+    scores.masked_fill_(scores.isnan(), NEGATIVE_INFINITY)
+    # An infinite logit takes all of the mass; several share it.
+    infinite = scores == float("inf")
+    scores.masked_fill_(infinite.any(dim=-1, keepdim=True) & ~infinite, NEGATIVE_INFINITY)
+    scores.masked_fill_(infinite, 0.0)
+    dead = (scores == NEGATIVE_INFINITY).all(dim=-1)
+    scores[dead, 0] = 0.0
+    return scores.amax(dim=-1, keepdim=True)
 
 
 def _keep_top_k(scores: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
@@ -101,10 +113,12 @@ def verify_sample(
     request = torch.repeat_interleave(grid.counts[:, 0] + 1, output_size=logits.shape[0])
     per_row = [None if x is None else x[request] for x in (top_k, top_p, min_p)]
     probs = target_probs(logits, temperature[request], *per_row)
-    argmax = row_argmax(logits)[grid.rows]
     greedy = (temperature == 0)[:, None]
+    # Argmax of the logits, not of the probabilities: dividing may round two into a tie.
+    argmax = row_argmax(logits)[grid.rows] if bool(greedy.any()) else torch.zeros_like(grid.rows)
 
     if draft_token_ids.shape[0] == 0:
+        draft_probs = None
         sampled_ok = torch.zeros_like(grid.drafts, dtype=torch.bool)
     else:
         sampled_ok = accepted_by_token_rule(grid, probs, draft_probs, accept_uniform)
