@@ -86,7 +86,8 @@ class SpecVerifier(nn.Module):
             rows,
             *drafts,
             temperature=temperature,
-            top_k=sampling.top_k,
+            # int32 in a batch of requests, int64 in vLLM's warm-up run.
+            top_k=None if sampling.top_k is None else sampling.top_k.int(),
             top_p=sampling.top_p,
             min_p=min_p_of(sampling),
             draft_probs=draft_probs,

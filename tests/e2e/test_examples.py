@@ -1,0 +1,59 @@
+"""The examples and the benchmarks run as the README says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+COMMAND = str(Path(sys.executable).with_name("vllm-ascend-spec"))
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    result = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
+    return result
+
+
+def test_offline_example() -> None:
+    output = run("examples/offline_eagle.py").stdout
+    assert "identical: 8 of 8" in output
+
+
+def test_demo() -> None:
+    output = run("examples/demo_serve.py", "--num-prompts", "2").stdout
+    assert "identical: all 6 greedy answers" in output
+    assert "tokens/step" in output
+
+
+def test_bench_step(tmp_path: Path) -> None:
+    record_path = tmp_path / "step.json"
+    arguments = ("--rounds", "1", "--max-tokens", "8", "--output", str(record_path))
+    run(COMMAND, "bench", "step", *arguments)
+    record = json.loads(record_path.read_text())
+    after = record["results"]["fused draft loop"]
+    assert after["parts_ms"]["target forward"] > 0
+    assert after["parts_ms"]["draft, all"] > 0
+    assert "draft, all" not in record["results"]["none"]["parts_ms"]
+
+
+def test_bench_serve(tmp_path: Path) -> None:
+    record_path = tmp_path / "serve.json"
+    run(
+        *(COMMAND, "bench", "serve", "--modes", "eager", "--batches", "2"),
+        *("--temperatures", "0", "--rounds", "1", "--num-prompts", "2", "--max-tokens", "8"),
+        *("--output", str(record_path)),
+    )
+    (row,) = json.loads(record_path.read_text())["results"]
+    assert row["identical"] == "2 of 2"
+    assert row["acceptance"]["drafts"] > 0
+    assert row["speedup"]["median"] > 0
