@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -46,9 +47,12 @@ def prompts() -> list[str]:
     return json.loads((ZOO / "prompts.json").read_text())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def make_engine() -> Iterator[MakeEngine]:
-    """Return ``make(spec=None, **arguments) -> LLM``; equal arguments give the same engine."""
+    """Return ``make(spec=None, **arguments) -> LLM``; equal arguments give the same engine.
+
+    Engines live as long as the module: each holds a KV cache.
+    """
     engines: dict[str, Any] = {}
 
     def make(spec: dict[str, Any] | None = None, **arguments: Any) -> Any:
@@ -63,6 +67,7 @@ def make_engine() -> Iterator[MakeEngine]:
 
     yield make
     engines.clear()
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

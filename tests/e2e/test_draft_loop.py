@@ -95,8 +95,7 @@ def drop_requests(llm: Any) -> None:
 def test_all_loops_accept_as_much(
     method: str, make_engine: Any, generate: Any, prompts: list[str], monkeypatch: Any
 ) -> None:
-    """Stock loop, our loop through modules, our loop called directly: the same drafts but for
-    the last bit of a rounding."""
+    """Stock loop, ours through modules, ours called directly: the same drafts but for rounding."""
     rates = []
     for options, modules in (({}, False), ({}, True), ({"draft_loop": "stock"}, False)):
         llm = make_engine(SPECS[method], additional_config={"ascend_spec": options})
