@@ -9,7 +9,7 @@ last bit of a rounding; what is accepted decides the target.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,26 +132,29 @@ def obstacle(model: Any) -> str | None:
     """Return what keeps ``model`` from being called directly, or None."""
     if type(model) not in MODELS:
         return f"the draft's architecture {type(model).__name__}"
+    return next(_obstacles(model), None)
+
+
+def _obstacles(model: Any) -> Iterator[str]:
     inner, head = model.model, model.logits_processor
     linears = [model.lm_head, *([inner.fc] if hasattr(inner, "fc") else [])]
     for layer in inner.layers:
         attention = layer.self_attn
         if type(layer) not in LAYERS or type(attention) is not llama.LlamaAttention:
-            return f"the draft's layer {type(layer).__name__}"
+            yield f"the draft's layer {type(layer).__name__}"
         if not isinstance(attention.attn.impl, CPUAttentionBackendImpl):
-            return f"attention by {type(attention.attn.impl).__name__}"
+            yield f"attention by {type(attention.attn.impl).__name__}"
         if attention.attn.query_quant is not None:
-            return "a quantized query"
+            yield "a quantized query"
         if type(attention.rotary_emb).forward_cpu is not RotaryEmbedding.forward_cpu:
-            return f"positions by {type(attention.rotary_emb).__name__}"
+            yield f"positions by {type(attention.rotary_emb).__name__}"
         linears += [attention.qkv_proj, attention.o_proj]
         linears += [layer.mlp.gate_up_proj, layer.mlp.down_proj]
     for linear in linears:
         if not hasattr(linear, "cpu_linear") or getattr(linear, "tp_size", 1) > 1:
-            return f"the linear layer {type(linear).__name__} (quantized or tensor parallel)"
+            yield f"the linear layer {type(linear).__name__} (quantized or tensor parallel)"
     if head.soft_cap is not None or head.scale != 1.0 or head.logits_as_input:
-        return "scaled or capped logits"
-    return None
+        yield "scaled or capped logits"
 
 
 def _linear(module: Any) -> Linear:
