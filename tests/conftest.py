@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from vllm_ascend_spec.platform.select import find_cuda, find_npu
+from vllm_ascend_spec.platform.select import find_cpu, find_cuda, find_npu
 
 # Before anything imports torch or vLLM, which read these once.
 for name, value in (
@@ -22,3 +22,4 @@ settings.load_profile("repeatable")
 
 requires_npu = pytest.mark.skipif(not find_npu(), reason="needs an Ascend NPU (/dev/davinci*)")
 requires_cuda = pytest.mark.skipif(not find_cuda(), reason="needs an NVIDIA GPU and a CUDA vLLM")
+requires_cpu_build = pytest.mark.skipif(not find_cpu(), reason="needs a CPU build of vLLM")

@@ -1,0 +1,90 @@
+"""Our own options, and where they come from."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vllm_ascend_spec.config.resolve import resolve_options
+from vllm_ascend_spec.config.schema import DRAFT_LOOPS, SpecOptions
+from vllm_ascend_spec.errors import ConfigError
+
+PREFIX = "additional_config.ascend_spec"
+
+
+def test_public_options_and_their_defaults() -> None:
+    assert {field.name: field.default for field in fields(SpecOptions)} == {
+        "draft_loop": "auto",
+        "verify_backend": None,
+    }
+
+
+def test_options_are_frozen_and_have_no_order() -> None:
+    with pytest.raises(FrozenInstanceError):
+        SpecOptions().draft_loop = "stock"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        SpecOptions("stock")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("loop", DRAFT_LOOPS)
+def test_every_draft_loop_is_taken(loop: str) -> None:
+    assert SpecOptions.from_mapping({"draft_loop": loop}).draft_loop == loop
+
+
+def test_backend_is_taken_by_name() -> None:
+    assert SpecOptions.from_mapping({"verify_backend": "reference"}).verify_backend == "reference"
+    assert SpecOptions.from_mapping({"verify_backend": None}).verify_backend is None
+
+
+@pytest.mark.parametrize(
+    ("values", "start", "valid"),
+    [
+        ({"draft_loop": "spiral"}, ".draft_loop='spiral': ", "'auto', 'fused', 'stock'"),
+        ({"draft_loop": None}, ".draft_loop=None: ", "'auto', 'fused', 'stock'"),
+        ({"draft_loop": ["auto"]}, ".draft_loop=['auto']: ", "'auto', 'fused', 'stock'"),
+        ({"verify_backend": 3}, ".verify_backend=3: ", "'reference', or null"),
+        ({"draft_lop": "auto"}, ".draft_lop='auto': ", "valid: draft_loop, verify_backend"),
+        ("auto", "='auto': ", "JSON object"),
+        (["draft_loop"], "=['draft_loop']: ", "JSON object"),
+        (None, "=None: ", "JSON object"),
+    ],
+)
+def test_refusal_names_option_value_and_what_is_valid(values: Any, start: str, valid: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        SpecOptions.from_mapping(values)
+    message = str(raised.value)
+    assert message.startswith(PREFIX + start)
+    assert valid in message
+    assert "\n" not in message
+
+
+def engine(additional: Any, speculative: Any = "some config") -> Any:
+    return SimpleNamespace(additional_config=additional, speculative_config=speculative)
+
+
+def test_options_are_resolved_from_vllms_config() -> None:
+    section = {"ascend_spec": {"draft_loop": "stock"}, "other_plugin": {"x": 1}}
+    assert resolve_options(engine(section)) == SpecOptions(draft_loop="stock")
+
+
+@pytest.mark.parametrize("additional", [{}, None, {"other_plugin": 1}, {"ascend_spec": None}])
+def test_defaults_where_our_section_is_absent(additional: Any) -> None:
+    assert resolve_options(engine(additional)) == SpecOptions()
+    assert resolve_options(engine(additional, None)) == SpecOptions()
+
+
+def test_options_without_speculation_are_refused() -> None:
+    section = {"draft_loop": "stock"}
+    with pytest.raises(ConfigError, match="without --speculative-config") as raised:
+        resolve_options(engine({"ascend_spec": section}, None))
+    assert raised.value.option == PREFIX
+    assert raised.value.value == section
+
+
+def test_wrong_option_is_refused_with_and_without_speculation() -> None:
+    for speculative in ("some config", None):
+        with pytest.raises(ConfigError, match="draft_lop"):
+            resolve_options(engine({"ascend_spec": {"draft_lop": 1}}, speculative))

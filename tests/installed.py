@@ -1,0 +1,53 @@
+"""Pretend that other distributions and plugins are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import metadata
+from types import SimpleNamespace
+
+import pytest
+
+from vllm_ascend_spec import versions
+from vllm_ascend_spec.platform import select
+
+PLATFORM_PLUGINS = "vllm.platform_plugins"
+
+
+def pretend_distributions(monkeypatch: pytest.MonkeyPatch, **installed: str) -> None:
+    """Let our look-up find exactly these distributions; underscores stand for dashes."""
+    by_name = {name.replace("_", "-"): version for name, version in installed.items()}
+
+    def version(name: str) -> str:
+        if name not in by_name:
+            raise metadata.PackageNotFoundError(name)
+        return by_name[name]
+
+    fake = SimpleNamespace(version=version, PackageNotFoundError=metadata.PackageNotFoundError)
+    monkeypatch.setattr(versions, "metadata", fake)
+
+
+def pretend_platform_plugins(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let our look-up find exactly these platform plugins."""
+
+    def entry_points(*, group: str) -> list[SimpleNamespace]:
+        assert group == PLATFORM_PLUGINS
+        return [SimpleNamespace(name=name) for name in names]
+
+    monkeypatch.setattr(select, "metadata", SimpleNamespace(entry_points=entry_points))
+
+
+def pretend_devices(monkeypatch: pytest.MonkeyPatch, *present: str) -> list[str]:
+    """Make detection find exactly these devices; return a list of those it asked about."""
+    asked: list[str] = []
+
+    def finder(name: str) -> Callable[[], bool]:
+        def find() -> bool:
+            asked.append(name)
+            return name in present
+
+        return find
+
+    devices = tuple((name, finder(name), choice) for name, _, choice in select.DEVICES)
+    monkeypatch.setattr(select, "DEVICES", devices)
+    return asked

@@ -1,0 +1,1 @@
+"""Tests of the ops: contract, exactness, argument checks."""

@@ -1,0 +1,154 @@
+"""Every argument that cannot be used is refused with a ``ValueError`` that names it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.ops.batches import Arguments, float64, int32, make_drafts, make_sampled
+from vllm_ascend_spec.errors import AscendSpecError, BackendUnavailableError
+from vllm_ascend_spec.ops import verify_greedy, verify_sample
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.fixture
+def greedy() -> Arguments:
+    """Right arguments of ``verify_greedy``: two requests with two drafts and one, vocabulary 4."""
+    return make_drafts([2, 1], 4, seed=0)
+
+
+@pytest.fixture
+def sampled() -> Arguments:
+    """Right arguments of ``verify_sample`` for the same shapes."""
+    return make_sampled([2, 1], 4, seed=0, with_draft_probs=True)
+
+
+BOTH: list[tuple[str, Any]] = [
+    ("logits", torch.zeros(5, 4, dtype=torch.float64)),
+    ("logits", torch.zeros(5, 4, dtype=torch.int32)),
+    ("logits", torch.zeros(20)),
+    ("logits", torch.zeros(1, 5, 4)),
+    ("logits", torch.zeros(4, 4)),
+    ("logits", torch.zeros(6, 4)),
+    ("logits", torch.zeros(5, 0)),
+    ("logits", torch.zeros(4, 5).T),
+    ("draft_token_ids", torch.zeros(3, dtype=torch.int64)),
+    ("draft_token_ids", torch.zeros(3)),
+    ("draft_token_ids", torch.zeros(3, 1, dtype=torch.int32)),
+    ("draft_token_ids", torch.tensor(1, dtype=torch.int32)),
+    ("draft_token_ids", torch.zeros(3, dtype=torch.int32, device="meta")),
+    ("draft_token_ids", int32([0, 1, 4])),
+    ("draft_token_ids", int32([0, -2, 1])),
+    ("cu_num_draft_tokens", torch.tensor([2, 3])),
+    ("cu_num_draft_tokens", int32([2, 3])[:, None]),
+    ("cu_num_draft_tokens", torch.tensor(3, dtype=torch.int32)),
+    ("cu_num_draft_tokens", torch.zeros(2, dtype=torch.int32, device="meta")),
+    ("cu_num_draft_tokens", int32([2, 1])),
+    ("cu_num_draft_tokens", int32([-1, 3])),
+    ("cu_num_draft_tokens", int32([1, 2])),
+    ("cu_num_draft_tokens", int32([2, 4])),
+    ("max_draft_len", 1),
+    ("max_draft_len", -1),
+]
+
+SAMPLE: list[tuple[str, Any]] = [
+    ("temperature", torch.ones(2, dtype=torch.float64)),
+    ("temperature", torch.ones(3)),
+    ("temperature", torch.ones(2, 1)),
+    ("temperature", torch.ones(2, device="meta")),
+    ("temperature", torch.tensor([1.0, -0.1])),
+    ("temperature", torch.tensor([NAN, 1.0])),
+    ("temperature", torch.tensor([INF, 1.0])),
+    ("top_k", torch.ones(2, dtype=torch.int64)),
+    ("top_k", torch.ones(1, dtype=torch.int32)),
+    ("top_k", torch.ones(2, dtype=torch.int32, device="meta")),
+    ("top_p", torch.ones(2, dtype=torch.float64)),
+    ("top_p", torch.ones(3)),
+    ("top_p", torch.ones(2, device="meta")),
+    ("top_p", torch.tensor([0.0, 1.0])),
+    ("top_p", torch.tensor([1.0, 1.01])),
+    ("top_p", torch.tensor([NAN, 1.0])),
+    ("min_p", torch.ones(2, dtype=torch.float16)),
+    ("min_p", torch.ones(3)),
+    ("min_p", torch.ones(2, device="meta")),
+    ("min_p", torch.tensor([-0.1, 0.5])),
+    ("min_p", torch.tensor([0.5, 1.1])),
+    ("min_p", torch.tensor([NAN, 0.5])),
+    ("draft_probs", torch.ones(3, 4, dtype=torch.float64)),
+    ("draft_probs", torch.ones(2, 4)),
+    ("draft_probs", torch.ones(3, 5)),
+    ("draft_probs", torch.ones(3, 4, device="meta")),
+    ("accept_uniform", torch.zeros(3)),
+    ("accept_uniform", float64([0.0] * 5)),
+    ("accept_uniform", torch.zeros(3, dtype=torch.float64, device="meta")),
+    ("accept_uniform", float64([0.5, 1.0, 0.5])),
+    ("accept_uniform", float64([0.5, -0.1, 0.5])),
+    ("accept_uniform", float64([0.5, NAN, 0.5])),
+    ("sample_uniform", torch.zeros(2)),
+    ("sample_uniform", float64([0.0] * 3)),
+    ("sample_uniform", torch.zeros(2, dtype=torch.float64, device="meta")),
+    ("sample_uniform", float64([0.5, 1.0])),
+    ("sample_uniform", float64([-0.5, 0.5])),
+    ("sample_uniform", float64([NAN, 0.5])),
+    ("rule", "tokens"),
+    ("rule", ""),
+]
+
+
+def describe(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    content = "" if value.is_meta or value.numel() > 3 else str(value.tolist())
+    return f"{value.device}-{str(value.dtype)[6:]}{list(value.shape)}{content}"
+
+
+def test_the_arguments_used_here_are_right(greedy: Arguments, sampled: Arguments) -> None:
+    verify_greedy(**greedy)
+    verify_sample(**sampled)
+
+
+@pytest.mark.parametrize(("name", "value"), BOTH, ids=describe)
+def test_verify_greedy_names_the_wrong_argument(greedy: Arguments, name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        verify_greedy(**{**greedy, name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [*BOTH, *SAMPLE], ids=describe)
+def test_verify_sample_names_the_wrong_argument(sampled: Arguments, name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        verify_sample(**{**sampled, name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("logits", torch.zeros(5, 4, dtype=torch.float64), "torch.float64"),
+        ("logits", torch.zeros(4, 4), r"\(4, 4\), expected \(5, 4\)"),
+        ("draft_token_ids", int32([0, 1, 4]), "4 is neither -1 nor in \\[0, 4\\)"),
+        ("cu_num_draft_tokens", int32([2, 1]), "1 follows 2"),
+        ("max_draft_len", 1, "1 is less than the 2 drafts"),
+        ("top_p", torch.tensor([0.0, 1.0]), r"0.0 is not in \(0, 1\]"),
+        ("rule", "tokens", "'tokens' is not one of .*'token'"),
+    ],
+)
+def test_message_shows_the_value_and_what_is_valid(
+    sampled: Arguments, name: str, value: Any, shown: str
+) -> None:
+    with pytest.raises(ValueError, match=shown):
+        verify_sample(**{**sampled, name: value})
+
+
+def test_unknown_backend_raises_and_lists_those_there_are(
+    greedy: Arguments, sampled: Arguments
+) -> None:
+    for call in (
+        lambda: verify_greedy(**greedy, backend="abacus"),
+        lambda: verify_sample(**sampled, backend="abacus"),
+    ):
+        with pytest.raises(BackendUnavailableError, match=r"'abacus'.*reference") as raised:
+            call()
+        assert isinstance(raised.value, AscendSpecError)
+        assert isinstance(raised.value, RuntimeError)

@@ -1,0 +1,367 @@
+"""Contract of ``verify_sample``; that it is lossless is shown in ``test_enumeration.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.ops import batches, oracle
+from tests.ops.batches import SAMPLE_BACKENDS, as_lists, float64, int32, make_sampled
+from vllm_ascend_spec.ops import verify_greedy, verify_sample
+
+NAN, INF, NEG_INF = float("nan"), float("inf"), float("-inf")
+JUST_BELOW_ONE = 1 - 2**-53
+
+
+@pytest.fixture(scope="module", params=SAMPLE_BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@settings(max_examples=200)
+@given(
+    lengths=batches.lengths,
+    vocab=batches.vocab_sizes,
+    seed=batches.seeds,
+    dtype=batches.dtypes,
+    filters=st.sets(st.sampled_from(["top_k", "top_p", "min_p"])).map(sorted).map(tuple),
+    with_draft_probs=st.booleans(),
+)
+def test_equals_the_oracle(
+    backend: str,
+    lengths: list[int],
+    vocab: int,
+    seed: int,
+    dtype: torch.dtype,
+    filters: tuple[str, ...],
+    with_draft_probs: bool,
+) -> None:
+    arguments = make_sampled(
+        lengths, vocab, seed, dtype=dtype, filters=filters, with_draft_probs=with_draft_probs
+    )
+    assert as_lists(verify_sample(**arguments, backend=backend)) == oracle.expected(arguments)
+
+
+@pytest.mark.parametrize("vocab", [127, 128, 1000, 1003])
+@pytest.mark.parametrize("with_draft_probs", [False, True])
+def test_equals_the_oracle_on_vocabularies_of_odd_sizes(
+    backend: str, vocab: int, with_draft_probs: bool
+) -> None:
+    arguments = make_sampled([3, 0, 5], vocab, seed=vocab, with_draft_probs=with_draft_probs)
+    assert as_lists(verify_sample(**arguments, backend=backend)) == oracle.expected(arguments)
+
+
+def one_request(logits: torch.Tensor, drafts: list[int], **changes: Any) -> dict[str, Any]:
+    """Return the arguments for one request whose uniforms are all one half."""
+    return {
+        "logits": logits,
+        "draft_token_ids": int32(drafts),
+        "cu_num_draft_tokens": int32([len(drafts)]),
+        "max_draft_len": len(drafts),
+        "temperature": torch.ones(1),
+        "accept_uniform": float64([0.5] * len(drafts)),
+        "sample_uniform": float64([0.5]),
+        **changes,
+    }
+
+
+def log(*probs: float) -> list[float]:
+    return torch.tensor(probs).log().tolist()
+
+
+def output_of(backend: str, arguments: dict[str, Any]) -> list[int]:
+    """Return the tokens of the only request, without padding."""
+    (tokens,), (count,) = as_lists(verify_sample(**arguments, backend=backend))
+    assert tokens[count:] == [-1] * (len(tokens) - count)
+    return tokens[:count]
+
+
+@pytest.mark.parametrize(("uniform", "output"), [(0.29, [2, 0]), (0.31, [1])])
+def test_certain_draft_is_accepted_with_the_targets_probability(
+    backend: str, uniform: float, output: list[int]
+) -> None:
+    logits = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
+    arguments = one_request(logits, [2], accept_uniform=float64([uniform]))
+    assert output_of(backend, arguments) == output
+
+
+@pytest.mark.parametrize(("uniform", "output"), [(0.49, [2, 0]), (0.51, [1])])
+def test_sampled_draft_is_accepted_with_the_ratio_of_probabilities(
+    backend: str, uniform: float, output: list[int]
+) -> None:
+    logits = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
+    q = torch.tensor([[0.2, 0.2, 0.6]])
+    arguments = one_request(logits, [2], accept_uniform=float64([uniform]), draft_probs=q)
+    assert output_of(backend, arguments) == output
+
+
+def test_draft_of_minus_one_is_replaced_by_a_sample_of_the_target(backend: str) -> None:
+    logits = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
+    q = torch.tensor([[0.9, 0.05, 0.05]])
+    for draft_probs in (None, q):
+        for uniform, token in ((0.19, 0), (0.21, 1), (0.69, 1), (0.71, 2)):
+            arguments = one_request(
+                logits,
+                [-1],
+                accept_uniform=float64([0.0]),
+                sample_uniform=float64([uniform]),
+                draft_probs=draft_probs,
+            )
+            assert output_of(backend, arguments) == [token]
+
+
+@pytest.mark.parametrize("filters", [{}, {"top_k": int32([2])}, {"top_p": torch.tensor([0.7])}])
+@pytest.mark.parametrize("uniform", [0.0, 0.5, JUST_BELOW_ONE])
+def test_impossible_tokens_are_never_put_out(
+    backend: str, filters: dict[str, torch.Tensor], uniform: float
+) -> None:
+    row = [NEG_INF, 1.0, NEG_INF, 0.5, NEG_INF]
+    for draft in (0, 2, 4):
+        arguments = one_request(
+            torch.tensor([row, row]),
+            [draft],
+            accept_uniform=float64([0.0]),
+            sample_uniform=float64([uniform]),
+            **filters,
+        )
+        (token,) = output_of(backend, arguments)
+        assert token in (1, 3)
+
+
+def test_draft_that_the_filters_exclude_is_rejected(backend: str) -> None:
+    logits = torch.tensor([log(0.5, 0.3, 0.2)] * 2)
+    for filters in (
+        {"top_k": int32([2])},
+        {"top_p": torch.tensor([0.7])},
+        {"min_p": torch.tensor([0.5])},
+    ):
+        arguments = one_request(logits, [2], accept_uniform=float64([0.0]), **filters)
+        assert len(output_of(backend, arguments)) == 1
+
+
+def test_draft_equal_to_the_target_is_always_accepted(backend: str) -> None:
+    probs = torch.tensor([[0.25, 0.25, 0.5]])
+    arguments = one_request(
+        probs.log().repeat(2, 1), [0], draft_probs=probs, accept_uniform=float64([1 - 2**-20])
+    )
+    assert len(output_of(backend, arguments)) == 2
+
+
+@pytest.mark.parametrize("row", [[NEG_INF] * 3, [NAN] * 3, [NAN, NEG_INF, NAN]])
+@pytest.mark.parametrize("uniform", [0.0, JUST_BELOW_ONE])
+def test_row_of_nothing_yields_token_0(backend: str, row: list[float], uniform: float) -> None:
+    filters = {
+        "top_k": int32([2]),
+        "top_p": torch.tensor([0.5]),
+        "min_p": torch.tensor([0.5]),
+        "sample_uniform": float64([uniform]),
+        "accept_uniform": float64([uniform]),
+    }
+    for temperature in (0.0, 0.7):
+        for drafts, output in (([1], [0]), ([0], [0, 0]), ([-1], [0])):
+            arguments = one_request(
+                torch.tensor([row, row]),
+                drafts,
+                temperature=torch.tensor([temperature]),
+                **filters,
+            )
+            assert output_of(backend, arguments) == output
+
+
+def test_nan_counts_as_minus_infinity(backend: str) -> None:
+    row = [NAN, 0.0, NAN, 1.0]
+    clean = [NEG_INF, 0.0, NEG_INF, 1.0]
+    for uniform in (0.0, 0.2, 0.5, JUST_BELOW_ONE):
+        changes = {"sample_uniform": float64([uniform])}
+        with_nan = one_request(torch.tensor([row, row]), [0], **changes)
+        without = one_request(torch.tensor([clean, clean]), [0], **changes)
+        assert output_of(backend, with_nan) == output_of(backend, without)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 1.0, 50.0])
+def test_tokens_at_infinity_share_all_of_the_mass(backend: str, temperature: float) -> None:
+    row = torch.tensor([[5.0, INF, NAN, INF, NEG_INF]])
+    for uniform, token in ((0.0, 1), (0.49, 1), (0.51, 3), (JUST_BELOW_ONE, 3)):
+        arguments = one_request(
+            row,
+            [],
+            temperature=torch.tensor([temperature]),
+            sample_uniform=float64([uniform]),
+        )
+        assert output_of(backend, arguments) == [token]
+
+
+@pytest.mark.parametrize(
+    ("filters", "kept"),
+    [
+        ({"top_k": int32([1])}, {1, 2}),
+        ({"top_k": int32([3])}, {0, 1, 2, 3}),
+        ({"top_k": int32([0])}, {0, 1, 2, 3, 4}),
+        ({"top_k": int32([-1])}, {0, 1, 2, 3, 4}),
+        ({"top_k": int32([99])}, {0, 1, 2, 3, 4}),
+        ({"top_p": torch.tensor([0.01])}, {1, 2}),
+        ({"top_p": torch.tensor([0.75])}, {0, 1, 2, 3}),
+        ({"top_p": torch.tensor([1.0])}, {0, 1, 2, 3, 4}),
+        ({"min_p": torch.tensor([1.0])}, {1, 2}),
+        ({"min_p": torch.tensor([0.25])}, {0, 1, 2, 3}),
+        ({"min_p": torch.tensor([0.0])}, {0, 1, 2, 3, 4}),
+    ],
+)
+def test_filters_keep_ties_together(
+    backend: str, filters: dict[str, torch.Tensor], kept: set[int]
+) -> None:
+    # Probabilities .13 .35 .35 .13 .04: two pairs of equals.
+    row = [1.0, 2.0, 2.0, 1.0, -0.2]
+    seen = {
+        output_of(
+            backend,
+            one_request(torch.tensor([row]), [], sample_uniform=float64([step / 97]), **filters),
+        )[0]
+        for step in range(97)
+    }
+    assert seen == kept
+
+
+@pytest.mark.parametrize(
+    ("filters", "kept"),
+    [
+        # The second token has e^-1 = 0.36788 of the first one's probability, which is 0.73106.
+        ({"min_p": torch.tensor([0.3678])}, {0, 1}),
+        ({"min_p": torch.tensor([0.3679])}, {0}),
+        ({"top_p": torch.tensor([0.7310])}, {0}),
+        ({"top_p": torch.tensor([0.7311])}, {0, 1}),
+    ],
+)
+def test_filters_cut_where_they_should(
+    backend: str, filters: dict[str, torch.Tensor], kept: set[int]
+) -> None:
+    seen = {
+        output_of(
+            backend,
+            one_request(
+                torch.tensor([[1.0, 0.0]]), [], sample_uniform=float64([uniform]), **filters
+            ),
+        )[0]
+        for uniform in (0.0, JUST_BELOW_ONE)
+    }
+    assert seen == kept
+
+
+def test_greedy_and_sampled_requests_share_a_batch(backend: str) -> None:
+    arguments = make_sampled([3, 2, 0, 4], 6, seed=11, with_draft_probs=True)
+    arguments["temperature"] = torch.tensor([0.0, 0.8, 0.0, 0.0])
+    tokens, counts = verify_sample(**arguments, backend=backend)
+    names = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_draft_len")
+    greedy_tokens, greedy_counts = verify_greedy(*(arguments[name] for name in names))
+    for request in (0, 2, 3):
+        assert torch.equal(tokens[request], greedy_tokens[request])
+        assert counts[request] == greedy_counts[request]
+
+
+@pytest.mark.parametrize("with_draft_probs", [False, True])
+def test_a_request_does_not_depend_on_its_batch(backend: str, with_draft_probs: bool) -> None:
+    lengths = [2, 0, 4, 1]
+    arguments = make_sampled(lengths, 6, seed=13, with_draft_probs=with_draft_probs)
+    together, _ = verify_sample(**arguments, backend=backend)
+    start = 0
+    for index, count in enumerate(lengths):
+        drafts, rows = slice(start, start + count), slice(start + index, start + index + count + 1)
+        alone = {
+            name: value[index : index + 1] if isinstance(value, torch.Tensor) else value
+            for name, value in arguments.items()
+        }
+        alone["cu_num_draft_tokens"] = int32([count])
+        alone["logits"] = arguments["logits"][rows]
+        for name in ("draft_token_ids", "accept_uniform", "draft_probs"):
+            if name in arguments:
+                alone[name] = arguments[name][drafts]
+        tokens, _ = verify_sample(**alone, backend=backend)
+        assert torch.equal(tokens[0], together[index])
+        start += count
+
+
+@pytest.mark.parametrize("with_draft_probs", [False, True])
+@pytest.mark.parametrize("lengths", [[0], [0, 0, 0]])
+def test_a_batch_without_any_drafts(
+    backend: str, lengths: list[int], with_draft_probs: bool
+) -> None:
+    arguments = make_sampled(lengths, 5, seed=1, with_draft_probs=with_draft_probs)
+    assert as_lists(verify_sample(**arguments, backend=backend)) == oracle.expected(arguments)
+
+
+def test_an_empty_batch(backend: str) -> None:
+    empty = torch.empty(0)
+    tokens, counts = verify_sample(
+        torch.empty(0, 5),
+        int32([]),
+        int32([]),
+        2,
+        temperature=empty,
+        accept_uniform=empty.double(),
+        sample_uniform=empty.double(),
+        backend=backend,
+    )
+    assert tokens.shape == (0, 3)
+    assert counts.shape == (0,)
+
+
+def test_row_stride_may_exceed_the_vocabulary(backend: str) -> None:
+    arguments = make_sampled([2, 0, 3], 7, seed=3, with_draft_probs=True)
+    wide = batches.with_wide_stride(arguments["logits"])
+    result = verify_sample(**{**arguments, "logits": wide}, backend=backend)
+    assert as_lists(result) == as_lists(verify_sample(**arguments, backend=backend))
+
+
+@pytest.mark.parametrize("dtype", batches.DTYPES)
+def test_arguments_are_not_modified(backend: str, dtype: torch.dtype) -> None:
+    arguments = make_sampled([2, 0, 3], 7, seed=5, dtype=dtype, with_draft_probs=True)
+    tensors = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
+    before = [tensor.clone() for tensor in tensors]
+    verify_sample(**arguments, backend=backend)
+    for old, new in zip(before, tensors, strict=True):
+        torch.testing.assert_close(new, old, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("garbage", [NAN, 1e30, INF, NEG_INF])
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_after_the_first_rejection_do_not_matter(
+    backend: str, garbage: float, seed: int
+) -> None:
+    arguments = make_sampled([4, 2, 0, 4], 5, seed=seed, broken=False, with_draft_probs=True)
+    tokens, counts = verify_sample(**arguments, backend=backend)
+    spoilt = {**arguments, "logits": batches.spoil_unread_rows(arguments, counts, garbage)}
+    assert not torch.equal(spoilt["logits"], arguments["logits"])
+    assert torch.equal(verify_sample(**spoilt, backend=backend)[0], tokens)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_logits_equal_the_same_values_in_float32(backend: str, dtype: torch.dtype) -> None:
+    arguments = make_sampled([3, 1, 4], 9, seed=17, dtype=dtype)
+    widened = {**arguments, "logits": arguments["logits"].float()}
+    narrow = verify_sample(**arguments, backend=backend)
+    assert as_lists(narrow) == as_lists(verify_sample(**widened, backend=backend))
+
+
+@pytest.mark.parametrize("with_draft_probs", [False, True])
+def test_registered_op_equals_the_function(backend: str, with_draft_probs: bool) -> None:
+    arguments = make_sampled([2, 0, 3], 7, seed=7, with_draft_probs=with_draft_probs)
+    result = torch.ops.vllm_ascend_spec.verify_sample(**arguments)
+    assert as_lists(result) == as_lists(verify_sample(**arguments, backend=backend))
+
+
+@pytest.mark.parametrize("filters", [(), ("top_k", "top_p", "min_p")])
+@pytest.mark.parametrize("with_draft_probs", [False, True])
+def test_registered_op_passes_opcheck(filters: tuple[str, ...], with_draft_probs: bool) -> None:
+    arguments = make_sampled(
+        [2, 0, 3], 7, seed=9, filters=filters, with_draft_probs=with_draft_probs
+    )
+    positional = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_draft_len")
+    torch.library.opcheck(
+        torch.ops.vllm_ascend_spec.verify_sample.default,
+        tuple(arguments.pop(name) for name in positional),
+        arguments,
+    )

