@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import struct
 from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.errors import CheckpointError
 
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+HEADER_PREFIX = 8
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -47,23 +47,50 @@ def _in_hub_cache(model: str) -> bool:
     return (cache / ("models--" + model.replace("/", "--"))).is_dir()
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return ``config.json`` of a checkpoint; the text part of a multimodal one."""
-    config = json.loads((folder / "config.json").read_text())
-    return config.get("text_config", config)
+def read_config(option: str, model: str, folder: Path) -> dict[str, Any]:
+    """Return ``config.json`` of a checkpoint; the text part of a multimodal one.
+
+    Raises:
+        CheckpointError: it is not a JSON object.
+    """
+    try:
+        config = json.loads((folder / "config.json").read_text())
+    except ValueError as error:
+        raise CheckpointError(option, model, f"config.json is not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise CheckpointError(option, model, "config.json is not a JSON object")
+    text = config.get("text_config", config)
+    return text if isinstance(text, dict) else config
 
 
-def tensor_shapes(folder: Path) -> dict[str, list[int]]:
-    """Return the shape of every tensor in the folder's safetensors files."""
+def tensor_shapes(option: str, model: str, folder: Path) -> dict[str, list[int]]:
+    """Return the shape of every tensor in the folder's safetensors files.
+
+    Raises:
+        CheckpointError: a file is cut short or is something else, e.g. a Git LFS pointer.
+    """
     shapes: dict[str, list[int]] = {}
     for path in sorted(folder.glob("*.safetensors")):
-        with path.open("rb") as file:
-            # Format: eight bytes of little-endian length, then a JSON header of that length.
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length))
-        header.pop("__metadata__", None)
-        shapes.update({name: entry["shape"] for name, entry in header.items()})
+        try:
+            header = _read_header(path)
+            shapes.update({name: list(entry["shape"]) for name, entry in header.items()})
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise CheckpointError(
+                option, model, f"{path.name} is not a safetensors file; was it fetched whole?"
+            ) from None
     return shapes
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    """Read a safetensors header: eight bytes of little-endian length, then JSON of that length."""
+    with path.open("rb") as file:
+        prefix = file.read(HEADER_PREFIX)
+        length = int.from_bytes(prefix, "little")
+        if len(prefix) < HEADER_PREFIX or length > path.stat().st_size:
+            raise ValueError(path.name)
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    return header
 
 
 def require_safetensors(option: str, model: str, folder: Path) -> None:
@@ -107,11 +134,11 @@ def require_same(
 def check_eagle(option: str, model: str, folder: Path, target: Path | None) -> None:
     """Check an EAGLE head against its target."""
     require_safetensors(option, model, folder)
-    config = read_config(folder)
+    config = read_config(option, model, folder)
     if target is not None:
         names = ("vocab_size", "hidden_size")
-        require_same(option, model, config, read_config(target), names)
-    shape = tensor_shapes(folder).get("fc.weight")
+        require_same(option, model, config, read_config("model", str(target), target), names)
+    shape = tensor_shapes(option, model, folder).get("fc.weight")
     if shape is None:
         raise CheckpointError(
             option,
@@ -119,7 +146,9 @@ def check_eagle(option: str, model: str, folder: Path, target: Path | None) -> N
             "is not an EAGLE head (no tensor fc.weight); for an ordinary model use "
             "method 'draft_model'",
         )
-    hidden = int(config.get("hidden_size") or 0)
+    hidden = config.get("hidden_size")
+    if not isinstance(hidden, int):
+        raise CheckpointError(option, model, "config.json names no hidden_size")
     if shape != [hidden, 2 * hidden]:
         raise CheckpointError(
             option,
@@ -133,9 +162,10 @@ def check_draft_model(option: str, model: str, folder: Path, target: Path | None
     """Check an ordinary draft model against its target."""
     require_safetensors(option, model, folder)
     if target is not None:
-        config = read_config(folder)
-        require_same(option, model, config, read_config(target), ("vocab_size",))
-    if "fc.weight" in tensor_shapes(folder):
+        config = read_config(option, model, folder)
+        theirs = read_config("model", str(target), target)
+        require_same(option, model, config, theirs, ("vocab_size",))
+    if "fc.weight" in tensor_shapes(option, model, folder):
         raise CheckpointError(option, model, "is an EAGLE head; use method 'eagle'")
 
 

@@ -71,7 +71,7 @@ def check_method(spec: Mapping[str, Any]) -> Method:
 def check_options(method: Method, spec: Mapping[str, Any]) -> None:
     """Refuse options that are unknown or would have no effect, and ask for those that miss."""
     for key, value in spec.items():
-        if key in method.options or key in INTERNAL or value in UNSET:
+        if key in method.options or key in INTERNAL or any(value is unset for unset in UNSET):
             continue
         raise ConfigError(
             f"{SPEC}.{key}",

@@ -10,7 +10,7 @@ from vllm.v1.sample.sampler import Sampler
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from vllm_ascend_spec.ops.layout import make_grid
-from vllm_ascend_spec.verification.rows import min_p_of
+from vllm_ascend_spec.verification.rows import Constrained, mask_min_p
 
 
 def gather_logprobs(
@@ -18,8 +18,7 @@ def gather_logprobs(
     mode: str,
     metadata: SpecDecodeMetadata,
     logits: torch.Tensor,  # [num_rows, vocab_size]
-    constrained: torch.Tensor,  # [num_rows, vocab_size]
-    temperature: torch.Tensor | None,  # [num_reqs]
+    constrained: Constrained,
     tokens: torch.Tensor,  # [num_reqs, max_draft_len + 1]
     sampling: SamplingMetadata,
 ) -> LogprobsTensors | None:
@@ -30,8 +29,7 @@ def gather_logprobs(
         mode: ``raw_logprobs``, ``raw_logits``, ``processed_logprobs`` or ``processed_logits``.
         metadata: the drafts.
         logits: the target's logits.
-        constrained: the same after everything that changes logits.
-        temperature: what is left to divide ``constrained`` by; None if all requests are greedy.
+        constrained: the same after everything that is not part of the op.
         tokens: the output, -1 where padded; the runner drops those cells.
         sampling: the requests' parameters.
 
@@ -42,7 +40,7 @@ def gather_logprobs(
         return None
     values = logits.float()
     if mode.startswith("processed"):
-        values = _processed(constrained, temperature, metadata, sampling)
+        values = _processed(constrained, metadata, sampling)
     grid = make_grid(metadata.draft_token_ids, metadata.cu_num_draft_tokens, metadata.max_spec_len)
     cells = values[grid.rows.flatten()]
     if mode.endswith("logprobs"):
@@ -61,23 +59,19 @@ def gather_logprobs(
 
 
 def _processed(
-    constrained: torch.Tensor,  # [num_rows, vocab_size]
-    temperature: torch.Tensor | None,  # [num_reqs]
+    constrained: Constrained,
     metadata: SpecDecodeMetadata,
     sampling: SamplingMetadata,
 ) -> torch.Tensor:
     """Return the logits that sampled requests were drawn from, as vLLM's sampler shows them."""
-    if sampling.all_greedy or temperature is None:
-        return constrained.float()
-    counts = torch.tensor(metadata.num_draft_tokens, device=constrained.device) + 1
+    logits = constrained.logits.float()
+    if sampling.all_greedy or constrained.temperature is None:
+        return logits
+    counts = torch.tensor(metadata.num_draft_tokens, device=logits.device) + 1
     request = torch.repeat_interleave(counts)
-    per_row = temperature[request]
-    values = constrained.float() / torch.where(per_row > 0, per_row, 1.0)[:, None]
-    min_p = min_p_of(sampling)
-    if min_p is not None:
-        probs = values.softmax(-1)
-        floor = probs.amax(-1, keepdim=True) * min_p[request][:, None]
-        values = values.masked_fill(probs < floor, float("-inf"))
+    temperature = constrained.temperature[request]
+    values = logits / torch.where(temperature > 0, temperature, 1.0)[:, None]
+    values = mask_min_p(values, None if constrained.min_p is None else constrained.min_p[request])
     top_k = None if sampling.top_k is None else sampling.top_k[request]
     top_p = None if sampling.top_p is None else sampling.top_p[request]
     return apply_top_k_top_p(values, top_k, top_p)

@@ -35,6 +35,21 @@ ROW_METHOD = "apply_to_rows"
 
 
 @dataclass(frozen=True)
+class Constrained:
+    """Logits with everything applied that is not part of the op; filled by :func:`constrain_rows`.
+
+    Attributes:
+        logits: float32 [num_rows, vocab_size], a copy; or the target's own if nothing applies.
+        temperature: what is left to divide by, float32 [num_reqs]; None if all are greedy.
+        min_p: what is left to apply, float32 [num_reqs], or None.
+    """
+
+    logits: torch.Tensor
+    temperature: torch.Tensor | None
+    min_p: torch.Tensor | None
+
+
+@dataclass(frozen=True)
 class Rows:
     """The rows of one verification; filled by :func:`expand_rows`, never changed.
 
@@ -69,6 +84,17 @@ def min_p_of(metadata: SamplingMetadata) -> torch.Tensor | None:
     return None
 
 
+def mask_min_p(
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    min_p: torch.Tensor | None,  # [num_rows]
+) -> torch.Tensor:
+    """Forbid tokens less likely than ``min_p`` times the likeliest, at temperature 1."""
+    if min_p is None:
+        return logits
+    probs = logits.softmax(-1)
+    return logits.masked_fill(probs < probs.amax(-1, keepdim=True) * min_p[:, None], float("-inf"))
+
+
 def needs_rows(metadata: SamplingMetadata) -> bool:
     """Tell whether any request has more than temperature, top-k, top-p and min-p."""
     holder = metadata.thinking_budget_state_holder
@@ -87,28 +113,27 @@ def constrain_rows(
     logits: torch.Tensor,  # [num_rows, vocab_size]
     spec: SpecDecodeMetadata,
     metadata: SamplingMetadata,
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Apply everything that changes logits, row by row.
-
-    Returns:
-        The constrained logits, float32 [num_rows, vocab_size], a copy; and the temperature that
-        is left to apply, float32 [num_reqs], None if all requests are greedy.
-    """
+) -> Constrained:
+    """Apply everything that changes logits and is not part of the op, row by row."""
+    min_p, temperature = min_p_of(metadata), metadata.temperature
+    if not needs_rows(metadata):
+        return Constrained(logits, temperature, min_p)
     rows = expand_rows(spec)
     index = torch.tensor(rows.request, device=logits.device)
     expanded = _expand_metadata(metadata, rows, index)
     logits = sampler.apply_logits_processors(logits.float().clone(), expanded, False)
     logits = _apply_thinking_budget(logits, spec, metadata)
-    late = _late_processors(metadata)
-    temperature = metadata.temperature
-    if not late or temperature is None:
-        return logits, temperature
-    # vLLM applies these after the temperature, so it has to come first here too.
+    if temperature is None or not _late_processors(metadata):
+        return Constrained(logits, temperature, min_p)
+    # vLLM applies these after the temperature and in their order, min-p among them.
     row_temperature = temperature[index]
     logits.div_(torch.where(row_temperature > 0, row_temperature, 1.0)[:, None])
-    for processor in late:
-        logits = _row_apply(processor)(logits, rows)
-    return logits, torch.where(temperature > 0, 1.0, 0.0)
+    for processor in metadata.logitsprocs.argmax_invariant:
+        if isinstance(processor, MinPLogitsProcessor):
+            logits = mask_min_p(logits, None if min_p is None else min_p[index])
+        else:
+            logits = _row_apply(processor)(logits, rows)
+    return Constrained(logits, torch.where(temperature > 0, 1.0, 0.0), None)
 
 
 def require_row_support(processor: type) -> None:
@@ -258,5 +283,6 @@ def _apply_per_request(
         bound = processor.req_info[request]
         # AdapterLogitsProcessor binds ([prompt], output); the output comes last.
         *prompt, output = bound.args
-        logits[row] = bound.func(*prompt, [*output, *rows.drafts[row]], logits[row])
+        past = [*output, *rows.drafts[row]]
+        logits[row] = bound.func(*prompt, past, logits[row], **bound.keywords)
     return logits

@@ -14,7 +14,7 @@ from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
 from vllm_ascend_spec.verification.logprobs import gather_logprobs
-from vllm_ascend_spec.verification.rows import constrain_rows, min_p_of, needs_rows
+from vllm_ascend_spec.verification.rows import Constrained, constrain_rows
 from vllm_ascend_spec.verification.uniforms import draw_uniforms
 
 if TYPE_CHECKING:
@@ -54,19 +54,10 @@ class SpecVerifier(nn.Module):
             ``sampled_token_ids``, int32 [num_reqs, max_draft_len + 1] padded with -1, and the
             logprobs of these tokens if a request wants them.
         """
-        rows, temperature = logits, sampling_metadata.temperature
-        if needs_rows(sampling_metadata):
-            rows, temperature = constrain_rows(self.sampler, logits, metadata, sampling_metadata)
-        tokens = self._verify(metadata, draft_probs, rows, temperature, sampling_metadata)
+        rows = constrain_rows(self.sampler, logits, metadata, sampling_metadata)
+        tokens = self._verify(metadata, draft_probs, rows, sampling_metadata)
         logprobs = gather_logprobs(
-            self.sampler,
-            self.logprobs_mode,
-            metadata,
-            logits,
-            rows,
-            temperature,
-            tokens,
-            sampling_metadata,
+            self.sampler, self.logprobs_mode, metadata, logits, rows, tokens, sampling_metadata
         )
         return SamplerOutput(sampled_token_ids=tokens, logprobs_tensors=logprobs)
 
@@ -74,22 +65,22 @@ class SpecVerifier(nn.Module):
         self,
         metadata: SpecDecodeMetadata,
         draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
-        rows: torch.Tensor,  # [num_rows, vocab_size]
-        temperature: torch.Tensor | None,  # [num_reqs]
+        rows: Constrained,
         sampling: SamplingMetadata,
     ) -> torch.Tensor:
         drafts = (metadata.draft_token_ids, metadata.cu_num_draft_tokens, metadata.max_spec_len)
-        if sampling.all_greedy or temperature is None:
-            return verify_greedy(rows, *drafts, backend=self.backend)[0]
-        uniforms = draw_uniforms(metadata.num_draft_tokens, sampling.generators, rows.device)
+        logits = rows.logits
+        if sampling.all_greedy or rows.temperature is None:
+            return verify_greedy(logits, *drafts, backend=self.backend)[0]
+        uniforms = draw_uniforms(metadata.num_draft_tokens, sampling.generators, logits.device)
         return verify_sample(
-            rows,
+            logits,
             *drafts,
-            temperature=temperature,
+            temperature=rows.temperature,
             # int32 in a batch of requests, int64 in vLLM's warm-up run.
             top_k=None if sampling.top_k is None else sampling.top_k.int(),
             top_p=sampling.top_p,
-            min_p=min_p_of(sampling),
+            min_p=rows.min_p,
             draft_probs=draft_probs,
             accept_uniform=uniforms.accept,
             sample_uniform=uniforms.sample,

@@ -12,6 +12,7 @@ import torch
 
 from vllm_ascend_spec.config.resolve import resolve_options
 from vllm_ascend_spec.proposers.registry import create_proposer
+from vllm_ascend_spec.verification.draftless import draftless_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class SpecRunnerMixin:
     sampler: Any
     drafter: Any
     rejection_sampler: Any
+    input_batch: Any
 
     def install_spec_parts(self) -> None:
         """Replace the stock drafter and rejection sampler; call after the stock ``__init__``.
@@ -37,3 +39,8 @@ class SpecRunnerMixin:
         options = resolve_options(self.vllm_config)
         self.drafter = create_proposer(self.vllm_config, self.device, self, options)
         self.rejection_sampler = SpecVerifier(self.sampler, self.vllm_config, options)
+
+    def _sample(self, logits: torch.Tensor, spec_decode_metadata: Any) -> Any:
+        if spec_decode_metadata is None and hasattr(self, "rejection_sampler"):
+            spec_decode_metadata = draftless_metadata(self.input_batch.sampling_metadata, logits)
+        return super()._sample(logits, spec_decode_metadata)  # type: ignore[misc]

@@ -1,0 +1,37 @@
+"""Steps in which no request has a draft."""
+
+from __future__ import annotations
+
+import torch
+from vllm.v1.sample.metadata import SamplingMetadata
+from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
+
+
+def draftless_metadata(
+    sampling: SamplingMetadata,
+    logits: torch.Tensor,  # [num_reqs, vocab_size]
+) -> SpecDecodeMetadata | None:
+    """Return metadata with which such a step goes through the verifier, or None.
+
+    A request with a seed must draw the same numbers whether or not another request in its batch
+    has drafts. vLLM's sampler and our verifier draw differently, so these batches always go
+    through the verifier. Without seeds vLLM's sampler does as well, and is faster.
+
+    Args:
+        sampling: the requests' parameters.
+        logits: the target's logits, one row a request.
+    """
+    if sampling.all_greedy or not sampling.generators:
+        return None
+    num_reqs, device = logits.shape[0], logits.device
+    none = torch.zeros(0, dtype=torch.int32, device=device)
+    rows = torch.arange(num_reqs, dtype=torch.int32, device=device)
+    return SpecDecodeMetadata(
+        draft_token_ids=none,
+        num_draft_tokens=[0] * num_reqs,
+        cu_num_draft_tokens=torch.zeros(num_reqs, dtype=torch.int32, device=device),
+        cu_num_sampled_tokens=rows + 1,
+        target_logits_indices=none,
+        bonus_logits_indices=rows,
+        logits_indices=rows,
+    )
