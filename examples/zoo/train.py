@@ -23,14 +23,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from training import corpus, export, prompts
 from training.eagle_head import EagleHead
 from training.llama import Llama, rotary_table
-from training.loop import Recipe, fit
+from training.loop import Recipe, finish, fit
 from training.shapes import DRAFT, EAGLE, TARGET
 
 ZOO = Path(__file__).parent
 RECIPES = {
     "target": Recipe(steps=4200, batch_size=6, length=384, learning_rate=2e-3, seed=1),
-    "eagle": Recipe(steps=3000, batch_size=8, length=256, learning_rate=2e-3, seed=7),
-    "draft": Recipe(steps=2500, batch_size=8, length=256, learning_rate=3e-3, seed=3),
+    "eagle": Recipe(steps=2400, batch_size=8, length=256, learning_rate=2e-3, seed=7),
+    "draft": Recipe(steps=1500, batch_size=8, length=256, learning_rate=3e-3, seed=3),
 }
 UNROLL = 3
 LATER_STEP_WEIGHT = 0.8
@@ -70,17 +70,10 @@ def train_target(work: Path, out: Path, recipe: Recipe) -> None:
         return loss, [loss.item()]
 
     batches = windows(work, recipe)
-    fit(
-        "target",
-        list(model.parameters()),
-        loss_fn,
-        batches.next,
-        recipe,
-        lambda: perplexity(model, held_out),
-        out / "curves" / "target.json",
-    )
+    record = fit("target", list(model.parameters()), loss_fn, batches.next, recipe)
     state = {f"model.{k}": v for k, v in model.state_dict().items()}
     export.save(out / "target", work / "tokenizer", TARGET, state)
+    finish("target", record, lambda: perplexity(model, held_out), out)
 
 
 def train_draft(work: Path, out: Path, recipe: Recipe) -> None:
@@ -103,17 +96,10 @@ def train_draft(work: Path, out: Path, recipe: Recipe) -> None:
         return loss, [loss.item(), agreement.item()]
 
     batches = windows(work, recipe)
-    fit(
-        "draft",
-        list(model.parameters()),
-        loss_fn,
-        batches.next,
-        recipe,
-        lambda: perplexity(model, held_out),
-        out / "curves" / "draft.json",
-    )
+    record = fit("draft", list(model.parameters()), loss_fn, batches.next, recipe)
     state = {f"model.{k}": v for k, v in model.state_dict().items()}
     export.save(out / "draft", work / "tokenizer", DRAFT, state)
+    finish("draft", record, lambda: perplexity(model, held_out), out)
 
 
 def train_eagle(work: Path, out: Path, recipe: Recipe) -> None:
@@ -153,21 +139,14 @@ def train_eagle(work: Path, out: Path, recipe: Recipe) -> None:
         return {name: round(value, 4) for name, value in zip(names, figures, strict=True)}
 
     batches = windows(work, recipe)
-    fit(
-        "eagle",
-        list(head.parameters()),
-        loss_fn,
-        batches.next,
-        recipe,
-        evaluate,
-        out / "curves" / "eagle.json",
-    )
+    record = fit("eagle", list(head.parameters()), loss_fn, batches.next, recipe)
     state = {
         (name if name.startswith("fc.") else f"layers.0.{name}"): value
         for name, value in head.state_dict().items()
     }
     state["embed_tokens.weight"] = target.embed_tokens.weight
     export.save(out / "eagle", work / "tokenizer", EAGLE, state)
+    finish("eagle", record, evaluate, out)
 
 
 TRAINERS = {"target": train_target, "eagle": train_eagle, "draft": train_draft}

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -45,10 +46,8 @@ def fit(
     loss_fn: LossFn,
     next_batch: Callable[[], torch.Tensor],
     recipe: Recipe,
-    evaluate: EvalFn,
-    curve: Path,
-) -> None:
-    """Minimise ``loss_fn`` with AdamW in bfloat16 autocast and write the loss curve to ``curve``."""
+) -> dict[str, Any]:
+    """Minimise ``loss_fn`` with AdamW in bfloat16 autocast; return the record with its curve."""
     matrices = [p for p in parameters if p.ndim > 1]
     vectors = [p for p in parameters if p.ndim < 2]
     groups = [
@@ -73,14 +72,18 @@ def fit(
             points.append([step + 1, *means])
             seconds = time.time() - started
             print(f"{name} {step + 1}/{recipe.steps} {seconds:.0f}s {means}", flush=True)
-    held_out = evaluate()
-    print(name, "held out", held_out, flush=True)
-    record = {
+    return {
         "recipe": vars(recipe),
         "seconds": round(time.time() - started),
         "torch": torch.__version__,
-        "held_out": held_out,
         "curve": points,
     }
-    curve.parent.mkdir(parents=True, exist_ok=True)
-    curve.write_text(json.dumps(record) + "\n")
+
+
+def finish(name: str, record: dict[str, Any], evaluate: EvalFn, out: Path) -> None:
+    """Evaluate, once the weights are safe on disk, and write the record with the loss curve."""
+    held_out = evaluate()
+    print(name, "held out", held_out, flush=True)
+    path = out / "curves" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**record, "held_out": held_out}) + "\n")
