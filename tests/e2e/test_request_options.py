@@ -156,3 +156,31 @@ def test_a_seeded_request_repeats_with_chunked_prefill(
     sampled = {"temperature": 0.8, "seed": 7}
     first = token_ids(generate(llm, prompts[:4], **sampled))
     assert first == token_ids(generate(llm, prompts[:4], **sampled))
+
+
+@pytest.mark.parametrize("method", list(SPECS))
+def test_a_seeded_request_repeats_when_it_joins_others(
+    method: str, make_engine: Any, prompts: list[str]
+) -> None:
+    """It arrives while another request already has drafts: its first step is a mixed one."""
+    llm = make_engine(SPECS[method], enable_prefix_caching=False)
+    seeded = SamplingParams(temperature=0.8, seed=7, max_tokens=24, ignore_eos=True)
+    other = SamplingParams(temperature=0.9, max_tokens=48, ignore_eos=True)
+    alone = run_staggered(llm, [(0, prompts[0], seeded)])
+    joined = run_staggered(llm, [(0, prompts[1], other), (5, prompts[0], seeded)])
+    assert alone[0] == joined[1]
+
+
+def run_staggered(llm: Any, requests: list[tuple[int, str, SamplingParams]]) -> list[list[int]]:
+    """Add each request after the given number of engine steps and return all answers."""
+    engine, answers, step = llm.llm_engine, {}, 0
+    waiting = list(enumerate(requests))
+    while waiting or engine.has_unfinished_requests():
+        for index, (start, prompt, parameters) in [w for w in waiting if w[1][0] <= step]:
+            engine.add_request(f"staggered-{index}", prompt, parameters)
+            waiting.remove((index, (start, prompt, parameters)))
+        for output in engine.step():
+            if output.finished:
+                answers[output.request_id] = list(output.outputs[0].token_ids)
+        step += 1
+    return [answers[f"staggered-{index}"] for index in range(len(requests))]
