@@ -107,3 +107,18 @@ def test_all_loops_accept_as_much(
         monkeypatch.undo()
     assert rates[0] == pytest.approx(rates[1], rel=0.02)
     assert rates[0] == pytest.approx(rates[2], rel=0.02)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("method", list(SPECS))
+def test_half_precision(
+    method: str, dtype: str, make_engine: Any, generate: Any, prompts: list[str]
+) -> None:
+    """Greedy answers may part at near-ties here (docs/losslessness.md); most begin alike."""
+    plain = generate(make_engine(dtype=dtype), prompts[:8], max_tokens=8)
+    llm = make_engine(SPECS[method], dtype=dtype)
+    before = from_engine(llm.get_metrics())
+    speculative = generate(llm, prompts[:8], max_tokens=8)
+    same = sum(a.token_ids == b.token_ids for a, b in zip(plain, speculative, strict=True))
+    assert same >= 6
+    assert (from_engine(llm.get_metrics()) - before).rate > 0.2
