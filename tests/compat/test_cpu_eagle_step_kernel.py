@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from vllm.platforms import current_platform
 from vllm.utils import cpu_triton_utils
 from vllm.v1.spec_decode import utils
 
@@ -13,6 +14,12 @@ from vllm_ascend_spec.compat import cpu_eagle_step_kernel as mend
 from vllm_ascend_spec.compat.patching import Patches
 
 pytestmark = requires_cpu_build
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernels() -> None:
+    """Load what an engine has loaded by the time it drafts."""
+    current_platform.import_kernels()
 
 
 def step() -> tuple[list[int], list[int], list[int]]:

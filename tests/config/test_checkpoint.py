@@ -100,7 +100,7 @@ def test_hub_cache_is_found_below_hf_home(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_config_of_a_multimodal_checkpoint_is_that_of_its_text(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "draft", text_config={"vocab_size": 7})
-    assert read_config(folder) == {"vocab_size": 7}
+    assert read_config(OPTION, "x", folder) == {"vocab_size": 7}
 
 
 def test_shapes_are_read_from_every_file_and_metadata_is_no_tensor(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_shapes_are_read_from_every_file_and_metadata_is_no_tensor(tmp_path: Pat
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
     other = write_checkpoint(tmp_path / "other", {"a.weight": [5]})
     (other / "model.safetensors").rename(folder / "model-00002-of-00002.safetensors")
-    assert tensor_shapes(folder) == {"a.weight": [5], "b.weight": [2, 3]}
+    assert tensor_shapes(OPTION, "x", folder) == {"a.weight": [5], "b.weight": [2, 3]}
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.pth", "last.ckpt"])
@@ -228,13 +228,50 @@ def test_config_that_is_not_a_json_object_is_refused(
     assert "config.json" in message
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe{}", b"[1]", b"3", b"null"])
+def test_broken_config_is_named_in_one_line(tmp_path: Path, content: bytes) -> None:
+    folder = write_checkpoint(tmp_path / "draft")
+    (folder / "config.json").write_bytes(content)
+    message = refusal(read_config, OPTION, "x", folder)
+    assert message.startswith("config.json is not ")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("method", CHECKS)
+def test_broken_config_of_the_target_is_laid_to_the_target(tmp_path: Path, method: str) -> None:
+    target = write_checkpoint(tmp_path / "target")
+    (target / "config.json").write_text("{")
+    folder = write_eagle(tmp_path / "draft")
+    with pytest.raises(CheckpointError) as raised:
+        CHECKS[method](OPTION, "x", folder, target)
+    assert (raised.value.option, raised.value.value) == ("model", str(target))
+
+
+@pytest.mark.parametrize(
+    "header", ["[]", "3", "null", '{"w": []}', '{"w": {}}', '{"w": {"shape": 3}}', '{"w": null}']
+)
+def test_header_that_is_not_a_table_of_tensors_is_refused(tmp_path: Path, header: str) -> None:
+    folder = write_checkpoint(tmp_path / "draft", {"a.weight": [2]})
+    broken = len(header).to_bytes(8, "little") + header.encode()
+    (folder / "second.safetensors").write_bytes(broken)
+    message = refusal(tensor_shapes, OPTION, "x", folder)
+    assert message.startswith("second.safetensors is not a safetensors file")
+
+
+def test_weights_cut_short_inside_the_header_are_refused(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "draft")
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:20])
+    assert "fetched whole" in refusal(tensor_shapes, OPTION, "x", folder)
+
+
 def test_headers_are_read_without_the_tensors(tmp_path: Path) -> None:
     folder = tmp_path / "draft"
     folder.mkdir()
     header = json.dumps({"w": {"dtype": "F32", "shape": [10**6, 10**6], "data_offsets": [0, 4]}})
     content = len(header).to_bytes(8, "little") + header.encode()
     (folder / "model.safetensors").write_bytes(content)
-    assert tensor_shapes(folder) == {"w": [10**6, 10**6]}
+    assert tensor_shapes(OPTION, "x", folder) == {"w": [10**6, 10**6]}
 
 
 def test_every_message_is_one_line(tmp_path: Path) -> None:

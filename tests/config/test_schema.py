@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import FrozenInstanceError, fields
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from vllm_ascend_spec.config.resolve import resolve_options
-from vllm_ascend_spec.config.schema import DRAFT_LOOPS, SpecOptions
+from vllm_ascend_spec.config.schema import DRAFT_LOOPS, VERIFY_BACKENDS, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
 PREFIX = "additional_config.ascend_spec"
@@ -34,9 +35,20 @@ def test_every_draft_loop_is_taken(loop: str) -> None:
     assert SpecOptions.from_mapping({"draft_loop": loop}).draft_loop == loop
 
 
-def test_backend_is_taken_by_name() -> None:
-    assert SpecOptions.from_mapping({"verify_backend": "reference"}).verify_backend == "reference"
-    assert SpecOptions.from_mapping({"verify_backend": None}).verify_backend is None
+def test_draft_loops() -> None:
+    assert DRAFT_LOOPS == ("auto", "fused", "stock")
+
+
+@pytest.mark.parametrize("backend", [*VERIFY_BACKENDS, None])
+def test_backend_is_taken_by_name(backend: str | None) -> None:
+    assert SpecOptions.from_mapping({"verify_backend": backend}).verify_backend == backend
+
+
+@pytest.mark.parametrize("op", ["verify_greedy", "verify_sample"])
+def test_backends_are_those_of_the_ops(op: str) -> None:
+    # Not imported by the schema: it must stay light, and the ops need torch.
+    module = importlib.import_module(f"vllm_ascend_spec.ops.{op}")
+    assert set(VERIFY_BACKENDS) == set(module.OP.backends)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +57,10 @@ def test_backend_is_taken_by_name() -> None:
         ({"draft_loop": "spiral"}, ".draft_loop='spiral': ", "'auto', 'fused', 'stock'"),
         ({"draft_loop": None}, ".draft_loop=None: ", "'auto', 'fused', 'stock'"),
         ({"draft_loop": ["auto"]}, ".draft_loop=['auto']: ", "'auto', 'fused', 'stock'"),
-        ({"verify_backend": 3}, ".verify_backend=3: ", "'reference', or null"),
+        ({"verify_backend": 3}, ".verify_backend=3: ", "valid: 'reference'"),
+        ({"verify_backend": "abacus"}, ".verify_backend='abacus': ", "valid: 'reference'"),
+        ({"verify_backend": ""}, ".verify_backend='': ", "valid: 'reference'"),
+        ({"verify_backend": ["reference"]}, ".verify_backend=['reference']: ", "'reference'"),
         ({"draft_lop": "auto"}, ".draft_lop='auto': ", "valid: draft_loop, verify_backend"),
         ("auto", "='auto': ", "JSON object"),
         (["draft_loop"], "=['draft_loop']: ", "JSON object"),

@@ -131,6 +131,7 @@ def test_verify_sample_names_the_wrong_argument(sampled: Arguments, name: str, v
         ("cu_num_draft_tokens", int32([2, 1]), "1 follows 2"),
         ("max_draft_len", 1, "1 is less than the 2 drafts"),
         ("top_p", torch.tensor([0.0, 1.0]), r"0.0 is not in \(0, 1\]"),
+        ("min_p", torch.ones(2, device="meta"), "on meta, the logits are on cpu"),
         ("rule", "tokens", "'tokens' is not one of .*'token'"),
     ],
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vllm.platforms import current_platform
 from vllm.v1.spec_decode.utils import eagle_step_update_slot_mapping_and_metadata
 
 from tests.conftest import requires_cpu_build
@@ -28,6 +29,7 @@ Planner = Callable[..., StepPlan]
 @pytest.fixture(scope="module", autouse=True)
 def _working_kernel() -> Iterator[None]:
     """vLLM's kernel needs its mend on a CPU; leave that as it was."""
+    current_platform.import_kernels()
     was_applied = bool(cpu_eagle_step_kernel._patches)
     cpu_eagle_step_kernel.apply()
     yield
@@ -186,10 +188,39 @@ def test_each_step_is_contiguous(planner: Planner) -> None:
         assert all(step.is_contiguous() for step in tensor)
 
 
-def test_planners_agree_past_the_end_too() -> None:
-    batch = make_batch([0, 27, 30, 31], 4, 32)
-    for mine, theirs in zip(
-        batch.plan(plan_steps, 6), batch.plan(plan_steps_on_host, 6), strict=True
+@settings(max_examples=200)
+@given(
+    max_model_len=st.integers(1, 70),
+    block_size=st.sampled_from([1, 2, 4, 16, 128]),
+    num_steps=st.integers(1, 6),
+    seed=st.integers(0, 1000),
+    data=st.data(),
+)
+def test_planners_agree_before_at_and_past_the_end(
+    max_model_len: int, block_size: int, num_steps: int, seed: int, data: st.DataObject
+) -> None:
+    # Positions and lengths past the end, and tables with fewer blocks than the end needs.
+    numbers = st.integers(0, max_model_len + 3)
+    positions = data.draw(st.lists(numbers, min_size=1, max_size=5))
+    lengths = data.draw(st.lists(numbers, min_size=len(positions), max_size=len(positions)))
+    batch = make_batch(positions, block_size, max_model_len, seed)
+    batch.seq_lens.copy_(torch.tensor(lengths))
+    num_blocks = data.draw(st.integers(1, batch.block_table.shape[1]))
+    batch = replace(batch, block_table=batch.block_table[:, :num_blocks])
+    for name, mine, theirs in zip(
+        StepPlan._fields,
+        batch.plan(plan_steps, num_steps),
+        batch.plan(plan_steps_on_host, num_steps),
+        strict=True,
     ):
+        assert torch.equal(mine, theirs), name
+        assert mine.dtype == theirs.dtype, name
+
+
+def test_planners_agree_on_the_steps_that_write_nowhere() -> None:
+    batch = make_batch([0, 27, 30, 31], 4, 32)
+    batch.positions[-1] = 32
+    plans = [batch.plan(planner, 6) for planner in (plan_steps, plan_steps_on_host)]
+    for mine, theirs in zip(*plans, strict=True):
         assert torch.equal(mine, theirs)
-        assert mine.dtype == theirs.dtype
+    assert (plans[0].slots == PADDING_SLOT).sum(0).tolist() == [0, 2, 5, 6]

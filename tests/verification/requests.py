@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from vllm import SamplingParams
+from vllm.v1.outputs import SamplerOutput
 from vllm.v1.sample.logits_processor import (
     BUILTIN_LOGITS_PROCESSORS,
     AdapterLogitsProcessor,
@@ -19,9 +20,11 @@ from vllm.v1.sample.logits_processor import (
 )
 from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.sample.sampler import Sampler
+from vllm.v1.sample.thinking_budget_state import ThinkingBudgetStateHolder
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from vllm_ascend_spec.config.schema import SpecOptions
+from vllm_ascend_spec.verification.draftless import draftless_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 
 VOCAB = 12
@@ -201,6 +204,17 @@ def _processors(requests: Sequence[Request], custom: Sequence[type]) -> LogitsPr
     return LogitsProcessors(built)
 
 
+def budget_holder(requests: Sequence[Request], num_drafts: int) -> ThinkingBudgetStateHolder:
+    """Build vLLM's holder of thinking budgets; 9 begins a thought, 10 ends it."""
+    reasoning: Any = SimpleNamespace(reasoning_start_token_ids=[9], reasoning_end_token_ids=[10])
+    holder = ThinkingBudgetStateHolder(
+        reasoning, len(requests), num_drafts, torch.device("cpu"), False
+    )
+    added = [(i, r.params, r.prompt, r.output) for i, r in enumerate(requests)]
+    holder.sync_batch(SimpleNamespace(removed=[], added=added, moved=[]))  # type: ignore[arg-type]
+    return holder
+
+
 def spec_metadata(requests: Sequence[Request]) -> SpecDecodeMetadata:
     """Build what vLLM's runner builds for the drafts of ``requests``."""
     metadata = SpecDecodeMetadata.make_dummy([r.drafts for r in requests], torch.device("cpu"))
@@ -218,6 +232,13 @@ def make_verifier(mode: str = "raw_logprobs", backend: str | None = None) -> Spe
     """Build a verifier as the runner does."""
     config: Any = SimpleNamespace(model_config=SimpleNamespace(logprobs_mode=mode))
     return SpecVerifier(Sampler(logprobs_mode=mode), config, SpecOptions(verify_backend=backend))
+
+
+def verify_draftless(metadata: SamplingMetadata, logits: torch.Tensor, **how: Any) -> SamplerOutput:
+    """Run a step without drafts as our runner does where a request has a seed."""
+    spec = draftless_metadata(metadata, logits)
+    assert spec is not None
+    return make_verifier(**how)(spec, None, logits, metadata)
 
 
 def num_rows(requests: Sequence[Request]) -> int:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from vllm import SamplingParams
-from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
+from vllm.v1.sample.logits_processor import AdapterLogitsProcessor, MinPLogitsProcessor
 from vllm.v1.sample.rejection_sampler import RejectionSampler
 from vllm.v1.sample.sampler import Sampler
-from vllm.v1.sample.thinking_budget_state import ThinkingBudgetStateHolder
 
 from tests.verification.requests import (
     CUSTOM,
@@ -19,14 +17,17 @@ from tests.verification.requests import (
     BatchLevel,
     Request,
     RowWise,
+    budget_holder,
     num_rows,
     sampling_metadata,
     spec_metadata,
 )
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.verification.rows import (
+    Constrained,
     constrain_rows,
     expand_rows,
+    mask_min_p,
     min_p_of,
     needs_rows,
     require_row_support,
@@ -95,17 +96,34 @@ def test_min_p_is_absent_where_no_request_has_one() -> None:
     assert min_p_of(sampling_metadata([request(temperature=1.0)], custom=())) is None
 
 
-def constrain(requests: list[Request], logits: torch.Tensor, **extra: Any) -> Any:
+def constrain(requests: list[Request], logits: torch.Tensor, **extra: Any) -> Constrained:
     metadata = sampling_metadata(requests, **extra)
     return constrain_rows(Sampler(), logits, spec_metadata(requests), metadata)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_are_the_targets_own_where_nothing_applies(dtype: torch.dtype) -> None:
+    logits = torch.randn(4, VOCAB).to(dtype)
+    before = logits.clone()
+    sampled = request((4,), temperature=0.5, top_k=3, top_p=0.9, min_p=0.25)
+    found = constrain([sampled, request((5,))], logits)
+    assert found.logits is logits
+    assert torch.equal(logits, before)
+    assert found.temperature is not None
+    assert found.temperature.tolist() == [0.5, 0.0]
+    assert found.min_p is not None
+    assert found.min_p.tolist() == [0.25, 0.0]
+    greedy = constrain([request((4,)), request((5,))], logits)
+    assert greedy == Constrained(logits, None, None)
 
 
 def test_constrained_rows_are_a_float32_copy() -> None:
     requests = [request((4,), repetition_penalty=2.0)]
     logits = torch.ones(2, VOCAB, dtype=torch.bfloat16)
-    rows, temperature = constrain(requests, logits)
+    found = constrain(requests, logits)
+    rows = found.logits
     assert rows.dtype == torch.float32
-    assert temperature is None
+    assert found.temperature is None
     assert (logits == 1).all()
     # Prompt and output (1, 2, 3) count in both rows, the draft (4) in the second only.
     assert (rows[0] != 1).nonzero()[:, 0].tolist() == [1, 2, 3]
@@ -115,15 +133,69 @@ def test_constrained_rows_are_a_float32_copy() -> None:
 def test_temperature_is_used_up_only_where_a_processor_comes_after_it() -> None:
     logits = torch.arange(2.0 * VOCAB).view(2, VOCAB)
     biased = [request((4,), temperature=0.5, logit_bias={0: 1.0})]
-    rows, temperature = constrain(biased, logits)
-    assert temperature.tolist() == [0.5]
-    assert torch.equal(rows[:, 1:], logits[:, 1:])
+    found = constrain(biased, logits)
+    assert found.temperature is not None
+    assert found.temperature.tolist() == [0.5]
+    assert torch.equal(found.logits[:, 1:], logits[:, 1:])
     flat = [request((4,), temperature=0.5, extra_args={"flatten": 0.5})]
-    rows, temperature = constrain(flat, logits)
-    assert temperature.tolist() == [1.0]
+    found = constrain(flat, logits)
+    assert found.temperature is not None
+    assert found.temperature.tolist() == [1.0]
     # Flatten squares its factor where the output's length is odd: 3 is the output's only token.
-    assert torch.allclose(rows[0], logits[0] / 0.5 * 0.25)
-    assert torch.allclose(rows[1], logits[1] / 0.5 * 0.5)
+    assert torch.allclose(found.logits[0], logits[0] / 0.5 * 0.25)
+    assert torch.allclose(found.logits[1], logits[1] / 0.5 * 0.5)
+
+
+def test_min_p_is_left_for_the_op_where_no_processor_comes_after_it() -> None:
+    requests = [request((4,), temperature=0.5, min_p=0.25, logit_bias={0: 1.0}), request()]
+    found = constrain(requests, torch.zeros(3, VOCAB))
+    assert found.min_p is not None
+    assert found.min_p.tolist() == [0.25, 0.0]
+    assert found.logits.isfinite().all()
+
+
+@pytest.mark.parametrize("min_p_first", [True, False])
+def test_min_p_is_applied_in_its_place_among_late_processors(min_p_first: bool) -> None:
+    # Two drafts: Flatten's factor is 0.25, 0.5 and 0.25; min-p keeps fewer tokens before it.
+    requests = [
+        request((4, 5), temperature=0.5, min_p=0.3, extra_args={"flatten": 0.5}),
+        request((6,), temperature=2.0),
+    ]
+    logits = torch.randn(5, VOCAB, generator=torch.Generator().manual_seed(0))
+    metadata = sampling_metadata(requests)
+    late = metadata.logitsprocs.argmax_invariant
+    assert isinstance(late[0], MinPLogitsProcessor)
+    if not min_p_first:
+        late.reverse()
+    found = constrain_rows(Sampler(), logits, spec_metadata(requests), metadata)
+    assert found.min_p is None
+    assert found.temperature is not None
+    assert found.temperature.tolist() == [1.0, 1.0]
+    floor = torch.tensor(0.3).log()
+    for row, factor in enumerate((0.25, 0.5, 0.25)):
+        flat = logits[row] / 0.5 * factor
+        judged = logits[row] / 0.5 if min_p_first else flat
+        expected = flat.masked_fill(judged < judged.max() + floor, float("-inf"))
+        torch.testing.assert_close(found.logits[row], expected)
+        assert expected.isneginf().any()
+    torch.testing.assert_close(found.logits[3:], logits[3:] / 2.0)
+
+
+def test_min_p_masks_what_vllms_processor_masks() -> None:
+    requests = [request(temperature=1.0, min_p=p) for p in (0.0, 0.05, 0.5, 1.0)]
+    (stock,) = (
+        processor
+        for processor in sampling_metadata(requests).logitsprocs.argmax_invariant
+        if isinstance(processor, MinPLogitsProcessor)
+    )
+    logits = torch.randn(4, VOCAB, generator=torch.Generator().manual_seed(1)) * 2
+    logits[:, 3] = float("-inf")
+    before = logits.clone()
+    masked = mask_min_p(logits, stock.min_p[:, 0])
+    assert torch.equal(logits, before)
+    assert torch.equal(masked, stock.apply(logits.clone()))
+    assert masked.isneginf().sum(-1)[[0, 3]].tolist() == [1, VOCAB - 1]
+    assert mask_min_p(logits, None) is logits
 
 
 def test_greedy_requests_stay_greedy_beside_a_late_processor() -> None:
@@ -131,7 +203,8 @@ def test_greedy_requests_stay_greedy_beside_a_late_processor() -> None:
         request((4,), temperature=0.5, extra_args={"flatten": 0.5}),
         request((5,), logit_bias={1: 1.0}),
     ]
-    _, temperature = constrain(requests, torch.zeros(4, VOCAB))
+    temperature = constrain(requests, torch.zeros(4, VOCAB)).temperature
+    assert temperature is not None
     assert temperature.tolist() == [1.0, 0.0]
 
 
@@ -139,7 +212,8 @@ def test_batch_level_processor_gets_rows_through_its_own_method() -> None:
     requests = [request((7,)), request()]
     metadata = sampling_metadata(requests, custom=(RowWise,))
     assert needs_rows(metadata)
-    rows, _ = constrain_rows(Sampler(), torch.zeros(3, VOCAB), spec_metadata(requests), metadata)
+    zeros = torch.zeros(3, VOCAB)
+    rows = constrain_rows(Sampler(), zeros, spec_metadata(requests), metadata).logits
     (processor,) = (p for p in metadata.logitsprocs.all if isinstance(p, RowWise))
     assert processor.calls == [([0, 0, 1], [[], [7], []])]
     assert rows[:, 0].tolist() == [1.0, 1.0, 2.0]
@@ -157,16 +231,6 @@ def test_batch_level_processor_without_the_method_is_refused() -> None:
     assert message.startswith("logits_processors='BatchLevel': ")
     assert "AdapterLogitsProcessor" in message
     assert "apply_to_rows(logits, row_request, row_drafts)" in message
-
-
-def budget_holder(requests: list[Request], num_drafts: int) -> ThinkingBudgetStateHolder:
-    reasoning: Any = SimpleNamespace(reasoning_start_token_ids=[9], reasoning_end_token_ids=[10])
-    holder = ThinkingBudgetStateHolder(
-        reasoning, len(requests), num_drafts, torch.device("cpu"), False
-    )
-    added = [(i, r.params, r.prompt, r.output) for i, r in enumerate(requests)]
-    holder.sync_batch(SimpleNamespace(removed=[], added=added, moved=[]))  # type: ignore[arg-type]
-    return holder
 
 
 def stock_budget(requests: list[Request], logits: torch.Tensor, metadata: Any) -> torch.Tensor:
@@ -202,7 +266,8 @@ def test_thinking_budget_is_that_of_vllms_rejection_sampler(budget: int) -> None
             logits = torch.zeros(num_rows(requests), VOCAB)
             if requests is ours:
                 assert needs_rows(metadata)
-                rows, _ = constrain_rows(Sampler(), logits, spec_metadata(requests), metadata)
+                spec = spec_metadata(requests)
+                rows = constrain_rows(Sampler(), logits, spec, metadata).logits
             else:
                 rows = stock_budget(requests, logits, metadata)
             forced.append(rows)
@@ -215,6 +280,6 @@ def test_thinking_budget_is_that_of_vllms_rejection_sampler(budget: int) -> None
 
 def test_argmax_invariant_processor_is_ignored_where_all_are_greedy() -> None:
     logits = torch.randn(2, VOCAB)
-    rows, temperature = constrain([request((4,), extra_args={"flatten": 0.5})], logits)
-    assert temperature is None
-    assert torch.equal(rows, logits)
+    found = constrain([request((4,), extra_args={"flatten": 0.5})], logits)
+    assert found.temperature is None
+    assert torch.equal(found.logits, logits)

@@ -25,6 +25,7 @@ from tests.verification.requests import (
     spec_metadata,
     step_by_step,
     tokens_of,
+    verify_draftless,
 )
 from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.verification import sampler as sampler_module
@@ -278,18 +279,30 @@ def test_seeded_request_says_the_same_whatever_runs_beside_it(num_drafts: int, i
     assert seeded(request, others, index, noise=index + 1) == alone
 
 
-def test_seeded_request_without_drafts_says_what_vllms_sampler_says() -> None:
-    # In a step without any drafts the runner asks vLLM's sampler, not the verifier; the tokens of
-    # a seed must not depend on whether another request happens to have drafts.
-    row = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(5))
-    request = Request(SamplingParams(temperature=1.0), prompt=[1, 2], output=[3])
-    other = Request(SamplingParams(temperature=1.0), prompt=[1, 2], output=[3], drafts=[4, 5])
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("name", SAMPLED)
+def test_seeded_request_says_the_same_whether_or_not_another_has_drafts(
+    name: str, index: int
+) -> None:
+    options = {"temperature": 1.2, **SAMPLED[name]}
+    request = make_request(random.Random(3), options)
+    other = Request(SamplingParams(temperature=0.8), prompt=[1, 2], output=[3], drafts=[4, 5])
+    logits = torch.randn(8, 1, VOCAB, generator=torch.Generator().manual_seed(5))
+    said: dict[str, list[int]] = {"alone": [], "beside": []}
     for seed in range(8):
-        metadata = sampling_metadata([request], generators={0: torch.Generator().manual_seed(seed)})
-        expected = make_verifier().sampler(row.clone(), metadata).sampled_token_ids[0].tolist()
-        logits = torch.cat([row, torch.randn(3, VOCAB)])
-        generators = {0: torch.Generator().manual_seed(seed)}
-        assert verify([request, other], logits, generators=generators)[0] == expected
+        alone, beside = (torch.Generator().manual_seed(seed) for _ in range(2))
+        # Several steps of one generator each: it must be left in the same state, too.
+        for row in logits:
+            metadata = sampling_metadata([request], generators={0: alone})
+            said["alone"].append(int(verify_draftless(metadata, row).sampled_token_ids))
+            batch, parts = [other], [torch.randn(3, VOCAB)]
+            batch.insert(index, request)
+            parts.insert(index, row)
+            (token,) = verify(batch, torch.cat(parts), generators={index: beside})[index]
+            said["beside"].append(token)
+        assert torch.equal(alone.get_state(), beside.get_state())
+    assert said["alone"] == said["beside"]
+    assert len(set(said["alone"])) > 2
 
 
 def test_draft_probs_reach_the_op() -> None:
@@ -332,7 +345,9 @@ def test_narrow_logits_are_treated_like_the_same_values_in_float32(dtype: torch.
 
 def test_unknown_backend_is_not_replaced_silently() -> None:
     request = Request(SamplingParams(temperature=0.0), prompt=[1], output=[2], drafts=[3])
-    verifier = make_verifier(backend="abacus")
+    verifier = make_verifier()
+    # The options refuse this name already.
+    verifier.backend = "abacus"
     with pytest.raises(BackendUnavailableError, match="abacus"):
         verifier(
             spec_metadata([request]), None, torch.zeros(2, VOCAB), sampling_metadata([request])

@@ -67,7 +67,8 @@ def tensor_shapes(option: str, model: str, folder: Path) -> dict[str, list[int]]
     """Return the shape of every tensor in the folder's safetensors files.
 
     Raises:
-        CheckpointError: a file is cut short or is something else, e.g. a Git LFS pointer.
+        CheckpointError: a file is empty, cut short within its header, or something else, e.g. a
+            Git LFS pointer.
     """
     shapes: dict[str, list[int]] = {}
     for path in sorted(folder.glob("*.safetensors")):

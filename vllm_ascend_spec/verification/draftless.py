@@ -13,15 +13,19 @@ def draftless_metadata(
 ) -> SpecDecodeMetadata | None:
     """Return metadata with which such a step goes through the verifier, or None.
 
-    A request with a seed must draw the same numbers whether or not another request in its batch
-    has drafts. vLLM's sampler and our verifier draw differently, so these batches always go
-    through the verifier. Without seeds vLLM's sampler does as well, and is faster.
+    Two kinds of requests need the verifier here; for all others vLLM's sampler does as well, and is
+    faster. A request with a seed must draw the same numbers whether or not another request in its
+    batch has drafts. And with speculation on, vLLM 0.30 forces the end of thinking on another
+    request's row where a step has no drafts (v1/sample/thinking_budget_state.py).
 
     Args:
         sampling: the requests' parameters.
         logits: the target's logits, one row a request.
     """
-    if sampling.all_greedy or not sampling.generators:
+    holder = sampling.thinking_budget_state_holder
+    has_budgets = holder is not None and holder.has_tracked_requests()
+    has_seeds = bool(sampling.generators) and not sampling.all_greedy
+    if not has_budgets and not has_seeds:
         return None
     num_reqs, device = logits.shape[0], logits.device
     none = torch.zeros(0, dtype=torch.int32, device=device)

@@ -1,0 +1,114 @@
+"""The CPU's runner: our mixin over vLLM's own ``_sample``, and the mend below both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from vllm import SamplingParams
+
+from tests.conftest import requires_cpu_build
+from tests.verification.requests import (
+    VOCAB,
+    Request,
+    budget_holder,
+    make_verifier,
+    sampling_metadata,
+    spec_metadata,
+    verify_draftless,
+)
+from vllm_ascend_spec.compat import cpu_generator_rewind
+from vllm_ascend_spec.worker.cpu import SpecCPUModelRunner
+
+pytestmark = requires_cpu_build
+
+
+@pytest.fixture(autouse=True)
+def _mended() -> Iterator[None]:
+    """Rewind generators as the runner does; leave that as it was."""
+    was_applied = bool(cpu_generator_rewind._patches)
+    cpu_generator_rewind.apply()
+    yield
+    if not was_applied:
+        cpu_generator_rewind.revert()
+
+
+def make_runner(requests: list[Request], *discarded: int) -> Any:
+    """Return a runner that has just enough to sample; every sampled request has a seed."""
+    generators = {
+        i: torch.Generator().manual_seed(i) for i, r in enumerate(requests) if not r.is_greedy
+    }
+    mask = np.zeros(len(requests), dtype=bool)
+    mask[list(discarded)] = True
+    verifier = make_verifier()
+    runner = object.__new__(SpecCPUModelRunner)
+    vars(runner).update(
+        input_batch=SimpleNamespace(
+            num_reqs=len(requests),
+            req_ids=[str(i) for i in range(len(requests))],
+            generators=generators,
+            sampling_metadata=sampling_metadata(requests, generators=generators),
+            update_async_output_token_ids=lambda: None,
+        ),
+        discard_request_mask=SimpleNamespace(np=mask),
+        use_async_scheduling=False,
+        # As after a step with drafts; none of them belongs to this one.
+        _draft_probs=torch.zeros(len(requests), 2, VOCAB),
+        _draft_prob_req_ids=["0"],
+        sampler=verifier.sampler,
+        rejection_sampler=verifier,
+    )
+    return runner
+
+
+def make_requests() -> list[Request]:
+    params = SamplingParams(temperature=1.0)
+    return [Request(params, prompt=[1], output=[2]) for _ in range(3)]
+
+
+LOGITS = torch.zeros(3, VOCAB)
+
+
+def test_seeded_step_without_drafts_goes_through_the_verifier() -> None:
+    runner, other = make_runner(make_requests()), make_runner(make_requests())
+    for _ in range(3):
+        found = runner._sample(LOGITS, None).sampled_token_ids
+        expected = verify_draftless(other.input_batch.sampling_metadata, LOGITS).sampled_token_ids
+        assert found.shape == (3, 1)
+        assert torch.equal(found, expected)
+
+
+def test_seeded_step_with_drafts_goes_through_the_verifier() -> None:
+    requests = make_requests()
+    requests[1].drafts = [4, 5]
+    runner = make_runner(requests)
+    runner._draft_probs = None
+    output = runner._sample(torch.zeros(5, VOCAB), spec_metadata(requests))
+    assert output.sampled_token_ids.shape == (3, 3)
+
+
+def test_thrown_away_draws_of_a_step_without_drafts_are_rewound() -> None:
+    runner = make_runner(make_requests(), 2)
+    before = [g.get_state() for g in runner.input_batch.generators.values()]
+    runner._sample(LOGITS, None)
+    after = [g.get_state() for g in runner.input_batch.generators.values()]
+    assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [False, False, True]
+
+
+def test_thinking_budget_of_a_step_without_drafts_is_that_without_speculation() -> None:
+    # In a step without drafts vLLM's holder, told that there is speculation, counts no row for a
+    # request: what it forces on the last one here lands on the first.
+    plain, thinking = (SamplingParams(temperature=0, thinking_token_budget=b) for b in (None, 2))
+    requests = [Request(plain, [1], [2]), Request(thinking, [1, 9], [2, 3])]
+    logits = torch.randn(2, VOCAB, generator=torch.Generator().manual_seed(0))
+    logits[:, 10] = -20.0
+    expected = sampling_metadata(requests)
+    expected.thinking_budget_state_holder = budget_holder(requests, 0)
+    runner = make_runner(requests)
+    runner.input_batch.sampling_metadata.thinking_budget_state_holder = budget_holder(requests, 3)
+    found = runner._sample(logits.clone(), None).sampled_token_ids
+    assert found.tolist() == runner.sampler(logits.clone(), expected).sampled_token_ids.tolist()

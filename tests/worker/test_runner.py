@@ -1,0 +1,134 @@
+"""The mixin swaps our parts in and forwards; it computes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.verification.requests import VOCAB, Request, SamplingParams, sampling_metadata
+from vllm_ascend_spec.config.schema import SpecOptions
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.verification.draftless import draftless_metadata
+from vllm_ascend_spec.verification.sampler import SpecVerifier
+from vllm_ascend_spec.worker import runner as runner_module
+from vllm_ascend_spec.worker.runner import SpecRunnerMixin
+
+LONGEST_RUNNER = 60
+
+
+class Stock:
+    """The part of vLLM's runner that the mixin builds on."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.sampled: list[tuple[Any, Any]] = []
+        vars(self).update(attributes)
+
+    def _sample(self, logits: Any, spec_decode_metadata: Any) -> str:
+        self.sampled.append((logits, spec_decode_metadata))
+        return "the stock runner's output"
+
+
+class Runner(SpecRunnerMixin, Stock):
+    """Both, in the order that the docstring asks for."""
+
+
+def make_engine(additional: dict[str, Any] | None = None) -> Any:
+    return SimpleNamespace(
+        additional_config=additional or {},
+        speculative_config="some config",
+        model_config=SimpleNamespace(logprobs_mode="raw_logprobs"),
+    )
+
+
+def test_file_is_short_for_it_only_forwards() -> None:
+    assert runner_module.__file__
+    assert len(Path(runner_module.__file__).read_text().splitlines()) < LONGEST_RUNNER
+
+
+def test_nothing_is_installed_without_speculation_or_off_the_last_rank(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("resolve_options", "create_proposer", "SpecVerifier"):
+        monkeypatch.setattr(runner_module, name, None)
+    runner = Runner(drafter="stock", vllm_config=make_engine(), device="cpu", sampler="stock")
+    before = dict(vars(runner))
+    runner.install_spec_parts()
+    assert vars(runner) == before
+
+
+def test_stock_parts_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def create_proposer(*arguments: Any) -> str:
+        asked.append(arguments)
+        return "our proposer"
+
+    monkeypatch.setattr(runner_module, "create_proposer", create_proposer)
+    section = {"draft_loop": "stock", "verify_backend": "reference"}
+    engine = make_engine({"ascend_spec": section})
+    runner = Runner(
+        drafter="stock",
+        rejection_sampler="stock",
+        vllm_config=engine,
+        device="the device",
+        sampler=torch.nn.Identity(),
+    )
+    runner.install_spec_parts()
+    assert asked == [(engine, "the device", runner, SpecOptions(**section))]
+    assert runner.drafter == "our proposer"
+    assert isinstance(runner.rejection_sampler, SpecVerifier)
+    assert runner.rejection_sampler.sampler is runner.sampler
+    assert runner.rejection_sampler.backend == "reference"
+
+
+def test_wrong_options_leave_the_stock_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "create_proposer", None)
+    engine = make_engine({"ascend_spec": {"verify_backend": "abacus"}})
+    runner = Runner(rejection_sampler="stock", drafter="stock", vllm_config=engine)
+    with pytest.raises(ConfigError, match="abacus"):
+        runner.install_spec_parts()
+    assert (runner.rejection_sampler, runner.drafter) == ("stock", "stock")
+
+
+def make_runner(seeded: bool, **attributes: Any) -> Runner:
+    request = Request(SamplingParams(temperature=1.0), prompt=[1], output=[2])
+    generators = {0: torch.Generator()} if seeded else {}
+    sampling = sampling_metadata([request], generators=generators)
+    return Runner(input_batch=SimpleNamespace(sampling_metadata=sampling), **attributes)
+
+
+LOGITS = torch.zeros(1, VOCAB)
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_steps_with_drafts_are_forwarded_as_they_are(seeded: bool) -> None:
+    runner = make_runner(seeded, rejection_sampler="ours")
+    assert runner._sample(LOGITS, "drafts") == "the stock runner's output"
+    assert runner.sampled == [(LOGITS, "drafts")]
+
+
+@pytest.mark.parametrize(
+    ("seeded", "attributes"), [(False, {"rejection_sampler": "ours"}), (True, {}), (False, {})]
+)
+def test_steps_without_drafts_are_forwarded_as_they_are(
+    seeded: bool, attributes: dict[str, str]
+) -> None:
+    # Without a rejection sampler there is nowhere else to send them, seeds or not.
+    runner = make_runner(seeded, **attributes)
+    assert runner._sample(LOGITS, None) == "the stock runner's output"
+    assert runner.sampled == [(LOGITS, None)]
+
+
+def test_steps_without_drafts_but_with_seeds_go_to_the_verifier() -> None:
+    runner = make_runner(True, rejection_sampler="ours")
+    assert runner._sample(LOGITS, None) == "the stock runner's output"
+    ((logits, metadata),) = runner.sampled
+    assert logits is LOGITS
+    expected = draftless_metadata(runner.input_batch.sampling_metadata, LOGITS)
+    assert expected is not None
+    assert type(metadata) is type(expected)
+    assert metadata.num_draft_tokens == expected.num_draft_tokens == [0]
