@@ -46,3 +46,16 @@ def make_grid(
     draft_rows = (starts + within).clamp_(max=num_drafts - 1)
     drafts = draft_token_ids.long()[draft_rows].masked_fill_(offsets >= counts, -1)
     return Grid(offsets, counts, rows, drafts, draft_rows)
+
+
+def fake_outputs(
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    draft_token_ids: torch.Tensor,  # [num_drafts]
+    cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
+    max_draft_len: int,
+    **_: object,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return outputs of the right shape and dtype, for tracing; the meta kernel of both ops."""
+    num_reqs = cu_num_draft_tokens.shape[0]
+    tokens = logits.new_empty((num_reqs, max_draft_len + 1), dtype=torch.int32)
+    return tokens, logits.new_empty((num_reqs,), dtype=torch.int32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from vllm_ascend_spec.ops.checks import check_drafts
+from vllm_ascend_spec.ops.layout import fake_outputs
 from vllm_ascend_spec.ops.registry import Op
 
 OP = Op(
@@ -55,15 +56,4 @@ def verify_greedy(
     return run(logits, draft_token_ids, cu_num_draft_tokens, max_draft_len)
 
 
-def _fake(
-    logits: torch.Tensor,
-    draft_token_ids: torch.Tensor,
-    cu_num_draft_tokens: torch.Tensor,
-    max_draft_len: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    num_reqs = cu_num_draft_tokens.shape[0]
-    tokens = logits.new_empty((num_reqs, max_draft_len + 1), dtype=torch.int32)
-    return tokens, logits.new_empty((num_reqs,), dtype=torch.int32)
-
-
-OP.register(verify_greedy, _fake)
+OP.register(verify_greedy, fake_outputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from vllm_ascend_spec.ops.checks import check_drafts, check_tensor, require
+from vllm_ascend_spec.ops.layout import fake_outputs
 from vllm_ascend_spec.ops.registry import Op
 
 RULES = ("token",)
@@ -127,16 +128,4 @@ def _check_values(
             require(0 <= u < 1, name, f"{u} is not in [0, 1)")
 
 
-def _fake(
-    logits: torch.Tensor,
-    draft_token_ids: torch.Tensor,
-    cu_num_draft_tokens: torch.Tensor,
-    max_draft_len: int,
-    **_: object,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    num_reqs = cu_num_draft_tokens.shape[0]
-    tokens = logits.new_empty((num_reqs, max_draft_len + 1), dtype=torch.int32)
-    return tokens, logits.new_empty((num_reqs,), dtype=torch.int32)
-
-
-OP.register(verify_sample, _fake)
+OP.register(verify_sample, fake_outputs)
