@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 
 import pytest
@@ -23,3 +24,9 @@ settings.load_profile("repeatable")
 requires_npu = pytest.mark.skipif(not find_npu(), reason="needs an Ascend NPU (/dev/davinci*)")
 requires_cuda = pytest.mark.skipif(not find_cuda(), reason="needs an NVIDIA GPU and a CUDA vLLM")
 requires_cpu_build = pytest.mark.skipif(not find_cpu(), reason="needs a CPU build of vLLM")
+
+
+@atexit.register
+def end_on_the_summary() -> None:
+    """Keep pytest's summary the last line: Triton's bindings report leaks as the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
