@@ -13,7 +13,6 @@ from vllm_ascend_spec.platform.select import find_cpu, find_cuda, find_npu
 # Before anything imports torch or vLLM, which read these once.
 for name, value in (
     ("OMP_NUM_THREADS", "1"),
-    ("VLLM_CPU_KVCACHE_SPACE", "1"),
     ("VLLM_ENABLE_V1_MULTIPROCESSING", "0"),
 ):
     os.environ.setdefault(name, value)

@@ -17,7 +17,7 @@ from tests.e2e.conftest import SPECS
 from vllm_ascend_spec.proposers import base
 
 SAMPLES = 4096
-BATCH = 64
+ARGUMENTS = {"max_num_seqs": 64, "block_size": 32}
 # A two-sample chi-square of this many degrees of freedom stays below it in all but 1 of 10^5 runs.
 SIGMAS = 4.5
 
@@ -44,7 +44,7 @@ def excess(ours: Counter[Any], theirs: Counter[Any]) -> float:
 
 @pytest.fixture(scope="module")
 def expected(make_engine: Any, prompts: list[str]) -> Counter[tuple[int, ...]]:
-    return sample(make_engine(max_num_seqs=BATCH), prompts[3])
+    return sample(make_engine(**ARGUMENTS), prompts[3])
 
 
 @pytest.mark.parametrize("drafts", ["greedy", "probabilistic"])
@@ -53,7 +53,7 @@ def test_distribution_is_that_of_the_target(
     method: str, drafts: str, make_engine: Any, prompts: list[str], expected: Counter[Any]
 ) -> None:
     spec = {**SPECS[method], "num_speculative_tokens": 2, "draft_sample_method": drafts}
-    actual = sample(make_engine(spec, max_num_seqs=BATCH), prompts[3])
+    actual = sample(make_engine(spec, **ARGUMENTS), prompts[3])
     assert excess(actual, expected) < SIGMAS
 
 
@@ -73,5 +73,5 @@ def test_wrong_draft_probabilities_would_be_noticed(
         "num_speculative_tokens": 2,
         "draft_sample_method": "probabilistic",
     }
-    actual = sample(make_engine(spec, max_num_seqs=BATCH), prompts[3])
+    actual = sample(make_engine(spec, **ARGUMENTS), prompts[3])
     assert excess(actual, expected) > 3 * SIGMAS

@@ -14,7 +14,7 @@ from tests.e2e.conftest import SPECS, assert_same, token_ids
 
 
 class NoRepeat(AdapterLogitsProcessor):
-    """Forbids the token that came just before; depends on drafts, unlike a constant bias."""
+    """Forbids the last tokens of the output; depends on drafts, unlike a constant bias."""
 
     def is_argmax_invariant(self) -> bool:
         return False
@@ -24,8 +24,7 @@ class NoRepeat(AdapterLogitsProcessor):
             return None
 
         def forbid(output: list[int], logits: torch.Tensor) -> torch.Tensor:
-            if output:
-                logits[output[-1]] = float("-inf")
+            logits[output[-6:]] = float("-inf")
             return logits
 
         return forbid
@@ -37,9 +36,8 @@ GREEDY: dict[str, dict[str, Any]] = {
     "frequency and presence penalty": {"frequency_penalty": 0.5, "presence_penalty": 0.5},
     "logit bias": {"logit_bias": {11: 4.0, 262: -3.0}},
     "allowed tokens": {"allowed_token_ids": list(range(5, 600))},
-    "bad words": {"bad_words": ["self", " the", "\n"]},
+    "bad words": {"bad_words": ["self", "def", "assertEqual"]},
     "min_tokens": {"min_tokens": 24, "ignore_eos": False, "stop_token_ids": [203, 262, 220]},
-    "stop string": {"stop": ["self"], "ignore_eos": False},
     "logits processor": {"extra_args": {"no_repeat": True}},
     "all at once": {
         "repetition_penalty": 1.1,
@@ -69,6 +67,19 @@ def test_greedy_answer_is_the_same(
     assert_same(token_ids(generate(speculative, prompts[:8], **options)), expected)
     # The option did something, or the comparison shows nothing.
     assert expected != token_ids(generate(plain, prompts[:8]))
+
+
+def test_stop_string_ends_the_text_at_the_same_place(
+    plain: Any, speculative: Any, generate: Any, prompts: list[str]
+) -> None:
+    """vLLM looks for stop strings in text: the token ids may go on to the end of the step."""
+    options = {"stop": ["self"], "ignore_eos": False}
+    expected = generate(plain, prompts[:8], **options)
+    actual = generate(speculative, prompts[:8], **options)
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert (ours.text, ours.finish_reason) == (theirs.text, theirs.finish_reason)
+        assert list(ours.token_ids[: len(theirs.token_ids)]) == list(theirs.token_ids)
+    assert any(output.finish_reason == "stop" for output in expected)
 
 
 @pytest.mark.parametrize(
