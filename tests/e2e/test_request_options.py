@@ -99,12 +99,17 @@ def test_structured_output_is_the_same(
     assert_same(token_ids(generate(speculative, prompts[:6], **options)), expected)
 
 
-def test_different_requests_in_one_batch(plain: Any, speculative: Any, prompts: list[str]) -> None:
+@pytest.mark.parametrize("turn", range(4))
+def test_different_requests_in_one_batch(
+    turn: int, plain: Any, speculative: Any, prompts: list[str]
+) -> None:
+    """Several times, so that requests follow others of another kind in the same batch slots."""
     common = {"temperature": 0, "max_tokens": 48, "ignore_eos": True}
     parameters = [
         SamplingParams(**common, **GREEDY[name])
         for name in ("repetition penalty", "logit bias", "allowed tokens", "logits processor")
     ]
+    parameters = parameters[turn:] + parameters[:turn]
     parameters += [SamplingParams(**common), SamplingParams(**{**common, "temperature": 0.9})]
     batch = prompts[: len(parameters)]
     expected = plain.generate(batch, parameters, use_tqdm=False)

@@ -7,7 +7,11 @@ import importlib
 # Mends of the front end (the command line, the request checks) are applied by plugin.py and
 # platform/, because they must come before any engine exists.
 STAGES: dict[str, tuple[str, ...]] = {
-    "before_runner": ("spec_logits_processors", "cpu_generator_rewind"),
+    "before_runner": (
+        "spec_logits_processors",
+        "allowed_token_mask",
+        "cpu_generator_rewind",
+    ),
     "cpu_kernels": (
         "cpu_rejection_kernels",
         "cpu_eagle_step_kernel",
