@@ -19,7 +19,7 @@ from pathlib import Path
 from openai import OpenAI
 
 from vllm_ascend_spec.bench.client import Load, Result, run_load
-from vllm_ascend_spec.bench.server import Server, ServerError
+from vllm_ascend_spec.bench.server import Server, ServerError, stop_servers_on_sigterm
 from vllm_ascend_spec.metrics.acceptance import Acceptance, from_prometheus
 
 ZOO = Path(os.path.relpath(Path(__file__).parent / "zoo"))
@@ -30,7 +30,11 @@ CHAT = [{"role": "user", "content": "Write a function that reads a file and coun
 # float32, because two bfloat16 forward passes of different widths round differently and greedy
 # decoding then diverges at near-ties, with or without speculation.
 ARGUMENTS = ("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "8")
-ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",  # the models are tiny
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+}
 
 
 @dataclass
@@ -141,6 +145,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--num-prompts", type=int, default=8, choices=range(1, len(PROMPTS) + 1))
     args = parser.parse_args()
+    stop_servers_on_sigterm()
     try:
         print("1. vllm serve with --speculative-config", json.dumps(EAGLE), flush=True)
         eagle = measure("EAGLE", dict(EAGLE), args.num_prompts)

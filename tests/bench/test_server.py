@@ -46,3 +46,12 @@ def test_the_command_is_vllm_serve() -> None:
     command = server.Server("m", {"method": "eagle"}, arguments=["--seed", "0"]).command
     assert command[1:3] == ["serve", "m"]
     assert command[-2:] == ["--speculative-config", '{"method": "eagle"}']
+
+
+def test_sigterm_unwinds(monkeypatch) -> None:
+    handlers = {}
+    monkeypatch.setattr(server.signal, "signal", handlers.__setitem__)
+    server.stop_servers_on_sigterm()
+    with pytest.raises(SystemExit) as end:
+        handlers[server.signal.SIGTERM](15, None)
+    assert end.value.code == 143

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +26,11 @@ LOG_TAIL_LINES = 30
 
 class ServerError(AscendSpecError, RuntimeError):
     """The server did not start; the message ends in its log."""
+
+
+def stop_servers_on_sigterm() -> None:
+    """Make SIGTERM unwind this process like an exception, so that its servers are stopped too."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec import versions
+from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
 from vllm_ascend_spec.cli.check import parse_json
 from vllm_ascend_spec.config.preflight import check_engine
 from vllm_ascend_spec.errors import ConfigError
@@ -48,6 +49,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the benchmark that was named."""
     versions.require_vllm()
+    stop_servers_on_sigterm()
     return args.benchmark_run(args)
 
 
@@ -97,7 +99,11 @@ def run_serve(args: argparse.Namespace) -> int:
         modes=modes,
         rounds=args.rounds,
         arguments=("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "8"),
-        environment={"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "WARNING"},
+        environment={
+            "OMP_NUM_THREADS": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_LOGGING_LEVEL": "WARNING",
+        },
     )
     return _finish(serve.run(plan), args.output)
 
