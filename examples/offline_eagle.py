@@ -40,11 +40,12 @@ def generate(speculative_config: dict[str, object] | None) -> list[list[int]]:
     )
     sampling = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True)
     llm.generate(PROMPTS[0], sampling, use_tqdm=False)
+    before = from_engine(llm.get_metrics())  # counters of the process, shared by its engines
     started = time.perf_counter()
     outputs = [llm.generate(prompt, sampling, use_tqdm=False)[0] for prompt in PROMPTS]
     seconds = time.perf_counter() - started
     tokens = [list(output.outputs[0].token_ids) for output in outputs]
-    accepted = from_engine(llm.get_metrics())
+    accepted = from_engine(llm.get_metrics()) - before
     per_step = accepted.tokens_per_step or 1.0
     print(f"{sum(map(len, tokens)) / seconds:.1f} tokens/s, {per_step:.2f} tokens per step")
     return tokens

@@ -17,7 +17,7 @@ from vllm_ascend_spec.bench import provenance
 from vllm_ascend_spec.bench.serve import acceptance_record, say
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.config.schema import SECTION
-from vllm_ascend_spec.metrics.acceptance import from_engine
+from vllm_ascend_spec.metrics.acceptance import Acceptance, from_engine
 
 BEFORE, AFTER, NONE = "stock draft loop", "fused draft loop", "none"
 # Part -> (object below the runner, method). Parts inside another are indented in the table.
@@ -93,6 +93,7 @@ class Engine:
         self.plan = plan
         self.steps = 0
         self.clock = Clock()
+        self.accepted = Acceptance()
         self.tokens_per_s: list[float] = []
         self.ms_per_step: list[float] = []
         self.sampling = [
@@ -122,6 +123,8 @@ class Engine:
     def generate(self, *, record: bool) -> None:
         """Send all prompts, a batch at a time."""
         core = self.llm.llm_engine
+        # The counters are the process's, shared by all engines in it.
+        before = from_engine(self.llm.get_metrics())
         started, tokens, steps = time.perf_counter(), 0, 0
         for first in range(0, len(self.plan.prompts), self.plan.batch):
             batch = self.plan.prompts[first : first + self.plan.batch]
@@ -132,8 +135,9 @@ class Engine:
                     if output.finished:
                         tokens += len(output.outputs[0].token_ids)
                 steps += 1
+        seconds = time.perf_counter() - started
         if record:
-            seconds = time.perf_counter() - started
+            self.accepted = self.accepted + (from_engine(self.llm.get_metrics()) - before)
             self.steps += steps
             self.tokens_per_s.append(tokens / seconds)
             self.ms_per_step.append(1e3 * seconds / steps)
@@ -151,7 +155,7 @@ class Engine:
             "tokens_per_s": Summary.of(self.tokens_per_s).as_dict(),
             "ms_per_step": whole.as_dict(),
             "parts_ms": {**parts, "rest": round(whole.median - top, 3)},
-            "acceptance": acceptance_record(from_engine(self.llm.get_metrics())),
+            "acceptance": acceptance_record(self.accepted),
         }
 
 

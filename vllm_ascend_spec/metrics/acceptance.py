@@ -28,13 +28,21 @@ class Acceptance:
     num_accepted_tokens: int = 0
     accepted_per_position: tuple[int, ...] = field(default_factory=tuple)
 
+    def __add__(self, more: Acceptance) -> Acceptance:
+        return self._combine(more, 1)
+
     def __sub__(self, earlier: Acceptance) -> Acceptance:
-        before = earlier.accepted_per_position or (0,) * len(self.accepted_per_position)
+        return self._combine(earlier, -1)
+
+    def _combine(self, other: Acceptance, sign: int) -> Acceptance:
+        ours, theirs = self.accepted_per_position, other.accepted_per_position
+        width = max(len(ours), len(theirs))
+        places = zip(_padded(ours, width), _padded(theirs, width), strict=True)
         return Acceptance(
-            self.num_drafts - earlier.num_drafts,
-            self.num_draft_tokens - earlier.num_draft_tokens,
-            self.num_accepted_tokens - earlier.num_accepted_tokens,
-            tuple(a - b for a, b in zip(self.accepted_per_position, before, strict=True)),
+            self.num_drafts + sign * other.num_drafts,
+            self.num_draft_tokens + sign * other.num_draft_tokens,
+            self.num_accepted_tokens + sign * other.num_accepted_tokens,
+            tuple(a + sign * b for a, b in places),
         )
 
     @property
@@ -55,6 +63,10 @@ class Acceptance:
         if not self.num_drafts:
             return []
         return [count / self.num_drafts for count in self.accepted_per_position]
+
+
+def _padded(counts: tuple[int, ...], width: int) -> tuple[int, ...]:
+    return counts + (0,) * (width - len(counts))
 
 
 def from_prometheus(text: str) -> Acceptance:
