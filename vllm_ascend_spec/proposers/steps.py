@@ -65,7 +65,7 @@ def plan_steps_on_host(
     max_model_len: int,
     num_steps: int,
 ) -> StepPlan:
-    """Do the same as :func:`plan_steps` for tensors in host memory, in a third of the time.
+    """Do the same as :func:`plan_steps` for tensors in host memory, in about half the time.
 
     On a handful of numbers PyTorch's dispatch is all the cost; NumPy has less of it.
     """
