@@ -34,6 +34,7 @@ def client(server: Server) -> openai.OpenAI:
 
 def test_our_platform_is_active_and_drafts_are_accepted(server: Server, prompts: list[str]) -> None:
     assert "Platform plugin ascend_spec is activated" in server.log_text()
+    assert "Worker pid=" not in server.log_text(), "one worker, one thread: no process of its own"
     before = from_prometheus(server.metrics())
     run_load(server.url, TARGET, Load(prompts[:4], 32))
     accepted = from_prometheus(server.metrics()) - before
@@ -111,6 +112,27 @@ def test_a_bad_request_is_refused_and_the_server_goes_on(
     good = client(server).completions.create(model=TARGET, prompt=prompts[0], max_tokens=8)
     assert good.usage is not None
     assert good.usage.completion_tokens > 0
+
+
+def test_a_worker_in_a_process_of_its_own(
+    prompts: list[str], make_engine: object, generate: object
+) -> None:
+    """What vLLM does where the number of threads is not given."""
+    with Server(
+        TARGET,
+        SPECS["eagle"],
+        arguments=(*ARGUMENTS, "--enforce-eager"),
+        environment={
+            **ENVIRONMENT,
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+            "OMP_NUM_THREADS": None,
+        },
+    ) as server:
+        assert "Worker pid=" in server.log_text()
+        served = run_load(server.url, TARGET, Load(prompts[:4], 32))
+    offline = generate(make_engine(), prompts[:4], max_tokens=32)  # type: ignore[operator]
+    expected = [tuple(output.token_ids) for output in offline]
+    assert [answer.token_ids for answer in served.answers] == expected
 
 
 def test_chat(server: Server) -> None:

@@ -52,7 +52,7 @@ class Server:
         model: the target's folder.
         speculative_config: goes to ``--speculative-config``; None serves without speculation.
         arguments: more arguments of ``vllm serve``.
-        environment: added to this process's environment.
+        environment: added to this process's environment; None takes a variable away.
         on_wait: called about once a second while the server loads, with the seconds so far.
     """
 
@@ -62,14 +62,15 @@ class Server:
         speculative_config: Mapping[str, Any] | None = None,
         *,
         arguments: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str | None] | None = None,
         on_wait: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self.port = free_port()
         self.command = [vllm_executable(), "serve", model, "--port", str(self.port), *arguments]
         if speculative_config is not None:
             self.command += ["--speculative-config", json.dumps(speculative_config)]
-        self.environment = {**os.environ, **(environment or {})}
+        merged = {**os.environ, **(environment or {})}
+        self.environment = {name: value for name, value in merged.items() if value is not None}
         self.on_wait = on_wait
         self.start_seconds = 0.0
         self._log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - lives as long as the process
