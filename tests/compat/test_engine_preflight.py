@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,17 +20,20 @@ WRONG = {"method": "telepathy", "num_speculative_tokens": 3}
 
 
 @pytest.fixture
-def stock_calls(take_out: TakeOut, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def stock_calls(take_out: TakeOut) -> Iterator[list[Any]]:
     """Take the mend out, and return the calls that reach vLLM's own function."""
     take_out(spec_sampling_params)
     take_out(mend)
     calls: list[Any] = []
-    monkeypatch.setattr(
-        EngineArgs,
-        "create_engine_config",
-        lambda self, *args, **kwargs: calls.append((args, kwargs)) or "config",
-    )
-    return calls
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            EngineArgs,
+            "create_engine_config",
+            lambda self, *args, **kwargs: calls.append((args, kwargs)) or "config",
+        )
+        yield calls
+        # While the stand-in is in place: reverting later would put it back for good.
+        mend.revert()
 
 
 @pytest.fixture
