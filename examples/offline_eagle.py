@@ -40,7 +40,7 @@ def generate(speculative_config: dict[str, object] | None) -> list[list[int]]:
     )
     sampling = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True)
     llm.generate(PROMPTS[0], sampling, use_tqdm=False)
-    before = from_engine(llm.get_metrics())  # counters of the process, shared by its engines
+    before = from_engine(llm.get_metrics())  # counters of the process: the newest engine's
     started = time.perf_counter()
     outputs = [llm.generate(prompt, sampling, use_tqdm=False)[0] for prompt in PROMPTS]
     seconds = time.perf_counter() - started

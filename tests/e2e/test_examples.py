@@ -43,10 +43,10 @@ def test_bench_step(tmp_path: Path) -> None:
     after = record["results"]["fused draft loop"]
     assert after["parts_ms"]["target forward"] > 0
     assert after["parts_ms"]["draft, all"] > 0
-    assert after["acceptance"]["tokens_per_step"] > 1.5
+    assert after["tokens_per_engine_step"] > 1.5
     none = record["results"]["none"]
     assert "draft, all" not in none["parts_ms"]
-    assert none["acceptance"]["drafts"] == 0
+    assert none["tokens_per_engine_step"] <= 1
 
 
 def test_bench_serve(tmp_path: Path) -> None:
