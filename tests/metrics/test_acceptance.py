@@ -64,9 +64,3 @@ def test_difference_of_two_snapshots() -> None:
     before = Acceptance(4, 12, 6, (3, 2, 1))
     assert from_prometheus(TEXT) - before == Acceptance(6, 18, 12, (5, 4, 3))
     assert from_prometheus(TEXT) - Acceptance() == from_prometheus(TEXT)
-    assert Acceptance() + from_prometheus(TEXT) == from_prometheus(TEXT)
-    assert before + (from_prometheus(TEXT) - before) == from_prometheus(TEXT)
-
-
-def test_an_engine_with_fewer_drafts_beside_one_with_more() -> None:
-    assert Acceptance(1, 1, 1, (1,)) + Acceptance(1, 2, 2, (1, 1)) == Acceptance(2, 3, 3, (2, 1))

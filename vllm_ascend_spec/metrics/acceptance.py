@@ -28,21 +28,15 @@ class Acceptance:
     num_accepted_tokens: int = 0
     accepted_per_position: tuple[int, ...] = field(default_factory=tuple)
 
-    def __add__(self, more: Acceptance) -> Acceptance:
-        return self._combine(more, 1)
-
     def __sub__(self, earlier: Acceptance) -> Acceptance:
-        return self._combine(earlier, -1)
-
-    def _combine(self, other: Acceptance, sign: int) -> Acceptance:
-        ours, theirs = self.accepted_per_position, other.accepted_per_position
-        width = max(len(ours), len(theirs))
-        places = zip(_padded(ours, width), _padded(theirs, width), strict=True)
+        after, before = self.accepted_per_position, earlier.accepted_per_position
+        width = max(len(after), len(before))
+        places = zip(_padded(after, width), _padded(before, width), strict=True)
         return Acceptance(
-            self.num_drafts + sign * other.num_drafts,
-            self.num_draft_tokens + sign * other.num_draft_tokens,
-            self.num_accepted_tokens + sign * other.num_accepted_tokens,
-            tuple(a + sign * b for a, b in places),
+            self.num_drafts - earlier.num_drafts,
+            self.num_draft_tokens - earlier.num_draft_tokens,
+            self.num_accepted_tokens - earlier.num_accepted_tokens,
+            tuple(a - b for a, b in places),
         )
 
     @property
