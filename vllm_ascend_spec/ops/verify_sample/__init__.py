@@ -8,7 +8,7 @@ from vllm_ascend_spec.ops.checks import check_drafts, check_tensor, require
 from vllm_ascend_spec.ops.layout import fake_outputs
 from vllm_ascend_spec.ops.registry import Op
 
-RULES = ("token",)
+RULES = ("token", "block")
 
 OP = Op(
     name="verify_sample",
@@ -47,11 +47,24 @@ def verify_sample(
     sample of p. Samples are drawn by inverting the cumulative distribution in the order of the
     vocabulary. All randomness comes in as arguments, so every backend gives the same tokens.
 
+    The block rule (Sun et al., 2403.10444) judges the drafts x_1 ... x_n together and accepts at
+    least as many on average. With w_0 = 1 and w_i = min(w_{i-1} p(x_i) / q(x_i), 1), it accepts
+    the first i drafts for the largest i with u_i < h_i, where h_n = w_n and, for i < n,
+    h_i = R_i / (R_i + 1 - w_i) with R_i the sum of max(w_i p - q, 0) in row i. The token that
+    follows i < n drafts is a sample of max(w_i p - q, 0), normalised. With one-hot drafts it
+    accepts exactly as many on average as the token rule.
+
     A NaN logit counts as -inf; a row with nothing above -inf yields token 0; tokens at +inf share
-    all of the mass. min-p keeps tokens
-    with p(x) >= min_p · max p; top-k keeps all tokens tied with the k-th; top-p keeps a token if
-    the mass of those strictly likelier is below top_p. Rows after the first rejection do not
-    matter. A draft of -1 is rejected and replaced by a sample of p.
+    all of the mass. min-p keeps tokens with p(x) >= min_p · max p; top-k keeps all tokens tied
+    with the k-th; top-p keeps a token if the mass of those strictly likelier is below top_p. Rows
+    that are not needed to decide do not matter: for the token rule and greedy requests, those
+    after the first rejection.
+
+    Backends add in different orders, so where a number lies within rounding of a threshold they
+    may fall on different sides of it. A result is right if the reference gives it for uniforms,
+    top-p and min-p that differ by no more than 2e-6; ``tests/ops/parity.py`` judges by that and
+    counts. Greedy requests, and filters by top-k, have no such leeway. A draft of -1 is rejected
+    and replaced by a sample of p; it ends the block.
 
     Args:
         logits: float32, bfloat16 or float16 [num_rows, vocab_size], rows as in
@@ -67,7 +80,7 @@ def verify_sample(
             from; None if each was certain (one-hot).
         accept_uniform: float64 [num_drafts] in [0, 1), decides acceptance.
         sample_uniform: float64 [num_reqs] in [0, 1), draws the correction or the bonus token.
-        rule: how drafts are accepted; ``"token"`` judges one at a time.
+        rule: how drafts are accepted; ``"token"`` judges one at a time, ``"block"`` all together.
         backend: name of a backend; None picks the best for the device of ``logits``.
 
     Returns:

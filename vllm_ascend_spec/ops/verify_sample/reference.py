@@ -85,12 +85,73 @@ def accepted_by_token_rule(
     probs: torch.Tensor,  # [num_rows, vocab_size]
     draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
     accept_uniform: torch.Tensor,  # [num_drafts]
-) -> torch.Tensor:
-    """Tell which drafts the token rule accepts, looked at alone: bool [num_reqs, max_len + 1]."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Accept drafts one at a time (Leviathan et al., 2211.17192).
+
+    Returns:
+        Number of accepted drafts, int64 [num_reqs, 1], and the weight of p in the residual after
+        them, which is 1 in this rule, float64 [num_reqs, 1].
+    """
     token = grid.drafts.clamp(min=0)
-    p = probs[grid.rows, token]
-    q = torch.ones_like(p) if draft_probs is None else draft_probs[grid.draft_rows, token].double()
-    return (accept_uniform[grid.draft_rows] * q < p) & (grid.drafts >= 0)
+    p, q = probs[grid.rows, token], _draft_prob(draft_probs, grid.draft_rows, token)
+    accepted = (accept_uniform[grid.draft_rows] * q < p) & (grid.drafts >= 0)
+    num_accepted = accepted.cumprod(dim=1).sum(dim=1, keepdim=True)
+    return num_accepted, torch.ones_like(num_accepted, dtype=torch.float64)
+
+
+def accepted_by_block_rule(
+    grid: Grid,
+    probs: torch.Tensor,  # [num_rows, vocab_size]
+    draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
+    accept_uniform: torch.Tensor,  # [num_drafts]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Accept as many drafts as block verification does (Sun et al., 2403.10444, algorithm 2).
+
+    Returns:
+        Number of accepted drafts, int64 [num_reqs, 1], and the weight of p in the residual after
+        them (the paper's p_tau), float64 [num_reqs, 1].
+    """
+    # A draft of -1 ends the block: nothing was proposed there, nor after it.
+    length = (grid.drafts >= 0).cumprod(dim=1).sum(dim=1)
+    weight = torch.ones_like(length, dtype=torch.float64)
+    num_accepted, accepted_weight = torch.zeros_like(length), torch.ones_like(weight)
+    for position in range(1, grid.drafts.shape[1]):
+        row, draft_row = grid.rows[:, position - 1], grid.draft_rows[:, position - 1]
+        token = grid.drafts[:, position - 1].clamp(min=0)
+        p, q = probs[row, token], _draft_prob(draft_probs, draft_row, token)
+        weight = (weight * torch.where(p > 0, p / q, 0.0)).clamp_(max=1.0)
+        rest = _residual(grid, probs, draft_probs, position, weight).sum(dim=-1)
+        # The last draft is accepted by its weight alone; a weight of 1 is 0/0 where p equals q.
+        partial = torch.where(weight >= 1, 1.0, rest / (rest + 1 - weight))
+        chance = torch.where(length == position, weight, partial)
+        accepted = (accept_uniform[draft_row] < chance) & (position <= length)
+        num_accepted = torch.where(accepted, position, num_accepted)
+        accepted_weight = torch.where(accepted, weight, accepted_weight)
+    return num_accepted[:, None], accepted_weight[:, None]
+
+
+def _draft_prob(
+    draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
+    draft_row: torch.Tensor,  # [num_reqs]
+    token: torch.Tensor,  # [num_reqs]
+) -> torch.Tensor:
+    if draft_probs is None:
+        return torch.ones_like(token, dtype=torch.float64)
+    return draft_probs[draft_row, token].double()
+
+
+def _residual(
+    grid: Grid,
+    probs: torch.Tensor,  # [num_rows, vocab_size]
+    draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
+    position: int,
+    weight: torch.Tensor,  # [num_reqs]
+) -> torch.Tensor:
+    """Return max(weight · p - q, 0) at one position, float64 [num_reqs, vocab_size]."""
+    p = probs[grid.rows[:, position]] * weight[:, None]
+    if draft_probs is None:
+        return p.scatter(1, grid.drafts[:, position].clamp(min=0)[:, None], 0.0)
+    return (p - draft_probs[grid.draft_rows[:, position]].double()).clamp_(min=0.0)
 
 
 def verify_sample(
@@ -118,18 +179,19 @@ def verify_sample(
     argmax = row_argmax(logits)[grid.rows] if bool(greedy.any()) else torch.zeros_like(grid.rows)
 
     if draft_token_ids.shape[0] == 0:
-        draft_probs = None
-        sampled_ok = torch.zeros_like(grid.drafts, dtype=torch.bool)
-    else:
-        sampled_ok = accepted_by_token_rule(grid, probs, draft_probs, accept_uniform)
-    accepted = torch.where(greedy, argmax == grid.drafts, sampled_ok)
-    num_accepted = accepted.cumprod(dim=1).sum(dim=1, keepdim=True)
+        draft_probs, accept_uniform = None, sample_uniform.new_zeros(1)
+    sampled, weight = RULES[rule](grid, probs, draft_probs, accept_uniform)
+    matched = (argmax == grid.drafts).cumprod(dim=1).sum(dim=1, keepdim=True)
+    num_accepted = torch.where(greedy, matched, sampled)
 
-    final = _final_token(grid, probs, draft_probs, num_accepted, sample_uniform)
+    final = _final_token(grid, probs, draft_probs, num_accepted, weight, sample_uniform)
     final = torch.where(greedy[:, 0], argmax.gather(1, num_accepted)[:, 0], final)
     output = torch.where(grid.offsets < num_accepted, grid.drafts, -1)
     output.scatter_(1, num_accepted, final[:, None])
     return output.int(), (num_accepted[:, 0] + 1).int()
+
+
+RULES = {"token": accepted_by_token_rule, "block": accepted_by_block_rule}
 
 
 def _final_token(
@@ -137,6 +199,7 @@ def _final_token(
     probs: torch.Tensor,  # [num_rows, vocab_size]
     draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
     num_accepted: torch.Tensor,  # [num_reqs, 1]
+    weight: torch.Tensor,  # [num_reqs, 1]
     sample_uniform: torch.Tensor,  # [num_reqs]
 ) -> torch.Tensor:
     """Draw each request's last token: the correction of a rejected draft, or the bonus token."""
@@ -146,7 +209,7 @@ def _final_token(
         residual = p.scatter(1, rejected.clamp(min=0), 0.0)
     else:
         q = draft_probs[grid.draft_rows.gather(1, num_accepted)[:, 0]].double()
-        residual = (p - q).clamp_(min=0.0)
+        residual = (weight * p - q).clamp_(min=0.0)
     # No draft was rejected here (bonus), or one that nobody proposed (-1): sample p itself. An
     # empty residual means p = q, where only rounding can reject.
     keep_p = (rejected < 0) | (residual.sum(dim=-1, keepdim=True) <= 0)

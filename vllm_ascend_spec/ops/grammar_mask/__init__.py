@@ -1,0 +1,81 @@
+"""``grammar_mask``: forbid the tokens that a grammar does not allow next."""
+
+from __future__ import annotations
+
+import torch
+
+from vllm_ascend_spec.ops.checks import LOGITS_DTYPES, check_tensor, require
+from vllm_ascend_spec.ops.registry import Op
+
+# Tokens in one word of a bitmask.
+WORD = 32
+
+OP = Op(
+    name="grammar_mask",
+    schema="(Tensor(a!) logits, Tensor bitmask, Tensor row_indices) -> ()",
+    backends=("reference",),
+)
+
+
+def grammar_mask(
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    bitmask: torch.Tensor,  # [num_masked, num_words]
+    row_indices: torch.Tensor,  # [num_masked]
+    *,
+    backend: str | None = None,
+) -> None:
+    """Set the logits of forbidden tokens to -inf, in place, in the rows that have a grammar.
+
+    The bitmask is that of xgrammar and vLLM (v1/structured_output/utils.py): token ``t`` of a row
+    is allowed if bit ``t % 32`` of word ``t // 32`` is set. Other rows are neither read nor
+    written.
+
+    Args:
+        logits: float32, bfloat16 or float16 [num_rows, vocab_size]; modified. The row stride may
+            exceed vocab_size; what lies between the rows is left alone.
+        bitmask: int32 [num_masked, num_words], contiguous; num_words is at least vocab_size / 32,
+            rounded up; bits past the vocabulary are ignored.
+        row_indices: int32 [num_masked], the row each mask is for, no row twice; -1 skips a mask,
+            so that a captured graph can hold more masks than a step needs.
+        backend: name of a backend; None picks the best for the device of ``logits``.
+
+    Raises:
+        ValueError: an argument has the wrong shape, dtype or value; the message names it.
+        BackendUnavailableError: there is no backend of that name.
+    """
+    require(logits.ndim == 2, "logits", f"{logits.ndim} dimensions, expected 2")
+    require(logits.dtype in LOGITS_DTYPES, "logits", f"dtype {logits.dtype}")
+    require(logits.stride(1) == 1, "logits", "the vocabulary dimension must be contiguous")
+    require(bitmask.ndim == 2, "bitmask", f"{bitmask.ndim} dimensions, expected 2")
+    require(bitmask.is_contiguous(), "bitmask", "must be contiguous")
+    num_rows, vocab_size = logits.shape
+    num_masked, num_words = bitmask.shape
+    require(
+        num_words * WORD >= vocab_size,
+        "bitmask",
+        f"{num_words} words are too few for a vocabulary of {vocab_size}",
+    )
+    check_tensor("bitmask", bitmask, (num_masked, num_words), (torch.int32,), logits.device)
+    check_tensor("row_indices", row_indices, (num_masked,), (torch.int32,), logits.device)
+    if logits.device.type == "cpu":
+        _check_rows(row_indices, num_rows)
+    OP.backend(backend, logits.device)(logits, bitmask, row_indices)
+
+
+def _check_rows(row_indices: torch.Tensor, num_rows: int) -> None:
+    rows = row_indices.tolist()
+    for row in rows:
+        require(-1 <= row < num_rows, "row_indices", f"{row} is neither -1 nor in [0, {num_rows})")
+    masked = [row for row in rows if row >= 0]
+    require(len(set(masked)) == len(masked), "row_indices", f"a row is named twice in {rows}")
+
+
+def _fake(
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    bitmask: torch.Tensor,  # [num_masked, num_words]
+    row_indices: torch.Tensor,  # [num_masked]
+) -> None:
+    """Do nothing: the op has no result."""
+
+
+OP.register(grammar_mask, _fake)
