@@ -18,7 +18,7 @@ NAME = PACKAGE.name
 
 # What a folder may import of the package; folders that are not named here may import anything.
 ALLOWED = {
-    "ops": ("ops", "errors"),
+    "ops": ("ops", "errors", "log"),
     "config": ("config", "errors", "log"),
     "verification": ("verification", "ops", "config", "errors", "log"),
     "proposers": ("proposers", "ops", "config", "errors", "log"),

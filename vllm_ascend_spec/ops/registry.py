@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from vllm_ascend_spec.errors import BackendUnavailableError
+from vllm_ascend_spec.log import log_once
 
 NAMESPACE = "vllm_ascend_spec"
 # Best first; an op runs the first of these that it has.
@@ -48,19 +51,51 @@ class Op:
     def backend(self, name: str | None, device: torch.device) -> Callable[..., Any]:
         """Return the function of backend ``name``, or of the best one for ``device``.
 
+        A backend that is there but cannot run is passed over with one logged line if it was not
+        asked for.
+
         Raises:
-            BackendUnavailableError: ``name`` is not a backend of this op.
+            BackendUnavailableError: backend ``name`` does not exist or cannot run on ``device``.
         """
         return _load(self, name, device.type)
+
+    def status(self, device_type: str) -> dict[str, str]:
+        """Return each backend's state on a device: ``ready``, or why it cannot run."""
+        return {name: _unavailable(self, name, device_type) or "ready" for name in self.backends}
 
 
 @functools.cache
 def _load(op: Op, name: str | None, device_type: str) -> Callable[..., Any]:
     if name is None:
-        name = next(n for n in PREFERENCE.get(device_type, ANY_DEVICE) if n in op.backends)
-    if name not in op.backends:
+        name = _best(op, device_type)
+    elif name not in op.backends:
         raise BackendUnavailableError(
             f"{op.name} has no backend {name!r}; this release has: {', '.join(op.backends)}"
         )
-    module = importlib.import_module(f"vllm_ascend_spec.ops.{op.name}.{name}")
-    return getattr(module, op.name)
+    elif reason := _unavailable(op, name, device_type):
+        raise BackendUnavailableError(f"{op.name}: backend {name!r} cannot run here: {reason}")
+    function: Callable[..., Any] = getattr(_module(op, name), op.name)
+    return function
+
+
+def _best(op: Op, device_type: str) -> str:
+    wanted = PREFERENCE.get(device_type, ANY_DEVICE)
+    for name in (name for name in wanted if name in op.backends):
+        if not (reason := _unavailable(op, name, device_type)):
+            return name
+        log_once(logging.WARNING, f"{reason}; the next backend is used")
+    raise BackendUnavailableError(f"{op.name} has no backend for {device_type}")
+
+
+def _unavailable(op: Op, name: str, device_type: str) -> str | None:
+    """Return why a backend cannot run on a device; its module knows, if it can fail at all."""
+    try:
+        module = _module(op, name)
+    except ImportError as error:
+        return f"backend {name!r} cannot be imported: {error}"
+    check = getattr(module, "unavailable_reason", None)
+    return None if check is None else check(device_type)
+
+
+def _module(op: Op, name: str) -> ModuleType:
+    return importlib.import_module(f"vllm_ascend_spec.ops.{op.name}.{name}")

@@ -18,7 +18,7 @@ OP = Op(
         " Tensor? draft_probs=None, Tensor accept_uniform, Tensor sample_uniform,"
         ' str rule="token") -> (Tensor, Tensor)'
     ),
-    backends=("reference",),
+    backends=("cpu", "reference"),
 )
 
 

@@ -1,0 +1,96 @@
+"""Build the C++ backend when the package is installed; ``pyproject.toml`` names this command.
+
+It needs a C++17 compiler and PyTorch's headers and uses PyTorch's stable ABI, so one binary serves
+torch 2.10 and later. Where something is missing the installation goes on without it: the reason is
+written beside the package, ``vllm-ascend-spec info`` shows it, and the reference backend is used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension
+from setuptools.command.build_ext import build_ext
+
+OLDEST_TORCH = "0x020a000000000000"  # 2.10, in the encoding of torch/csrc/stable/version.h
+REASON_SUFFIX = ".reason.txt"
+COMMON = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno", "-fopenmp-simd"]
+# One build of the arithmetic for each; every other file is compiled for the oldest machine.
+ARITHMETIC = "block_math.cpp"
+PORTABLE = {"portable": []}
+X86_LEVELS = {
+    "x86_64_v3": ["-march=x86-64-v3"],
+    "x86_64_v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+}
+
+
+class NotBuiltError(Exception):
+    """Why the backend cannot be built, in one line."""
+
+
+def find_torch() -> Path:
+    """Return the folder of the installed torch.
+
+    pip builds in an environment of its own, but runs the interpreter that it installs for; so
+    torch is looked for beside that interpreter too.
+    """
+    places = [Path(sysconfig.get_path(name)) / "torch" for name in ("platlib", "purelib")]
+    if (spec := importlib.util.find_spec("torch")) and spec.origin:
+        places.insert(0, Path(spec.origin).parent)
+    for place in places:
+        if (place / "include/torch/csrc/stable/library.h").is_file():
+            return place
+    raise NotBuiltError(
+        "torch 2.10 or later was not there when vllm-ascend-spec was installed; remedy: install "
+        "torch first, then vllm-ascend-spec again (uv: with --no-build-isolation)"
+    )
+
+
+class BuildNative(build_ext):
+    """``build_ext`` that compiles each source with the flags it needs."""
+
+    def build_extension(self, ext: Extension) -> None:
+        """Build ``ext``, or write down why not."""
+        target = Path(self.get_ext_fullpath(ext.name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        reason = target.parent / (target.name.split(".")[0] + REASON_SUFFIX)
+        reason.unlink(missing_ok=True)
+        try:
+            self._build(ext, target)
+        except Exception as error:
+            target.unlink(missing_ok=True)
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            reason.write_text(lines[0] + "\n")
+            self.warn(f"{ext.name} was not built: {lines[0]}")
+
+    def _build(self, ext: Extension, target: Path) -> None:
+        if os.name != "posix":
+            raise NotBuiltError(f"the C++ backend is for Linux, this is {platform.system()}")
+        torch = find_torch()
+        levels = {**PORTABLE, **(X86_LEVELS if platform.machine() == "x86_64" else {})}
+        flags = [*COMMON, f"-DTORCH_TARGET_VERSION={OLDEST_TORCH}", f"-I{torch / 'include'}"]
+        if len(levels) > 1:
+            flags.append("-DSPEC_HAVE_X86_LEVELS")
+        objects: list[str] = []
+        for source in ext.sources:
+            if Path(source).name != ARITHMETIC:
+                objects += self._compile(source, Path(self.build_temp), flags)
+                continue
+            for isa, march in levels.items():
+                own = [*flags, *march, f"-DSPEC_ISA={isa}"]
+                objects += self._compile(source, Path(self.build_temp) / isa, own)
+        # Found by name among what torch has loaded; no path of this machine is written down.
+        self.compiler.link_shared_object(
+            objects,
+            str(target),
+            library_dirs=[str(torch / "lib")],
+            libraries=["torch_cpu"],
+            target_lang="c++",
+        )
+
+    def _compile(self, source: str, folder: Path, flags: list[str]) -> list[str]:
+        return self.compiler.compile([source], output_dir=str(folder), extra_postargs=flags)

@@ -1,0 +1,132 @@
+// Compiled once per instruction set, with SPEC_ISA naming it. Everything is in an anonymous
+// namespace and nothing of the standard library is instantiated here: a shared inline function
+// compiled for a newer processor could end up in code that runs on an older one.
+#include "block_math.h"
+
+#include <cstring>
+
+#ifndef SPEC_ISA
+#define SPEC_ISA portable
+#endif
+#define SPEC_JOIN2(a, b) a##b
+#define SPEC_JOIN(a, b) SPEC_JOIN2(a, b)
+#define SPEC_TEXT2(a) #a
+#define SPEC_TEXT(a) SPEC_TEXT2(a)
+
+namespace spec {
+namespace {
+
+constexpr float kNegativeInfinity = -__builtin_inff();
+
+inline float as_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline uint32_t as_bits(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// 2^y for y <= 0, relative error below 2e-7; 0 below -126 and for NaN. A polynomial of degree 5,
+// fitted to the least relative error on [-1/2, 1/2].
+inline float exp2_nonpositive(float y) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const float shifted = y + kRound;
+  const float f = y - (shifted - kRound);
+  float p = 0x1.5c08e4p-10f;
+  p = p * f + 0x1.3d0c52p-7f;
+  p = p * f + 0x1.c6b6e4p-5f;
+  p = p * f + 0x1.ebf918p-3f;
+  p = p * f + 0x1.62e428p-1f;
+  p = p * f + 0x1.000002p+0f;
+  // The low bits of `shifted` are the integer part: add it to the exponent.
+  const float power = as_float(as_bits(p) + (as_bits(shifted) << 23));
+  return y >= -126.0f ? power : 0.0f;
+}
+
+inline float weight(float x, Weighting w) {
+  const float power = exp2_nonpositive((x - w.max) * w.scale);
+  return x >= w.threshold ? power : 0.0f;
+}
+
+float block_max(const float* x, int n) {
+  float best = kNegativeInfinity;
+#pragma omp simd reduction(max : best)
+  for (int i = 0; i < n; i++) best = x[i] > best ? x[i] : best;
+  return best;
+}
+
+int block_find(const float* x, int n, float value) {
+  constexpr int kStep = 64;
+  int i = 0;
+  for (; i + kStep <= n; i += kStep) {
+    int hits = 0;
+#pragma omp simd reduction(+ : hits)
+    for (int j = 0; j < kStep; j++) hits += x[i + j] == value;
+    if (hits) break;
+  }
+  for (; i < n; i++) {
+    if (x[i] == value) return i;
+  }
+  return n;
+}
+
+int block_count(const float* x, int n, float low) {
+  int count = 0;
+#pragma omp simd reduction(+ : count)
+  for (int i = 0; i < n; i++) count += x[i] >= low;
+  return count;
+}
+
+float block_sum(const float* x, int n, Weighting w) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int i = 0; i < n; i++) sum += weight(x[i], w);
+  return sum;
+}
+
+void block_weigh(const float* x, int n, Weighting w, float* out) {
+#pragma omp simd
+  for (int i = 0; i < n; i++) out[i] = weight(x[i], w);
+}
+
+float block_residual(
+    const float* x, const float* q, int n, Weighting w, float factor, float* out) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int i = 0; i < n; i++) {
+    const float rest = factor * weight(x[i], w) - q[i];
+    out[i] = rest > 0 ? rest : 0.0f;
+    sum += out[i];
+  }
+  return sum;
+}
+
+void block_from_bfloat16(const uint16_t* x, int n, float* out) {
+#pragma omp simd
+  for (int i = 0; i < n; i++) out[i] = as_float(static_cast<uint32_t>(x[i]) << 16);
+}
+
+void block_from_float16(const uint16_t* x, int n, float* out) {
+#pragma omp simd
+  for (int i = 0; i < n; i++) {
+    const uint32_t half = x[i];
+    // Exponent and mantissa moved into place, then the exponents' biases made equal.
+    const float finite = as_float((half & 0x7fffu) << 13) * 0x1p112f;
+    const uint32_t special = (half & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
+    out[i] = as_float(as_bits(finite) | special | (half & 0x8000u) << 16);
+  }
+}
+
+}  // namespace
+
+extern const BlockMath SPEC_JOIN(block_math_, SPEC_ISA);
+const BlockMath SPEC_JOIN(block_math_, SPEC_ISA) = {
+    SPEC_TEXT(SPEC_ISA), block_max,      block_find,           block_count,        block_sum,
+    block_weigh,         block_residual, block_from_bfloat16, block_from_float16,
+};
+
+}  // namespace spec

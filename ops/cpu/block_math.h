@@ -1,0 +1,44 @@
+// Arithmetic on one block of a row: a few thousand floats that stay in the first-level cache.
+//
+// The implementation (block_math.cpp) is compiled once per instruction set; block_math() picks the
+// best one for this machine. Sums run in a fixed order for an instruction set, so results do not
+// depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+
+namespace spec {
+
+// Floats in a block: 8 KiB, a quarter of a first-level cache.
+constexpr int kBlock = 2048;
+
+// How a row's logits become unnormalised probabilities: 2^((x - max) * scale), and 0 for x below
+// the threshold. scale is log2(e) / temperature.
+struct Weighting {
+  float max;
+  float scale;
+  float threshold;  // -inf keeps everything
+};
+
+struct BlockMath {
+  const char* name;
+  // Largest value; NaN is passed over. -inf for a block of nothing else.
+  float (*max)(const float* x, int n);
+  // First index of `value`, or n.
+  int (*find)(const float* x, int n, float value);
+  // Number of values at or above `low`.
+  int (*count)(const float* x, int n, float low);
+  // Sum of the weights.
+  float (*sum)(const float* x, int n, Weighting w);
+  // The weights themselves.
+  void (*weigh)(const float* x, int n, Weighting w, float* out);
+  // max(factor * weight - q, 0) into out; returns the sum.
+  float (*residual)(const float* x, const float* q, int n, Weighting w, float factor, float* out);
+  void (*from_bfloat16)(const uint16_t* x, int n, float* out);
+  void (*from_float16)(const uint16_t* x, int n, float* out);
+};
+
+// The implementation for this machine, chosen once.
+const BlockMath& block_math();
+
+}  // namespace spec

@@ -1,0 +1,39 @@
+// Which build of block_math.cpp this machine runs.
+#include <cstdlib>
+#include <cstring>
+
+#include "block_math.h"
+
+namespace spec {
+
+extern const BlockMath block_math_portable;
+#ifdef SPEC_HAVE_X86_LEVELS
+extern const BlockMath block_math_x86_64_v3;
+extern const BlockMath block_math_x86_64_v4;
+#endif
+
+static const BlockMath& choose() {
+#ifdef SPEC_HAVE_X86_LEVELS
+  // For tests: the instruction set to pretend to be on, never one that is not there.
+  const char* wanted = std::getenv("VLLM_ASCEND_SPEC_CPU_ISA");
+  const bool portable = wanted && !std::strcmp(wanted, "portable");
+  const bool v3 = wanted && !std::strcmp(wanted, "x86_64_v3");
+  __builtin_cpu_init();
+  // The features of the levels one by one: compilers learnt the levels' names late.
+  const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                      __builtin_cpu_supports("bmi2");
+  const bool has_v4 = has_v3 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+  if (has_v4 && !portable && !v3) return block_math_x86_64_v4;
+  if (has_v3 && !portable) return block_math_x86_64_v3;
+#endif
+  return block_math_portable;
+}
+
+const BlockMath& block_math() {
+  static const BlockMath& chosen = choose();
+  return chosen;
+}
+
+}  // namespace spec

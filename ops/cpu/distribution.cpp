@@ -1,0 +1,169 @@
+#include "distribution.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "threshold.h"
+
+namespace spec {
+
+// Powers of two below which a block adds nothing to what was read already.
+constexpr float kNegligible = -60.0f;
+
+int argmax(const Row& row, float* buffer) {
+  float best = -INFINITY;
+  int best_block = -1;
+  for (int b = 0; b < row.num_blocks(); b++) {
+    const float max = block_math().max(row.block(b, buffer), row.block_size(b));
+    if (max > best) {
+      best = max;
+      best_block = b;
+    }
+  }
+  if (best_block < 0) return 0;
+  const float* x = row.block(best_block, buffer);
+  return best_block * kBlock + block_math().find(x, row.block_size(best_block), best);
+}
+
+void Distribution::read(const Sampling& sampling, Scratch& scratch) {
+  // A temperature so low that this overflows leaves the maximum alone; 0 * inf would be NaN.
+  weighting_.scale = std::min(static_cast<float>(M_LOG2E / sampling.temperature), 1e30f);
+  weighting_.threshold = -INFINITY;
+  read_blocks(scratch.values);
+  if (std::isinf(weighting_.max)) {
+    row_.repair(weighting_.max);
+    read_blocks(scratch.values);
+  }
+  mass_ = 0;
+  for (const float mass : block_mass_) mass_ += mass;
+  if (!sampling.has_filters()) return;
+  ThresholdSearch search(row_, weighting_, block_max_, mass_, scratch);
+  weighting_.threshold = search.find(sampling);
+  if (weighting_.threshold == -INFINITY) return;
+  mass_ = search.mass();
+  block_mass_is_kept_ = false;
+}
+
+void Distribution::read_blocks(float* buffer) {
+  const BlockMath& math = block_math();
+  const int num_blocks = row_.num_blocks();
+  block_max_.resize(num_blocks);
+  block_mass_.resize(num_blocks);
+  float best = -INFINITY;
+  for (int b = 0; b < num_blocks; b++) {
+    const float* x = row_.block(b, buffer);
+    const int n = row_.block_size(b);
+    const float max = math.max(x, n);
+    block_max_[b] = max;
+    if (max > best) {
+      // What was summed so far was relative to the old maximum.
+      const float shrink = std::exp2((best - max) * weighting_.scale);
+      for (int before = 0; before < b; before++) block_mass_[before] *= shrink;
+      best = max;
+    }
+    const bool negligible = (max - best) * weighting_.scale < kNegligible;
+    block_mass_[b] = negligible ? 0.0f : math.sum(x, n, {best, weighting_.scale, -INFINITY});
+  }
+  weighting_.max = best;
+}
+
+float Distribution::weight(int token) const {
+  const float x = row_.at(token);
+  float weight;
+  block_math().weigh(&x, 1, weighting_, &weight);
+  return weight;
+}
+
+void Distribution::measure_kept(float* buffer) {
+  for (int b = 0; b < row_.num_blocks(); b++) {
+    const bool any = block_max_[b] >= weighting_.threshold;
+    block_mass_[b] =
+        any ? block_math().sum(row_.block(b, buffer), row_.block_size(b), weighting_) : 0.0f;
+  }
+  block_mass_is_kept_ = true;
+}
+
+// The first token whose cumulative weight exceeds `goal`, or the last with any.
+static int invert(const float* weights, int n, double reached, double goal) {
+  int last = 0;
+  for (int i = 0; i < n; i++) {
+    if (weights[i] <= 0) continue;
+    last = i;
+    reached += weights[i];
+    if (reached > goal) break;
+  }
+  return last;
+}
+
+// The block in which the cumulative mass exceeds `goal`, or the last with any; -1 if none has.
+static int find_block(const std::vector<float>& masses, double goal, double* reached) {
+  int found = -1;
+  double sum = 0;
+  for (size_t b = 0; b < masses.size(); b++) {
+    if (masses[b] <= 0) continue;
+    found = static_cast<int>(b);
+    *reached = sum;
+    sum += masses[b];
+    if (sum > goal) break;
+  }
+  return found;
+}
+
+static double total(const std::vector<float>& masses) {
+  double sum = 0;
+  for (const float mass : masses) sum += mass;
+  return sum;
+}
+
+int Distribution::draw(double uniform, int without, Scratch& scratch) {
+  if (!block_mass_is_kept_) measure_kept(scratch.values);
+  const auto weigh = [&](int b) {
+    const float* x = row_.block(b, scratch.values);
+    block_math().weigh(x, row_.block_size(b), weighting_, scratch.weights);
+    if (without >= 0 && without / kBlock == b) scratch.weights[without % kBlock] = 0;
+  };
+  if (without >= 0) {
+    // Summed anew without the token: subtracting it would leave its rounding error behind, which
+    // may be larger than the rest of the block.
+    const int b = without / kBlock;
+    weigh(b);
+    double mass = 0;
+    for (int i = 0; i < row_.block_size(b); i++) mass += scratch.weights[i];
+    block_mass_[b] = static_cast<float>(mass);
+  }
+  const double goal = uniform * total(block_mass_);
+  double reached = 0;
+  const int b = find_block(block_mass_, goal, &reached);
+  if (b < 0) return -1;
+  weigh(b);
+  return b * kBlock + invert(scratch.weights, row_.block_size(b), reached, goal);
+}
+
+float Distribution::residual_block(
+    int block, const float* q, double factor, Scratch& scratch) const {
+  const float* x = row_.block(block, scratch.values);
+  return block_math().residual(
+      x, q + block * kBlock, row_.block_size(block), weighting_,
+      static_cast<float>(factor / mass_), scratch.weights);
+}
+
+double Distribution::residual_mass(const float* q, double factor, Scratch& scratch) const {
+  scratch.block_sums.resize(row_.num_blocks());
+  for (int b = 0; b < row_.num_blocks(); b++) {
+    const bool any = block_max_[b] >= weighting_.threshold;
+    scratch.block_sums[b] = any ? residual_block(b, q, factor, scratch) : 0.0f;
+  }
+  return total(scratch.block_sums);
+}
+
+int Distribution::draw_residual(
+    const float* q, double factor, double uniform, Scratch& scratch) const {
+  const double goal = uniform * residual_mass(q, factor, scratch);
+  double reached = 0;
+  const int b = find_block(scratch.block_sums, goal, &reached);
+  if (b < 0) return -1;
+  residual_block(b, q, factor, scratch);
+  return b * kBlock + invert(scratch.weights, row_.block_size(b), reached, goal);
+}
+
+}  // namespace spec

@@ -1,0 +1,70 @@
+// The target's distribution of one row: read once, filtered, sampled.
+#pragma once
+
+#include <vector>
+
+#include "logits.h"
+
+namespace spec {
+
+// What one request asks of its distribution.
+struct Sampling {
+  float temperature;
+  int top_k;    // <= 0: off
+  float top_p;  // 1: off
+  float min_p;  // 0: off
+
+  bool has_filters() const { return top_k > 0 || top_p < 1.0f || min_p > 0.0f; }
+};
+
+// Memory of one thread besides the blocks' sums: 28 KiB.
+struct Scratch {
+  static constexpr int kHeld = 1024;
+  static constexpr int kBins = 512;
+
+  float values[kBlock];   // a block that cannot be read in place
+  float weights[kBlock];  // of a block
+  float held[kHeld];      // candidates for a threshold
+  struct Bin {
+    double measure;
+    float lowest, highest;
+  } bins[kBins];
+  std::vector<float> block_sums;  // [num_blocks], of a residual
+};
+
+// Index of the largest logit, the lowest of equal ones; 0 if there is none above -inf.
+int argmax(const Row& row, float* buffer);
+
+class Distribution {
+ public:
+  explicit Distribution(const Row& row) : row_(row) {}
+
+  // Reads the row once; again, in part, where there are filters.
+  void read(const Sampling& sampling, Scratch& scratch);
+
+  // Unnormalised probability of one token, and of all of them.
+  float weight(int token) const;
+  double mass() const { return mass_; }
+
+  // A token by inverting the cumulative distribution; token `without` (or -1) counts for nothing.
+  // Returns -1 if there is no mass.
+  int draw(double uniform, int without, Scratch& scratch);
+
+  // Sum of max(factor * p - q, 0) with p normalised; and a token drawn from it (-1: no mass).
+  double residual_mass(const float* q, double factor, Scratch& scratch) const;
+  int draw_residual(const float* q, double factor, double uniform, Scratch& scratch) const;
+
+ private:
+  void read_blocks(float* buffer);
+  void measure_kept(float* buffer);
+  float residual_block(int block, const float* q, double factor, Scratch& scratch) const;
+
+  Row row_;
+  Weighting weighting_{};
+  double mass_ = 0;
+  bool block_mass_is_kept_ = true;
+  std::vector<float> block_max_;   // [num_blocks]
+  std::vector<float> block_mass_;  // [num_blocks]
+};
+
+}  // namespace spec

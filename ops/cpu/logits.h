@@ -1,0 +1,50 @@
+// The target's logits, row by row and block by block, as floats.
+#pragma once
+
+#include <cstdint>
+
+#include "block_math.h"
+
+namespace spec {
+
+enum class DType : int64_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
+
+struct Logits {
+  const void* data;
+  DType dtype;
+  int64_t row_stride;  // in elements
+  int vocab;
+
+  int num_blocks() const { return (vocab + kBlock - 1) / kBlock; }
+};
+
+// One row. NaN is passed through: the arithmetic gives it no weight. Rows whose largest logit is
+// infinite are repaired on the fly, so that the arithmetic sees finite maxima only: where some
+// logits are +inf, these become 0 and all others -inf; where all are -inf, token 0 becomes 0.
+class Row {
+ public:
+  Row(const Logits& logits, int64_t index);
+
+  int vocab() const { return vocab_; }
+  int num_blocks() const { return (vocab_ + kBlock - 1) / kBlock; }
+  int block_size(int block) const {
+    const int left = vocab_ - block * kBlock;
+    return left < kBlock ? left : kBlock;
+  }
+  // The block's values; `buffer` [kBlock] is used where they cannot be read in place.
+  const float* block(int block, float* buffer) const;
+  float at(int token) const;
+  // To be called if the row's maximum is infinite; returns the repaired row's maximum.
+  float repair(float max);
+
+ private:
+  enum class Repair { kNone, kInfinite, kDead };
+  float repaired(float value, int token) const;
+
+  const char* data_;
+  DType dtype_;
+  int vocab_;
+  Repair repair_ = Repair::kNone;
+};
+
+}  // namespace spec

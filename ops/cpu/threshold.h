@@ -1,0 +1,56 @@
+// min-p, top-k and top-p as one threshold on the logits, without sorting the vocabulary.
+//
+// Each filter keeps the likeliest tokens and all that tie with the last of them, so each amounts
+// to a lowest logit. The search for it looks at the values in a shrinking bracket: a histogram
+// while there are many, a sort when they fit a small buffer. It always ends at a logit of the row.
+#pragma once
+
+#include <vector>
+
+#include "distribution.h"
+
+namespace spec {
+
+class ThresholdSearch {
+ public:
+  // block_max: [num_blocks]; mass: of the whole row.
+  ThresholdSearch(const Row& row, Weighting weighting, const std::vector<float>& block_max,
+                  double mass, Scratch& scratch)
+      : row_(row), weighting_(weighting), block_max_(block_max), mass_(mass), scratch_(scratch) {}
+
+  // The lowest logit that is kept; -inf if no filter drops anything that has a weight.
+  float find(const Sampling& sampling);
+  // Mass of what is kept.
+  double mass() const { return mass_; }
+
+ private:
+  enum class Measure { kCount, kMass };
+  // Values that may be the threshold: all in [low, high], with `above` the measure of those beyond.
+  struct Bracket {
+    float low, high;
+    double above;
+  };
+
+  void keep_min_p(float min_p);
+  void keep_top_k(int top_k);
+  void keep_top_p(float top_p);
+
+  // The largest value at or above `low` with at least `goal` at or above it.
+  void search(Measure measure, double goal, float low);
+  Bracket narrow(Measure measure, double goal, Bracket bracket);
+  int collect(const Bracket& bracket);
+  void settle(Measure measure, double goal, const Bracket& bracket, int num_held);
+  float lowest_with_weight() const;
+  double mass_above(float low) const;
+
+  template <class Visit>
+  void each_block_from(float low, Visit visit) const;
+
+  const Row& row_;
+  Weighting weighting_;
+  const std::vector<float>& block_max_;
+  double mass_;
+  Scratch& scratch_;
+};
+
+}  // namespace spec

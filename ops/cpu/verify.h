@@ -1,0 +1,43 @@
+// The verification ops for a range of requests. The contract is in the docstrings of
+// vllm_ascend_spec/ops/verify_greedy and verify_sample.
+#pragma once
+
+#include "distribution.h"
+
+namespace spec {
+
+struct Drafts {
+  const int32_t* token_ids;  // [num_drafts], -1 cannot be accepted
+  const int32_t* ends;       // [num_reqs], inclusive cumulative counts
+  int max_draft_len;
+
+  int start(int64_t request) const { return request ? ends[request - 1] : 0; }
+  int count(int64_t request) const { return ends[request] - start(request); }
+};
+
+struct SampleArguments {
+  const float* temperature;      // [num_reqs]
+  const int32_t* top_k;          // [num_reqs] or null
+  const float* top_p;            // [num_reqs] or null
+  const float* min_p;            // [num_reqs] or null
+  const float* draft_probs;      // [num_drafts, vocab] or null: one-hot
+  int64_t draft_probs_stride;    // in elements
+  const double* accept_uniform;  // [num_drafts]
+  const double* sample_uniform;  // [num_reqs]
+
+  Sampling of(int64_t request) const;
+};
+
+struct Outputs {
+  int32_t* token_ids;  // [num_reqs, max_draft_len + 1]
+  int32_t* counts;     // [num_reqs]
+};
+
+enum class Rule : int64_t { kToken = 0, kBlock = 1 };
+
+void verify_greedy(const Logits& logits, const Drafts& drafts, const Outputs& outputs,
+                   int64_t begin, int64_t end);
+void verify_sample(const Logits& logits, const Drafts& drafts, const SampleArguments& arguments,
+                   Rule rule, const Outputs& outputs, int64_t begin, int64_t end);
+
+}  // namespace spec

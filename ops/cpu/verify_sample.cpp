@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "request.h"
+
+namespace spec {
+namespace {
+
+// A request that is sampled. The rules differ in how many drafts they accept and in the factor
+// with which p enters the residual after them.
+class SampledRequest {
+ public:
+  SampledRequest(Request request, const SampleArguments& arguments, int64_t index,
+                 Scratch& scratch)
+      : request_(request),
+        sampling_(arguments.of(index)),
+        accept_uniform_(arguments.accept_uniform + request.first_draft),
+        sample_uniform_(arguments.sample_uniform[index]),
+        draft_probs_(arguments.draft_probs
+                         ? arguments.draft_probs +
+                               request.first_draft * arguments.draft_probs_stride
+                         : nullptr),
+        draft_probs_stride_(arguments.draft_probs_stride),
+        scratch_(scratch) {
+    // A draft of -1 cannot be accepted, nor what comes after it.
+    const int32_t* drafts = request.draft_ids;
+    length_ = static_cast<int>(std::find(drafts, drafts + request.num_drafts, -1) - drafts);
+  }
+
+  void verify_by_token_rule();
+  void verify_by_block_rule();
+
+ private:
+  Distribution read(int position) {
+    Distribution p(request_.row(position));
+    p.read(sampling_, scratch_);
+    return p;
+  }
+  const float* draft_row(int position) const {
+    return draft_probs_ ? draft_probs_ + position * draft_probs_stride_ : nullptr;
+  }
+  double draft_prob(int position) const {
+    return draft_probs_ ? draft_row(position)[request_.draft_ids[position]] : 1.0;
+  }
+  double target_prob(int position, const Distribution& p) const {
+    return p.weight(request_.draft_ids[position]) / p.mass();
+  }
+  void finish(int num_accepted, Distribution& p, double factor);
+  int accept_certain_block(std::vector<Distribution>& rows);
+  int accept_sampled_block(std::vector<Distribution>& rows, double* factor);
+
+  Request request_;
+  const Sampling sampling_;
+  const double* const accept_uniform_;
+  const double sample_uniform_;
+  const float* const draft_probs_;
+  const int64_t draft_probs_stride_;
+  Scratch& scratch_;
+  int length_;  // drafts before the first -1
+};
+
+// Draws the token after the accepted drafts: of the residual where a draft was rejected, of p
+// itself otherwise.
+void SampledRequest::finish(int num_accepted, Distribution& p, double factor) {
+  int token = -1;
+  if (num_accepted < length_) {
+    const float* q = draft_row(num_accepted);
+    token = q ? p.draw_residual(q, factor, sample_uniform_, scratch_)
+              : p.draw(sample_uniform_, request_.draft_ids[num_accepted], scratch_);
+    // No residual: p equals q and only rounding rejected. draw() has changed p.
+    if (token < 0) p = read(num_accepted);
+  }
+  if (token < 0) token = p.draw(sample_uniform_, -1, scratch_);
+  request_.finish(num_accepted, token);
+}
+
+void SampledRequest::verify_by_token_rule() {
+  for (int i = 0;; i++) {
+    Distribution p = read(i);
+    const bool accepted =
+        i < length_ && accept_uniform_[i] * draft_prob(i) < target_prob(i, p);
+    if (!accepted) return finish(i, p, 1.0);
+  }
+}
+
+void SampledRequest::verify_by_block_rule() {
+  std::vector<Distribution> rows;
+  rows.reserve(length_ + 1);
+  double factor = 1.0;
+  const int accepted = draft_probs_ ? accept_sampled_block(rows, &factor)
+                                    : accept_certain_block(rows);
+  finish(accepted, rows[accepted], factor);
+}
+
+// One-hot drafts. The weight of the block only falls, and no chance exceeds it; so the rest need
+// not be read once it is below every uniform that is left.
+int SampledRequest::accept_certain_block(std::vector<Distribution>& rows) {
+  std::vector<double> least(length_ + 1, 1.0);  // [i]: of uniforms i and later
+  for (int i = length_ - 1; i >= 0; i--) least[i] = std::min(least[i + 1], accept_uniform_[i]);
+  int accepted = 0;
+  double weight = 1.0;
+  for (int i = 0;; i++) {
+    rows.push_back(read(i));
+    if (i == length_) {
+      if (i > 0 && accept_uniform_[i - 1] < weight) accepted = i;
+      return accepted;
+    }
+    const double next = target_prob(i, rows[i]);
+    const double rest = weight * (1.0 - next);
+    if (i > 0 && accept_uniform_[i - 1] < (weight >= 1.0 ? 1.0 : rest / (rest + 1.0 - weight))) {
+      accepted = i;
+    }
+    weight *= next;
+    if (weight <= least[i]) return accepted;
+  }
+}
+
+// Sampled drafts. All rows are needed for the weights; the residuals only from the end down to
+// the first position that is accepted.
+int SampledRequest::accept_sampled_block(std::vector<Distribution>& rows, double* factor) {
+  std::vector<double> weights{1.0};
+  for (int i = 0; i <= length_; i++) {
+    rows.push_back(read(i));
+    if (i == length_) break;
+    const double p = target_prob(i, rows[i]);
+    weights.push_back(p > 0 ? std::min(weights[i] * p / draft_prob(i), 1.0) : 0.0);
+    if (weights.back() <= 0) break;
+  }
+  for (int i = static_cast<int>(weights.size()) - 1; i > 0; i--) {
+    *factor = weights[i];
+    // No chance exceeds the weight, which is that of the last.
+    if (accept_uniform_[i - 1] >= *factor) continue;
+    if (i == length_ || *factor >= 1.0) return i;
+    const double rest = rows[i].residual_mass(draft_row(i), *factor, scratch_);
+    if (accept_uniform_[i - 1] < rest / (rest + 1.0 - *factor)) return i;
+  }
+  *factor = 1.0;
+  return 0;
+}
+
+}  // namespace
+
+Sampling SampleArguments::of(int64_t request) const {
+  return {temperature[request], top_k ? top_k[request] : 0, top_p ? top_p[request] : 1.0f,
+          min_p ? min_p[request] : 0.0f};
+}
+
+void verify_sample(const Logits& logits, const Drafts& drafts, const SampleArguments& arguments,
+                   Rule rule, const Outputs& outputs, int64_t begin, int64_t end) {
+  const auto scratch = std::make_unique<Scratch>();
+  for (int64_t index = begin; index < end; index++) {
+    Request request(logits, drafts, outputs, index);
+    if (arguments.temperature[index] == 0) {
+      request.verify_greedily(*scratch);
+      continue;
+    }
+    SampledRequest sampled(request, arguments, index, *scratch);
+    rule == Rule::kBlock ? sampled.verify_by_block_rule() : sampled.verify_by_token_rule();
+  }
+}
+
+}  // namespace spec

@@ -1,0 +1,51 @@
+"""The C++ backend's library: built when the package is installed, loaded when it is first used."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+LIBRARY = HERE / "_cpu.abi3.so"
+REASON = HERE / "_cpu.reason.txt"
+REMEDY = "install a C++17 compiler (g++ or clang++), then vllm-ascend-spec again"
+
+
+@functools.cache
+def failure() -> str | None:
+    """Load the library; return None, or in one line why it cannot be used."""
+    if not LIBRARY.is_file():
+        why = REASON.read_text().strip() if REASON.is_file() else f"remedy: {REMEDY}"
+        return f"the C++ backend was not built: {why}"
+    try:
+        torch.ops.load_library(LIBRARY)
+    except OSError as error:
+        return f"the C++ backend cannot be loaded: {error}"
+    return None
+
+
+def unavailable_reason(device_type: str) -> str | None:
+    """Return why the backend cannot run on a device, or None if it can."""
+    if device_type != "cpu":
+        return f"the C++ backend runs on CPU tensors, these are on {device_type}"
+    return failure()
+
+
+def instruction_set() -> str:
+    """Return which build of the arithmetic runs here: portable, x86_64_v3 or x86_64_v4."""
+    name = ctypes.CDLL(str(LIBRARY)).vllm_ascend_spec_cpu_isa
+    name.restype = ctypes.c_char_p
+    return str(name().decode())
+
+
+def new_outputs(
+    cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
+    max_draft_len: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return int32 tensors [num_reqs, max_draft_len + 1] and [num_reqs] for the results."""
+    num_reqs = cu_num_draft_tokens.shape[0]
+    tokens = torch.empty((num_reqs, max_draft_len + 1), dtype=torch.int32)
+    return tokens, torch.empty(num_reqs, dtype=torch.int32)
