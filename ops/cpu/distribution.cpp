@@ -37,7 +37,7 @@ void Distribution::read(const Sampling& sampling, Scratch& scratch) {
   mass_ = 0;
   for (const float mass : block_mass_) mass_ += mass;
   if (!sampling.has_filters()) return;
-  ThresholdSearch search(row_, weighting_, block_max_, mass_, scratch);
+  ThresholdSearch search(row_, weighting_, mass_, scratch);
   weighting_.threshold = search.find(sampling);
   if (weighting_.threshold == -INFINITY) return;
   mass_ = search.mass();

@@ -29,7 +29,9 @@ struct Scratch {
     double measure;
     float lowest, highest;
   } bins[kBins];
-  std::vector<float> block_sums;  // [num_blocks], of a residual
+  std::vector<float> block_sums;     // [num_blocks], of a residual
+  std::vector<float> chunk_max;      // [num_chunks], see threshold.cpp
+  std::vector<float> sorted_maxima;  // [num_chunks]
 };
 
 // Index of the largest logit, the lowest of equal ones; 0 if there is none above -inf.

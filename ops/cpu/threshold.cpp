@@ -7,6 +7,23 @@
 
 namespace spec {
 
+// Values that are looked at together: small enough that most chunks of a peaked row are passed over.
+constexpr int kChunk = 128;
+static_assert(kBlock % kChunk == 0, "a chunk lies in one block");
+
+ThresholdSearch::ThresholdSearch(
+    const Row& row, Weighting weighting, double mass, Scratch& scratch)
+    : row_(row), weighting_(weighting), mass_(mass), scratch_(scratch) {
+  scratch.chunk_max.clear();
+  for (int b = 0; b < row.num_blocks(); b++) {
+    const float* x = row.block(b, scratch.values);
+    const int n = row.block_size(b);
+    for (int start = 0; start < n; start += kChunk) {
+      scratch.chunk_max.push_back(block_math().max(x + start, std::min(kChunk, n - start)));
+    }
+  }
+}
+
 float ThresholdSearch::find(const Sampling& sampling) {
   if (sampling.min_p > 0.0f) keep_min_p(sampling.min_p);
   if (sampling.top_k > 0 && sampling.top_k < row_.vocab()) keep_top_k(sampling.top_k);
@@ -21,15 +38,7 @@ void ThresholdSearch::keep_min_p(float min_p) {
 }
 
 void ThresholdSearch::keep_top_k(int top_k) {
-  float low = std::max(lowest_with_weight(), weighting_.threshold);
-  // Each block has its maximum, so the k-th largest maximum cannot exceed the k-th largest value.
-  if (static_cast<size_t>(top_k) <= block_max_.size()) {
-    std::vector<float> maxima = block_max_;
-    const auto kth = maxima.begin() + (top_k - 1);
-    std::nth_element(maxima.begin(), kth, maxima.end(), std::greater<float>());
-    low = std::max(low, *kth);
-  }
-  search(Measure::kCount, top_k, low);
+  search(Measure::kCount, top_k, std::max(lowest_with_weight(), weighting_.threshold));
 }
 
 void ThresholdSearch::keep_top_p(float top_p) {
@@ -47,22 +56,51 @@ float ThresholdSearch::lowest_with_weight() const {
   return std::max(weighting_.max - 126.0f / weighting_.scale, -FLT_MAX);
 }
 
+// A better lower end for a search: the chunks' maxima are values of the row, so where they alone
+// reach the goal, the row does. `low` where they do not.
+float ThresholdSearch::lowest_by_maxima(Measure measure, double goal, float low) const {
+  std::vector<float>& maxima = scratch_.sorted_maxima;
+  maxima.clear();
+  for (const float max : scratch_.chunk_max) {
+    if (max >= low) maxima.push_back(max);
+  }
+  const size_t top_k = measure == Measure::kCount ? static_cast<size_t>(goal) : maxima.size();
+  if (top_k > maxima.size()) return low;
+  std::partial_sort(maxima.begin(), maxima.begin() + top_k, maxima.end(), std::greater<float>());
+  if (measure == Measure::kCount) return maxima[top_k - 1];
+  double reached = 0;
+  for (const float max : maxima) {
+    float weight;
+    block_math().weigh(&max, 1, weighting_, &weight);
+    reached += weight;
+    if (reached >= goal) return max;
+  }
+  return low;
+}
+
 template <class Visit>
-void ThresholdSearch::each_block_from(float low, Visit visit) const {
+void ThresholdSearch::each_chunk_from(float low, Visit visit) const {
+  const float* chunk_max = scratch_.chunk_max.data();
   for (int b = 0; b < row_.num_blocks(); b++) {
-    if (block_max_[b] >= low) visit(row_.block(b, scratch_.values), row_.block_size(b));
+    const int n = row_.block_size(b);
+    const float* x = nullptr;
+    for (int start = 0; start < n; start += kChunk) {
+      if (!(*chunk_max++ >= low)) continue;
+      if (!x) x = row_.block(b, scratch_.values);
+      visit(x + start, std::min(kChunk, n - start));
+    }
   }
 }
 
 double ThresholdSearch::mass_above(float low) const {
   double mass = 0;
   const Weighting kept{weighting_.max, weighting_.scale, low};
-  each_block_from(low, [&](const float* x, int n) { mass += block_math().sum(x, n, kept); });
+  each_chunk_from(low, [&](const float* x, int n) { mass += block_math().sum(x, n, kept); });
   return mass;
 }
 
 void ThresholdSearch::search(Measure measure, double goal, float low) {
-  Bracket bracket{low, weighting_.max, 0.0};
+  Bracket bracket{lowest_by_maxima(measure, goal, low), weighting_.max, 0.0};
   int num_held = collect(bracket);
   while (num_held > Scratch::kHeld && bracket.low < bracket.high) {
     bracket = narrow(measure, goal, bracket);
@@ -73,17 +111,13 @@ void ThresholdSearch::search(Measure measure, double goal, float low) {
 
 // Holds the values of the bracket, if there are no more than fit; returns how many there are.
 int ThresholdSearch::collect(const Bracket& bracket) {
-  constexpr int kStep = 128;
   int num_held = 0;
-  each_block_from(bracket.low, [&](const float* x, int n) {
-    for (int start = 0; start < n && num_held <= Scratch::kHeld; start += kStep) {
-      const int step = std::min(kStep, n - start);
-      if (block_math().count(x + start, step, bracket.low) == 0) continue;
-      for (int i = start; i < start + step; i++) {
-        if (!(x[i] >= bracket.low && x[i] <= bracket.high)) continue;
-        if (num_held < Scratch::kHeld) scratch_.held[num_held] = x[i];
-        num_held++;
-      }
+  each_chunk_from(bracket.low, [&](const float* x, int n) {
+    if (num_held > Scratch::kHeld) return;
+    for (int i = 0; i < n; i++) {
+      if (!(x[i] >= bracket.low && x[i] <= bracket.high)) continue;
+      if (num_held < Scratch::kHeld) scratch_.held[num_held] = x[i];
+      num_held++;
     }
   });
   return num_held;
@@ -94,7 +128,7 @@ int ThresholdSearch::collect(const Bracket& bracket) {
 ThresholdSearch::Bracket ThresholdSearch::narrow(Measure measure, double goal, Bracket bracket) {
   std::fill_n(scratch_.bins, Scratch::kBins, Scratch::Bin{0.0, INFINITY, -INFINITY});
   const double width = double{bracket.high} - bracket.low;
-  each_block_from(bracket.low, [&](const float* x, int n) {
+  each_chunk_from(bracket.low, [&](const float* x, int n) {
     if (measure == Measure::kMass) block_math().weigh(x, n, weighting_, scratch_.weights);
     for (int i = 0; i < n; i++) {
       if (!(x[i] >= bracket.low && x[i] <= bracket.high)) continue;

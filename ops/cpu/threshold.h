@@ -13,10 +13,8 @@ namespace spec {
 
 class ThresholdSearch {
  public:
-  // block_max: [num_blocks]; mass: of the whole row.
-  ThresholdSearch(const Row& row, Weighting weighting, const std::vector<float>& block_max,
-                  double mass, Scratch& scratch)
-      : row_(row), weighting_(weighting), block_max_(block_max), mass_(mass), scratch_(scratch) {}
+  // mass: of the whole row.
+  ThresholdSearch(const Row& row, Weighting weighting, double mass, Scratch& scratch);
 
   // The lowest logit that is kept; -inf if no filter drops anything that has a weight.
   float find(const Sampling& sampling);
@@ -41,14 +39,15 @@ class ThresholdSearch {
   int collect(const Bracket& bracket);
   void settle(Measure measure, double goal, const Bracket& bracket, int num_held);
   float lowest_with_weight() const;
+  float lowest_by_maxima(Measure measure, double goal, float low) const;
   double mass_above(float low) const;
 
+  // visit(x, n) for each chunk that has a value at or above `low`.
   template <class Visit>
-  void each_block_from(float low, Visit visit) const;
+  void each_chunk_from(float low, Visit visit) const;
 
   const Row& row_;
   Weighting weighting_;
-  const std::vector<float>& block_max_;
   double mass_;
   Scratch& scratch_;
 };
