@@ -13,6 +13,7 @@ from vllm_ascend_spec.config.resolve import resolve_options
 from vllm_ascend_spec.config.schema import DRAFT_LOOPS, VERIFY_BACKENDS, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
+SPECULATIVE = SimpleNamespace(rejection_sample_method="standard")
 PREFIX = "additional_config.ascend_spec"
 
 
@@ -20,6 +21,7 @@ def test_public_options_and_their_defaults() -> None:
     assert {field.name: field.default for field in fields(SpecOptions)} == {
         "draft_loop": "auto",
         "verify_backend": None,
+        "verify_rule": "token",
     }
 
 
@@ -57,9 +59,9 @@ def test_backends_are_those_of_the_ops(op: str) -> None:
         ({"draft_loop": "spiral"}, ".draft_loop='spiral': ", "'auto', 'fused', 'stock'"),
         ({"draft_loop": None}, ".draft_loop=None: ", "'auto', 'fused', 'stock'"),
         ({"draft_loop": ["auto"]}, ".draft_loop=['auto']: ", "'auto', 'fused', 'stock'"),
-        ({"verify_backend": 3}, ".verify_backend=3: ", "valid: 'reference'"),
-        ({"verify_backend": "abacus"}, ".verify_backend='abacus': ", "valid: 'reference'"),
-        ({"verify_backend": ""}, ".verify_backend='': ", "valid: 'reference'"),
+        ({"verify_backend": 3}, ".verify_backend=3: ", "valid: 'cpu', 'reference'"),
+        ({"verify_backend": "abacus"}, ".verify_backend='abacus': ", "valid: 'cpu', 'reference'"),
+        ({"verify_backend": ""}, ".verify_backend='': ", "valid: 'cpu', 'reference'"),
         ({"verify_backend": ["reference"]}, ".verify_backend=['reference']: ", "'reference'"),
         ({"draft_lop": "auto"}, ".draft_lop='auto': ", "valid: draft_loop, verify_backend"),
         ("auto", "='auto': ", "JSON object"),
@@ -76,7 +78,7 @@ def test_refusal_names_option_value_and_what_is_valid(values: Any, start: str, v
     assert "\n" not in message
 
 
-def engine(additional: Any, speculative: Any = "some config") -> Any:
+def engine(additional: Any, speculative: Any = SPECULATIVE) -> Any:
     return SimpleNamespace(additional_config=additional, speculative_config=speculative)
 
 
@@ -100,6 +102,6 @@ def test_options_without_speculation_are_refused() -> None:
 
 
 def test_wrong_option_is_refused_with_and_without_speculation() -> None:
-    for speculative in ("some config", None):
+    for speculative in (SPECULATIVE, None):
         with pytest.raises(ConfigError, match="draft_lop"):
             resolve_options(engine({"ascend_spec": {"draft_lop": 1}}, speculative))

@@ -230,7 +230,9 @@ def spec_metadata(requests: Sequence[Request]) -> SpecDecodeMetadata:
 
 def make_verifier(mode: str = "raw_logprobs", backend: str | None = None) -> SpecVerifier:
     """Build a verifier as the runner does."""
-    config: Any = SimpleNamespace(model_config=SimpleNamespace(logprobs_mode=mode))
+    config: Any = SimpleNamespace(
+        model_config=SimpleNamespace(logprobs_mode=mode), speculative_config=None
+    )
     return SpecVerifier(Sampler(logprobs_mode=mode), config, SpecOptions(verify_backend=backend))
 
 

@@ -39,7 +39,7 @@ class Runner(SpecRunnerMixin, Stock):
 def make_engine(additional: dict[str, Any] | None = None) -> Any:
     return SimpleNamespace(
         additional_config=additional or {},
-        speculative_config="some config",
+        speculative_config=SimpleNamespace(rejection_sample_method="standard"),
         model_config=SimpleNamespace(logprobs_mode="raw_logprobs"),
     )
 

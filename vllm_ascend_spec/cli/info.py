@@ -35,23 +35,26 @@ def report() -> dict[str, Any]:
         "device": select.detect_device(),
         "platform": choice.platform,
         "note": choice.note or None,
-        "op_backends": op_backends(),
+        "op_backends": op_backends(select.detect_device()),
         "problems": problems(),
         "machine": record["machine"],
         "environment": record["environment"],
     }
 
 
-def op_backends() -> dict[str, Any] | str:
-    """Return the backends of every op, or why they cannot be told."""
+def op_backends(device: str) -> dict[str, Any] | str:
+    """Return the state of every op's backends on a device, or why they cannot be told."""
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     try:
-        from vllm_ascend_spec.ops.verify_greedy import OP as GREEDY
-        from vllm_ascend_spec.ops.verify_sample import OP as SAMPLE
+        from vllm_ascend_spec.ops import OPS, cpu_library
+
+        states: dict[str, Any] = {op.name: op.status(device) for op in OPS}
+        if cpu_library.failure() is None:
+            states["cpu_instruction_set"] = cpu_library.instruction_set()
     except Exception as error:  # a broken torch must not break the report about it
         return f"torch cannot be imported: {error}"
-    return {op.name: list(op.backends) for op in (GREEDY, SAMPLE)}
+    return states
 
 
 def problems() -> list[str]:

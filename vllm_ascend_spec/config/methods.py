@@ -14,6 +14,8 @@ _ALWAYS = frozenset(
         "num_speculative_tokens",
         "num_speculative_tokens_per_batch_size",
         "rejection_sample_method",
+        "synthetic_acceptance_rates",
+        "synthetic_acceptance_length",
     }
 )
 _CHECKPOINT = _ALWAYS | {

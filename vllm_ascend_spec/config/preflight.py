@@ -9,6 +9,7 @@ from typing import Any
 
 from vllm_ascend_spec.config.checkpoint import CHECKS, find_folder
 from vllm_ascend_spec.config.methods import MAX_DRAFT_TOKENS, METHODS, Method
+from vllm_ascend_spec.config.rules import check_synthetic, resolve_rule
 from vllm_ascend_spec.config.schema import SECTION, SpecOptions
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 
@@ -47,6 +48,8 @@ def check_engine(
     method = check_method(spec)
     check_options(method, spec)
     check_draft_length(spec)
+    resolve_rule(spec.get("rejection_sample_method"), section or {})
+    check_synthetic(spec)
     if section and "draft_loop" in section and not method.has_draft_loop:
         raise ConfigError(
             f"additional_config.{SECTION}.draft_loop",
@@ -82,11 +85,6 @@ def check_options(method: Method, spec: Mapping[str, Any]) -> None:
     for key in method.required:
         if spec.get(key) is None:
             raise ConfigError(f"{SPEC}.{key}", None, f"method {method.name!r} needs it")
-    rule = spec.get("rejection_sample_method", "standard")
-    if rule != "standard":
-        raise ConfigError(
-            f"{SPEC}.rejection_sample_method", rule, "not supported yet; valid: 'standard'"
-        )
 
 
 def check_draft_length(spec: Mapping[str, Any]) -> None:

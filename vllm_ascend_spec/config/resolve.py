@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vllm_ascend_spec.config.rules import resolve_rule
 from vllm_ascend_spec.config.schema import SECTION, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
@@ -19,10 +21,13 @@ def resolve_options(vllm_config: VllmConfig) -> SpecOptions:
     """
     additional = vllm_config.additional_config
     section = additional.get(SECTION) if isinstance(additional, dict) else None
-    if section is None:
-        return SpecOptions()
-    options = SpecOptions.from_mapping(section)
-    if vllm_config.speculative_config is None and section:
+    options = SpecOptions() if section is None else SpecOptions.from_mapping(section)
+    spec = vllm_config.speculative_config
+    if spec is not None:
+        return replace(
+            options, verify_rule=resolve_rule(spec.rejection_sample_method, section or {})
+        )
+    if section:
         raise ConfigError(
             f"additional_config.{SECTION}",
             section,

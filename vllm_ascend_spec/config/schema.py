@@ -11,6 +11,7 @@ from vllm_ascend_spec.errors import ConfigError
 SECTION = "ascend_spec"
 # Of the verification ops, in this release; tests/config/test_schema.py compares with the ops.
 VERIFY_BACKENDS = ("cpu", "reference")
+VERIFY_RULES = ("token", "block")
 DRAFT_LOOPS = ("auto", "fused", "stock")
 
 
@@ -23,16 +24,22 @@ class SpecOptions:
             compare against; ``auto`` is ``fused`` where that is possible. Methods without a draft
             model have no loop.
         verify_backend: backend of the verification ops by name, ``None`` for the best one.
+        verify_rule: how sampled drafts are accepted: ``token`` one at a time, ``block`` all of a
+            request together (at least as many, where drafts are sampled). Greedy requests are
+            the same with both.
     """
 
     draft_loop: str = "auto"
     verify_backend: str | None = None
+    verify_rule: str = "token"
 
     def __post_init__(self) -> None:
         if self.draft_loop not in DRAFT_LOOPS:
             raise _invalid("draft_loop", self.draft_loop, DRAFT_LOOPS)
         if self.verify_backend is not None and self.verify_backend not in VERIFY_BACKENDS:
             raise _invalid("verify_backend", self.verify_backend, VERIFY_BACKENDS)
+        if self.verify_rule not in VERIFY_RULES:
+            raise _invalid("verify_rule", self.verify_rule, VERIFY_RULES)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SpecOptions:

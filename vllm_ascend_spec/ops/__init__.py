@@ -1,7 +1,12 @@
 """The kernels behind drafting and verification: one folder an op, one file a backend."""
 
+from vllm_ascend_spec.ops.grammar_mask import OP as GRAMMAR_MASK
 from vllm_ascend_spec.ops.grammar_mask import grammar_mask
+from vllm_ascend_spec.ops.verify_greedy import OP as VERIFY_GREEDY
 from vllm_ascend_spec.ops.verify_greedy import verify_greedy
+from vllm_ascend_spec.ops.verify_sample import OP as VERIFY_SAMPLE
 from vllm_ascend_spec.ops.verify_sample import verify_sample
 
-__all__ = ["grammar_mask", "verify_greedy", "verify_sample"]
+OPS = (VERIFY_GREEDY, VERIFY_SAMPLE, GRAMMAR_MASK)
+
+__all__ = ["OPS", "grammar_mask", "verify_greedy", "verify_sample"]

@@ -48,6 +48,13 @@ class ModelProposerMixin:
             ConfigError: ``draft_loop="fused"`` was asked for and cannot be used.
         """
         proposer: Any = cls(vllm_config, device, runner)  # type: ignore[call-arg]
+        spec = proposer.speculative_config
+        # vLLM's V1 proposer hands the distributions over for the standard method alone; the block
+        # rule needs them as much.
+        proposer._enable_probabilistic_draft_probs = (
+            spec.draft_sample_method == "probabilistic"
+            and spec.rejection_sample_method != "synthetic"
+        )
         obstacle = proposer.fused_loop_obstacle()
         if options.draft_loop == "fused" and obstacle:
             raise ConfigError(

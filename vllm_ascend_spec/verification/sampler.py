@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -13,9 +13,11 @@ from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
+from vllm_ascend_spec.verification.grammar import mask_logits
 from vllm_ascend_spec.verification.logprobs import gather_logprobs
 from vllm_ascend_spec.verification.rows import Constrained, constrain_rows
-from vllm_ascend_spec.verification.uniforms import draw_uniforms
+from vllm_ascend_spec.verification.synthetic import SyntheticAcceptance, join, rows_after
+from vllm_ascend_spec.verification.uniforms import Uniforms, draw_uniforms
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -27,7 +29,8 @@ class SpecVerifier(nn.Module):
     Greedy and sampled requests are verified in one call. Temperature, top-k, top-p and min-p are
     part of the op; penalties, bad words, allowed tokens, logit bias, min_tokens and logits
     processors are applied to the rows before it (``rows.py``). Structured output has been applied
-    to the logits by the runner already.
+    to the logits by the runner already (``grammar.py``). With ``rejection_sample_method`` set to
+    ``synthetic`` drafts are accepted at given rates instead, for benchmarks; that is not lossless.
 
     Args:
         sampler: vLLM's sampler of the same runner; applies penalties and gathers logprobs.
@@ -39,6 +42,8 @@ class SpecVerifier(nn.Module):
         super().__init__()
         self.sampler = sampler
         self.backend = options.verify_backend
+        self.rule = options.verify_rule
+        self.synthetic = SyntheticAcceptance.from_config(vllm_config.speculative_config)
         self.logprobs_mode = vllm_config.model_config.logprobs_mode
 
     def forward(
@@ -61,6 +66,16 @@ class SpecVerifier(nn.Module):
         )
         return SamplerOutput(sampled_token_ids=tokens, logprobs_tensors=logprobs)
 
+    def mask_logits(
+        self,
+        logits: torch.Tensor,  # [num_rows, vocab_size]
+        scheduler_output: Any,
+        grammar_output: Any,
+        req_ids: list[str],
+    ) -> None:
+        """Apply the masks of structured output to ``logits``, in place; before :meth:`forward`."""
+        mask_logits(logits, scheduler_output, grammar_output, req_ids, self.backend)
+
     def _verify(
         self,
         metadata: SpecDecodeMetadata,
@@ -68,11 +83,24 @@ class SpecVerifier(nn.Module):
         rows: Constrained,
         sampling: SamplingMetadata,
     ) -> torch.Tensor:
+        if self.synthetic is not None:
+            return self._verify_synthetic(self.synthetic, metadata, rows, sampling)
         drafts = (metadata.draft_token_ids, metadata.cu_num_draft_tokens, metadata.max_spec_len)
-        logits = rows.logits
         if sampling.all_greedy or rows.temperature is None:
-            return verify_greedy(logits, *drafts, backend=self.backend)[0]
-        uniforms = draw_uniforms(metadata.num_draft_tokens, sampling.generators, logits.device)
+            return verify_greedy(rows.logits, *drafts, backend=self.backend)[0]
+        uniforms = draw_uniforms(metadata.num_draft_tokens, sampling.generators, rows.logits.device)
+        return self._verify_sampled(rows.logits, drafts, draft_probs, rows, sampling, uniforms)
+
+    def _verify_sampled(
+        self,
+        logits: torch.Tensor,  # [num_rows, vocab_size]
+        drafts: tuple[torch.Tensor, torch.Tensor, int],  # [num_drafts], [num_reqs]
+        draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
+        rows: Constrained,
+        sampling: SamplingMetadata,
+        uniforms: Uniforms,
+    ) -> torch.Tensor:
+        assert rows.temperature is not None
         return verify_sample(
             logits,
             *drafts,
@@ -84,5 +112,26 @@ class SpecVerifier(nn.Module):
             draft_probs=draft_probs,
             accept_uniform=uniforms.accept,
             sample_uniform=uniforms.sample,
+            rule=self.rule,
             backend=self.backend,
         )[0]
+
+    def _verify_synthetic(
+        self,
+        synthetic: SyntheticAcceptance,
+        metadata: SpecDecodeMetadata,
+        rows: Constrained,
+        sampling: SamplingMetadata,
+    ) -> torch.Tensor:
+        """Accept at the given rates; the token after them is the target's, as without drafts."""
+        uniforms = draw_uniforms(metadata.num_draft_tokens, sampling.generators, rows.logits.device)
+        num_accepted = synthetic.count_accepted(metadata, uniforms.accept)
+        logits = rows.logits[rows_after(metadata, num_accepted)]
+        none = metadata.draft_token_ids[:0]
+        drafts = (none, torch.zeros_like(metadata.cu_num_draft_tokens), 0)
+        if sampling.all_greedy or rows.temperature is None:
+            last = verify_greedy(logits, *drafts, backend=self.backend)[0]
+        else:
+            alone = uniforms._replace(accept=uniforms.accept[:0])
+            last = self._verify_sampled(logits, drafts, None, rows, sampling, alone)
+        return join(metadata, num_accepted, last[:, 0])

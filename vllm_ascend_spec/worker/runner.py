@@ -28,6 +28,7 @@ class SpecRunnerMixin:
     drafter: Any
     rejection_sampler: Any
     input_batch: Any
+    execute_model_state: Any
 
     def install_spec_parts(self) -> None:
         """Replace the stock drafter and rejection sampler; call after the stock ``__init__``.
@@ -39,6 +40,17 @@ class SpecRunnerMixin:
         options = resolve_options(self.vllm_config)
         self.drafter = create_proposer(self.vllm_config, self.device, self, options)
         self.rejection_sampler = SpecVerifier(self.sampler, self.vllm_config, options)
+
+    @torch.inference_mode()
+    def sample_tokens(self, grammar_output: Any) -> Any:
+        """Sample and draft; masks of structured output are the verifier's to apply."""
+        state = self.execute_model_state
+        if grammar_output is not None and state is not None and hasattr(self, "rejection_sampler"):
+            req_ids = self.input_batch.req_ids
+            mask = self.rejection_sampler.mask_logits
+            mask(state.logits, state.scheduler_output, grammar_output, req_ids)
+            grammar_output = None
+        return super().sample_tokens(grammar_output)  # type: ignore[misc]
 
     def _sample(self, logits: torch.Tensor, spec_decode_metadata: Any) -> Any:
         if spec_decode_metadata is None and hasattr(self, "rejection_sampler"):

@@ -1,0 +1,52 @@
+"""Structured output: the scheduler's bitmask onto the rows that need it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from vllm_ascend_spec.ops import grammar_mask
+
+
+def mask_logits(
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    scheduler_output: Any,
+    grammar_output: Any,
+    req_ids: list[str],
+    backend: str | None,
+) -> None:
+    """Forbid what the grammars forbid, in place, in the rows of the requests that have one.
+
+    In place of vLLM's ``apply_grammar_bitmask`` (v1/structured_output/utils.py), which builds a
+    mask for every row of the batch and, for 16-bit logits on a CPU, copies all of them twice.
+
+    Args:
+        logits: the target's logits.
+        scheduler_output: says how many drafts each request has.
+        grammar_output: ``grammar_bitmask``, int32 [num_masked, num_words] on the host, and the
+            requests it is for; each has a mask per draft and one more.
+        req_ids: the batch in the order of its rows.
+        backend: backend of the op, None for the best one.
+    """
+    drafts = scheduler_output.scheduled_spec_decode_tokens
+    first_row: dict[str, int] = {}
+    row = 0
+    for req_id in req_ids:
+        first_row[req_id] = row
+        row += 1 + len(drafts.get(req_id, ()))
+    rows: list[int] = []
+    for req_id in grammar_output.structured_output_request_ids:
+        first, count = first_row.get(req_id), 1 + len(drafts.get(req_id, ()))
+        # A request may have left the batch since its masks were made.
+        rows.extend([-1] * count if first is None else range(first, first + count))
+    bitmask = torch.from_numpy(np.array(grammar_output.grammar_bitmask[: len(rows)]))
+    indices = torch.tensor(rows, dtype=torch.int32)
+    device = logits.device
+    grammar_mask(
+        logits,
+        bitmask.to(device, non_blocking=True),
+        indices.to(device, non_blocking=True),
+        backend=backend,
+    )
