@@ -100,7 +100,9 @@ void grammar_mask(Tensor logits, Tensor bitmask, Tensor row_indices) {
 }  // namespace
 
 // Which build of the arithmetic this machine runs; read through ctypes.
-extern "C" const char* vllm_ascend_spec_cpu_isa() { return spec::block_math().name; }
+extern "C" __attribute__((visibility("default"))) const char* vllm_ascend_spec_cpu_isa() {
+  return spec::block_math().name;
+}
 
 STABLE_TORCH_LIBRARY(vllm_ascend_spec_cpu, library) {
   library.def(
