@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import strategies as st
 
+from vllm_ascend_spec.ops.registry import PREFERENCE, Op
 from vllm_ascend_spec.ops.verify_greedy import OP as GREEDY
 from vllm_ascend_spec.ops.verify_sample import OP as SAMPLE
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-ON_CPU = ("reference", "cpu")
-GREEDY_BACKENDS = tuple(name for name in GREEDY.backends if name in ON_CPU)
-SAMPLE_BACKENDS = tuple(name for name in SAMPLE.backends if name in ON_CPU)
+RULES = ("token", "block")
+
+
+def backends_on_cpu(op: Op, *, without: tuple[str, ...] = ()) -> list[Any]:
+    """Return a pytest parameter for each backend for the CPU; one that cannot run is skipped."""
+    names = [name for name in PREFERENCE["cpu"] if name in op.backends and name not in without]
+    status = op.status("cpu")
+    return [
+        pytest.param(name, marks=pytest.mark.skipif(status[name] != "ready", reason=status[name]))
+        for name in names
+    ]
+
+
+GREEDY_BACKENDS = backends_on_cpu(GREEDY)
+SAMPLE_BACKENDS = backends_on_cpu(SAMPLE)
 
 lengths = st.lists(st.integers(0, 4), min_size=1, max_size=6)
 vocab_sizes = st.integers(1, 9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ class Request:
     draft_probs: list[list[float]] | None
     accept: list[float]
     sample: float
+    rule: str = "token"
 
 
 def argmax(row: list[float]) -> int:
@@ -90,29 +92,92 @@ def residual(p: list[float], q: list[float]) -> list[float]:
     return [max(a - b, 0.0) for a, b in zip(p, q, strict=True)]
 
 
+def draw_correction(p: list[float], q: list[float], uniform: float, weight: float = 1.0) -> int:
+    """Draw the token that replaces a rejected draft; if nothing is left of p, from p itself."""
+    rest = residual([weight * a for a in p], q)
+    return draw(rest if any(rest) else p, uniform)
+
+
 def one_hot(token: int, size: int) -> list[float]:
     return [float(index == token) for index in range(size)]
 
 
 def verify(request: Request) -> list[int]:
     """Return the tokens that one request puts out."""
+    if request.sampling.temperature == 0:
+        return verify_greedily(request)
+    return {"token": verify_by_token, "block": verify_by_block}[request.rule](request)
+
+
+def verify_greedily(request: Request) -> list[int]:
+    """Accept drafts that are the argmax."""
+    output: list[int] = []
+    for row, draft in itertools.zip_longest(request.rows, request.drafts):
+        output.append(argmax(row))
+        if output[-1] != draft:
+            break
+    return output
+
+
+def verify_by_token(request: Request) -> list[int]:
+    """Accept drafts one after the other (Leviathan et al., 2211.17192, algorithm 1)."""
     output: list[int] = []
     for position, row in enumerate(request.rows):
         draft = request.drafts[position] if position < len(request.drafts) else None
-        if request.sampling.temperature == 0:
-            token = argmax(row)
-            output.append(token)
-            if token != draft:
-                return output
-            continue
         p = target_distribution(row, request.sampling)
         if draft is None or draft == -1:
             return [*output, draw(p, request.sample)]
-        q = request.draft_probs[position] if request.draft_probs else one_hot(draft, len(p))
+        q = draft_distribution(request, position)
         if request.accept[position] * q[draft] >= p[draft]:
-            return [*output, draw(residual(p, q), request.sample)]
+            return [*output, draw_correction(p, q, request.sample)]
         output.append(draft)
     raise AssertionError("the bonus row always ends the output")
+
+
+def verify_by_block(request: Request) -> list[int]:
+    """Accept drafts together (Sun et al., 2403.10444, algorithm 2), in the paper's own terms."""
+    block = list(itertools.takewhile(lambda draft: draft != -1, request.drafts))
+    gamma = len(block)
+    target = [target_distribution(row, request.sampling) for row in request.rows[: gamma + 1]]
+    draft = [draft_distribution(request, position) for position in range(gamma)]
+    weights = block_weights(block, target, draft)
+    tau = 0
+    for i in range(1, gamma + 1):
+        chance = weights[i]
+        if i < gamma:
+            chance = block_chance(weights[i], target[i], draft[i])
+        # The uniform is in [0, 1): a chance of 0 must not win.
+        if request.accept[i - 1] < chance:
+            tau = i
+    if tau == gamma:
+        return [*block, draw(target[gamma], request.sample)]
+    return [*block[:tau], draw_correction(target[tau], draft[tau], request.sample, weights[tau])]
+
+
+def block_weights(
+    block: list[int], target: list[list[float]], draft: list[list[float]]
+) -> list[float]:
+    """Return the paper's p_0 ... p_gamma: how much of the drafts' probability is the target's."""
+    weights = [1.0]
+    for token, p, q in zip(block, target, draft, strict=False):
+        # Divided last, for q may be 0.
+        scaled = weights[-1] * p[token]
+        weights.append(0.0 if scaled == 0 else 1.0 if scaled >= q[token] else scaled / q[token])
+    return weights
+
+
+def block_chance(weight: float, p: list[float], q: list[float]) -> float:
+    """Return h_i: the chance that i drafts are accepted if no more of them are."""
+    if weight == 1:
+        return 1.0
+    rest = math.fsum(residual([weight * a for a in p], q))
+    return rest / (rest + 1 - weight)
+
+
+def draft_distribution(request: Request, position: int) -> list[float]:
+    if request.draft_probs is None:
+        return one_hot(request.drafts[position], len(request.rows[position]))
+    return request.draft_probs[position]
 
 
 def split(arguments: dict[str, Any]) -> list[Request]:
@@ -141,6 +206,7 @@ def split(arguments: dict[str, Any]) -> list[Request]:
             draft_probs=None if probs is None else probs[start:end].tolist(),
             accept=accept[start:end],
             sample=arguments["sample_uniform"][index].item(),
+            rule=arguments.get("rule", "token"),
         )
         for index, (start, end) in enumerate(zip(starts, ends, strict=True))
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,16 +11,56 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ops import batches, oracle
-from tests.ops.batches import SAMPLE_BACKENDS, as_lists, float64, int32, make_sampled
+from tests.ops.batches import (
+    RULES,
+    SAMPLE_BACKENDS,
+    Arguments,
+    as_lists,
+    float64,
+    int32,
+    make_sampled,
+)
+from tests.ops.parity import Result, assert_right, judge
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
 
 NAN, INF, NEG_INF = float("nan"), float("inf"), float("-inf")
 JUST_BELOW_ONE = 1 - 2**-53
 
 
+@dataclass(frozen=True)
+class Variant:
+    """The op with one backend and one rule."""
+
+    backend: str
+    rule: str
+
+    def run(self, arguments: Arguments) -> Result:
+        return verify_sample(**arguments, rule=self.rule, backend=self.backend)
+
+    def output_of(self, arguments: Arguments) -> list[int]:
+        """Return the tokens of the only request, without padding."""
+        (tokens,), (count,) = as_lists(self.run(arguments))
+        assert tokens[count:] == [-1] * (len(tokens) - count)
+        return tokens[:count]
+
+    def assert_right(self, arguments: Arguments) -> None:
+        """Compare with the oracle; for backends in float32, up to rounding."""
+        arguments = {**arguments, "rule": self.rule}
+        result = verify_sample(**arguments, backend=self.backend)
+        if self.backend == "reference":
+            assert as_lists(result) == oracle.expected(arguments)
+        else:
+            assert_right([judge(arguments, result)], most_ties=1)
+
+
 @pytest.fixture(scope="module", params=SAMPLE_BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     return request.param
+
+
+@pytest.fixture(scope="module", params=RULES)
+def op(request: pytest.FixtureRequest, backend: str) -> Variant:
+    return Variant(backend, request.param)
 
 
 @settings(max_examples=200)
@@ -32,7 +73,7 @@ def backend(request: pytest.FixtureRequest) -> str:
     with_draft_probs=st.booleans(),
 )
 def test_equals_the_oracle(
-    backend: str,
+    op: Variant,
     lengths: list[int],
     vocab: int,
     seed: int,
@@ -43,16 +84,16 @@ def test_equals_the_oracle(
     arguments = make_sampled(
         lengths, vocab, seed, dtype=dtype, filters=filters, with_draft_probs=with_draft_probs
     )
-    assert as_lists(verify_sample(**arguments, backend=backend)) == oracle.expected(arguments)
+    op.assert_right(arguments)
 
 
 @pytest.mark.parametrize("vocab", [127, 128, 1000, 1003])
 @pytest.mark.parametrize("with_draft_probs", [False, True])
 def test_equals_the_oracle_on_vocabularies_of_odd_sizes(
-    backend: str, vocab: int, with_draft_probs: bool
+    op: Variant, vocab: int, with_draft_probs: bool
 ) -> None:
     arguments = make_sampled([3, 0, 5], vocab, seed=vocab, with_draft_probs=with_draft_probs)
-    assert as_lists(verify_sample(**arguments, backend=backend)) == oracle.expected(arguments)
+    op.assert_right(arguments)
 
 
 def one_request(logits: torch.Tensor, drafts: list[int], **changes: Any) -> dict[str, Any]:
@@ -73,33 +114,26 @@ def log(*probs: float) -> list[float]:
     return torch.tensor(probs).log().tolist()
 
 
-def output_of(backend: str, arguments: dict[str, Any]) -> list[int]:
-    """Return the tokens of the only request, without padding."""
-    (tokens,), (count,) = as_lists(verify_sample(**arguments, backend=backend))
-    assert tokens[count:] == [-1] * (len(tokens) - count)
-    return tokens[:count]
-
-
 @pytest.mark.parametrize(("uniform", "output"), [(0.29, [2, 0]), (0.31, [1])])
 def test_certain_draft_is_accepted_with_the_targets_probability(
-    backend: str, uniform: float, output: list[int]
+    op: Variant, uniform: float, output: list[int]
 ) -> None:
     logits = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
     arguments = one_request(logits, [2], accept_uniform=float64([uniform]))
-    assert output_of(backend, arguments) == output
+    assert op.output_of(arguments) == output
 
 
 @pytest.mark.parametrize(("uniform", "output"), [(0.49, [2, 0]), (0.51, [1])])
 def test_sampled_draft_is_accepted_with_the_ratio_of_probabilities(
-    backend: str, uniform: float, output: list[int]
+    op: Variant, uniform: float, output: list[int]
 ) -> None:
     logits = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
     q = torch.tensor([[0.2, 0.2, 0.6]])
     arguments = one_request(logits, [2], accept_uniform=float64([uniform]), draft_probs=q)
-    assert output_of(backend, arguments) == output
+    assert op.output_of(arguments) == output
 
 
-def test_draft_of_minus_one_is_replaced_by_a_sample_of_the_target(backend: str) -> None:
+def test_draft_of_minus_one_is_replaced_by_a_sample_of_the_target(op: Variant) -> None:
     logits = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
     q = torch.tensor([[0.9, 0.05, 0.05]])
     for draft_probs in (None, q):
@@ -111,13 +145,13 @@ def test_draft_of_minus_one_is_replaced_by_a_sample_of_the_target(backend: str) 
                 sample_uniform=float64([uniform]),
                 draft_probs=draft_probs,
             )
-            assert output_of(backend, arguments) == [token]
+            assert op.output_of(arguments) == [token]
 
 
 @pytest.mark.parametrize("filters", [{}, {"top_k": int32([2])}, {"top_p": torch.tensor([0.7])}])
 @pytest.mark.parametrize("uniform", [0.0, 0.5, JUST_BELOW_ONE])
 def test_impossible_tokens_are_never_put_out(
-    backend: str, filters: dict[str, torch.Tensor], uniform: float
+    op: Variant, filters: dict[str, torch.Tensor], uniform: float
 ) -> None:
     row = [NEG_INF, 1.0, NEG_INF, 0.5, NEG_INF]
     for draft in (0, 2, 4):
@@ -128,11 +162,11 @@ def test_impossible_tokens_are_never_put_out(
             sample_uniform=float64([uniform]),
             **filters,
         )
-        (token,) = output_of(backend, arguments)
+        (token,) = op.output_of(arguments)
         assert token in (1, 3)
 
 
-def test_draft_that_the_filters_exclude_is_rejected(backend: str) -> None:
+def test_draft_that_the_filters_exclude_is_rejected(op: Variant) -> None:
     logits = torch.tensor([log(0.5, 0.3, 0.2)] * 2)
     for filters in (
         {"top_k": int32([2])},
@@ -140,20 +174,20 @@ def test_draft_that_the_filters_exclude_is_rejected(backend: str) -> None:
         {"min_p": torch.tensor([0.5])},
     ):
         arguments = one_request(logits, [2], accept_uniform=float64([0.0]), **filters)
-        assert len(output_of(backend, arguments)) == 1
+        assert len(op.output_of(arguments)) == 1
 
 
-def test_draft_equal_to_the_target_is_always_accepted(backend: str) -> None:
+def test_draft_equal_to_the_target_is_always_accepted(op: Variant) -> None:
     probs = torch.tensor([[0.25, 0.25, 0.5]])
     arguments = one_request(
         probs.log().repeat(2, 1), [0], draft_probs=probs, accept_uniform=float64([1 - 2**-20])
     )
-    assert len(output_of(backend, arguments)) == 2
+    assert len(op.output_of(arguments)) == 2
 
 
 @pytest.mark.parametrize("row", [[NEG_INF] * 3, [NAN] * 3, [NAN, NEG_INF, NAN]])
 @pytest.mark.parametrize("uniform", [0.0, JUST_BELOW_ONE])
-def test_row_of_nothing_yields_token_0(backend: str, row: list[float], uniform: float) -> None:
+def test_row_of_nothing_yields_token_0(op: Variant, row: list[float], uniform: float) -> None:
     filters = {
         "top_k": int32([2]),
         "top_p": torch.tensor([0.5]),
@@ -169,21 +203,21 @@ def test_row_of_nothing_yields_token_0(backend: str, row: list[float], uniform: 
                 temperature=torch.tensor([temperature]),
                 **filters,
             )
-            assert output_of(backend, arguments) == output
+            assert op.output_of(arguments) == output
 
 
-def test_nan_counts_as_minus_infinity(backend: str) -> None:
+def test_nan_counts_as_minus_infinity(op: Variant) -> None:
     row = [NAN, 0.0, NAN, 1.0]
     clean = [NEG_INF, 0.0, NEG_INF, 1.0]
     for uniform in (0.0, 0.2, 0.5, JUST_BELOW_ONE):
         changes = {"sample_uniform": float64([uniform])}
         with_nan = one_request(torch.tensor([row, row]), [0], **changes)
         without = one_request(torch.tensor([clean, clean]), [0], **changes)
-        assert output_of(backend, with_nan) == output_of(backend, without)
+        assert op.output_of(with_nan) == op.output_of(without)
 
 
 @pytest.mark.parametrize("temperature", [0.1, 1.0, 50.0])
-def test_tokens_at_infinity_share_all_of_the_mass(backend: str, temperature: float) -> None:
+def test_tokens_at_infinity_share_all_of_the_mass(op: Variant, temperature: float) -> None:
     row = torch.tensor([[5.0, INF, NAN, INF, NEG_INF]])
     for uniform, token in ((0.0, 1), (0.49, 1), (0.51, 3), (JUST_BELOW_ONE, 3)):
         arguments = one_request(
@@ -192,7 +226,7 @@ def test_tokens_at_infinity_share_all_of_the_mass(backend: str, temperature: flo
             temperature=torch.tensor([temperature]),
             sample_uniform=float64([uniform]),
         )
-        assert output_of(backend, arguments) == [token]
+        assert op.output_of(arguments) == [token]
 
 
 @pytest.mark.parametrize(
@@ -212,13 +246,12 @@ def test_tokens_at_infinity_share_all_of_the_mass(backend: str, temperature: flo
     ],
 )
 def test_filters_keep_ties_together(
-    backend: str, filters: dict[str, torch.Tensor], kept: set[int]
+    op: Variant, filters: dict[str, torch.Tensor], kept: set[int]
 ) -> None:
     # Probabilities .13 .35 .35 .13 .04: two pairs of equals.
     row = [1.0, 2.0, 2.0, 1.0, -0.2]
     seen = {
-        output_of(
-            backend,
+        op.output_of(
             one_request(torch.tensor([row]), [], sample_uniform=float64([step / 97]), **filters),
         )[0]
         for step in range(97)
@@ -237,11 +270,10 @@ def test_filters_keep_ties_together(
     ],
 )
 def test_filters_cut_where_they_should(
-    backend: str, filters: dict[str, torch.Tensor], kept: set[int]
+    op: Variant, filters: dict[str, torch.Tensor], kept: set[int]
 ) -> None:
     seen = {
-        output_of(
-            backend,
+        op.output_of(
             one_request(
                 torch.tensor([[1.0, 0.0]]), [], sample_uniform=float64([uniform]), **filters
             ),
@@ -251,10 +283,10 @@ def test_filters_cut_where_they_should(
     assert seen == kept
 
 
-def test_greedy_and_sampled_requests_share_a_batch(backend: str) -> None:
+def test_greedy_and_sampled_requests_share_a_batch(op: Variant) -> None:
     arguments = make_sampled([3, 2, 0, 4], 6, seed=11, with_draft_probs=True)
     arguments["temperature"] = torch.tensor([0.0, 0.8, 0.0, 0.0])
-    tokens, counts = verify_sample(**arguments, backend=backend)
+    tokens, counts = op.run(arguments)
     names = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_draft_len")
     greedy_tokens, greedy_counts = verify_greedy(*(arguments[name] for name in names))
     for request in (0, 2, 3):
@@ -263,10 +295,10 @@ def test_greedy_and_sampled_requests_share_a_batch(backend: str) -> None:
 
 
 @pytest.mark.parametrize("with_draft_probs", [False, True])
-def test_a_request_does_not_depend_on_its_batch(backend: str, with_draft_probs: bool) -> None:
+def test_a_request_does_not_depend_on_its_batch(op: Variant, with_draft_probs: bool) -> None:
     lengths = [2, 0, 4, 1]
     arguments = make_sampled(lengths, 6, seed=13, with_draft_probs=with_draft_probs)
-    together, _ = verify_sample(**arguments, backend=backend)
+    together, _ = op.run(arguments)
     start = 0
     for index, count in enumerate(lengths):
         drafts, rows = slice(start, start + count), slice(start + index, start + index + count + 1)
@@ -279,7 +311,7 @@ def test_a_request_does_not_depend_on_its_batch(backend: str, with_draft_probs: 
         for name in ("draft_token_ids", "accept_uniform", "draft_probs"):
             if name in arguments:
                 alone[name] = arguments[name][drafts]
-        tokens, _ = verify_sample(**alone, backend=backend)
+        tokens, _ = op.run(alone)
         assert torch.equal(tokens[0], together[index])
         start += count
 
@@ -287,75 +319,90 @@ def test_a_request_does_not_depend_on_its_batch(backend: str, with_draft_probs: 
 @pytest.mark.parametrize("with_draft_probs", [False, True])
 @pytest.mark.parametrize("lengths", [[0], [0, 0, 0]])
 def test_a_batch_without_any_drafts(
-    backend: str, lengths: list[int], with_draft_probs: bool
+    op: Variant, lengths: list[int], with_draft_probs: bool
 ) -> None:
     arguments = make_sampled(lengths, 5, seed=1, with_draft_probs=with_draft_probs)
-    assert as_lists(verify_sample(**arguments, backend=backend)) == oracle.expected(arguments)
+    op.assert_right(arguments)
 
 
-def test_an_empty_batch(backend: str) -> None:
-    empty = torch.empty(0)
-    tokens, counts = verify_sample(
-        torch.empty(0, 5),
-        int32([]),
-        int32([]),
-        2,
-        temperature=empty,
-        accept_uniform=empty.double(),
-        sample_uniform=empty.double(),
-        backend=backend,
-    )
+def test_an_empty_batch(op: Variant) -> None:
+    arguments = {
+        "logits": torch.empty(0, 5),
+        "draft_token_ids": int32([]),
+        "cu_num_draft_tokens": int32([]),
+        "max_draft_len": 2,
+        "temperature": torch.empty(0),
+        "accept_uniform": float64([]),
+        "sample_uniform": float64([]),
+    }
+    tokens, counts = op.run(arguments)
     assert tokens.shape == (0, 3)
     assert counts.shape == (0,)
 
 
-def test_row_stride_may_exceed_the_vocabulary(backend: str) -> None:
+def test_row_stride_may_exceed_the_vocabulary(op: Variant) -> None:
     arguments = make_sampled([2, 0, 3], 7, seed=3, with_draft_probs=True)
     wide = batches.with_wide_stride(arguments["logits"])
-    result = verify_sample(**{**arguments, "logits": wide}, backend=backend)
-    assert as_lists(result) == as_lists(verify_sample(**arguments, backend=backend))
+    result = op.run({**arguments, "logits": wide})
+    assert as_lists(result) == as_lists(op.run(arguments))
 
 
 @pytest.mark.parametrize("dtype", batches.DTYPES)
-def test_arguments_are_not_modified(backend: str, dtype: torch.dtype) -> None:
+def test_arguments_are_not_modified(op: Variant, dtype: torch.dtype) -> None:
     arguments = make_sampled([2, 0, 3], 7, seed=5, dtype=dtype, with_draft_probs=True)
     tensors = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
     before = [tensor.clone() for tensor in tensors]
-    verify_sample(**arguments, backend=backend)
+    op.run(arguments)
     for old, new in zip(before, tensors, strict=True):
         torch.testing.assert_close(new, old, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("garbage", [NAN, 1e30, INF, NEG_INF])
 @pytest.mark.parametrize("seed", range(5))
-def test_rows_after_the_first_rejection_do_not_matter(
-    backend: str, garbage: float, seed: int
-) -> None:
-    arguments = make_sampled([4, 2, 0, 4], 5, seed=seed, broken=False, with_draft_probs=True)
-    tokens, counts = verify_sample(**arguments, backend=backend)
-    spoilt = {**arguments, "logits": batches.spoil_unread_rows(arguments, counts, garbage)}
+def test_rows_that_are_not_needed_do_not_matter(op: Variant, garbage: float, seed: int) -> None:
+    lengths = [4, 2, 0, 4]
+    arguments = make_sampled(lengths, 5, seed=seed, broken=False, with_draft_probs=True)
+    if op.rule == "block":
+        # Any row of the block may decide, but a draft of -1 ends it.
+        arguments["draft_token_ids"][[2, 5, 7]] = -1
+        read = torch.tensor([3, 2, 1, 2])
+        arguments["temperature"].fill_(1)
+    else:
+        _, read = op.run(arguments)
+    tokens, _ = op.run(arguments)
+    spoilt = {**arguments, "logits": batches.spoil_unread_rows(arguments, read, garbage)}
     assert not torch.equal(spoilt["logits"], arguments["logits"])
-    assert torch.equal(verify_sample(**spoilt, backend=backend)[0], tokens)
+    assert torch.equal(op.run(spoilt)[0], tokens)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_narrow_logits_equal_the_same_values_in_float32(backend: str, dtype: torch.dtype) -> None:
+def test_narrow_logits_equal_the_same_values_in_float32(op: Variant, dtype: torch.dtype) -> None:
     arguments = make_sampled([3, 1, 4], 9, seed=17, dtype=dtype)
     widened = {**arguments, "logits": arguments["logits"].float()}
-    narrow = verify_sample(**arguments, backend=backend)
-    assert as_lists(narrow) == as_lists(verify_sample(**widened, backend=backend))
+    narrow = op.run(arguments)
+    assert as_lists(narrow) == as_lists(op.run(widened))
 
 
 @pytest.mark.parametrize("with_draft_probs", [False, True])
-def test_registered_op_equals_the_function(backend: str, with_draft_probs: bool) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_registered_op_equals_the_function(rule: str, with_draft_probs: bool) -> None:
     arguments = make_sampled([2, 0, 3], 7, seed=7, with_draft_probs=with_draft_probs)
+    result = torch.ops.vllm_ascend_spec.verify_sample(**arguments, rule=rule)
+    assert as_lists(result) == as_lists(verify_sample(**arguments, rule=rule))
+
+
+def test_registered_op_goes_by_the_token_rule_unless_told() -> None:
+    arguments = make_sampled([2, 0, 3], 7, seed=7)
     result = torch.ops.vllm_ascend_spec.verify_sample(**arguments)
-    assert as_lists(result) == as_lists(verify_sample(**arguments, backend=backend))
+    assert as_lists(result) == as_lists(verify_sample(**arguments, rule="token"))
 
 
 @pytest.mark.parametrize("filters", [(), ("top_k", "top_p", "min_p")])
 @pytest.mark.parametrize("with_draft_probs", [False, True])
-def test_registered_op_passes_opcheck(filters: tuple[str, ...], with_draft_probs: bool) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_registered_op_passes_opcheck(
+    rule: str, filters: tuple[str, ...], with_draft_probs: bool
+) -> None:
     arguments = make_sampled(
         [2, 0, 3], 7, seed=9, filters=filters, with_draft_probs=with_draft_probs
     )
@@ -363,5 +410,5 @@ def test_registered_op_passes_opcheck(filters: tuple[str, ...], with_draft_probs
     torch.library.opcheck(
         torch.ops.vllm_ascend_spec.verify_sample.default,
         tuple(arguments.pop(name) for name in positional),
-        arguments,
+        {**arguments, "rule": rule},
     )
