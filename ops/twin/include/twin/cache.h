@@ -1,0 +1,108 @@
+// The data cache of the scalar unit: 64-byte lines, written back only when the kernel says so.
+#pragma once
+#include "op.h"
+
+namespace twin {
+
+// The bits of a line's dirty mask for bytes [from, to).
+inline uint64_t line_mask(uint64_t line, uint64_t from, uint64_t to) {
+  const uint64_t first = std::max(from, line) - line;
+  const uint64_t last = std::min(to, line + kLineBytes) - line;
+  const uint64_t below_last = last == kLineBytes ? ~0ull : (1ull << last) - 1;
+  return below_last & ~((1ull << first) - 1);
+}
+
+inline void Op::check_lines(Region& region, uint64_t from, uint64_t to, const char* role,
+                            bool write, bool cached) const {
+  Launch& launch = *core.launch;
+  if (!cached && launch.lines.empty()) return;
+  const std::string of = std::string(role) + " of '" + region.name + "'";
+  for (uint64_t line = from / kLineBytes * kLineBytes; line < to; line += kLineBytes) {
+    const uint64_t mine = line_mask(line, from, to);
+    const auto found = launch.lines.find(line);
+    LineWrites* writes = found == launch.lines.end() ? nullptr : &found->second;
+    if (writes != nullptr && writes->core != core.index && cached && write &&
+        writes->epoch == core.epoch) {
+      fail(Kind::kCacheShared,
+           of + ": core " + num(writes->core) + " writes the same 64-byte cache line with SetValue",
+           "keep what cores write at least 64 bytes apart, or write with DataCopyPad");
+    }
+    if (writes != nullptr && !cached && write && writes->dirty != 0) {
+      fail(Kind::kCacheShared,
+           of + " copies into a cache line that core " + num(writes->core) +
+               " has changed with SetValue and will write back over it",
+           "DataCacheCleanAndInvalid first, or keep the two 64 bytes apart");
+    }
+    if (writes != nullptr && (writes->dirty & mine) != 0 &&
+        (!cached || writes->core != core.index)) {
+      fail(Kind::kCacheDirty,
+           of + " meets bytes that core " + num(writes->core) +
+               " has only in its data cache",
+           "DataCacheCleanAndInvalid after SetValue");
+    }
+    if (!cached) continue;
+    const auto copy = core.cached.emplace(line, LineCopy{launch.time});
+    const uint64_t loaded = copy.first->second.loaded;
+    // A read needs its own bytes to be fresh; a write sends the whole line back.
+    const uint64_t first = write ? std::max(line, region.begin) : std::max(line, from);
+    const uint64_t last = write ? std::min(line + kLineBytes, region.end()) : std::min(line + kLineBytes, to);
+    region.peek(first, last, [&](const Segment& segment) {
+      const Touch& then = segment.write;
+      if (then.core < 0 || (then.core == core.index && then.pipe == PIPE_S)) return;
+      if (then.time > loaded) {
+        fail(Kind::kCacheStale,
+             of + " uses a line cached before core " + num(then.core) + " (pipe " +
+                 pipe_name(then.pipe) + ") wrote it",
+             "DataCacheCleanAndInvalid before the access");
+      }
+      if (write && then.core != core.index && then.epoch == core.epoch) {
+        fail(Kind::kCacheShared,
+             of + ": core " + num(then.core) + " writes to the same 64-byte cache line",
+             "keep what cores write at least 64 bytes apart, or write with DataCopyPad");
+      }
+    });
+    if (write) {
+      LineWrites& entry = launch.lines[line];
+      if (entry.core != core.index) entry = LineWrites{core.index, core.epoch, 0};
+      entry.epoch = core.epoch;
+      entry.dirty |= mine;
+    }
+  }
+}
+
+// Writes bytes [from, line end) of a line back; other cores can meet them from now on.
+inline void write_back(Core& core, uint64_t line, uint64_t from, LineWrites& writes) {
+  Region* region = core.launch->find(from);
+  if (region != nullptr) {
+    const uint64_t time = ++core.launch->time;
+    region->each(from, std::min(line + kLineBytes, region->end()), [&](Segment& segment) {
+      if (segment.write.core != core.index || segment.write.pipe != PIPE_S) return;
+      segment.write.epoch = core.epoch;
+      segment.write.time = time;
+    });
+  }
+  writes.epoch = core.epoch;
+  writes.dirty &= ~line_mask(line, from, line + kLineBytes);
+}
+
+// DataCacheCleanAndInvalid of the line at `address`, from there to the line's end.
+inline void clean_line(Core& core, uint64_t address) {
+  const uint64_t line = address / kLineBytes * kLineBytes;
+  const auto found = core.launch->lines.find(line);
+  if (found != core.launch->lines.end() && found->second.core == core.index) {
+    write_back(core, line, address, found->second);
+    if (found->second.dirty != 0) return;
+  }
+  core.cached.erase(line);
+}
+
+inline void clean_all_lines(Core& core) {
+  for (auto& entry : core.launch->lines) {
+    if (entry.second.core != core.index || entry.second.dirty == 0) continue;
+    const uint64_t first = entry.first + static_cast<uint64_t>(__builtin_ctzll(entry.second.dirty));
+    write_back(core, entry.first, first, entry.second);
+  }
+  core.cached.clear();
+}
+
+}  // namespace twin

@@ -1,0 +1,223 @@
+// Comparisons into bit masks, selection by them, and gathering.
+#pragma once
+#include "vector.h"
+
+namespace twin {
+
+template <typename T>
+bool compare_one(AscendC::CMPMODE mode, T a, T b) {
+  switch (mode) {
+    case AscendC::CMPMODE::LT: return a < b;
+    case AscendC::CMPMODE::GT: return a > b;
+    case AscendC::CMPMODE::EQ: return a == b;
+    case AscendC::CMPMODE::LE: return a <= b;
+    case AscendC::CMPMODE::GE: return a >= b;
+    default: return a != b;
+  }
+}
+
+template <typename T>
+void check_compare(const Op& op, AscendC::CMPMODE mode, uint64_t count) {
+  op.require(!(std::is_same<T, int32_t>::value) || mode == AscendC::CMPMODE::EQ, Kind::kUnsupported,
+             "int32_t is compared for EQ only", "compare as float, or subtract and compare");
+  op.require(count * sizeof(T) % kRepeatBytes == 0, Kind::kAlignment,
+             num(count) + " elements are " + num(count * sizeof(T)) +
+                 " bytes, not a multiple of 256; the rest would be left out",
+             "fill up to 256 bytes with a neutral value");
+}
+
+template <typename T, typename U, typename Right>
+void compare_into(const Op& op, const AscendC::LocalTensor<U>& dst, const T* a, Right right,
+                  AscendC::CMPMODE mode, uint64_t count) {
+  auto* bits = op.write(dst.ref(), 0, count / 8, "dst");
+  std::vector<uint8_t> result(count / 8);
+  for (uint64_t i = 0; i < count; ++i) {
+    if (compare_one<Computed<T>>(mode, a[i], right(i))) result[i / 8] |= 1u << (i % 8);
+  }
+  std::memcpy(bits, result.data(), result.size());
+}
+
+}  // namespace twin
+
+namespace AscendC {
+
+template <typename T, typename U>
+void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+             CMPMODE cmpMode, uint32_t count, TWIN_SITE) {
+  TWIN_TYPES(Compare, half, float, int32_t);
+  static_assert(twin::is_one_of<U, int8_t, uint8_t>, "Compare: dst is int8_t or uint8_t");
+  twin::Op op("Compare", PIPE_V, site);
+  twin::check_compare<T>(op, cmpMode, count);
+  if (count == 0) return;
+  const T* a = twin::read_all(op, src0, count, "src0");
+  const T* b = twin::read_all(op, src1, count, "src1");
+  twin::compare_into(op, dst, a, [b](uint64_t i) { return b[i]; }, cmpMode, count);
+  op.core.vector_bytes += 2ull * count * sizeof(T);
+}
+
+// `Compares` in newer releases, `CompareScalar` in older ones.
+template <typename T, typename U>
+void Compares(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar,
+              CMPMODE cmpMode, uint32_t count, TWIN_SITE) {
+  TWIN_TYPES(CompareScalar, half, float, int32_t);
+  static_assert(twin::is_one_of<U, uint8_t>, "CompareScalar: dst is uint8_t");
+  twin::Op op("CompareScalar", PIPE_V, site);
+  twin::check_compare<T>(op, cmpMode, count);
+  if (count == 0) return;
+  const T* a = twin::read_all(op, src0, count, "src0");
+  twin::compare_into(op, dst, a, [src1Scalar](uint64_t) { return src1Scalar; }, cmpMode, count);
+  op.core.vector_bytes += static_cast<uint64_t>(count) * sizeof(T);
+}
+template <typename T, typename U>
+void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar,
+                   CMPMODE cmpMode, uint32_t count, TWIN_SITE) {
+  Compares(dst, src0, src1Scalar, cmpMode, count, site);
+}
+
+}  // namespace AscendC
+
+namespace twin {
+
+// Modes 1 and 2 use the last 8 KiB of the unified buffer themselves.
+inline void check_reserve(const Op& op) {
+  constexpr uint32_t reserve = 8 * 1024;
+  op.require(op.core.ub_top + reserve <= kUbBytes, Kind::kUbOverflow,
+             "this mode needs 8192 bytes of unified buffer for itself; " +
+                 num(kUbBytes - op.core.ub_top) + " are left",
+             "allocate at most 188416 bytes in a kernel that selects");
+}
+
+inline bool bit(const uint8_t* bits, uint64_t i) { return (bits[i / 8] >> (i % 8)) & 1; }
+
+}  // namespace twin
+
+namespace AscendC {
+
+template <typename T, typename U>
+void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
+            T src1, SELMODE selMode, uint32_t count, TWIN_SITE) {
+  TWIN_TYPES(Select, half, float);
+  static_assert(twin::is_one_of<U, uint8_t, uint16_t, uint32_t, uint64_t>, "Select: mask type");
+  twin::Op op("Select", PIPE_V, site);
+  op.require(selMode == SELMODE::VSEL_TENSOR_SCALAR_MODE, twin::Kind::kUnsupported,
+             "a scalar operand in a mode for tensors", "VSEL_TENSOR_SCALAR_MODE");
+  if (count == 0) return;
+  twin::check_reserve(op);
+  twin::check_overlap(op, dst, src0, count, "src0");
+  const uint8_t* bits = op.read(selMask.ref(), 0, (count + 7) / 8, "selMask");
+  const T* a = twin::read_all(op, src0, count, "src0");
+  T* to = twin::write_all(op, dst, count, "dst");
+  for (uint32_t i = 0; i < count; ++i) to[i] = twin::bit(bits, i) ? a[i] : src1;
+  op.core.vector_bytes += static_cast<uint64_t>(count) * sizeof(T);
+}
+
+template <typename T, typename U>
+void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
+            const LocalTensor<T>& src1, SELMODE selMode, uint32_t count, TWIN_SITE) {
+  TWIN_TYPES(Select, half, float);
+  static_assert(twin::is_one_of<U, uint8_t, uint16_t, uint32_t, uint64_t>, "Select: mask type");
+  twin::Op op("Select", PIPE_V, site);
+  op.require(selMode != SELMODE::VSEL_TENSOR_SCALAR_MODE, twin::Kind::kUnsupported,
+             "a tensor operand in the mode for scalars",
+             "VSEL_TENSOR_TENSOR_MODE or VSEL_CMPMASK_SPR");
+  if (count == 0) return;
+  // Mode 0 uses one repeat's bits for all repeats; mode 2 goes on through the mask.
+  constexpr uint32_t per_repeat = twin::kRepeatBytes / sizeof(T);
+  const bool same_bits = selMode == SELMODE::VSEL_CMPMASK_SPR;
+  if (!same_bits) twin::check_reserve(op);
+  twin::check_overlap(op, dst, src0, count, "src0");
+  twin::check_overlap(op, dst, src1, count, "src1");
+  const uint8_t* bits =
+      op.read(selMask.ref(), 0, same_bits ? per_repeat / 8 : (count + 7) / 8, "selMask");
+  const T* a = twin::read_all(op, src0, count, "src0");
+  const T* b = twin::read_all(op, src1, count, "src1");
+  T* to = twin::write_all(op, dst, count, "dst");
+  for (uint32_t i = 0; i < count; ++i) {
+    to[i] = twin::bit(bits, same_bits ? i % per_repeat : i) ? a[i] : b[i];
+  }
+  op.core.vector_bytes += 2ull * count * sizeof(T);
+}
+
+}  // namespace AscendC
+
+namespace twin {
+
+template <typename T, typename Selected>
+void gather_mask(const Op& op, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+                 bool counter, uint32_t mask, const AscendC::GatherMaskParams& p, uint64_t& kept,
+                 Selected selected) {
+  constexpr uint32_t per_repeat = kRepeatBytes / sizeof(T);
+  op.require(!counter || mask != 0, Kind::kArgument, "mask 0 in counter mode", "1 or more");
+  check_start(op, dst.ref(), "dst");
+  check_start(op, src.ref(), "src0");
+  const uint32_t per = counter ? mask : per_repeat;
+  const Stride from{p.src0BlockStride, p.src0RepeatStride};
+  std::vector<T> chosen;
+  for (uint32_t r = 0; r < p.repeatTimes; ++r) {
+    for (uint32_t i = 0; i < per; ++i) {
+      const auto* a = reinterpret_cast<const T*>(
+          op.read(src.ref(), from.at<T>(r, i), sizeof(T), "src0", sizeof(T)));
+      if (selected(r, i)) chosen.push_back(*a);
+    }
+  }
+  std::copy(chosen.begin(), chosen.end(), write_all(op, dst, chosen.size(), "dst"));
+  op.core.vector_bytes += static_cast<uint64_t>(per) * p.repeatTimes * sizeof(T);
+  kept = chosen.size();
+}
+
+}  // namespace twin
+
+namespace AscendC {
+
+template <typename T, typename U>
+void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0,
+                const LocalTensor<U>& src1Pattern, const bool reduceMode, const uint32_t mask,
+                const GatherMaskParams& params, uint64_t& rsvdCnt, TWIN_SITE) {
+  TWIN_TYPES(GatherMask, int16_t, uint16_t, half, bfloat16_t, int32_t, uint32_t, float);
+  static_assert(std::is_same<U, std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>>::value,
+                "GatherMask: the pattern is uint16_t for 16 bits, uint32_t for 32 bits");
+  twin::Op op("GatherMask", PIPE_V, site);
+  twin::check_start(op, src1Pattern.ref(), "src1Pattern");
+  twin::gather_mask(op, dst, src0, reduceMode, mask, params, rsvdCnt, [&](uint32_t r, uint32_t i) {
+    const uint64_t at = static_cast<uint64_t>(r) * params.src1RepeatStride * twin::kBlockBytes;
+    return twin::bit(op.read(src1Pattern.ref(), at + i / 8, 1, "src1Pattern", 1), i % 8);
+  });
+}
+
+template <typename T>
+void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uint8_t src1Pattern,
+                const bool reduceMode, const uint32_t mask, const GatherMaskParams& params,
+                uint64_t& rsvdCnt, TWIN_SITE) {
+  TWIN_TYPES(GatherMask, int16_t, uint16_t, half, bfloat16_t, int32_t, uint32_t, float);
+  twin::Op op("GatherMask", PIPE_V, site);
+  op.require(src1Pattern >= 1 && src1Pattern <= 7, twin::Kind::kArgument,
+             "pattern " + twin::num(src1Pattern), "1 to 7");
+  twin::gather_mask(op, dst, src0, reduceMode, mask, params, rsvdCnt, [&](uint32_t, uint32_t i) {
+    if (src1Pattern <= 2) return i % 2 == src1Pattern - 1u;
+    return src1Pattern == 7 || i % 4 == src1Pattern - 3u;
+  });
+}
+
+// dst[i] = the element of src at byte srcBaseAddr + srcOffset[i]
+template <typename T>
+void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src,
+            const LocalTensor<uint32_t>& srcOffset, const uint32_t srcBaseAddr,
+            const uint32_t count, TWIN_SITE) {
+  TWIN_TYPES(Gather, int16_t, uint16_t, half, bfloat16_t, int32_t, uint32_t, float);
+  twin::Op op("Gather", PIPE_V, site);
+  if (count == 0) return;
+  twin::check_start(op, src.ref(), "src");
+  const uint32_t* offsets = twin::read_all(op, srcOffset, count, "srcOffset");
+  std::vector<T> chosen(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t at = static_cast<uint64_t>(srcBaseAddr) + offsets[i];
+    op.require(at % sizeof(T) == 0, twin::Kind::kAlignment, "an offset of " + twin::num(at) + " bytes",
+               "offsets count bytes; use multiples of the element size");
+    std::memcpy(static_cast<void*>(&chosen[i]), op.read(src.ref(), at, sizeof(T), "src", sizeof(T)),
+                sizeof(T));
+  }
+  std::copy(chosen.begin(), chosen.end(), twin::write_all(op, dst, count, "dst"));
+  op.core.vector_bytes += static_cast<uint64_t>(count) * (sizeof(T) + 4);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,264 @@
+// An instruction being issued: checks its operands against the rules, then lends their bytes.
+#pragma once
+#include "gm.h"
+
+namespace twin {
+
+// What a LocalTensor refers to, whatever its type.
+struct UbRef {
+  int32_t buffer = -1;
+  uint32_t generation = 0;
+  uint32_t offset = 0;  // in the unified buffer
+  uint32_t bytes = 0;
+};
+
+class Op {
+ public:
+  Op(const char* name, int pipe, const Site& site) : core(issuer(name)), pipe_(pipe), name_(name), site_(site) {
+    ++core.seq[pipe];
+    ++core.instructions[pipe];
+  }
+
+  [[noreturn]] void fail(Kind kind, const std::string& what, const std::string& remedy) const {
+    throw TwinError(kind, core.index, core.launch->kernel, name_, site_text(site_), what, remedy);
+  }
+  void require(bool holds, Kind kind, const std::string& what, const std::string& remedy) const {
+    if (!holds) fail(kind, what, remedy);
+  }
+
+  // Bytes [from, from + bytes) of a tensor, as operand `role`.
+  const uint8_t* read(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
+                      uint32_t align = kBlockBytes) const {
+    const uint32_t at = locate(ref, from, bytes, role, align);
+    if (core.launch->options.checks && bytes != 0) check_ub(at, bytes, role, false);
+    return core.ub.data() + at;
+  }
+  uint8_t* write(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
+                 uint32_t align = kBlockBytes) const {
+    const uint32_t at = locate(ref, from, bytes, role, align);
+    if (core.launch->options.checks && bytes != 0) check_ub(at, bytes, role, true);
+    return core.ub.data() + at;
+  }
+
+  // Marks what a copy left undefined around its data as unwritten.
+  void forget(const UbRef& ref, uint64_t from, uint64_t left, uint64_t data, uint64_t whole) const {
+    if (!core.launch->options.checks) return;
+    uint8_t* init = core.ub_init.data() + ref.offset + from;
+    std::memset(init, 0, left);
+    std::memset(init + left + data, 0, whole - left - data);
+  }
+
+  // Bytes of global memory. `cached`: through the scalar unit's data cache.
+  void read_gm(const void* pointer, uint64_t bytes, const char* role, bool cached = false) const {
+    core.gm_read[pipe_] += bytes;
+    touch_gm(pointer, bytes, role, false, cached);
+  }
+  void write_gm(const void* pointer, uint64_t bytes, const char* role, bool cached = false) const {
+    core.gm_write[pipe_] += bytes;
+    touch_gm(pointer, bytes, role, true, cached);
+  }
+
+  Core& core;
+
+ private:
+  static Core& issuer(const char* name) {
+    if (current_core() == nullptr) {
+      throw TwinError(Kind::kAssertion, -1, "(no kernel)", name, "",
+                      "called outside a launch", "call kernels through twin::Kernel::run");
+    }
+    return *current_core();
+  }
+
+  uint32_t locate(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
+                  uint32_t align) const;
+  void check_ub(uint32_t at, uint64_t bytes, const char* role, bool write) const;
+  void touch_gm(const void* pointer, uint64_t bytes, const char* role, bool write,
+                bool cached) const;
+  void order_gm(Region& region, uint64_t from, uint64_t to, const char* role, bool write) const;
+  void check_lines(Region& region, uint64_t from, uint64_t to, const char* role, bool write,
+                   bool cached) const;
+  std::string place(const UbRef& ref) const;
+
+  int pipe_;
+  const char* name_;
+  Site site_;
+};
+
+inline std::string num(uint64_t value) { return std::to_string(value); }
+
+inline std::string position_name(AscendC::TPosition position) {
+  switch (position) {
+    case AscendC::TPosition::VECIN: return "VECIN";
+    case AscendC::TPosition::VECOUT: return "VECOUT";
+    case AscendC::TPosition::VECCALC: return "VECCALC";
+    default: return "another";
+  }
+}
+
+inline std::string Op::place(const UbRef& ref) const {
+  const Buffer& buffer = core.buffers[ref.buffer];
+  return position_name(buffer.position) + (buffer.in_queue ? " queue" : "") + " buffer of " +
+         num(buffer.bytes) + " bytes at " + num(buffer.begin);
+}
+
+inline uint32_t Op::locate(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
+                           uint32_t align) const {
+  require(ref.buffer >= 0, Kind::kUbBounds, std::string(role) + " is a tensor without memory",
+          "take it from a TQue or a TBuf that InitBuffer has filled");
+  const Buffer& buffer = core.buffers[ref.buffer];
+  if (buffer.generation != ref.generation || buffer.hold != Hold::kHeld) {
+    const bool queued = buffer.generation == ref.generation && buffer.hold == Hold::kQueued;
+    fail(Kind::kUseAfterFree,
+         std::string(role) + " is used " + (queued ? "while it waits in its queue" : "after FreeTensor") +
+             " (" + place(ref) + ")",
+         queued ? "use what DeQue returns" : "free it after its last use");
+  }
+  require(bytes == 0 || (ref.offset + from) % align == 0, Kind::kAlignment,
+          std::string(role) + " starts at byte " + num(ref.offset + from) +
+              " of the unified buffer, not a multiple of " + num(align),
+          "start operands at multiples of " + num(align) + " bytes");
+  if (from + bytes > ref.bytes) {
+    fail(Kind::kUbBounds,
+         std::string(role) + " needs " + num(from + bytes) + " bytes, " +
+             num(from + bytes - ref.bytes) + " more than its tensor has (" + num(ref.bytes) +
+             "; " + place(ref) + ")",
+         "allocate more in InitBuffer or process less");
+  }
+  return ref.offset + static_cast<uint32_t>(from);
+}
+
+inline void Op::check_ub(uint32_t at, uint64_t bytes, const char* role, bool write) const {
+  const uint64_t end = at + bytes;
+  if (!write) {
+    const void* hole = std::memchr(core.ub_init.data() + at, 0, bytes);
+    if (hole != nullptr) {
+      const uint64_t byte = static_cast<const uint8_t*>(hole) - core.ub_init.data();
+      fail(Kind::kUninitialised,
+           std::string(role) + " covers bytes " + num(at) + " to " + num(end) +
+               " of the unified buffer; byte " + num(byte) + " was never written",
+           "write it first (Duplicate, DataCopyPad) or process fewer elements");
+    }
+  }
+  const uint64_t now = core.seq[pipe_];
+  for (uint64_t block = at / kBlockBytes; block <= (end - 1) / kBlockBytes; ++block) {
+    BlockShadow& shadow = core.shadow[block];
+    const bool by_this = shadow.write_pipe == pipe_ && shadow.write_seq == now;
+    if (shadow.write_pipe >= 0 && !by_this &&
+        !core.ordered(pipe_, shadow.write_pipe, shadow.write_seq, true)) {
+      fail(Kind::kUnordered,
+           std::string(role) + ": pipe " + pipe_name(pipe_) + (write ? " overwrites" : " reads") +
+               " byte " + num(block * kBlockBytes) + " of the unified buffer, which pipe " +
+               pipe_name(shadow.write_pipe) + " may still be writing",
+           pipe_ == shadow.write_pipe
+               ? std::string("PipeBarrier<PIPE_") + pipe_name(pipe_) + ">"
+               : std::string("SetFlag and WaitFlag of HardEvent::") +
+                     pipe_name(shadow.write_pipe) + "_" + pipe_name(pipe_) + ", or a queue");
+    }
+    if (write) {
+      for (int q = 0; q < kPipes; ++q) {
+        if (q == pipe_ || core.ordered(pipe_, q, shadow.read_seq[q], false)) continue;
+        fail(Kind::kUnordered,
+             std::string(role) + ": pipe " + pipe_name(pipe_) + " overwrites byte " +
+                 num(block * kBlockBytes) + " of the unified buffer, which pipe " + pipe_name(q) +
+                 " may still be reading",
+             std::string("SetFlag and WaitFlag of HardEvent::") + pipe_name(q) + "_" +
+                 pipe_name(pipe_) + ", or a queue");
+      }
+      shadow.write_pipe = pipe_;
+      shadow.write_seq = now;
+      shadow.read_seq.fill(0);
+    } else {
+      shadow.read_seq[pipe_] = now;
+    }
+  }
+  if (write) std::memset(core.ub_init.data() + at, 1, bytes);
+}
+
+inline void Op::touch_gm(const void* pointer, uint64_t bytes, const char* role, bool write,
+                         bool cached) const {
+  if (bytes == 0) return;
+  const uint64_t from = reinterpret_cast<uint64_t>(pointer), to = from + bytes;
+  Region* region = core.launch->find(from);
+  require(region != nullptr, Kind::kGmBounds,
+          std::string(role) + " of " + num(bytes) + " bytes starts outside every global tensor",
+          "check the offset and the tensor's size");
+  if (to > region->end()) {
+    fail(Kind::kGmBounds,
+         std::string(role) + " of " + num(bytes) + " bytes at byte " + num(from - region->begin) +
+             " of '" + region->name + "' ends " + num(to - region->end()) +
+             " bytes past its end (" + num(region->bytes) + ")",
+         "copy tails with DataCopyPad and their own length");
+  }
+  if (region->row_pitch != 0) {
+    const uint64_t row = (from - region->begin) / region->row_pitch;
+    const uint64_t row_end = row * region->row_pitch + region->row_bytes;
+    require(to - region->begin <= row_end, Kind::kGmBounds,
+            std::string(role) + " of " + num(bytes) + " bytes at byte " +
+                num(from - region->begin - row * region->row_pitch) + " of row " + num(row) +
+                " of '" + region->name + "' reaches into the gap after the row (" +
+                num(region->row_bytes) + " bytes)",
+            "copy tails with DataCopyPad and their own length; advance by the row stride");
+  }
+  require(!write || region->access != Access::kInput, Kind::kReadOnly,
+          std::string(role) + " writes '" + region->name + "', which is an input",
+          "write to an output or a workspace");
+  if (!core.launch->options.checks) return;
+  if (!region->init.empty()) {
+    uint8_t* init = region->init.data() + (from - region->begin);
+    if (write) {
+      std::memset(init, 1, bytes);
+    } else if (const void* hole = std::memchr(init, 0, bytes)) {
+      fail(Kind::kUninitialised,
+           std::string(role) + " reads byte " +
+               num(static_cast<const uint8_t*>(hole) - region->init.data()) + " of '" +
+               region->name + "', which nothing has written",
+           "write the workspace before reading it");
+    }
+  }
+  if (region->access == Access::kInput) return;
+  ++core.launch->time;
+  check_lines(*region, from, to, role, write, cached);
+  order_gm(*region, from, to, role, write);
+}
+
+inline void Op::order_gm(Region& region, uint64_t from, uint64_t to, const char* role,
+                         bool write) const {
+  const Touch now{core.index, pipe_, core.seq[pipe_], core.epoch, core.launch->time};
+  auto conflict = [&](const Touch& then, bool was_write) {
+    if (then.core < 0 || then.epoch < core.epoch) return;
+    const std::string what = std::string(role) + (write ? " writes" : " reads") + " bytes of '" +
+                             region.name + "' that ";
+    if (then.core != core.index) {
+      fail(Kind::kCoreRace,
+           what + "core " + num(then.core) + (was_write ? " has written" : " reads"),
+           "SyncAll between the two, or give every core its own bytes");
+    }
+    if (then.seq == now.seq && then.pipe == pipe_) return;
+    if (!core.ordered(pipe_, then.pipe, then.seq, was_write)) {
+      fail(Kind::kUnordered,
+           what + "pipe " + pipe_name(then.pipe) + " may still be " +
+               (was_write ? "writing" : "reading"),
+           then.pipe == pipe_ ? std::string("PipeBarrier<PIPE_") + pipe_name(pipe_) + ">"
+                              : std::string("SetFlag and WaitFlag of HardEvent::") +
+                                    pipe_name(then.pipe) + "_" + pipe_name(pipe_));
+    }
+  };
+  region.each(from, to, [&](Segment& segment) {
+    conflict(segment.write, true);
+    if (write) {
+      for (const Touch& read : segment.reads) conflict(read, false);
+      segment.write = now;
+      segment.reads.clear();
+      return;
+    }
+    for (Touch& read : segment.reads) {
+      if (read.core == now.core && read.pipe == now.pipe) {
+        read = now;
+        return;
+      }
+    }
+    segment.reads.push_back(now);
+  });
+}
+
+}  // namespace twin

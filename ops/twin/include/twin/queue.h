@@ -1,0 +1,328 @@
+// TPipe, TQue and TBuf: who owns which part of the unified buffer, and when it changes hands.
+#pragma once
+#include "tensor.h"
+
+namespace twin {
+
+// A report from outside an instruction.
+[[noreturn]] inline void fail_here(Core& core, Kind kind, const char* op, const Site& site,
+                                   const std::string& what, const std::string& remedy) {
+  throw TwinError(kind, core.index, core.launch->kernel, op, site_text(site), what, remedy);
+}
+
+inline Core& require_core(const char* op) {
+  if (current_core() != nullptr) return *current_core();
+  throw TwinError(Kind::kAssertion, -1, "(no kernel)", op, "", "called outside a launch",
+                  "call kernels through twin::Kernel::run");
+}
+
+constexpr int event_index(AscendC::HardEvent event) { return static_cast<int>(event); }
+
+// The pipes of an event: {who sets it, who waits for it}.
+inline std::pair<int, int> event_pipes(int event) {
+  static const std::pair<int, int> pipes[kEvents] = {
+      {PIPE_S, PIPE_V},    {PIPE_S, PIPE_MTE2},    {PIPE_S, PIPE_MTE3}, {PIPE_V, PIPE_S},
+      {PIPE_V, PIPE_MTE2}, {PIPE_V, PIPE_MTE3},    {PIPE_MTE2, PIPE_S}, {PIPE_MTE2, PIPE_V},
+      {PIPE_MTE2, PIPE_MTE3}, {PIPE_MTE3, PIPE_S}, {PIPE_MTE3, PIPE_V}, {PIPE_MTE3, PIPE_MTE2}};
+  return pipes[event];
+}
+
+inline std::string event_name(int event) {
+  const auto pipes = event_pipes(event);
+  return std::string(pipe_name(pipes.first)) + "_" + pipe_name(pipes.second);
+}
+
+inline int free_event_id(const Core& core, int event) {
+  for (int id = 0; id < kEventIds; ++id) {
+    if ((core.ids_taken[event] & (1u << id)) == 0) return id;
+  }
+  return -1;
+}
+
+// Cuts `bytes` out of the unified buffer; returns the buffer's index.
+inline int32_t take_buffer(Core& core, uint32_t bytes, AscendC::TPosition position, bool in_queue,
+                           const Site& site) {
+  const uint64_t rounded = (static_cast<uint64_t>(bytes) + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  if (core.ub_top + rounded > kUbBytes) {
+    fail_here(core, Kind::kUbOverflow, "TPipe::InitBuffer", site,
+              num(core.ub_top + rounded) + " bytes of unified buffer in all, " +
+                  num(core.ub_top + rounded - kUbBytes) + " more than the " + num(kUbBytes) +
+                  " there are",
+              "shorten the tiles or share buffers");
+  }
+  if (bytes == 0) {
+    fail_here(core, Kind::kArgument, "TPipe::InitBuffer", site, "a buffer of 0 bytes",
+              "give it a length");
+  }
+  if (core.buffers.size() >= kMaxBuffers) {
+    fail_here(core, Kind::kArgument, "TPipe::InitBuffer", site, "more than 64 buffers in a kernel",
+              "join small buffers into one TBuf");
+  }
+  Buffer buffer;
+  buffer.begin = core.ub_top;
+  buffer.bytes = static_cast<uint32_t>(rounded);
+  buffer.position = position;
+  buffer.in_queue = in_queue;
+  buffer.hold = in_queue ? Hold::kFree : Hold::kHeld;
+  core.ub_top += buffer.bytes;
+  core.peak_ub = std::max(core.peak_ub, core.ub_top);
+  core.buffers.push_back(buffer);
+  return static_cast<int32_t>(core.buffers.size()) - 1;
+}
+
+template <typename T>
+AscendC::LocalTensor<T> tensor_of(const Core& core, int32_t index) {
+  const Buffer& buffer = core.buffers[index];
+  const UbRef ref{index, buffer.generation, buffer.begin, buffer.bytes};
+  return AscendC::LocalTensor<T>(ref, buffer.position);
+}
+
+}  // namespace twin
+
+namespace AscendC {
+
+template <TPosition position = TPosition::VECCALC>
+class TBuf {
+ public:
+  template <typename T>
+  LocalTensor<T> Get(TWIN_SITE) const {
+    twin::Core& core = twin::require_core("TBuf::Get");
+    if (buffer_ < 0) {
+      twin::fail_here(core, twin::Kind::kQueueOrder, "TBuf::Get", site, "InitBuffer was not called",
+                      "call TPipe::InitBuffer first");
+    }
+    return twin::tensor_of<T>(core, buffer_);
+  }
+  template <typename T>
+  LocalTensor<T> Get(uint32_t size, TWIN_SITE) const {
+    LocalTensor<T> tensor = Get<T>(site);
+    tensor.SetSize(size, site);
+    return tensor;
+  }
+  template <typename T>
+  LocalTensor<T> GetWithOffset(uint32_t size, uint32_t byte_offset, TWIN_SITE) const {
+    LocalTensor<uint8_t> bytes = Get<uint8_t>(site)[byte_offset];
+    LocalTensor<T> tensor = bytes.template ReinterpretCast<T>();
+    tensor.SetSize(size, site);
+    return tensor;
+  }
+
+ private:
+  friend class TPipe;
+  int32_t buffer_ = -1;
+};
+
+template <TPosition position, int32_t depth, int32_t mask = 0>
+class TQue {
+  static_assert(position == TPosition::VECIN || position == TPosition::VECOUT,
+                "the twin has queues at VECIN and VECOUT only");
+  static_assert(depth >= 1, "the twin has no in-place queues (depth 0)");
+  static constexpr bool is_input = position == TPosition::VECIN;
+  static constexpr int kProducer = is_input ? PIPE_MTE2 : PIPE_V;
+  static constexpr int kConsumer = is_input ? PIPE_V : PIPE_MTE3;
+
+ public:
+  template <typename T>
+  LocalTensor<T> AllocTensor(TWIN_SITE) {
+    twin::Core& core = core_of("TQue::AllocTensor", site);
+    for (int32_t index : buffers_) {
+      twin::Buffer& buffer = core.buffers[index];
+      if (buffer.hold != twin::Hold::kFree) continue;
+      buffer.hold = twin::Hold::kHeld;
+      ++buffer.generation;
+      core.clock[kProducer].join(buffer.clock);
+      if (core.launch->options.checks) {
+        std::memset(core.ub_init.data() + buffer.begin, 0, buffer.bytes);
+      }
+      return twin::tensor_of<T>(core, index);
+    }
+    twin::fail_here(core, twin::Kind::kQueueDepth, "TQue::AllocTensor", site,
+                    "all " + twin::num(buffers_.size()) + " buffers are in use; the device waits "
+                    "for ever",
+                    "FreeTensor after the last use, or InitBuffer with more buffers");
+  }
+
+  template <typename T>
+  bool EnQue(const LocalTensor<T>& tensor, TWIN_SITE) {
+    twin::Core& core = core_of("TQue::EnQue", site);
+    twin::Buffer& buffer = held(core, tensor.ref(), "TQue::EnQue", site);
+    if (waiting_.size() >= static_cast<size_t>(depth)) {
+      twin::fail_here(core, twin::Kind::kQueueDepth, "TQue::EnQue", site,
+                      twin::num(waiting_.size() + 1) + " tensors in a queue of depth " +
+                          twin::num(depth),
+                      "DeQue first, or declare a deeper queue");
+    }
+    buffer.hold = twin::Hold::kQueued;
+    buffer.clock = core.snapshot(kProducer);
+    waiting_.push_back(tensor.ref().buffer);
+    return true;
+  }
+
+  template <typename T>
+  LocalTensor<T> DeQue(TWIN_SITE) {
+    twin::Core& core = core_of("TQue::DeQue", site);
+    if (waiting_.empty()) {
+      twin::fail_here(core, twin::Kind::kQueueOrder, "TQue::DeQue", site, "the queue is empty",
+                      "EnQue first");
+    }
+    const int32_t index = waiting_.front();
+    waiting_.erase(waiting_.begin());
+    twin::Buffer& buffer = core.buffers[index];
+    buffer.hold = twin::Hold::kHeld;
+    core.clock[kConsumer].join(buffer.clock);
+    return twin::tensor_of<T>(core, index);
+  }
+
+  template <typename T>
+  void FreeTensor(LocalTensor<T>& tensor, TWIN_SITE) {
+    twin::Core& core = core_of("TQue::FreeTensor", site);
+    twin::Buffer& buffer = held(core, tensor.ref(), "TQue::FreeTensor", site);
+    buffer.hold = twin::Hold::kFree;
+    buffer.clock = core.snapshot(kConsumer);
+  }
+
+  bool HasTensorInQue() const { return !waiting_.empty(); }
+  int32_t GetTensorCountInQue() const { return static_cast<int32_t>(waiting_.size()); }
+  bool VacantInQue() const { return waiting_.size() < static_cast<size_t>(depth); }
+  bool HasIdleBuffer() const {
+    twin::Core& core = twin::require_core("TQue::HasIdleBuffer");
+    for (int32_t index : buffers_) {
+      if (core.buffers[index].hold == twin::Hold::kFree) return true;
+    }
+    return false;
+  }
+
+ private:
+  friend class TPipe;
+
+  twin::Core& core_of(const char* op, const twin::Site& site) const {
+    twin::Core& core = twin::require_core(op);
+    if (buffers_.empty()) {
+      twin::fail_here(core, twin::Kind::kQueueOrder, op, site, "InitBuffer was not called",
+                      "call TPipe::InitBuffer first");
+    }
+    return core;
+  }
+
+  twin::Buffer& held(twin::Core& core, const twin::UbRef& ref, const char* op,
+                     const twin::Site& site) const {
+    const bool ours = std::find(buffers_.begin(), buffers_.end(), ref.buffer) != buffers_.end();
+    if (!ours || core.buffers[ref.buffer].generation != ref.generation ||
+        core.buffers[ref.buffer].hold != twin::Hold::kHeld ||
+        core.buffers[ref.buffer].begin != ref.offset) {
+      twin::fail_here(core, twin::Kind::kQueueOrder, op, site,
+                      ours ? "the tensor is not held: it was freed, waits in the queue, or is an "
+                             "offset of one"
+                           : "the tensor does not come from this queue",
+                      "pass what AllocTensor or DeQue of this queue returned, once");
+    }
+    return core.buffers[ref.buffer];
+  }
+
+  std::vector<int32_t> buffers_;
+  std::vector<int32_t> waiting_;
+};
+
+class TPipe {
+ public:
+  explicit TPipe(TWIN_SITE) {
+    twin::Core& core = twin::require_core("TPipe");
+    if (core.pipe != nullptr) {
+      twin::fail_here(core, twin::Kind::kArgument, "TPipe", site, "a second TPipe",
+                      "use one TPipe in a kernel");
+    }
+    core.pipe = this;
+  }
+  ~TPipe() {
+    if (twin::current_core() != nullptr && twin::current_core()->pipe == this) {
+      twin::current_core()->pipe = nullptr;
+    }
+  }
+  TPipe(const TPipe&) = delete;
+  TPipe& operator=(const TPipe&) = delete;
+
+  template <TPosition position>
+  bool InitBuffer(TBuf<position>& buf, uint32_t len, TWIN_SITE) {
+    buf.buffer_ = twin::take_buffer(twin::require_core("TPipe"), len, position, false, site);
+    return true;
+  }
+  template <TPosition position, int32_t depth, int32_t mask>
+  bool InitBuffer(TQue<position, depth, mask>& que, uint8_t num, uint32_t len, TWIN_SITE) {
+    twin::Core& core = twin::require_core("TPipe");
+    int at_position = num;
+    for (const twin::Buffer& buffer : core.buffers) {
+      at_position += buffer.in_queue && buffer.position == position ? 1 : 0;
+    }
+    if (num == 0 || at_position > twin::kEventIds) {
+      twin::fail_here(core, twin::Kind::kArgument, "TPipe::InitBuffer", site,
+                      twin::num(at_position) + " queue buffers at " +
+                          twin::position_name(position) + "; there are events for 1 to 8",
+                      "use fewer queue buffers, or TBuf for temporaries");
+    }
+    for (int i = 0; i < num; ++i) {
+      que.buffers_.push_back(twin::take_buffer(core, len, position, true, site));
+    }
+    return true;
+  }
+
+  template <HardEvent event>
+  TEventID AllocEventID(TWIN_SITE) {
+    constexpr int e = twin::event_index(event);
+    twin::Core& core = twin::require_core("TPipe::AllocEventID");
+    const int id = twin::free_event_id(core, e);
+    if (id < 0) {
+      twin::fail_here(core, twin::Kind::kFlag, "TPipe::AllocEventID", site,
+                      "no event id of " + twin::event_name(e) + " is left", "ReleaseEventID");
+    }
+    core.ids_taken[e] |= 1u << id;
+    core.ids_leased[e] |= 1u << id;
+    return id;
+  }
+  template <HardEvent event>
+  void ReleaseEventID(TEventID id, TWIN_SITE) {
+    constexpr int e = twin::event_index(event);
+    twin::Core& core = twin::require_core("TPipe::ReleaseEventID");
+    if (id < 0 || id >= twin::kEventIds || (core.ids_leased[e] & (1u << id)) == 0) {
+      twin::fail_here(core, twin::Kind::kFlag, "TPipe::ReleaseEventID", site,
+                      "event id " + std::to_string(id) + " of " + twin::event_name(e) +
+                          " was not allocated",
+                      "release what AllocEventID returned, once");
+    }
+    core.ids_taken[e] &= ~(1u << id);
+    core.ids_leased[e] &= ~(1u << id);
+  }
+  template <HardEvent event>
+  TEventID FetchEventID(TWIN_SITE) {
+    return FetchEventID(event, site);
+  }
+  TEventID FetchEventID(HardEvent event, TWIN_SITE) {
+    const int e = twin::event_index(event);
+    twin::Core& core = twin::require_core("TPipe::FetchEventID");
+    const int id = twin::free_event_id(core, e);
+    if (id < 0) {
+      twin::fail_here(core, twin::Kind::kFlag, "TPipe::FetchEventID", site,
+                      "no event id of " + twin::event_name(e) + " is left", "ReleaseEventID");
+    }
+    core.ids_fetched[e] |= 1u << id;
+    return id;
+  }
+
+  void Init() {}
+  void Destroy() { Reset(); }
+  void Reset() {
+    twin::Core& core = twin::require_core("TPipe::Reset");
+    core.order_all();
+    for (twin::Buffer& buffer : core.buffers) {
+      buffer.hold = twin::Hold::kFree;
+      ++buffer.generation;
+      buffer.in_queue = false;
+    }
+    core.ub_top = 0;
+  }
+};
+
+inline TPipe* GetTPipePtr() {
+  return static_cast<TPipe*>(twin::require_core("GetTPipePtr").pipe);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,139 @@
+// GlobalTensor and LocalTensor.
+#pragma once
+#include "cache.h"
+
+namespace AscendC {
+
+template <typename T>
+class GlobalTensor {
+ public:
+  using PrimType = T;
+
+  void SetGlobalBuffer(T* buffer, uint64_t size) {
+    address_ = buffer;
+    size_ = size;
+  }
+  void SetGlobalBuffer(T* buffer) { SetGlobalBuffer(buffer, 0); }
+
+  const T* GetPhyAddr() const { return address_; }
+  T* GetPhyAddr(uint64_t offset) const { return address_ + offset; }
+  uint64_t GetSize() const { return size_; }
+  void SetL2CacheHint(int) {}
+
+  GlobalTensor operator[](uint64_t offset) const {
+    GlobalTensor part;
+    part.address_ = address_ + offset;
+    part.size_ = size_ > offset ? size_ - offset : 0;
+    return part;
+  }
+  template <typename U>
+  GlobalTensor<U> ReinterpretCast() const {
+    GlobalTensor<U> other;
+    other.SetGlobalBuffer(reinterpret_cast<U*>(address_), size_ * sizeof(T) / sizeof(U));
+    return other;
+  }
+
+  // Through the data cache; see DataCacheCleanAndInvalid.
+  T GetValue(uint64_t offset, TWIN_SITE) const {
+    twin::Op op("GlobalTensor::GetValue", PIPE_S, site);
+    ++op.core.scalar_reads;
+    op.read_gm(address_ + offset, sizeof(T), "an element", true);
+    return address_[offset];
+  }
+  T operator()(uint64_t offset) const { return GetValue(offset); }
+  void SetValue(uint64_t offset, T value, TWIN_SITE) const {
+    twin::Op op("GlobalTensor::SetValue", PIPE_S, site);
+    ++op.core.scalar_writes;
+    op.write_gm(address_ + offset, sizeof(T), "an element", true);
+    address_[offset] = value;
+  }
+
+ private:
+  T* address_ = nullptr;
+  uint64_t size_ = 0;
+};
+
+template <typename T>
+class LocalTensor {
+ public:
+  using PrimType = T;
+
+  LocalTensor() = default;
+  LocalTensor(const twin::UbRef& ref, TPosition position) : ref_(ref), position_(position) {}
+
+  const twin::UbRef& ref() const { return ref_; }
+  int32_t GetPosition() const { return static_cast<int32_t>(position_); }
+  uint32_t GetSize() const { return ref_.bytes / sizeof(T); }
+  void SetSize(uint32_t size, TWIN_SITE) {
+    const uint64_t bytes = static_cast<uint64_t>(size) * sizeof(T);
+    twin::Core* core = twin::current_core();
+    if (core != nullptr && ref_.buffer >= 0) {
+      const twin::Buffer& buffer = core->buffers[ref_.buffer];
+      if (ref_.offset + bytes > buffer.begin + buffer.bytes) {
+        throw twin::TwinError(twin::Kind::kUbBounds, core->index, core->launch->kernel,
+                              "LocalTensor::SetSize", twin::site_text(site),
+                              twin::num(bytes) + " bytes do not fit into the buffer (" +
+                                  twin::num(buffer.bytes) + ")",
+                              "allocate more in InitBuffer");
+      }
+    }
+    ref_.bytes = static_cast<uint32_t>(bytes);
+  }
+
+  LocalTensor operator[](uint32_t offset) const {
+    const uint64_t bytes = static_cast<uint64_t>(offset) * sizeof(T);
+    if (bytes > ref_.bytes) {
+      twin::Core* core = twin::current_core();
+      throw twin::TwinError(twin::Kind::kUbBounds, core->index, core->launch->kernel,
+                            "LocalTensor::operator[]", "",
+                            "offset " + twin::num(offset) + " lies past the tensor's " +
+                                twin::num(GetSize()) + " elements",
+                            "check the offset");
+    }
+    LocalTensor part = *this;
+    part.ref_.offset += static_cast<uint32_t>(bytes);
+    part.ref_.bytes -= static_cast<uint32_t>(bytes);
+    return part;
+  }
+  template <typename U>
+  LocalTensor<U> ReinterpretCast() const {
+    return LocalTensor<U>(ref_, position_);
+  }
+
+  T GetValue(uint32_t index, TWIN_SITE) const {
+    twin::Op op("LocalTensor::GetValue", PIPE_S, site);
+    T value;
+    std::memcpy(static_cast<void*>(&value),
+                op.read(ref_, static_cast<uint64_t>(index) * sizeof(T), sizeof(T), "an element",
+                        sizeof(T)),
+                sizeof(T));
+    return value;
+  }
+  T operator()(uint32_t index) const { return GetValue(index); }
+  template <typename V>
+  void SetValue(uint32_t index, V new_value, TWIN_SITE) const {
+    twin::Op op("LocalTensor::SetValue", PIPE_S, site);
+    const T value = static_cast<T>(new_value);
+    std::memcpy(op.write(ref_, static_cast<uint64_t>(index) * sizeof(T), sizeof(T), "an element",
+                         sizeof(T)),
+                &value, sizeof(T));
+  }
+
+ private:
+  twin::UbRef ref_;
+  TPosition position_ = TPosition::VECCALC;
+};
+
+template <typename T, CacheLine entireType = CacheLine::SINGLE_CACHE_LINE,
+          DcciDst dcciDst = DcciDst::CACHELINE_OUT>
+void DataCacheCleanAndInvalid(const GlobalTensor<T>& dst, TWIN_SITE) {
+  twin::Op op("DataCacheCleanAndInvalid", PIPE_S, site);
+  if (!op.core.launch->options.checks) return;
+  if (entireType == CacheLine::ENTIRE_DATA_CACHE) {
+    twin::clean_all_lines(op.core);
+  } else {
+    twin::clean_line(op.core, reinterpret_cast<uint64_t>(dst.GetPhyAddr()));
+  }
+}
+
+}  // namespace AscendC

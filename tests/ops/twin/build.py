@@ -1,0 +1,204 @@
+"""Compile AscendC kernels with g++ and the twin's headers, and call them through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+INCLUDE = ROOT / "ops" / "twin" / "include"
+COMPILER = os.environ.get("CXX", "g++")
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off", "-Wall")
+
+requires_compiler = pytest.mark.skipif(
+    shutil.which(COMPILER) is None, reason=f"the twin needs {COMPILER}"
+)
+
+PIPES = ("S", "V", "MTE2", "MTE3")
+MAX_CORES = 64
+# What the compiler is trusted to order by itself, see twin/report.h.
+AUTO_NONE, AUTO_VECTOR, AUTO_SCALAR = 0, 1, 2
+NAN_PROPAGATE, NAN_IGNORE = 0, 1
+
+_PER_PIPE = ctypes.c_uint64 * len(PIPES)
+_PER_CORE = ctypes.c_uint64 * MAX_CORES
+
+
+class Options(ctypes.Structure):
+    """``twin_options``."""
+
+    _fields_ = (
+        ("checks", ctypes.c_int32),
+        ("auto_sync", ctypes.c_int32),
+        ("nan_mode", ctypes.c_int32),
+        ("strict_positions", ctypes.c_int32),
+    )
+
+
+class Stats(ctypes.Structure):
+    """``twin_stats``: counts of one launch."""
+
+    _fields_ = (
+        ("gm_read_bytes", _PER_PIPE),
+        ("gm_write_bytes", _PER_PIPE),
+        ("instructions", _PER_PIPE),
+        ("vector_bytes", ctypes.c_uint64),
+        ("scalar_gm_reads", ctypes.c_uint64),
+        ("scalar_gm_writes", ctypes.c_uint64),
+        ("sync_alls", ctypes.c_uint64),
+        ("num_cores", ctypes.c_uint64),
+        ("peak_ub", _PER_CORE),
+        ("core_instructions", _PER_CORE),
+        ("core_gm_bytes", _PER_CORE),
+    )
+
+    def pipes(self, name: str) -> dict[str, int]:
+        """Return a count by pipe: ``gm_read_bytes``, ``gm_write_bytes`` or ``instructions``."""
+        return dict(zip(PIPES, getattr(self, name), strict=True))
+
+
+class Error(ctypes.Structure):
+    """``twin_error``: one broken rule."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("core", ctypes.c_int32),
+        ("kind_name", ctypes.c_char * 24),
+        ("kernel", ctypes.c_char * 64),
+        ("op", ctypes.c_char * 64),
+        ("site", ctypes.c_char * 256),
+        ("message", ctypes.c_char * 1024),
+    )
+
+
+class TwinError(Exception):
+    """The twin reports that a kernel breaks a rule; ``kind`` says which."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.message.decode())
+        self.kind: str = error.kind_name.decode()
+        self.core: int = error.core
+        self.op: str = error.op.decode()
+        self.site: str = error.site.decode()
+
+
+def _cache() -> Path:
+    named = os.environ.get("VLLM_ASCEND_SPEC_TWIN_CACHE")
+    path = Path(named or Path(tempfile.gettempdir()) / f"vllm-ascend-spec-twin-{os.getuid()}")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def included(source: Path, directories: Iterable[Path]) -> list[Path]:
+    """Return ``source`` and every file it includes by name, directly or not, in order."""
+    places, found, todo = list(directories), [], [source.resolve()]
+    while todo:
+        path = todo.pop()
+        if path in found:
+            continue
+        found.append(path)
+        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(), re.MULTILINE):
+            for place in (path.parent, *places):
+                if (place / name).is_file():
+                    todo.append((place / name).resolve())
+                    break
+    return found
+
+
+def build(
+    source: Path,
+    *,
+    include: Iterable[Path] = (),
+    defines: Iterable[str] = (),
+) -> Path:
+    """Compile ``source`` into a shared library and return its path.
+
+    Args:
+        source: a twin host file: it includes ``twin/launch.h`` and the kernel.
+        include: directories to look in after the source's own and before the twin's.
+        defines: macros, as ``NAME`` or ``NAME=value``.
+
+    Raises:
+        RuntimeError: the compiler refused; the message holds what it said.
+    """
+    directories = [*include, INCLUDE]
+    arguments = [*FLAGS, *(f"-D{d}" for d in defines)]
+    digest = hashlib.sha256(repr(arguments).encode())
+    for path in included(source, directories):
+        digest.update(path.read_bytes())
+    library = _cache() / f"{source.stem}-{digest.hexdigest()[:20]}.so"
+    if library.exists():
+        return library
+    partial = library.with_suffix(f".{os.getpid()}.tmp")
+    places = [flag for d in directories for flag in ("-I", str(d))]
+    command = [COMPILER, *arguments, *places, str(source), "-o", str(partial)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}\n{run.stderr[:4000]}")
+    partial.replace(library)
+    return library
+
+
+@cache
+def load(library: Path) -> ctypes.CDLL:
+    """Load a shared library once."""
+    return ctypes.CDLL(str(library))
+
+
+@dataclass(frozen=True)
+class Host:
+    """The launchers of one library, see "The interface" in ops/twin/README.md."""
+
+    library: Path
+    checks: bool = True
+    auto_sync: int = AUTO_VECTOR
+    nan_mode: int = NAN_PROPAGATE
+    strict_positions: bool = False
+
+    def __call__(self, name: str, num_blocks: int, *arguments: Any) -> Stats:
+        """Launch ``name`` on ``num_blocks`` cores.
+
+        Tensors are passed by address, bool and int as int64, float as double; anything from
+        ctypes goes as it is.
+
+        Raises:
+            TwinError: the kernel broke a rule.
+        """
+        options = Options(self.checks, self.auto_sync, self.nan_mode, self.strict_positions)
+        stats, error = Stats(), Error()
+        function = getattr(load(self.library), name)
+        function.restype = ctypes.c_int
+        status = function(
+            ctypes.byref(options),
+            ctypes.byref(stats),
+            ctypes.byref(error),
+            ctypes.c_int32(num_blocks),
+            *(_pass(a) for a in arguments),
+        )
+        if status != 0:
+            raise TwinError(error)
+        return stats
+
+
+def _pass(argument: Any) -> Any:
+    if argument is None:
+        return ctypes.c_void_p(None)
+    if hasattr(argument, "data_ptr"):
+        return ctypes.c_void_p(argument.data_ptr())
+    if isinstance(argument, int):
+        return ctypes.c_int64(argument)
+    if isinstance(argument, float):
+        return ctypes.c_double(argument)
+    return argument
