@@ -22,6 +22,7 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 from vllm import LLM, SamplingParams
 
 from vllm_ascend_spec.metrics.acceptance import from_engine
+from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
 
 ZOO = Path(__file__).parent / "zoo"
 PROMPTS: list[str] = json.loads((ZOO / "prompts.json").read_text())[:8]
@@ -47,7 +48,8 @@ def generate(speculative_config: dict[str, object] | None) -> list[list[int]]:
     tokens = [list(output.outputs[0].token_ids) for output in outputs]
     accepted = from_engine(llm.get_metrics()) - before
     per_step = accepted.tokens_per_step or 1.0
-    print(f"{sum(map(len, tokens)) / seconds:.1f} tokens/s, {per_step:.2f} tokens per step")
+    note = note_on_rule(rule_from_engine(llm.get_metrics()))
+    print(f"{sum(map(len, tokens)) / seconds:.1f} tokens/s, {per_step:.2f} tokens per step{note}")
     return tokens
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.cli import bench, info, serve
 from vllm_ascend_spec.cli.main import COMMANDS, main
+from vllm_ascend_spec.ops import OPS, cpu_library
+from vllm_ascend_spec.ops.registry import Op
 
 
 def test_commands_are_these() -> None:
@@ -48,23 +51,126 @@ def test_check_refuses(arguments: list[str], words: list[str], capsys) -> None:
         assert word in error
 
 
+EAGLE = {"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}
+
+
+def check(capsys, spec: dict[str, Any] | None, ours: dict[str, Any] | None = None) -> Any:
+    """Run the command; return what it prints, or its message if it refuses."""
+    arguments = ["check", "examples/zoo/target"]
+    if spec is not None:
+        arguments += ["--speculative-config", json.dumps(spec)]
+    if ours is not None:
+        arguments += ["--additional-config", json.dumps({"ascend_spec": ours})]
+    status = main(arguments)
+    output = capsys.readouterr()
+    return json.loads(output.out) if status == 0 else output.err
+
+
 def test_check_prints_the_resolved_configuration(capsys) -> None:
-    spec = {
-        "method": "eagle",
-        "model": "examples/zoo/eagle",
-        "num_speculative_tokens": 3,
+    resolved = check(capsys, EAGLE)
+    assert resolved["speculative_config"] == EAGLE
+    assert resolved["ascend_spec"] == {
+        "draft_loop": "auto",
+        "verify_backend": None,
+        "verify_rule": "token",
     }
-    assert main(["check", "examples/zoo/target", "--speculative-config", json.dumps(spec)]) == 0
-    resolved = json.loads(capsys.readouterr().out)
-    assert resolved["speculative_config"] == spec
-    assert resolved["ascend_spec"] == {"draft_loop": "auto", "verify_backend": None}
+    assert resolved["lossless"] is True
+    assert resolved["warnings"] == []
+
+
+def test_check_without_speculation_prints_no_options_of_ours(capsys) -> None:
+    resolved = check(capsys, None)
+    assert resolved["speculative_config"] is None
+    assert "ascend_spec" not in resolved
+
+
+@pytest.mark.parametrize(
+    ("change", "ours", "rule", "lossless", "warning"),
+    [
+        ({}, {"verify_rule": "block"}, "block", True, "probabilistic"),
+        ({"rejection_sample_method": "block"}, None, "block", True, "probabilistic"),
+        ({"rejection-sample-method": "block"}, None, "block", True, "probabilistic"),
+        (
+            {"rejection_sample_method": "block", "draft-sample-method": "probabilistic"},
+            {"verify_rule": "block"},
+            "block",
+            True,
+            None,
+        ),
+        (
+            {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.5},
+            None,
+            "synthetic",
+            False,
+            "not the target's",
+        ),
+    ],
+)
+def test_check_prints_the_rule_that_is_used(
+    change: dict[str, Any],
+    ours: dict[str, Any] | None,
+    rule: str,
+    lossless: bool,
+    warning: str | None,
+    capsys,
+) -> None:
+    resolved = check(capsys, {**EAGLE, **change}, ours)
+    assert resolved["ascend_spec"]["verify_rule"] == rule
+    assert resolved["lossless"] is lossless
+    assert len(resolved["warnings"]) == (warning is not None)
+    assert all(warning and warning in text for text in resolved["warnings"])
+
+
+def test_check_refuses_rules_that_contradict_each_other(capsys) -> None:
+    spec = {**EAGLE, "rejection_sample_method": "block"}
+    error = check(capsys, spec, {"verify_rule": "token"})
+    assert error.startswith("vllm-ascend-spec check: error: additional_config.ascend_spec.verify_")
+    assert error.count("\n") == 1
+
+
+def test_check_refuses_a_backend_that_cannot_run(capsys, monkeypatch) -> None:
+    why = "the C++ backend was not built: no compiler"
+    monkeypatch.setattr(Op, "status", lambda self, device: {"reference": "ready", "cpu": why})
+    error = check(capsys, EAGLE, {"verify_backend": "cpu"})
+    assert f"verify_backend='cpu': {why}" in error
+    assert error.count("\n") == 1
+    assert check(capsys, EAGLE)["ascend_spec"]["verify_backend"] is None
 
 
 def test_info_is_json_and_names_the_backends(capsys) -> None:
     assert main(["info"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["vllm-ascend-spec"] == __version__
-    assert report["op_backends"]["verify_greedy"]["reference"] == "ready"
+    assert set(report["op_backends"]) >= {op.name for op in OPS}
+    for op in OPS:
+        assert set(report["op_backends"][op.name]) == set(op.backends)
+        assert report["op_backends"][op.name]["reference"] == "ready"
+
+
+def test_info_on_no_device_tells_of_the_cpu(monkeypatch) -> None:
+    monkeypatch.setattr(info.select, "detect_device", lambda: None)
+    asked: list[str] = []
+    monkeypatch.setattr(info, "op_backends", asked.append)
+    assert info.report()["device"] is None
+    assert asked == ["cpu"]
+
+
+def test_info_never_raises(monkeypatch) -> None:
+    def fail(self: Op, device: str) -> dict[str, str]:
+        raise OSError("broken library")
+
+    monkeypatch.setattr(Op, "status", fail)
+    assert info.op_backends("cpu") == "cannot be told: OSError: broken library"
+    monkeypatch.setattr(info.importlib.util, "find_spec", lambda name: None)
+    assert info.op_backends("cpu") == "torch is not installed"
+
+
+def test_info_tells_the_instruction_set_if_the_library_is_there(monkeypatch) -> None:
+    monkeypatch.setattr(cpu_library, "failure", lambda: None)
+    monkeypatch.setattr(cpu_library, "instruction_set", lambda: "portable")
+    assert info.op_backends("cpu")["cpu_instruction_set"] == "portable"
+    monkeypatch.setattr(cpu_library, "failure", lambda: "not built")
+    assert "cpu_instruction_set" not in info.op_backends("cpu")
 
 
 def test_info_tells_of_cuda_builds_beside_a_cpu_torch(monkeypatch) -> None:

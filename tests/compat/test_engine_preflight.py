@@ -15,6 +15,9 @@ from tests.config.checkpoints import write_checkpoint, write_eagle
 from vllm_ascend_spec.compat import engine_preflight as mend
 from vllm_ascend_spec.compat import spec_sampling_params
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
+from vllm_ascend_spec.ops.registry import Op
+from vllm_ascend_spec.platform import select
+from vllm_ascend_spec.verification import backend
 
 WRONG = {"method": "telepathy", "num_speculative_tokens": 3}
 
@@ -160,3 +163,33 @@ def test_model_may_be_a_positional_argument(tmp_path: Path, spec: dict[str, Any]
     with pytest.raises(CheckpointError) as raised:
         mend.check(args)
     assert (raised.value.option, raised.value.value) == ("model", missing)
+
+
+def test_backend_that_cannot_run_is_refused(
+    tmp_path: Path, stock_calls: list[Any], spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "the C++ backend was not built: no compiler"
+    monkeypatch.setattr(Op, "status", lambda self, device: {"reference": "ready", "cpu": why})
+    mend.apply()
+    target = write_checkpoint(tmp_path / "target")
+    for name in ("reference", None):
+        section = {"ascend_spec": {"verify_backend": name}}
+        engine_args(target, spec, additional_config=section).create_engine_config()
+    assert len(stock_calls) == 2
+    section = {"ascend_spec": {"verify_backend": "cpu"}}
+    with pytest.raises(ConfigError, match="verify_backend='cpu': the C.. backend was not built"):
+        engine_args(target, spec, additional_config=section).create_engine_config()
+    assert len(stock_calls) == 2
+
+
+@pytest.mark.parametrize("device", ["npu", None])
+def test_backend_is_looked_for_on_the_device_there_is(
+    device: str | None, tmp_path: Path, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(select, "detect_device", lambda: device)
+    monkeypatch.setattr(backend, "require_backend", lambda *arguments: asked.append(arguments))
+    target = write_checkpoint(tmp_path / "target")
+    section = {"ascend_spec": {"verify_backend": "cpu"}}
+    mend.check(engine_args(target, spec, additional_config=section))
+    assert asked == [("cpu", device or "cpu")]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.config.checkpoints import write_checkpoint, write_eagle
 from vllm_ascend_spec.config.methods import MAX_DRAFT_TOKENS, METHODS
-from vllm_ascend_spec.config.preflight import check_engine, check_port
+from vllm_ascend_spec.config.preflight import DRAFT_SAMPLE_METHODS, check_engine, check_port
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 
 Spec = dict[str, Any]
@@ -140,15 +140,59 @@ def test_shortest_and_longest_draft_pass(target: str, eagle: Spec, length: int) 
     check_engine(target, {**eagle, "num_speculative_tokens": length})
 
 
-@pytest.mark.parametrize("rule", ["strict", 3, ["block"]])
+@pytest.mark.parametrize("rule", ["strict", 3, ["block"], None, "", False])
 def test_unknown_acceptance_rules_are_refused(target: str, eagle: Spec, rule: Any) -> None:
     error = refusal(target, {**eagle, "rejection_sample_method": rule})
     assert error.option == "speculative_config.rejection_sample_method"
     assert "valid: 'standard', 'block', 'synthetic'" in error.problem
 
 
-def test_standard_acceptance_rule_passes(target: str, eagle: Spec) -> None:
-    check_engine(target, {**eagle, "rejection_sample_method": "standard"})
+SYNTHETIC = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.5}
+
+
+@pytest.mark.parametrize(
+    "options", [{"rejection_sample_method": m} for m in ("standard", "block")] + [SYNTHETIC]
+)
+def test_acceptance_rules_pass(target: str, eagle: Spec, draft: Spec, options: Spec) -> None:
+    check_engine(target, {**eagle, **options})
+    check_engine(target, {**draft, **options})
+    dashed = {key.replace("_", "-"): value for key, value in options.items()}
+    check_engine(target, {**eagle, **dashed})
+
+
+def test_acceptance_rules_that_contradict_each_other_are_refused(target: str, eagle: Spec) -> None:
+    ours = {"ascend_spec": {"verify_rule": "token"}}
+    for options in ({"rejection_sample_method": "block"}, SYNTHETIC):
+        error = refusal(target, {**eagle, **options}, ours)
+        assert (error.option, error.value) == ("additional_config.ascend_spec.verify_rule", "token")
+        assert options["rejection_sample_method"] in error.problem
+    check_engine(target, eagle, ours)
+
+
+def test_synthetic_options_are_checked(target: str, eagle: Spec) -> None:
+    wrong = {"synthetic_acceptance_length": 9}
+    error = refusal(target, {**eagle, **wrong})
+    assert "needs speculative_config.rejection_sample_method='synthetic'" in error.problem
+    error = refusal(target, {**eagle, **SYNTHETIC, **wrong})
+    assert error.problem == "valid: a number from 1 to 4"
+
+
+def test_draft_length_is_checked_before_what_depends_on_it(target: str, eagle: Spec) -> None:
+    error = refusal(target, {**eagle, **SYNTHETIC, "num_speculative_tokens": "3"})
+    assert error.option == "speculative_config.num_speculative_tokens"
+
+
+@pytest.mark.parametrize("how", ["sometimes", "Greedy", 1, None, ""])
+def test_unknown_ways_to_pick_drafts_are_refused(target: str, eagle: Spec, how: Any) -> None:
+    error = refusal(target, {**eagle, "draft_sample_method": how})
+    assert error.option == "speculative_config.draft_sample_method"
+    assert error.problem == "valid: 'greedy', 'probabilistic'"
+
+
+def test_ways_to_pick_drafts_are_those_of_vllm() -> None:
+    from vllm.config.speculative import DraftSampleMethod
+
+    assert get_args(DraftSampleMethod) == DRAFT_SAMPLE_METHODS
 
 
 @pytest.mark.parametrize("additional", [{"ascend_spec": {"draft_lop": 1}}, {"ascend_spec": 1}])
@@ -157,6 +201,16 @@ def test_our_own_options_are_checked_with_and_without_speculation(
 ) -> None:
     for spec in (eagle, None):
         assert refusal(target, spec, additional).option.startswith("additional_config.ascend_spec")
+
+
+@pytest.mark.parametrize("spec", [None, {}])
+def test_our_own_options_are_refused_without_speculation(spec: Any) -> None:
+    section = {"verify_rule": "block"}
+    error = refusal("org/target", spec, {"ascend_spec": section})
+    assert (error.option, error.value) == ("additional_config.ascend_spec", section)
+    assert "without --speculative-config" in error.problem
+    check_engine("org/target", spec, {"ascend_spec": {}})
+    check_engine("org/target", spec, {"ascend_spec": None})
 
 
 def test_checkpoint_is_checked_against_the_target(tmp_path: Path, eagle: Spec) -> None:

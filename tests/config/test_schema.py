@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.config.resolve import resolve_options
-from vllm_ascend_spec.config.schema import DRAFT_LOOPS, VERIFY_BACKENDS, SpecOptions
+from vllm_ascend_spec.config.resolve import resolve_options, rule_of
+from vllm_ascend_spec.config.schema import DRAFT_LOOPS, VERIFY_BACKENDS, VERIFY_RULES, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
 SPECULATIVE = SimpleNamespace(rejection_sample_method="standard")
@@ -46,11 +46,20 @@ def test_backend_is_taken_by_name(backend: str | None) -> None:
     assert SpecOptions.from_mapping({"verify_backend": backend}).verify_backend == backend
 
 
-@pytest.mark.parametrize("op", ["verify_greedy", "verify_sample"])
+@pytest.mark.parametrize("op", ["verify_greedy", "verify_sample", "grammar_mask"])
 def test_backends_are_those_of_the_ops(op: str) -> None:
     # Not imported by the schema: it must stay light, and the ops need torch.
     module = importlib.import_module(f"vllm_ascend_spec.ops.{op}")
     assert set(VERIFY_BACKENDS) == set(module.OP.backends)
+
+
+@pytest.mark.parametrize("rule", VERIFY_RULES)
+def test_every_rule_is_taken(rule: str) -> None:
+    assert SpecOptions.from_mapping({"verify_rule": rule}).verify_rule == rule
+
+
+def test_rules_are_those_of_the_op() -> None:
+    assert importlib.import_module("vllm_ascend_spec.ops.verify_sample").RULES == VERIFY_RULES
 
 
 @pytest.mark.parametrize(
@@ -63,7 +72,15 @@ def test_backends_are_those_of_the_ops(op: str) -> None:
         ({"verify_backend": "abacus"}, ".verify_backend='abacus': ", "valid: 'cpu', 'reference'"),
         ({"verify_backend": ""}, ".verify_backend='': ", "valid: 'cpu', 'reference'"),
         ({"verify_backend": ["reference"]}, ".verify_backend=['reference']: ", "'reference'"),
-        ({"draft_lop": "auto"}, ".draft_lop='auto': ", "valid: draft_loop, verify_backend"),
+        ({"verify_rule": "tree"}, ".verify_rule='tree': ", "valid: 'token', 'block'"),
+        ({"verify_rule": "synthetic"}, ".verify_rule='synthetic': ", "valid: 'token', 'block'"),
+        ({"verify_rule": None}, ".verify_rule=None: ", "valid: 'token', 'block'"),
+        ({"verify_rule": ["block"]}, ".verify_rule=['block']: ", "valid: 'token', 'block'"),
+        (
+            {"draft_lop": "auto"},
+            ".draft_lop='auto': ",
+            "valid: draft_loop, verify_backend, verify_",
+        ),
         ("auto", "='auto': ", "JSON object"),
         (["draft_loop"], "=['draft_loop']: ", "JSON object"),
         (None, "=None: ", "JSON object"),
@@ -91,6 +108,36 @@ def test_options_are_resolved_from_vllms_config() -> None:
 def test_defaults_where_our_section_is_absent(additional: Any) -> None:
     assert resolve_options(engine(additional)) == SpecOptions()
     assert resolve_options(engine(additional, None)) == SpecOptions()
+
+
+@pytest.mark.parametrize(
+    ("method", "section", "rule", "option"),
+    [
+        ("standard", {}, "token", "token"),
+        ("standard", {"verify_rule": "block"}, "block", "block"),
+        ("block", {}, "block", "block"),
+        ("block", {"verify_rule": "block"}, "block", "block"),
+        ("synthetic", {}, "synthetic", "token"),
+    ],
+)
+def test_rule_is_resolved_from_both_options(
+    method: str, section: dict[str, str], rule: str, option: str
+) -> None:
+    config = engine({"ascend_spec": section}, SimpleNamespace(rejection_sample_method=method))
+    assert rule_of(config) == rule
+    assert resolve_options(config) == SpecOptions(verify_rule=option)
+
+
+def test_no_rule_without_speculation() -> None:
+    assert rule_of(engine({}, None)) is None
+
+
+def test_contradicting_rules_are_refused() -> None:
+    config = engine(
+        {"ascend_spec": {"verify_rule": "token"}}, SimpleNamespace(rejection_sample_method="block")
+    )
+    with pytest.raises(ConfigError, match="contradicts"):
+        resolve_options(config)
 
 
 def test_options_without_speculation_are_refused() -> None:

@@ -15,6 +15,7 @@ from vllm_ascend_spec.bench.client import Load, Result, run_load
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.metrics.acceptance import Acceptance, from_prometheus
+from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_prometheus
 
 MODES: dict[str, tuple[str, ...]] = {"eager": ("--enforce-eager",), "compiled": ()}
 CANDIDATE, PEER = "speculation", "none"
@@ -98,7 +99,8 @@ def _compare(plan: Plan, load: Load, servers: Mapping[str, Server]) -> dict[str,
         order = list(servers) if index % 2 == 0 else list(servers)[::-1]
         for name in order:
             runs[name].append(run_load(servers[name].url, plan.model, load))
-    accepted = from_prometheus(servers[CANDIDATE].metrics()) - before
+    metrics = servers[CANDIDATE].metrics()
+    accepted = from_prometheus(metrics) - before
     return {
         "load": load.name,
         "prompts": len(load.prompts),
@@ -111,7 +113,7 @@ def _compare(plan: Plan, load: Load, servers: Mapping[str, Server]) -> dict[str,
             [result.tokens_per_s for result in runs[CANDIDATE]],
             [result.tokens_per_s for result in runs[PEER]],
         ).as_dict(),
-        "acceptance": acceptance_record(accepted),
+        "acceptance": acceptance_record(accepted, rule_from_prometheus(metrics)),
         "identical": _identical(load, runs),
     }
 
@@ -129,10 +131,11 @@ def _identical(load: Load, runs: Mapping[str, list[Result]]) -> str | None:
     return f"{equal} of {len(pairs)}"
 
 
-def acceptance_record(accepted: Acceptance) -> dict[str, Any]:
-    """Return acceptance for a JSON record."""
+def acceptance_record(accepted: Acceptance, rule: str | None) -> dict[str, Any]:
+    """Return acceptance, and by which rule, for a JSON record."""
     tokens = accepted.tokens_per_step
     return {
+        "rule": rule,
         "tokens_per_step": None if tokens is None else round(tokens, 3),
         "per_position": [round(share, 3) for share in accepted.per_position],
         "drafts": accepted.num_drafts,
@@ -146,7 +149,8 @@ def format_row(row: Mapping[str, Any]) -> str:
     return (
         f"{row['mode']:9} {row['load']:17} "
         f"{rates[PEER]['median']:8.1f} -> {rates[CANDIDATE]['median']:8.1f} tokens/s  "
-        f"x{ratio}  {row['acceptance']['tokens_per_step']} tokens/step  "
+        f"x{ratio}  {row['acceptance']['tokens_per_step']} tokens/step"
+        f"{note_on_rule(row['acceptance']['rule'])}  "
         f"identical: {row['identical'] or '-'}"
     )
 

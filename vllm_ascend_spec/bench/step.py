@@ -17,6 +17,7 @@ from vllm_ascend_spec.bench import provenance
 from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.config.schema import SECTION
+from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
 
 BEFORE, AFTER, NONE = "stock draft loop", "fused draft loop", "none"
 # Part -> (object below the runner, method). Parts inside another are indented in the table.
@@ -89,6 +90,7 @@ class Engine:
             additional_config={SECTION: {"draft_loop": loop}} if loop else {},
             seed=0,
         )
+        self.rule = rule_from_engine(self.llm.get_metrics())
         self.plan = plan
         self.steps = 0
         self.clock = Clock()
@@ -149,6 +151,7 @@ class Engine:
         whole = Summary.of(self.ms_per_step)
         top = sum(ms for part, ms in parts.items() if not part.startswith("-"))
         return {
+            "rule": self.rule,
             "tokens_per_s": Summary.of(self.tokens_per_s).as_dict(),
             "ms_per_step": whole.as_dict(),
             "parts_ms": {**parts, "rest": round(whole.median - top, 3)},
@@ -211,5 +214,5 @@ def format_table(record: Mapping[str, Any]) -> str:
     for part, values in rows:
         cells = ("-" if values[name] is None else f"{values[name]:.2f}" for name in results)
         lines.append("".join([f"{part:24}", *(f"{cell:>18}" for cell in cells)]))
-    lines.append(f"speed-up: {record['speedup']}")
+    lines.append(f"speed-up: {record['speedup']}{note_on_rule(results[AFTER]['rule'])}")
     return "\n".join(lines)

@@ -5,10 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.config.preflight import check_engine
+from vllm_ascend_spec.config.preflight import check_engine, with_underscores
+from vllm_ascend_spec.config.resolve import section_of
+from vllm_ascend_spec.config.rules import (
+    GREEDY,
+    STANDARD,
+    SYNTHETIC,
+    resolve_rule,
+    rule_warnings,
+)
 from vllm_ascend_spec.config.schema import SECTION, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform import select
@@ -39,15 +48,31 @@ def run(args: argparse.Namespace) -> int:
     spec = parse_json("--speculative-config", args.speculative_config)
     additional = parse_json("--additional-config", args.additional_config)
     check_engine(args.model, spec, additional)
-    choice = select.select_platform()
-    section = additional.get(SECTION, {}) if additional else {}
+    choice, device = select.select_platform(), select.detect_device()
     resolved = {
         "vllm": f"{name} {version}",
-        "device": select.detect_device(),
+        "device": device,
         "platform": choice.platform or choice.note or "vLLM's own",
         "model": args.model,
         "speculative_config": spec,
-        SECTION: vars(SpecOptions.from_mapping(section)),
+        **(resolve(spec, section_of(additional), device) if spec else {}),
     }
     sys.stdout.write(json.dumps(resolved, indent=2) + "\n")
     return 0
+
+
+def resolve(
+    speculative_config: Mapping[str, Any], section: Mapping[str, Any], device: str | None
+) -> dict[str, Any]:
+    """Return our options as they will be used; both arguments have been checked."""
+    spec, options = with_underscores(speculative_config), SpecOptions.from_mapping(section)
+    if options.verify_backend is not None:
+        from vllm_ascend_spec.verification.backend import require_backend
+
+        require_backend(options.verify_backend, device or "cpu")
+    rule = resolve_rule(spec.get("rejection_sample_method", STANDARD), section)
+    return {
+        SECTION: {**vars(options), "verify_rule": rule},
+        "lossless": rule != SYNTHETIC,
+        "warnings": rule_warnings(rule, spec.get("draft_sample_method", GREEDY)),
+    }

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def report() -> dict[str, Any]:
     """Collect the report."""
-    choice = select.select_platform()
+    choice, device = select.select_platform(), select.detect_device()
     found = versions.installed_vllm()
     record = provenance.collect()
     return {
@@ -32,10 +32,10 @@ def report() -> dict[str, Any]:
         "python": record["python"],
         "versions": record["versions"],
         "vllm_supported": found is not None and versions.is_supported(found[1]),
-        "device": select.detect_device(),
+        "device": device,
         "platform": choice.platform,
         "note": choice.note or None,
-        "op_backends": op_backends(select.detect_device()),
+        "op_backends": op_backends(device or "cpu"),
         "problems": problems(),
         "machine": record["machine"],
         "environment": record["environment"],
@@ -43,7 +43,7 @@ def report() -> dict[str, Any]:
 
 
 def op_backends(device: str) -> dict[str, Any] | str:
-    """Return the state of every op's backends on a device, or why they cannot be told."""
+    """Return the state of every op's backends on a device, or why it cannot be told."""
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     try:
@@ -53,7 +53,7 @@ def op_backends(device: str) -> dict[str, Any] | str:
         if cpu_library.failure() is None:
             states["cpu_instruction_set"] = cpu_library.instruction_set()
     except Exception as error:  # a broken torch must not break the report about it
-        return f"torch cannot be imported: {error}"
+        return f"cannot be told: {type(error).__name__}: {error}"
     return states
 
 

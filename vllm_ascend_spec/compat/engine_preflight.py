@@ -55,6 +55,8 @@ def merged_speculative_config(args: Any) -> Any:
 def check(args: Any) -> None:
     """Run our checks on an ``EngineArgs`` or a parsed command line."""
     from vllm_ascend_spec.config.preflight import check_engine
+    from vllm_ascend_spec.config.resolve import section_of
+    from vllm_ascend_spec.platform.select import detect_device
 
     check_engine(
         getattr(args, "model_tag", None) or args.model,
@@ -62,3 +64,7 @@ def check(args: Any) -> None:
         args.additional_config,
         load_format=str(args.load_format),
     )
+    if (backend := section_of(args.additional_config).get("verify_backend")) is not None:
+        from vllm_ascend_spec.verification.backend import require_backend
+
+        require_backend(backend, detect_device() or "cpu")

@@ -9,13 +9,15 @@ from typing import Any
 
 from vllm_ascend_spec.config.checkpoint import CHECKS, find_folder
 from vllm_ascend_spec.config.methods import MAX_DRAFT_TOKENS, METHODS, Method
-from vllm_ascend_spec.config.rules import check_synthetic, resolve_rule
+from vllm_ascend_spec.config.resolve import require_speculation, section_of
+from vllm_ascend_spec.config.rules import STANDARD, check_synthetic, resolve_rule
 from vllm_ascend_spec.config.schema import SECTION, SpecOptions
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 
 SPEC = "speculative_config"
 # Values that say "not set" and are therefore never an option without effect.
 UNSET = (None, False)
+DRAFT_SAMPLE_METHODS = ("greedy", "probabilistic")
 # Filled in by vLLM when it builds the config, not by a person.
 INTERNAL = ("target_model_config", "target_parallel_config")
 
@@ -38,19 +40,21 @@ def check_engine(
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
-    section = additional_config.get(SECTION) if isinstance(additional_config, Mapping) else None
-    options = SpecOptions() if section is None else SpecOptions.from_mapping(section)
+    section = section_of(additional_config)
+    options = SpecOptions.from_mapping(section)
     if not speculative_config:
+        require_speculation(section)
         return
     if not isinstance(speculative_config, Mapping):
         raise ConfigError(SPEC, speculative_config, "must be a JSON object")
-    spec = {str(key).replace("-", "_"): value for key, value in speculative_config.items()}
+    spec = with_underscores(speculative_config)
     method = check_method(spec)
     check_options(method, spec)
     check_draft_length(spec)
-    resolve_rule(spec.get("rejection_sample_method"), section or {})
+    check_draft_sampling(spec)
+    resolve_rule(spec.get("rejection_sample_method", STANDARD), section)
     check_synthetic(spec)
-    if section and "draft_loop" in section and not method.has_draft_loop:
+    if "draft_loop" in section and not method.has_draft_loop:
         raise ConfigError(
             f"additional_config.{SECTION}.draft_loop",
             options.draft_loop,
@@ -58,6 +62,11 @@ def check_engine(
         )
     if method.needs_checkpoint and load_format != "dummy":
         check_checkpoint(method, spec, model)
+
+
+def with_underscores(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``spec`` with its keys as vLLM names them; dashes are fine, too."""
+    return {str(key).replace("-", "_"): value for key, value in spec.items()}
 
 
 def check_method(spec: Mapping[str, Any]) -> Method:
@@ -97,6 +106,14 @@ def check_draft_length(spec: Mapping[str, Any]) -> None:
             length,
             f"valid: a whole number from 1 to {MAX_DRAFT_TOKENS}",
         )
+
+
+def check_draft_sampling(spec: Mapping[str, Any]) -> None:
+    """Check how drafts are to be picked."""
+    method = spec.get("draft_sample_method", DRAFT_SAMPLE_METHODS[0])
+    if method not in DRAFT_SAMPLE_METHODS:
+        valid = ", ".join(map(repr, DRAFT_SAMPLE_METHODS))
+        raise ConfigError(f"{SPEC}.draft_sample_method", method, f"valid: {valid}")
 
 
 def check_checkpoint(method: Method, spec: Mapping[str, Any], target: str | None) -> None:

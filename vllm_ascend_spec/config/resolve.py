@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from vllm_ascend_spec.config.rules import resolve_rule
+from vllm_ascend_spec.config.rules import SYNTHETIC, resolve_rule
 from vllm_ascend_spec.config.schema import SECTION, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
@@ -13,24 +14,42 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 
+def section_of(additional_config: Any) -> Any:
+    """Return our section of ``--additional-config``, or an empty one."""
+    section = additional_config.get(SECTION) if isinstance(additional_config, Mapping) else None
+    return {} if section is None else section
+
+
+def require_speculation(section: Mapping[str, Any]) -> None:
+    """Refuse options of ours in an engine without speculation.
+
+    Raises:
+        ConfigError: there are some.
+    """
+    if section:
+        raise ConfigError(
+            f"additional_config.{SECTION}", section, "has no effect without --speculative-config"
+        )
+
+
 def resolve_options(vllm_config: VllmConfig) -> SpecOptions:
-    """Return our options of an engine.
+    """Return our options of an engine; ``verify_rule`` is the one that is used.
 
     Raises:
         ConfigError: an option is unknown, has an invalid value, or has no effect here.
     """
-    additional = vllm_config.additional_config
-    section = additional.get(SECTION) if isinstance(additional, dict) else None
-    options = SpecOptions() if section is None else SpecOptions.from_mapping(section)
+    section = section_of(vllm_config.additional_config)
+    options = SpecOptions.from_mapping(section)
+    rule = rule_of(vllm_config)
+    if rule is None:
+        require_speculation(section)
+    # With synthetic acceptance no rule is used, and none can be given.
+    return options if rule in (None, SYNTHETIC) else replace(options, verify_rule=rule)
+
+
+def rule_of(vllm_config: VllmConfig) -> str | None:
+    """Return the rule of an engine, see :func:`resolve_rule`; None without speculation."""
     spec = vllm_config.speculative_config
-    if spec is not None:
-        return replace(
-            options, verify_rule=resolve_rule(spec.rejection_sample_method, section or {})
-        )
-    if section:
-        raise ConfigError(
-            f"additional_config.{SECTION}",
-            section,
-            "has no effect without --speculative-config",
-        )
-    return options
+    if spec is None:
+        return None
+    return resolve_rule(spec.rejection_sample_method, section_of(vllm_config.additional_config))

@@ -13,35 +13,58 @@ METHOD = "speculative_config.rejection_sample_method"
 SYNTHETIC_OPTIONS = ("synthetic_acceptance_rates", "synthetic_acceptance_length")
 # vLLM's names; "standard" leaves the choice to verify_rule.
 STANDARD, BLOCK, SYNTHETIC = METHODS = ("standard", "block", "synthetic")
+GREEDY = "greedy"
 
 
-def resolve_rule(method: str | None, section: Mapping[str, Any]) -> str:
-    """Return the rule, one of :data:`VERIFY_RULES`.
+def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
+    """Return the rule: one of :data:`VERIFY_RULES`, or ``synthetic``, which is not lossless.
 
     Args:
-        method: ``rejection_sample_method`` as given, None if it was not.
+        method: ``rejection_sample_method``.
         section: our section of ``--additional-config``.
 
     Raises:
         ConfigError: the method is unknown, or ``verify_rule`` contradicts it.
     """
-    method = method or STANDARD
     if method not in METHODS:
         raise ConfigError(METHOD, method, f"valid: {', '.join(map(repr, METHODS))}")
     wanted = section.get("verify_rule")
-    if method == STANDARD or wanted is None:
-        return BLOCK if method == BLOCK else wanted or VERIFY_RULES[0]
-    if method == SYNTHETIC or wanted != BLOCK:
+    if method == STANDARD:
+        return wanted or VERIFY_RULES[0]
+    if wanted not in (None, method):
         raise ConfigError(
             f"additional_config.{SECTION}.verify_rule",
             wanted,
             f"contradicts {METHOD}={method!r}; give one of the two",
         )
-    return BLOCK
+    return method
+
+
+def rule_warnings(rule: str, draft_sample_method: str) -> list[str]:
+    """Return what a person should know who chose ``rule``.
+
+    Args:
+        rule: as :func:`resolve_rule` returned it.
+        draft_sample_method: how the drafts are picked.
+    """
+    if rule == SYNTHETIC:
+        return [
+            "rejection_sample_method='synthetic' accepts drafts at given rates: the output is not "
+            "the target's and acceptance is made up; use it for benchmarks only."
+        ]
+    if rule == BLOCK and draft_sample_method == GREEDY:
+        return [
+            "The block rule accepts no more drafts than the token rule where "
+            "draft_sample_method='greedy'; it gains with 'probabilistic'."
+        ]
+    return []
 
 
 def check_synthetic(spec: Mapping[str, Any]) -> None:
     """Check the options of synthetic acceptance; elsewhere they have no effect.
+
+    Args:
+        spec: the speculative config; its ``num_speculative_tokens`` has been checked.
 
     Raises:
         ConfigError: naming the option, its value and what is valid.
@@ -54,25 +77,26 @@ def check_synthetic(spec: Mapping[str, Any]) -> None:
             )
         return
     if len(given) != 1:
-        raise ConfigError(
-            METHOD, SYNTHETIC, f"give one of {' and '.join(SYNTHETIC_OPTIONS)}, not {len(given)}"
-        )
-    if spec.get("draft_sample_method", "greedy") != "greedy":
+        names = " or ".join(SYNTHETIC_OPTIONS)
+        raise ConfigError(METHOD, SYNTHETIC, f"needs either {names}; {len(given)} are given")
+    if spec.get("draft_sample_method", GREEDY) != GREEDY:
         raise ConfigError(
             "speculative_config.draft_sample_method",
             spec["draft_sample_method"],
             f"has no effect with {METHOD}={SYNTHETIC!r}",
         )
-    num_drafts, value = spec.get("num_speculative_tokens"), spec[given[0]]
-    if isinstance(num_drafts, int):
-        _CHECKS[given[0]](value, num_drafts)
+    _CHECKS[given[0]](spec[given[0]], spec["num_speculative_tokens"])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_rates(rates: Any, num_drafts: int) -> None:
     fits = (
         isinstance(rates, list | tuple)
         and len(rates) == num_drafts
-        and all(isinstance(rate, int | float) and 0 <= rate <= 1 for rate in rates)
+        and all(_is_number(rate) and 0 <= rate <= 1 for rate in rates)
         and all(later <= rate for rate, later in pairwise(rates))
     )
     if not fits:
@@ -84,7 +108,7 @@ def _check_rates(rates: Any, num_drafts: int) -> None:
 
 
 def _check_length(length: Any, num_drafts: int) -> None:
-    if not isinstance(length, int | float) or not 1 <= length <= num_drafts + 1:
+    if not _is_number(length) or not 1 <= length <= num_drafts + 1:
         raise ConfigError(
             f"speculative_config.{SYNTHETIC_OPTIONS[1]}",
             length,

@@ -1,4 +1,4 @@
-"""Which rule the engine verifies by, as a label beside vLLM's acceptance counters.
+"""Which rule the engine verifies by, as a gauge beside vLLM's acceptance counters.
 
 Synthetic acceptance makes these counters meaningless as acceptance; a reader must be able to tell.
 """
@@ -8,41 +8,82 @@ from __future__ import annotations
 import functools
 import logging
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from vllm_ascend_spec.config.resolve import rule_of
+from vllm_ascend_spec.config.rules import SYNTHETIC, rule_warnings
+from vllm_ascend_spec.config.schema import VERIFY_RULES
 from vllm_ascend_spec.log import log_once
 
 if TYPE_CHECKING:
-    from vllm_ascend_spec.config.schema import SpecOptions
+    from vllm.config import VllmConfig
 
 NAME = "vllm:spec_decode_verify_rule"
-SYNTHETIC = "synthetic"
-_SAMPLE = re.compile(rf'^{NAME}\{{.*?rule="(\w+)".*?\}} 1\.0$', re.MULTILINE)
+_SAMPLE = re.compile(rf'^{NAME}\{{(?:.*,)?rule="(\w+)".*\}} 1\.0$', re.MULTILINE)
 
 
-def publish_rule(rejection_sample_method: str, options: SpecOptions) -> None:
-    """Set the gauge ``vllm:spec_decode_verify_rule{rule=…,lossless=…}`` of this process to 1.
+class RuleCollector:
+    """Brings the gauge to prometheus_client's registry.
 
-    Warns if the rule is synthetic: the text is then not the target's.
+    vLLM takes every metric out of the registry whose name is like its own when it starts to log
+    (v1/metrics/prometheus.py, ``unregister_vllm_metrics``), which is after the platform is asked.
+    It finds them by an attribute that this class lacks.
     """
-    synthetic = rejection_sample_method == SYNTHETIC
-    if synthetic:
-        log_once(
-            logging.WARNING,
-            "rejection_sample_method='synthetic' accepts drafts at given rates: the output is not "
-            "the target's and acceptance is made up; use it for benchmarks only.",
+
+    def __init__(self) -> None:
+        from prometheus_client import REGISTRY, Gauge
+
+        self.gauge = Gauge(
+            NAME,
+            "Rule by which drafts are accepted.",
+            labelnames=["rule", "lossless"],
+            registry=None,
+            multiprocess_mode="mostrecent",  # as vLLM's own; one line, however many API servers
         )
-    gauge = _gauge()
-    gauge.clear()  # one engine configuration at a time; a later one replaces it
-    rule = SYNTHETIC if synthetic else options.verify_rule
-    gauge.labels(rule=rule, lossless=str(not synthetic).lower()).set(1)
+        self.rule: str | None = None
+        REGISTRY.register(self)
+
+    def collect(self) -> Iterable[Any]:
+        """Return the gauge; nothing before it is set."""
+        return self.gauge.collect() if self.rule else []
+
+    def set(self, rule: str | None) -> None:
+        """Replace the rule; one engine at a time, as with vLLM's counters."""
+        if rule == self.rule:
+            return
+        if self.rule is not None:
+            self.gauge.clear()
+        self.rule = rule
+        if rule is not None:
+            self.gauge.labels(rule=rule, lossless=str(rule != SYNTHETIC).lower()).set(1)
 
 
 @functools.cache
-def _gauge() -> Any:
-    from prometheus_client import Gauge
+def _collector() -> RuleCollector:
+    return RuleCollector()
 
-    return Gauge(NAME, "Rule by which drafts are accepted.", labelnames=["rule", "lossless"])
+
+def publish_rule(rule: str | None) -> None:
+    """Make the gauge ``vllm:spec_decode_verify_rule{rule=…,lossless=…}`` of this process say 1.
+
+    Args:
+        rule: ``token``, ``block`` or ``synthetic``; None for an engine without speculation, which
+            takes away what an engine before it said.
+    """
+    _collector().set(rule)
+
+
+def announce_rule(vllm_config: VllmConfig) -> None:
+    """Publish the rule of an engine, and log what a person should know who chose it."""
+    if vllm_config.model_config is None:
+        return  # a placeholder, which vLLM builds where no engine is near
+    rule, spec = rule_of(vllm_config), vllm_config.speculative_config
+    publish_rule(rule)
+    if rule is None or spec is None:
+        return
+    for warning in rule_warnings(rule, spec.draft_sample_method):
+        log_once(logging.WARNING, warning)
 
 
 def rule_from_prometheus(text: str) -> str | None:
@@ -51,6 +92,13 @@ def rule_from_prometheus(text: str) -> str | None:
     return match.group(1) if match else None
 
 
-def rule_from_engine(metrics: Any) -> str | None:
-    """Read the rule from what ``LLM.get_metrics()`` returns."""
+def rule_from_engine(metrics: Iterable[Any]) -> str | None:
+    """Read the rule from what ``LLM.get_metrics()`` returns; None if it says nothing."""
     return next((m.labels["rule"] for m in metrics if m.name == NAME and m.value == 1), None)
+
+
+def note_on_rule(rule: str | None) -> str:
+    """Return what to print behind acceptance, with a space before it; empty for the usual rule."""
+    if rule in (None, VERIFY_RULES[0]):
+        return ""
+    return f" ({rule}, not lossless)" if rule == SYNTHETIC else f" ({rule} rule)"

@@ -32,11 +32,10 @@ class SpecCpuPlatform(CpuPlatform):
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
         """Validate our options and name our worker, whatever vLLM's platform chose before."""
         from vllm_ascend_spec.config.resolve import resolve_options
-        from vllm_ascend_spec.metrics.rule import publish_rule
+        from vllm_ascend_spec.metrics.rule import announce_rule
 
-        options = resolve_options(vllm_config)
-        if vllm_config.speculative_config is not None:
-            publish_rule(vllm_config.speculative_config.rejection_sample_method, options)
+        resolve_options(vllm_config)
+        announce_rule(vllm_config)
         if vllm_config.speculative_config is not None and vllm_config.use_v2_model_runner:
             raise ConfigError(
                 "VLLM_USE_V2_MODEL_RUNNER",

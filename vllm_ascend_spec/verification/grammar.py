@@ -41,7 +41,8 @@ def mask_logits(
         first, count = first_row.get(req_id), 1 + len(drafts.get(req_id, ()))
         # A request may have left the batch since its masks were made.
         rows.extend([-1] * count if first is None else range(first, first + count))
-    bitmask = torch.from_numpy(np.array(grammar_output.grammar_bitmask[: len(rows)]))
+    # A copy: what came through a socket may be read-only.
+    bitmask = torch.from_numpy(np.array(grammar_output.grammar_bitmask[: len(rows)], order="C"))
     indices = torch.tensor(rows, dtype=torch.int32)
     device = logits.device
     grammar_mask(
