@@ -1,11 +1,16 @@
 """The exact distribution of what ``verify_sample`` puts out, without drawing a random number.
 
-The op is a function of its uniforms. Whether draft i is accepted is a threshold in its uniform,
-and the last token is a step function of the sample uniform, rising with it; so bisecting on the
-op's own output finds every breakpoint, and the lengths of the intervals are the probabilities.
+The op is a function of its uniforms. Each draft has a threshold in its uniform, and the last token
+is a step function of the sample uniform, rising with it; so bisecting on the op's own output finds
+every breakpoint, and the lengths of the intervals are the probabilities. The token rule accepts up
+to the first uniform that is not below its threshold, the block rule up to the last that is.
 :func:`steps_explain` checks that the op really has this form.
 
 A branch is one sequence of drafts; all branches of a case go through the op as one batch.
+
+Backends in float32 are off by some 1e-7 in each breakpoint, and by 2^-24 where they take uniforms
+in float32; the branches' weights add up to one, so the distance is that of the few breakpoints of
+one branch. Halving further than float32 resolves would find nothing new.
 """
 
 from __future__ import annotations
@@ -22,8 +27,11 @@ from tests.ops.oracle import Sampling, normalised, one_hot, target_distribution
 from vllm_ascend_spec.ops import verify_sample
 
 HORIZON = 3
-# Halvings of [0, 1]: breakpoints are exact to 1e-12.
-HALVINGS = 40
+# Halvings of [0, 1]: breakpoints are exact to 1e-12 where the op's arithmetic is.
+HALVINGS = {"reference": 40}
+HALVINGS_IN_FLOAT32 = 26
+TOLERANCE = {"reference": 1e-6, "cpu": 1e-6}
+TOLERANCE_IN_FLOAT32 = 5e-6
 ALMOST_ONE = 1 - 2**-53
 
 Prefix = tuple[int, ...]
@@ -42,6 +50,7 @@ class Case:
         seed: of the models.
         without_draft: position of a draft of -1, if any.
         divergence: how much q differs from p.
+        rule: how drafts are accepted.
     """
 
     vocab_size: int
@@ -51,6 +60,7 @@ class Case:
     seed: int = 0
     without_draft: int | None = None
     divergence: float = 1.5
+    rule: str = "token"
 
     def target_logits(self, prefix: Prefix) -> list[float]:
         """Return the target's logits after ``prefix``, a different row for each."""
@@ -77,21 +87,22 @@ def _noise(model: str, seed: int, prefix: Prefix, size: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Branches:
-    """Every sequence of drafts with a chance, and the probability of each."""
+    """Every sequence of drafts with a chance, the probability of each, and what verifies them."""
 
     case: Case
     drafts: list[Prefix]
     weights: list[float]
+    backend: str
 
     @classmethod
-    def of(cls, case: Case) -> Branches:
+    def of(cls, case: Case, backend: str = "reference") -> Branches:
         drafts, weights = [], []
         for tokens in itertools.product(range(case.vocab_size), repeat=case.num_drafts):
             q = [case.draft(tokens[:place])[token] for place, token in enumerate(tokens)]
             if (weight := math.prod(q)) > 0:
                 drafts.append(tokens)
                 weights.append(weight)
-        return cls(case, drafts, normalised(weights))
+        return cls(case, drafts, normalised(weights), backend)
 
     def run(self, accept: torch.Tensor, sample: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the op once per branch and column of uniforms.
@@ -127,7 +138,8 @@ class Branches:
             draft_probs=repeat(torch.tensor(probs)) if case.sampled else None,
             accept_uniform=accept.flatten(),
             sample_uniform=sample.flatten(),
-            backend="reference",
+            rule=case.rule,
+            backend=self.backend,
         )
         last = tokens.gather(1, counts.long()[:, None] - 1)[:, 0]
         return counts.long().view(sample.shape), last.long().view(sample.shape)
@@ -138,22 +150,42 @@ class Steps:
     """Breakpoints of the op.
 
     Attributes:
-        thresholds: [num_branches, num_drafts], draft i is accepted where its uniform is below;
-            given that those before it are.
+        rule: what the thresholds mean.
+        thresholds: [num_branches, num_drafts]. By the token rule, draft i is accepted where its
+            uniform is below, given that those before it are; by the block rule, the drafts up to
+            and with i are, given that no more are.
         cuts: [num_branches, num_drafts + 1, vocab_size], where the last token exceeds each token,
             by number of accepted drafts; 1 where it never does.
     """
 
+    rule: str
     thresholds: torch.Tensor
     cuts: torch.Tensor
 
+    def num_accepted(self, accept: torch.Tensor) -> torch.Tensor:
+        """Return how many drafts are accepted for uniforms [num_branches, _, num_drafts]."""
+        below = accept < self.thresholds[:, None]
+        if self.rule == "token":
+            return below.long().cumprod(-1).sum(-1)
+        return (below * (torch.arange(below.shape[-1]) + 1)).amax(-1)
+
+
+def chances(rule: str, thresholds: torch.Tensor) -> torch.Tensor:
+    """Return the probability of each number of accepted drafts, [num_branches, num_drafts + 1]."""
+    one = torch.ones_like(thresholds[:, :1])
+    if rule == "token":
+        reached = torch.cat([one, thresholds.cumprod(dim=1)], dim=1)
+        return reached * torch.cat([1 - thresholds, one], dim=1)
+    none_later = (1 - thresholds).flip(1).cumprod(dim=1).flip(1)
+    return torch.cat([one, thresholds], dim=1) * torch.cat([none_later, one], dim=1)
+
 
 def bisect(
-    is_below: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, ...]
+    is_below: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, ...], steps: int
 ) -> torch.Tensor:
     """Return, per element, the end of the interval from 0 in which ``is_below`` holds."""
     low, high = torch.zeros(shape, dtype=torch.float64), torch.ones(shape, dtype=torch.float64)
-    for _ in range(HALVINGS):
+    for _ in range(steps):
         middle = (low + high) / 2
         below = is_below(middle)
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
@@ -162,39 +194,47 @@ def bisect(
 
 def find_steps(branches: Branches) -> Steps:
     """Find the op's breakpoints by bisection on its output."""
+    return Steps(branches.case.rule, find_thresholds(branches), find_cuts(branches))
+
+
+def find_thresholds(branches: Branches) -> torch.Tensor:
+    """Find the thresholds of :class:`Steps`."""
     num_branches, length = len(branches.drafts), branches.case.num_drafts
+    # A uniform of 0 accepts any draft that can be accepted, one of almost 1 rejects any that can
+    # be rejected. Column i tests draft i: those before it are accepted, those after it rejected.
+    later = torch.ones(length, length, dtype=torch.float64).triu(1) * ALMOST_ONE
 
     def accepts(uniform: torch.Tensor) -> torch.Tensor:
-        # Column i tests draft i; a uniform of 0 accepts any draft that can be accepted.
-        accept = torch.diag_embed(uniform)
-        return branches.run(accept, torch.zeros_like(uniform))[0] >= reach
+        accept = torch.diag_embed(uniform) + later
+        return branches.run(accept, torch.zeros_like(uniform))[0] >= torch.arange(length) + 2
 
-    reach = torch.arange(length) + 2
-    thresholds = bisect(accepts, (num_branches, length))
+    return bisect(accepts, (num_branches, length), halvings(branches.backend))
+
+
+def find_cuts(branches: Branches) -> torch.Tensor:
+    """Find the cuts of :class:`Steps`."""
+    num_branches, length = len(branches.drafts), branches.case.num_drafts
     vocab = branches.case.vocab_size
     column = torch.arange(length + 1).repeat_interleave(vocab)
     token = torch.arange(vocab).repeat(length + 1)
-    rejected = torch.arange(length) == column[:, None]
-    accept = rejected.double() * ALMOST_ONE
-    accept = accept.expand(num_branches, -1, -1)
+    rejected = torch.arange(length) >= column[:, None]
+    accept = (rejected.double() * ALMOST_ONE).expand(num_branches, -1, -1)
 
     def is_at_most(uniform: torch.Tensor) -> torch.Tensor:
         return branches.run(accept, uniform)[1] <= token
 
-    cuts = bisect(is_at_most, (num_branches, (length + 1) * vocab))
-    return Steps(thresholds, cuts.view(num_branches, length + 1, vocab))
+    shape = (num_branches, (length + 1) * vocab)
+    return bisect(is_at_most, shape, halvings(branches.backend)).view(num_branches, length + 1, -1)
 
 
 def steps_explain(branches: Branches, steps: Steps, columns: int = 100) -> bool:
     """Tell whether the breakpoints predict the op's output at many other uniforms."""
     generator = torch.Generator().manual_seed(0)
-    num_branches, length = steps.thresholds.shape
-    shape = (num_branches, columns, length)
+    shape = (len(branches.drafts), columns, branches.case.num_drafts)
     accept = torch.rand(shape, generator=generator, dtype=torch.float64)
     sample = torch.rand(shape[:2], generator=generator, dtype=torch.float64)
     counts, last = branches.run(accept, sample)
-    below = accept < steps.thresholds[:, None]
-    accepted = below.long().cumprod(-1).sum(-1)
+    accepted = steps.num_accepted(accept)
     index = accepted[..., None].expand(-1, -1, branches.case.vocab_size)
     predicted = (steps.cuts.gather(1, index) <= sample[..., None]).sum(-1)
     return torch.equal(counts, accepted + 1) and torch.equal(last, predicted)
@@ -203,22 +243,43 @@ def steps_explain(branches: Branches, steps: Steps, columns: int = 100) -> bool:
 def output_distribution(branches: Branches, steps: Steps) -> Joint:
     """Return the joint distribution of the first tokens, the target continuing short outputs."""
     joint: Joint = defaultdict(float)
-    for drafts, weight, thresholds, cuts in zip(
+    for drafts, weight, reached, cuts in zip(
         branches.drafts,
         branches.weights,
-        steps.thresholds.tolist(),
+        chances(steps.rule, steps.thresholds).tolist(),
         steps.cuts.tolist(),
         strict=True,
     ):
-        reached = weight
-        for accepted in range(len(drafts) + 1):
-            stop = 1.0 if accepted == len(drafts) else 1 - thresholds[accepted]
+        for accepted, chance in enumerate(reached):
             edges = [0.0, *cuts[accepted]]
             for token, (left, right) in enumerate(itertools.pairwise(edges)):
                 output = (*drafts[:accepted], token)
-                _continue(branches.case, output, reached * stop * (right - left), joint)
-            reached *= 1 - stop
+                _continue(branches.case, output, weight * chance * (right - left), joint)
     return joint
+
+
+def mean_accepted(case: Case, backend: str = "reference") -> float:
+    """Return how many drafts are accepted on average."""
+    branches = Branches.of(case, backend)
+    numbers = torch.arange(case.num_drafts + 1).double()
+    reached = chances(case.rule, find_thresholds(branches))
+    return float(torch.tensor(branches.weights).double() @ reached @ numbers)
+
+
+def distance_to_target(branches: Branches, steps: Steps) -> float:
+    """Return the total variation between the output's and the target's distribution."""
+    output = output_distribution(branches, steps)
+    assert math.isclose(sum(output.values()), 1.0, abs_tol=1e-9)
+    return total_variation(output, target_joint(branches.case))
+
+
+def halvings(backend: str) -> int:
+    return HALVINGS.get(backend, HALVINGS_IN_FLOAT32)
+
+
+def tolerance(backend: str) -> float:
+    """Return the distance that the backend's arithmetic may leave."""
+    return TOLERANCE.get(backend, TOLERANCE_IN_FLOAT32)
 
 
 def target_joint(case: Case) -> Joint:

@@ -1,25 +1,23 @@
-"""Proof that the token rule is lossless: the output's exact distribution is the target's."""
+"""Proof that both rules are lossless: the output's exact distribution is the target's."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
+from tests.ops import wrong_rules as wrong
+from tests.ops.batches import RULES, SAMPLE_BACKENDS
 from tests.ops.enumeration import (
     Branches,
     Case,
+    distance_to_target,
     find_steps,
-    output_distribution,
     steps_explain,
-    target_joint,
-    total_variation,
+    tolerance,
 )
 from tests.ops.oracle import Sampling
-from vllm_ascend_spec.ops.layout import Grid
-from vllm_ascend_spec.ops.verify_sample import reference
 
 PLAIN = Sampling()
 FILTERED = (
@@ -28,7 +26,7 @@ FILTERED = (
     Sampling(top_k=2),
     Sampling(top_p=0.7),
     Sampling(min_p=0.3),
-    Sampling(temperature=1.3, top_k=4, top_p=0.8, min_p=0.05),
+    Sampling(temperature=1.3, top_k=3, top_p=0.8, min_p=0.05),
 )
 SIZES = [(2, 1), (2, 2), (2, 3), (3, 3), (4, 2), (5, 3), (6, 1), (6, 2)]
 
@@ -49,103 +47,131 @@ EXTREME = [
     Case(4, 2, sampled=True, seed=1, divergence=40.0),
     Case(4, 2, sampled=True, seed=1, sampling=Sampling(temperature=0.05)),
 ]
-
-
-def distance_to_target(case: Case) -> float:
-    """Return the total variation between the output's and the target's distribution."""
-    branches = Branches.of(case)
-    output = output_distribution(branches, find_steps(branches))
-    assert math.isclose(sum(output.values()), 1.0, abs_tol=1e-9)
-    return total_variation(output, target_joint(case))
+CASES = [*SAMPLED, *CERTAIN, *WITH_FILTERS, *WITHOUT_DRAFT, *EXTREME]
 
 
 def describe(case: Case) -> str:
     kind = "sampled" if case.sampled else "certain"
     changed = {k: v for k, v in vars(case.sampling).items() if v != getattr(PLAIN, k)}
     extra = "" if case.without_draft is None else f"-no draft {case.without_draft}"
-    return f"V{case.vocab_size}-K{case.num_drafts}-{kind}-{changed or 'plain'}{extra}"
+    divergence = "" if case.divergence == Case.divergence else f"-divergence {case.divergence}"
+    size = f"V{case.vocab_size}-K{case.num_drafts}"
+    return f"{size}-{kind}-{changed or 'plain'}{extra}{divergence}"
 
 
-@pytest.mark.parametrize(
-    "case", [*SAMPLED, *CERTAIN, *WITH_FILTERS, *WITHOUT_DRAFT, *EXTREME], ids=describe
-)
-def test_output_has_the_targets_distribution(case: Case) -> None:
-    assert distance_to_target(case) < 1e-6
+@pytest.fixture(scope="module", params=SAMPLE_BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
-@pytest.mark.parametrize("case", [*SAMPLED[:4], *CERTAIN[:4], *WITH_FILTERS[-2:]], ids=describe)
-def test_breakpoints_describe_the_whole_op(case: Case) -> None:
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("case", CASES, ids=describe)
+def test_output_has_the_targets_distribution(backend: str, case: Case, rule: str) -> None:
+    branches = Branches.of(replace(case, rule=rule), backend)
+    steps = find_steps(branches)
+    assert steps_explain(branches, steps)
+    assert distance_to_target(branches, steps) < tolerance(backend)
+
+
+def distance(case: Case) -> float:
+    """Return the distance that the reference's output, as it is now, has from the target."""
     branches = Branches.of(case)
-    assert steps_explain(branches, find_steps(branches))
+    return distance_to_target(branches, find_steps(branches))
 
 
-def recover_from_target(
-    grid: Grid, probs: torch.Tensor, draft_probs: object, num_accepted: torch.Tensor, uniform: Any
-) -> torch.Tensor:
-    """Wrong: the correction is drawn from p, not from the residual."""
-    del draft_probs
-    return reference.invert_cdf(probs[grid.rows.gather(1, num_accepted)[:, 0]], uniform)
+SAMPLED_3 = Case(3, 3, sampled=True, seed=6)
+SAMPLED_4 = Case(4, 3, sampled=True, seed=3)
+CERTAIN_3 = Case(3, 3, sampled=False, seed=6)
 
 
-right_final_token = reference._final_token
-right_accepted = reference.accepted_by_token_rule
-
-
-def recover_without_draft_only(
-    grid: Grid, probs: torch.Tensor, draft_probs: Any, num_accepted: torch.Tensor, uniform: Any
-) -> torch.Tensor:
-    """Wrong for sampled drafts: p without the rejected token, as if the draft had been certain."""
-    del draft_probs
-    return right_final_token(grid, probs, None, num_accepted, uniform)
-
-
-def recover_from_the_next_draft(
-    grid: Grid, probs: torch.Tensor, draft_probs: Any, num_accepted: torch.Tensor, uniform: Any
-) -> torch.Tensor:
-    """Wrong: the residual takes q from another draft's row."""
-    return right_final_token(grid, probs, draft_probs.roll(1, 0), num_accepted, uniform)
-
-
-def accept_ignoring_draft(
-    grid: Grid, probs: torch.Tensor, draft_probs: Any, uniform: torch.Tensor
-) -> torch.Tensor:
-    """Wrong for sampled drafts: u < p(x), without q."""
-    del draft_probs
-    return right_accepted(grid, probs, None, uniform)
-
-
-def accept_too_much(
-    grid: Grid, probs: torch.Tensor, draft_probs: Any, uniform: torch.Tensor
-) -> torch.Tensor:
-    """Wrong: one in twenty acceptances too many."""
-    return right_accepted(grid, probs, draft_probs, uniform * 0.95)
-
-
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
-    ("case", "piece", "wrong"),
+    ("case", "mistake"),
     [
-        (CERTAIN[3], "_final_token", recover_from_target),
-        (SAMPLED[3], "_final_token", recover_from_target),
-        (SAMPLED[3], "_final_token", recover_without_draft_only),
-        (SAMPLED[3], "_final_token", recover_from_the_next_draft),
-        (SAMPLED[3], "accepted_by_token_rule", accept_ignoring_draft),
-        (SAMPLED[3], "accepted_by_token_rule", accept_too_much),
-        (CERTAIN[3], "accepted_by_token_rule", accept_too_much),
+        (CERTAIN_3, wrong.recover_from_target),
+        (SAMPLED_3, wrong.recover_from_target),
+        (SAMPLED_3, wrong.recover_without_draft_only),
+        (SAMPLED_3, wrong.recover_from_the_next_draft),
     ],
 )
-def test_wrong_rules_are_found_out(
-    monkeypatch: pytest.MonkeyPatch, case: Case, piece: str, wrong: Any
+def test_wrong_corrections_are_found_out(
+    monkeypatch: pytest.MonkeyPatch, case: Case, mistake: Any, rule: str
 ) -> None:
-    monkeypatch.setattr(reference, piece, wrong)
-    assert distance_to_target(case) > 1e-3
+    wrong.put_in(monkeypatch, "_final_token", mistake)
+    assert distance(replace(case, rule=rule)) > 1e-3
 
 
-def test_wrong_parameters_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = reference.target_probs
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("case", "mistake"),
+    [
+        (SAMPLED_3, wrong.ignoring_the_draft),
+        (SAMPLED_3, wrong.too_often),
+        (CERTAIN_3, wrong.too_often),
+    ],
+)
+def test_wrong_acceptance_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, case: Case, mistake: Any, rule: str
+) -> None:
+    wrong.put_in(monkeypatch, rule, mistake(rule))
+    assert distance(replace(case, rule=rule)) > 1e-3
 
-    def without_top_p(logits: Any, temperature: Any, top_k: Any, top_p: Any, min_p: Any) -> Any:
-        del top_p
-        return right(logits, temperature, top_k, None, min_p)
 
-    monkeypatch.setattr(reference, "target_probs", without_top_p)
-    assert distance_to_target(Case(4, 3, sampled=True, sampling=Sampling(top_p=0.7))) > 1e-3
+@pytest.mark.parametrize(
+    ("case", "piece", "mistake"),
+    [
+        (SAMPLED_4, "block", wrong.by_products_of_uniforms),
+        (SAMPLED_4, "block", wrong.by_products_with_token_residual),
+        (SAMPLED_4, "block", wrong.by_weights_alone),
+        (SAMPLED_4, "block", wrong.with_unlimited_weights),
+        (SAMPLED_4, "_final_token", wrong.recover_by_the_token_rule),
+        (CERTAIN_3, "block", wrong.by_products_of_uniforms),
+        (CERTAIN_3, "block", wrong.by_products_with_token_residual),
+        (CERTAIN_3, "block", wrong.by_weights_alone),
+    ],
+)
+def test_wrong_block_rules_are_found_out(
+    monkeypatch: pytest.MonkeyPatch, case: Case, piece: str, mistake: Any
+) -> None:
+    wrong.put_in(monkeypatch, piece, mistake)
+    assert distance(replace(case, rule="block")) > 1e-3
+
+
+@pytest.mark.parametrize("case", [SAMPLED_4, CERTAIN_3])
+def test_rule_of_another_form_is_found_out(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+    wrong.put_in(monkeypatch, "block", wrong.up_to_the_first_refused)
+    branches = Branches.of(replace(case, rule="block"))
+    assert not steps_explain(branches, find_steps(branches))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize(
+    ("seed", "sampling", "mistake"),
+    [
+        (0, Sampling(top_p=0.7), wrong.without_top_p),
+        (4, Sampling(top_k=2, top_p=0.5), wrong.top_p_first),
+        (5, Sampling(min_p=0.3, top_p=0.6), wrong.top_p_first),
+        (4, Sampling(temperature=1.7, top_p=0.8), wrong.filters_before_temperature),
+    ],
+)
+def test_wrong_filters_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    sampling: Sampling,
+    mistake: Any,
+    sampled: bool,
+    rule: str,
+) -> None:
+    wrong.put_in(monkeypatch, "target_probs", mistake)
+    assert distance(Case(4, 2, sampled=sampled, sampling=sampling, seed=seed, rule=rule)) > 1e-3
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("sampled", [False, True])
+def test_top_p_after_acceptance_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, sampled: bool, rule: str
+) -> None:
+    wrong.put_in_top_p_after_acceptance(monkeypatch, rule)
+    sampling = Sampling(top_p=0.6)
+    assert distance(Case(4, 2, sampled=sampled, sampling=sampling, seed=4, rule=rule)) > 1e-3
