@@ -34,10 +34,9 @@ def target_probs(
         scores.masked_fill_(scores < floor, NEGATIVE_INFINITY)
     if top_k is not None:
         scores = _keep_top_k(scores, top_k)
-    probs = torch.softmax(scores, dim=-1, out=scores)
     if top_p is not None:
-        probs = _keep_top_p(probs, top_p)
-    return probs
+        scores = _keep_top_p(scores, top_p)
+    return torch.softmax(scores, dim=-1, out=scores)
 
 
 def _repair(scores: torch.Tensor) -> torch.Tensor:
@@ -59,14 +58,15 @@ def _keep_top_k(scores: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
     return scores.masked_fill(scores < kth, NEGATIVE_INFINITY)
 
 
-def _keep_top_p(probs: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
-    ordered = probs.sort(dim=-1, descending=True).values
-    before = ordered.cumsum(dim=-1) - ordered
+def _keep_top_p(scores: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    ordered = scores.sort(dim=-1, descending=True).values
+    probs = torch.softmax(ordered, dim=-1)
+    before = probs.cumsum(dim=-1) - probs
     kept = (before < top_p.double()[:, None]) | (top_p[:, None] >= 1)
-    # The least likely token that is kept; those tied with it are kept too.
+    # The least likely token that is kept; those tied with it are kept too. Compared by score: far
+    # apart as logits, two tokens may still have the same probability after rounding.
     threshold = ordered.gather(-1, kept.sum(dim=-1, keepdim=True).clamp(min=1) - 1)
-    probs = probs.masked_fill(probs < threshold, 0.0)
-    return probs / probs.sum(dim=-1, keepdim=True)
+    return scores.masked_fill(scores < threshold, NEGATIVE_INFINITY)
 
 
 def invert_cdf(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
