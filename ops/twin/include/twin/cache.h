@@ -36,8 +36,7 @@ inline void Op::check_lines(Region& region, uint64_t from, uint64_t to, const ch
     if (writes != nullptr && (writes->dirty & mine) != 0 &&
         (!cached || writes->core != core.index)) {
       fail(Kind::kCacheDirty,
-           of + " meets bytes that core " + num(writes->core) +
-               " has only in its data cache",
+           of + " meets bytes that core " + num(writes->core) + " has only in its data cache",
            "DataCacheCleanAndInvalid after SetValue");
     }
     if (!cached) continue;
@@ -45,7 +44,8 @@ inline void Op::check_lines(Region& region, uint64_t from, uint64_t to, const ch
     const uint64_t loaded = copy.first->second.loaded;
     // A read needs its own bytes to be fresh; a write sends the whole line back.
     const uint64_t first = write ? std::max(line, region.begin) : std::max(line, from);
-    const uint64_t last = write ? std::min(line + kLineBytes, region.end()) : std::min(line + kLineBytes, to);
+    const uint64_t last =
+        write ? std::min(line + kLineBytes, region.end()) : std::min(line + kLineBytes, to);
     region.peek(first, last, [&](const Segment& segment) {
       const Touch& then = segment.write;
       if (then.core < 0 || (then.core == core.index && then.pipe == PIPE_S)) return;

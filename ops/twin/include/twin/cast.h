@@ -2,7 +2,7 @@
 #pragma once
 #include <limits>
 
-#include "compare.h"
+#include "gather.h"
 
 namespace twin {
 
@@ -13,10 +13,14 @@ inline double round_to(double value, double unit, RoundMode mode) {
   const double scaled = value / unit;
   if (!std::isfinite(scaled)) return value;
   switch (mode) {
-    case RoundMode::CAST_FLOOR: return std::floor(scaled) * unit;
-    case RoundMode::CAST_CEIL: return std::ceil(scaled) * unit;
-    case RoundMode::CAST_ROUND: return std::round(scaled) * unit;
-    case RoundMode::CAST_TRUNC: return std::trunc(scaled) * unit;
+    case RoundMode::CAST_FLOOR:
+      return std::floor(scaled) * unit;
+    case RoundMode::CAST_CEIL:
+      return std::ceil(scaled) * unit;
+    case RoundMode::CAST_ROUND:
+      return std::round(scaled) * unit;
+    case RoundMode::CAST_TRUNC:
+      return std::trunc(scaled) * unit;
     case RoundMode::CAST_ODD: {
       const double whole = std::trunc(scaled);
       if (whole == scaled || std::fmod(whole, 2.0) != 0) return whole * unit;
@@ -59,11 +63,20 @@ inline uint16_t pack_bfloat16(float value, RoundMode mode) {
   const bool negative = (bits >> 31) != 0;
   bool up = false;
   switch (mode) {
-    case RoundMode::CAST_FLOOR: up = negative && rest != 0; break;
-    case RoundMode::CAST_CEIL: up = !negative && rest != 0; break;
-    case RoundMode::CAST_ROUND: up = rest >= 0x8000u; break;
-    case RoundMode::CAST_TRUNC: break;
-    default: up = rest > 0x8000u || (rest == 0x8000u && (kept & 1u) != 0); break;
+    case RoundMode::CAST_FLOOR:
+      up = negative && rest != 0;
+      break;
+    case RoundMode::CAST_CEIL:
+      up = !negative && rest != 0;
+      break;
+    case RoundMode::CAST_ROUND:
+      up = rest >= 0x8000u;
+      break;
+    case RoundMode::CAST_TRUNC:
+      break;
+    default:
+      up = rest > 0x8000u || (rest == 0x8000u && (kept & 1u) != 0);
+      break;
   }
   return static_cast<uint16_t>(kept + (up ? 1 : 0));
 }
@@ -168,7 +181,7 @@ inline half::half(float value) : bits(twin::pack_half(value, AscendC::RoundMode:
 
 namespace AscendC {
 
-#define TWIN_CASTABLE                                                                    \
+#define TWIN_CASTABLE \
   static_assert(twin::cast_modes<D, S>() != 0, "Cast: no such conversion on Atlas A2/A3")
 
 template <typename D, typename S>

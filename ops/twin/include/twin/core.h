@@ -51,6 +51,8 @@ struct Buffer {
   Hold hold = Hold::kFree;
   uint32_t generation = 0;  // counts the owners, to tell stale tensors
   Clock clock;              // of the pipe that gave the buffer on
+
+  uint32_t end() const { return begin + bytes; }
 };
 
 struct Flag {

@@ -5,16 +5,15 @@
 namespace twin {
 
 template <typename T>
-constexpr bool can_copy = is_one_of<T, int8_t, uint8_t, int16_t, uint16_t, half, bfloat16_t, int32_t,
-                                    uint32_t, float, int64_t, uint64_t, double>;
+constexpr bool can_copy = is_one_of<T, int8_t, uint8_t, int16_t, uint16_t, half, bfloat16_t,
+                                    int32_t, uint32_t, float, int64_t, uint64_t, double>;
 
 inline void check_path(const Op& op, int32_t position, bool to_ub, bool padded) {
   if (op.core.launch->options.strict_positions == 0) return;
   const auto at = static_cast<AscendC::TPosition>(position);
-  const bool fine = to_ub ? at == AscendC::TPosition::VECIN ||
-                                (padded && at == AscendC::TPosition::VECOUT)
-                          : at == AscendC::TPosition::VECOUT ||
-                                (padded && at == AscendC::TPosition::VECIN);
+  const bool fine =
+      to_ub ? at == AscendC::TPosition::VECIN || (padded && at == AscendC::TPosition::VECOUT)
+            : at == AscendC::TPosition::VECOUT || (padded && at == AscendC::TPosition::VECIN);
   op.require(fine, Kind::kPosition,
              std::string(to_ub ? "GM to " : "") + position_name(at) + (to_ub ? "" : " to GM") +
                  " is not a documented path",
@@ -40,7 +39,8 @@ void check_gm_address(const Op& op, const T* address) {
 
 template <typename T>
 void check_ext(const Op& op, const AscendC::DataCopyExtParams& p) {
-  op.require(p.blockCount <= 4095, Kind::kArgument, "blockCount " + num(p.blockCount), "at most 4095");
+  op.require(p.blockCount <= 4095, Kind::kArgument, "blockCount " + num(p.blockCount),
+             "at most 4095");
   op.require(p.blockLen <= 2097151, Kind::kArgument, "blockLen " + num(p.blockLen),
              "at most 2097151 bytes");
   op.require(p.blockLen % sizeof(T) == 0, Kind::kArgument,

@@ -18,7 +18,8 @@ inline bool propagates_nan(const Op& op) {
 }
 
 template <typename T>
-const T* read_all(const Op& op, const AscendC::LocalTensor<T>& t, uint64_t count, const char* role) {
+const T* read_all(const Op& op, const AscendC::LocalTensor<T>& t, uint64_t count,
+                  const char* role) {
   return reinterpret_cast<const T*>(op.read(t.ref(), 0, count * sizeof(T), role));
 }
 template <typename T>
@@ -33,8 +34,8 @@ inline uint64_t check_count(const Op& op, int64_t count) {
 
 // A destination may lie exactly over a source of at least its width, or apart from it.
 template <typename D, typename S>
-void check_overlap(const Op& op, const AscendC::LocalTensor<D>& dst, const AscendC::LocalTensor<S>& src,
-                   uint64_t count, const char* role) {
+void check_overlap(const Op& op, const AscendC::LocalTensor<D>& dst,
+                   const AscendC::LocalTensor<S>& src, uint64_t count, const char* role) {
   const uint64_t d = dst.ref().offset, s = src.ref().offset;
   const bool apart = d + count * sizeof(D) <= s || s + count * sizeof(S) <= d;
   op.require(apart || (d == s && sizeof(D) <= sizeof(S)), Kind::kArgument,
@@ -47,9 +48,9 @@ void unary_n(const Op& op, const AscendC::LocalTensor<D>& dst, const AscendC::Lo
              int64_t count, F f) {
   const uint64_t n = check_count(op, count);
   if (n == 0) return;
-  check_overlap(op, dst, src, n, "src");
   const S* from = read_all(op, src, n, "src");
   D* to = write_all(op, dst, n, "dst");
+  check_overlap(op, dst, src, n, "src");
   for (uint64_t i = 0; i < n; ++i) to[i] = f(from[i]);
   op.core.vector_bytes += n * sizeof(S);
 }
@@ -59,11 +60,11 @@ void binary_n(const Op& op, const AscendC::LocalTensor<D>& dst, const AscendC::L
               const AscendC::LocalTensor<S>& src1, int64_t count, F f) {
   const uint64_t n = check_count(op, count);
   if (n == 0) return;
-  check_overlap(op, dst, src0, n, "src0");
-  check_overlap(op, dst, src1, n, "src1");
   const S* a = read_all(op, src0, n, "src0");
   const S* b = read_all(op, src1, n, "src1");
   D* to = write_all(op, dst, n, "dst");
+  check_overlap(op, dst, src0, n, "src0");
+  check_overlap(op, dst, src1, n, "src1");
   for (uint64_t i = 0; i < n; ++i) to[i] = f(a[i], b[i]);
   op.core.vector_bytes += 2 * n * sizeof(S);
 }
@@ -102,7 +103,8 @@ struct Stride {
   uint64_t at(uint32_t r, uint32_t i) const {
     constexpr uint32_t per_block = kBlockBytes / sizeof(T);
     return (static_cast<uint64_t>(r) * repeat + static_cast<uint64_t>(i / per_block) * block) *
-               kBlockBytes + i % per_block * sizeof(T);
+               kBlockBytes +
+           i % per_block * sizeof(T);
   }
 };
 
@@ -120,7 +122,8 @@ inline void check_start(const Op& op, const UbRef& ref, const char* role) {
 
 // Calls visit(repeat, first, length) for each run of active elements inside one data block.
 template <typename F>
-void each_run(const Lanes& lanes, int32_t repeat, uint32_t per_repeat, uint32_t per_block, F visit) {
+void each_run(const Lanes& lanes, int32_t repeat, uint32_t per_repeat, uint32_t per_block,
+              F visit) {
   for (int32_t r = 0; r < repeat; ++r) {
     for (uint32_t i = 0; i < per_repeat;) {
       if (!lanes.has(i)) {
@@ -151,8 +154,8 @@ void unary_strided(const Op& op, const AscendC::LocalTensor<D>& dst,
   each_run(lanes, repeat, lanes_of<D, S>, run_of<D, S>, [&](uint32_t r, uint32_t i, uint32_t n) {
     const auto* a = reinterpret_cast<const S*>(
         op.read(src.ref(), from.at<S>(r, i), n * sizeof(S), "src", sizeof(S)));
-    auto* d = reinterpret_cast<D*>(
-        op.write(dst.ref(), to.at<D>(r, i), n * sizeof(D), "dst", sizeof(D)));
+    auto* d =
+        reinterpret_cast<D*>(op.write(dst.ref(), to.at<D>(r, i), n * sizeof(D), "dst", sizeof(D)));
     for (uint32_t k = 0; k < n; ++k) d[k] = f(a[k]);
     op.core.vector_bytes += n * sizeof(S);
   });
@@ -174,8 +177,8 @@ void binary_strided(const Op& op, const AscendC::LocalTensor<D>& dst,
         op.read(src0.ref(), from0.at<S>(r, i), n * sizeof(S), "src0", sizeof(S)));
     const auto* b = reinterpret_cast<const S*>(
         op.read(src1.ref(), from1.at<S>(r, i), n * sizeof(S), "src1", sizeof(S)));
-    auto* d = reinterpret_cast<D*>(
-        op.write(dst.ref(), to.at<D>(r, i), n * sizeof(D), "dst", sizeof(D)));
+    auto* d =
+        reinterpret_cast<D*>(op.write(dst.ref(), to.at<D>(r, i), n * sizeof(D), "dst", sizeof(D)));
     for (uint32_t k = 0; k < n; ++k) d[k] = f(a[k], b[k]);
     op.core.vector_bytes += 2 * n * sizeof(S);
   });

@@ -18,7 +18,8 @@ struct Fiber {
   enum class State { kReady, kWaiting, kDone };
 
   Fiber()
-      : stack(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+      : stack(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                   0)) {}
   ~Fiber() { munmap(stack, kStackBytes); }
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -180,11 +181,9 @@ class Kernel {
   }
 
   void check_end(Core& core) const {
-    const Site end{"the kernel's end", 0};
     auto fail = [&](Kind kind, const char* op, const std::string& what, const std::string& remedy) {
-      throw TwinError(kind, core.index, launch_.kernel, op, "", what, remedy);
+      fail_here(core, kind, op, Site{}, what, remedy);
     };
-    static_cast<void>(end);
     for (const Buffer& buffer : core.buffers) {
       if (buffer.in_queue && buffer.hold != Hold::kFree) {
         fail(Kind::kQueueLeak, "end of kernel",
@@ -202,8 +201,8 @@ class Kernel {
         }
       }
       if (core.ids_leased[e] != 0) {
-        fail(Kind::kFlag, "end of kernel", "an event id of " + event_name(e) + " was never released",
-             "ReleaseEventID");
+        fail(Kind::kFlag, "end of kernel",
+             "an event id of " + event_name(e) + " was never released", "ReleaseEventID");
       }
     }
     for (const auto& line : launch_.lines) {

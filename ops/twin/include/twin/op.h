@@ -4,6 +4,20 @@
 
 namespace twin {
 
+inline std::string num(uint64_t value) { return std::to_string(value); }
+
+// A report from outside an instruction.
+[[noreturn]] inline void fail_here(Core& core, Kind kind, const char* op, const Site& site,
+                                   const std::string& what, const std::string& remedy) {
+  throw TwinError(kind, core.index, core.launch->kernel, op, site_text(site), what, remedy);
+}
+
+inline Core& require_core(const char* op) {
+  if (current_core() != nullptr) return *current_core();
+  throw TwinError(Kind::kAssertion, -1, "(no kernel)", op, "", "called outside a launch",
+                  "call kernels through twin::Kernel::run");
+}
+
 // What a LocalTensor refers to, whatever its type.
 struct UbRef {
   int32_t buffer = -1;
@@ -14,7 +28,8 @@ struct UbRef {
 
 class Op {
  public:
-  Op(const char* name, int pipe, const Site& site) : core(issuer(name)), pipe_(pipe), name_(name), site_(site) {
+  Op(const char* name, int pipe, const Site& site)
+      : core(require_core(name)), pipe_(pipe), name_(name), site_(site) {
     ++core.seq[pipe];
     ++core.instructions[pipe];
   }
@@ -61,14 +76,6 @@ class Op {
   Core& core;
 
  private:
-  static Core& issuer(const char* name) {
-    if (current_core() == nullptr) {
-      throw TwinError(Kind::kAssertion, -1, "(no kernel)", name, "",
-                      "called outside a launch", "call kernels through twin::Kernel::run");
-    }
-    return *current_core();
-  }
-
   uint32_t locate(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
                   uint32_t align) const;
   void check_ub(uint32_t at, uint64_t bytes, const char* role, bool write) const;
@@ -84,14 +91,16 @@ class Op {
   Site site_;
 };
 
-inline std::string num(uint64_t value) { return std::to_string(value); }
-
 inline std::string position_name(AscendC::TPosition position) {
   switch (position) {
-    case AscendC::TPosition::VECIN: return "VECIN";
-    case AscendC::TPosition::VECOUT: return "VECOUT";
-    case AscendC::TPosition::VECCALC: return "VECCALC";
-    default: return "another";
+    case AscendC::TPosition::VECIN:
+      return "VECIN";
+    case AscendC::TPosition::VECOUT:
+      return "VECOUT";
+    case AscendC::TPosition::VECCALC:
+      return "VECCALC";
+    default:
+      return "another";
   }
 }
 
@@ -109,8 +118,9 @@ inline uint32_t Op::locate(const UbRef& ref, uint64_t from, uint64_t bytes, cons
   if (buffer.generation != ref.generation || buffer.hold != Hold::kHeld) {
     const bool queued = buffer.generation == ref.generation && buffer.hold == Hold::kQueued;
     fail(Kind::kUseAfterFree,
-         std::string(role) + " is used " + (queued ? "while it waits in its queue" : "after FreeTensor") +
-             " (" + place(ref) + ")",
+         std::string(role) + " is used " +
+             (queued ? "while it waits in its queue" : "after FreeTensor") + " (" + place(ref) +
+             ")",
          queued ? "use what DeQue returns" : "free it after its last use");
   }
   require(bytes == 0 || (ref.offset + from) % align == 0, Kind::kAlignment,
@@ -120,8 +130,8 @@ inline uint32_t Op::locate(const UbRef& ref, uint64_t from, uint64_t bytes, cons
   if (from + bytes > ref.bytes) {
     fail(Kind::kUbBounds,
          std::string(role) + " needs " + num(from + bytes) + " bytes, " +
-             num(from + bytes - ref.bytes) + " more than its tensor has (" + num(ref.bytes) +
-             "; " + place(ref) + ")",
+             num(from + bytes - ref.bytes) + " more than its tensor has (" + num(ref.bytes) + "; " +
+             place(ref) + ")",
          "allocate more in InitBuffer or process less");
   }
   return ref.offset + static_cast<uint32_t>(from);
@@ -151,8 +161,8 @@ inline void Op::check_ub(uint32_t at, uint64_t bytes, const char* role, bool wri
                pipe_name(shadow.write_pipe) + " may still be writing",
            pipe_ == shadow.write_pipe
                ? std::string("PipeBarrier<PIPE_") + pipe_name(pipe_) + ">"
-               : std::string("SetFlag and WaitFlag of HardEvent::") +
-                     pipe_name(shadow.write_pipe) + "_" + pipe_name(pipe_) + ", or a queue");
+               : std::string("SetFlag and WaitFlag of HardEvent::") + pipe_name(shadow.write_pipe) +
+                     "_" + pipe_name(pipe_) + ", or a queue");
     }
     if (write) {
       for (int q = 0; q < kPipes; ++q) {
@@ -212,7 +222,7 @@ inline void Op::touch_gm(const void* pointer, uint64_t bytes, const char* role, 
            std::string(role) + " reads byte " +
                num(static_cast<const uint8_t*>(hole) - region->init.data()) + " of '" +
                region->name + "', which nothing has written",
-           "write the workspace before reading it");
+           "write it first; if another core does, SyncAll between");
     }
   }
   if (region->access == Access::kInput) return;

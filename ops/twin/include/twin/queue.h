@@ -4,25 +4,13 @@
 
 namespace twin {
 
-// A report from outside an instruction.
-[[noreturn]] inline void fail_here(Core& core, Kind kind, const char* op, const Site& site,
-                                   const std::string& what, const std::string& remedy) {
-  throw TwinError(kind, core.index, core.launch->kernel, op, site_text(site), what, remedy);
-}
-
-inline Core& require_core(const char* op) {
-  if (current_core() != nullptr) return *current_core();
-  throw TwinError(Kind::kAssertion, -1, "(no kernel)", op, "", "called outside a launch",
-                  "call kernels through twin::Kernel::run");
-}
-
 constexpr int event_index(AscendC::HardEvent event) { return static_cast<int>(event); }
 
 // The pipes of an event: {who sets it, who waits for it}.
 inline std::pair<int, int> event_pipes(int event) {
   static const std::pair<int, int> pipes[kEvents] = {
-      {PIPE_S, PIPE_V},    {PIPE_S, PIPE_MTE2},    {PIPE_S, PIPE_MTE3}, {PIPE_V, PIPE_S},
-      {PIPE_V, PIPE_MTE2}, {PIPE_V, PIPE_MTE3},    {PIPE_MTE2, PIPE_S}, {PIPE_MTE2, PIPE_V},
+      {PIPE_S, PIPE_V},       {PIPE_S, PIPE_MTE2}, {PIPE_S, PIPE_MTE3}, {PIPE_V, PIPE_S},
+      {PIPE_V, PIPE_MTE2},    {PIPE_V, PIPE_MTE3}, {PIPE_MTE2, PIPE_S}, {PIPE_MTE2, PIPE_V},
       {PIPE_MTE2, PIPE_MTE3}, {PIPE_MTE3, PIPE_S}, {PIPE_MTE3, PIPE_V}, {PIPE_MTE3, PIPE_MTE2}};
   return pipes[event];
 }
@@ -42,7 +30,8 @@ inline int free_event_id(const Core& core, int event) {
 // Cuts `bytes` out of the unified buffer; returns the buffer's index.
 inline int32_t take_buffer(Core& core, uint32_t bytes, AscendC::TPosition position, bool in_queue,
                            const Site& site) {
-  const uint64_t rounded = (static_cast<uint64_t>(bytes) + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  const uint64_t rounded =
+      (static_cast<uint64_t>(bytes) + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
   if (core.ub_top + rounded > kUbBytes) {
     fail_here(core, Kind::kUbOverflow, "TPipe::InitBuffer", site,
               num(core.ub_top + rounded) + " bytes of unified buffer in all, " +
@@ -137,8 +126,9 @@ class TQue {
       return twin::tensor_of<T>(core, index);
     }
     twin::fail_here(core, twin::Kind::kQueueDepth, "TQue::AllocTensor", site,
-                    "all " + twin::num(buffers_.size()) + " buffers are in use; the device waits "
-                    "for ever",
+                    "all " + twin::num(buffers_.size()) +
+                        " buffers are in use; the device waits "
+                        "for ever",
                     "FreeTensor after the last use, or InitBuffer with more buffers");
   }
 
@@ -147,10 +137,10 @@ class TQue {
     twin::Core& core = core_of("TQue::EnQue", site);
     twin::Buffer& buffer = held(core, tensor.ref(), "TQue::EnQue", site);
     if (waiting_.size() >= static_cast<size_t>(depth)) {
-      twin::fail_here(core, twin::Kind::kQueueDepth, "TQue::EnQue", site,
-                      twin::num(waiting_.size() + 1) + " tensors in a queue of depth " +
-                          twin::num(depth),
-                      "DeQue first, or declare a deeper queue");
+      twin::fail_here(
+          core, twin::Kind::kQueueDepth, "TQue::EnQue", site,
+          twin::num(waiting_.size() + 1) + " tensors in a queue of depth " + twin::num(depth),
+          "DeQue first, or declare a deeper queue");
     }
     buffer.hold = twin::Hold::kQueued;
     buffer.clock = core.snapshot(kProducer);
@@ -283,10 +273,10 @@ class TPipe {
     constexpr int e = twin::event_index(event);
     twin::Core& core = twin::require_core("TPipe::ReleaseEventID");
     if (id < 0 || id >= twin::kEventIds || (core.ids_leased[e] & (1u << id)) == 0) {
-      twin::fail_here(core, twin::Kind::kFlag, "TPipe::ReleaseEventID", site,
-                      "event id " + std::to_string(id) + " of " + twin::event_name(e) +
-                          " was not allocated",
-                      "release what AllocEventID returned, once");
+      twin::fail_here(
+          core, twin::Kind::kFlag, "TPipe::ReleaseEventID", site,
+          "event id " + std::to_string(id) + " of " + twin::event_name(e) + " was not allocated",
+          "release what AllocEventID returned, once");
     }
     core.ids_taken[e] &= ~(1u << id);
     core.ids_leased[e] &= ~(1u << id);
@@ -321,8 +311,6 @@ class TPipe {
   }
 };
 
-inline TPipe* GetTPipePtr() {
-  return static_cast<TPipe*>(twin::require_core("GetTPipePtr").pipe);
-}
+inline TPipe* GetTPipePtr() { return static_cast<TPipe*>(twin::require_core("GetTPipePtr").pipe); }
 
 }  // namespace AscendC

@@ -122,9 +122,8 @@ std::pair<T, uint32_t> reduce_group(const Op& op, const std::vector<T>& values,
   if constexpr (type == ReduceType::SUM) {
     return {narrow<T>(tree_sum<T>({values.begin(), values.end()})), 0};
   } else {
-    const uint32_t at =
-        extreme<T>(static_cast<uint32_t>(values.size()), type == ReduceType::MAX,
-                   propagates_nan(op), [&](uint32_t i) { return values[i]; });
+    const uint32_t at = extreme<T>(static_cast<uint32_t>(values.size()), type == ReduceType::MAX,
+                                   propagates_nan(op), [&](uint32_t i) { return values[i]; });
     return {values[at], positions[at]};
   }
 }
@@ -144,7 +143,8 @@ void reduce_repeats(const Op& op, const AscendC::LocalTensor<T>& dst,
     active(op, src, lanes, from, r, 0, kRepeatBytes / sizeof(T), values, positions);
     if (values.empty()) return;
     const auto result = reduce_group<type>(op, values, positions);
-    uint8_t* to = op.write(dst.ref(), static_cast<uint64_t>(r) * args.dst_stride * unit, unit, "dst", unit);
+    uint8_t* to =
+        op.write(dst.ref(), static_cast<uint64_t>(r) * args.dst_stride * unit, unit, "dst", unit);
     const T index = index_as<T>(result.second);
     const bool index_first = order == ReduceOrder::ORDER_INDEX_VALUE;
     if (only_index) {
@@ -162,10 +162,10 @@ void reduce_blocks(const Op& op, const AscendC::LocalTensor<T>& dst,
                    const AscendC::LocalTensor<T>& src, const Lanes& lanes, const RepeatArgs& args) {
   check_reduce(op, args, src.ref());
   constexpr uint32_t per_block = kBlockBytes / sizeof(T);
-  op.require(dst.ref().offset % (8 * sizeof(T)) == 0, Kind::kAlignment,
-             "dst starts at byte " + num(dst.ref().offset) + ", not a multiple of " +
-                 num(8 * sizeof(T)),
-             "start dst at a multiple of " + num(8 * sizeof(T)) + " bytes");
+  op.require(
+      dst.ref().offset % (8 * sizeof(T)) == 0, Kind::kAlignment,
+      "dst starts at byte " + num(dst.ref().offset) + ", not a multiple of " + num(8 * sizeof(T)),
+      "start dst at a multiple of " + num(8 * sizeof(T)) + " bytes");
   const Stride from{static_cast<uint32_t>(args.src_block), static_cast<uint32_t>(args.src_repeat)};
   std::vector<T> values;
   std::vector<uint32_t> positions;
@@ -225,48 +225,48 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src,
 }
 
 // `Maker` turns the mask into lanes: its first elements, or its bits.
-#define TWIN_REDUCE_FORMS(Mask, Maker)                                                           \
-  template <ReduceType reduceType, typename T, bool isSetMask = true>                            \
-  void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<T>& src, Mask,                  \
-                    int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride,              \
-                    int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX,    \
-                    TWIN_SITE) {                                                                 \
-    TWIN_TYPES(ReduceRepeat, half, float);                                                       \
-    twin::Op op("ReduceRepeat", PIPE_V, site);                                                   \
-    const auto lanes = twin::Maker(op, mask, twin::lanes_of<T, T>);                              \
-    twin::reduce_repeats<reduceType>(                                                            \
-        op, dst, src, lanes, {repeatTime, dstRepStride, srcBlkStride, srcRepStride}, order);     \
-  }                                                                                              \
-  template <ReduceType reduceType, typename T, bool isSetMask = true>                            \
-  void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<T>& src, Mask,               \
-                       int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride,           \
-                       int32_t srcRepStride, TWIN_SITE) {                                        \
-    TWIN_TYPES(ReduceDataBlock, half, float);                                                    \
-    twin::Op op("ReduceDataBlock", PIPE_V, site);                                                \
-    const auto lanes = twin::Maker(op, mask, twin::lanes_of<T, T>);                              \
-    twin::reduce_blocks<reduceType>(op, dst, src, lanes,                                         \
-                                    {repeatTime, dstRepStride, srcBlkStride, srcRepStride});     \
+#define TWIN_REDUCE_FORMS(Mask, Maker)                                                        \
+  template <ReduceType reduceType, typename T, bool isSetMask = true>                         \
+  void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<T>& src, Mask,               \
+                    int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride,           \
+                    int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, \
+                    TWIN_SITE) {                                                              \
+    TWIN_TYPES(ReduceRepeat, half, float);                                                    \
+    twin::Op op("ReduceRepeat", PIPE_V, site);                                                \
+    const auto lanes = twin::Maker(op, mask, twin::lanes_of<T, T>);                           \
+    twin::reduce_repeats<reduceType>(                                                         \
+        op, dst, src, lanes, {repeatTime, dstRepStride, srcBlkStride, srcRepStride}, order);  \
+  }                                                                                           \
+  template <ReduceType reduceType, typename T, bool isSetMask = true>                         \
+  void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<T>& src, Mask,            \
+                       int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride,        \
+                       int32_t srcRepStride, TWIN_SITE) {                                     \
+    TWIN_TYPES(ReduceDataBlock, half, float);                                                 \
+    twin::Op op("ReduceDataBlock", PIPE_V, site);                                             \
+    const auto lanes = twin::Maker(op, mask, twin::lanes_of<T, T>);                           \
+    twin::reduce_blocks<reduceType>(op, dst, src, lanes,                                      \
+                                    {repeatTime, dstRepStride, srcBlkStride, srcRepStride});  \
   }
 
 TWIN_REDUCE_FORMS(int32_t mask, first_lanes)
 TWIN_REDUCE_FORMS(const uint64_t mask[], bit_lanes)
 
 // The names of older releases. Blocks take repeatTime before mask, repeats after it.
-#define TWIN_OLD_EXTREME(Name, Type)                                                             \
-  template <typename T, bool isSetMask = true>                                                   \
-  void Whole##Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t mask,           \
-                   int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride,               \
-                   int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX,     \
-                   TWIN_SITE) {                                                                  \
-    ReduceRepeat<ReduceType::Type>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,       \
-                                   srcRepStride, order, site);                                   \
-  }                                                                                              \
-  template <typename T, bool isSetMask = true>                                                   \
-  void Block##Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t repeatTime,     \
-                   int32_t mask, int32_t dstRepStride, int32_t srcBlkStride,                     \
-                   int32_t srcRepStride, TWIN_SITE) {                                            \
-    ReduceDataBlock<ReduceType::Type>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,    \
-                                      srcRepStride, site);                                       \
+#define TWIN_OLD_EXTREME(Name, Type)                                                               \
+  template <typename T, bool isSetMask = true>                                                     \
+  void Whole##Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t mask,             \
+                   int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride,                 \
+                   int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX,       \
+                   TWIN_SITE) {                                                                    \
+    ReduceRepeat<ReduceType::Type>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,         \
+                                   srcRepStride, order, site);                                     \
+  }                                                                                                \
+  template <typename T, bool isSetMask = true>                                                     \
+  void Block##Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t repeatTime,       \
+                   int32_t mask, int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride, \
+                   TWIN_SITE) {                                                                    \
+    ReduceDataBlock<ReduceType::Type>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,      \
+                                      srcRepStride, site);                                         \
   }
 
 TWIN_OLD_EXTREME(ReduceMax, MAX)

@@ -1,4 +1,5 @@
-// What the twin reports and counts: plain structs that cross a C boundary, and the exception inside.
+// What the twin reports and counts: plain structs that cross a C boundary, and the exception
+// inside.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -13,8 +14,8 @@ struct twin_error {
   int32_t core;        // block index, -1 if no core ran
   char kind_name[24];  // "unordered", "gm-bounds", ...
   char kernel[64];
-  char op[64];         // "ReduceMax"
-  char site[256];      // file:line of the call in the kernel
+  char op[64];     // "ReduceMax"
+  char site[256];  // file:line of the call in the kernel
   char message[1024];
 };
 
@@ -37,9 +38,9 @@ struct twin_stats {
   uint64_t scalar_gm_writes;
   uint64_t sync_alls;  // meetings of all cores
   uint64_t num_cores;
-  uint64_t peak_ub[TWIN_MAX_CORES];              // bytes of the unified buffer, per core
-  uint64_t core_instructions[TWIN_MAX_CORES];    // all pipes
-  uint64_t core_gm_bytes[TWIN_MAX_CORES];        // read and written
+  uint64_t peak_ub[TWIN_MAX_CORES];            // bytes of the unified buffer, per core
+  uint64_t core_instructions[TWIN_MAX_CORES];  // all pipes
+  uint64_t core_gm_bytes[TWIN_MAX_CORES];      // read and written
 };
 }
 
@@ -47,37 +48,36 @@ namespace twin {
 
 enum class Kind : int32_t {
   kNone = 0,
-  kUbOverflow,      // more unified buffer allocated than there is
-  kUbBounds,        // access past the end of a local tensor
-  kAlignment,       // address or size not in whole data blocks
-  kGmBounds,        // access outside the registered global tensors
-  kReadOnly,        // write to an input
-  kQueueDepth,      // no free buffer, or more EnQue than the queue's depth
-  kQueueOrder,      // DeQue from an empty queue, FreeTensor of something not held, ...
-  kQueueLeak,       // a tensor never freed
-  kUseAfterFree,    // a local tensor used while its buffer belongs to nobody, or to the queue
-  kUninitialised,   // bytes read that nothing has written
-  kUnordered,       // two pipes of a core touch the same data without an order between them
-  kFlag,            // SetFlag and WaitFlag that do not match
-  kCoreRace,        // two cores touch the same global bytes without SyncAll between
-  kCacheDirty,      // scalar write to global memory not cleaned out of the data cache
-  kCacheStale,      // scalar read of a line cached before somebody else wrote it
-  kCacheShared,     // two writers of one 64-byte cache line, one of them through the cache
-  kSyncAll,         // cores that do not meet
-  kArgument,        // an argument outside the documented range
-  kUnsupported,     // a mode that Atlas A2/A3 does not have
-  kNotWritten,      // an output with bytes nothing has written
-  kAssertion,       // ascendc_assert in the kernel
-  kPosition,        // a copy between TPositions that is not documented (strict_positions)
+  kUbOverflow,     // more unified buffer allocated than there is
+  kUbBounds,       // access past the end of a local tensor
+  kAlignment,      // address or size not in whole data blocks
+  kGmBounds,       // access outside the registered global tensors
+  kReadOnly,       // write to an input
+  kQueueDepth,     // no free buffer, or more EnQue than the queue's depth
+  kQueueOrder,     // DeQue from an empty queue, FreeTensor of something not held, ...
+  kQueueLeak,      // a tensor never freed
+  kUseAfterFree,   // a local tensor used while its buffer belongs to nobody, or to the queue
+  kUninitialised,  // bytes read that nothing has written
+  kUnordered,      // two pipes of a core touch the same data without an order between them
+  kFlag,           // SetFlag and WaitFlag that do not match
+  kCoreRace,       // two cores touch the same global bytes without SyncAll between
+  kCacheDirty,     // scalar write to global memory not cleaned out of the data cache
+  kCacheStale,     // scalar read of a line cached before somebody else wrote it
+  kCacheShared,    // two writers of one 64-byte cache line, one of them through the cache
+  kSyncAll,        // cores that do not meet
+  kArgument,       // an argument outside the documented range
+  kUnsupported,    // a mode that Atlas A2/A3 does not have
+  kNotWritten,     // an output with bytes nothing has written
+  kAssertion,      // ascendc_assert in the kernel
+  kPosition,       // a copy between TPositions that is not documented (strict_positions)
 };
 
 inline const char* kind_name(Kind kind) {
   static const char* const names[] = {
-      "none",          "ub-overflow", "ub-bounds",  "alignment",      "gm-bounds",
-      "read-only",     "queue-depth", "queue-order", "queue-leak",    "use-after-free",
-      "uninitialised", "unordered",   "flag",        "core-race",     "cache-dirty",
-      "cache-stale",   "cache-shared", "sync-all",   "argument",      "unsupported",
-      "not-written",   "assertion",   "position"};
+      "none",        "ub-overflow", "ub-bounds",   "alignment",      "gm-bounds",     "read-only",
+      "queue-depth", "queue-order", "queue-leak",  "use-after-free", "uninitialised", "unordered",
+      "flag",        "core-race",   "cache-dirty", "cache-stale",    "cache-shared",  "sync-all",
+      "argument",    "unsupported", "not-written", "assertion",      "position"};
   return names[static_cast<int>(kind)];
 }
 
@@ -93,15 +93,16 @@ enum NanMode { kNanPropagate = 0, kNanIgnore = 1 };
 
 // Where in the kernel an instruction was called.
 struct Site {
-  const char* file;
-  int line;
+  const char* file = nullptr;
+  int line = 0;
   static constexpr Site here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return Site{file, line};
   }
 };
 
 inline std::string site_text(const Site& site) {
-  std::string file = site.file == nullptr ? "" : site.file;
+  if (site.file == nullptr) return "";
+  std::string file = site.file;
   const size_t slash = file.rfind('/');
   if (slash != std::string::npos) file = file.substr(slash + 1);
   return file + ":" + std::to_string(site.line);

@@ -66,16 +66,13 @@ class LocalTensor {
   uint32_t GetSize() const { return ref_.bytes / sizeof(T); }
   void SetSize(uint32_t size, TWIN_SITE) {
     const uint64_t bytes = static_cast<uint64_t>(size) * sizeof(T);
-    twin::Core* core = twin::current_core();
-    if (core != nullptr && ref_.buffer >= 0) {
-      const twin::Buffer& buffer = core->buffers[ref_.buffer];
-      if (ref_.offset + bytes > buffer.begin + buffer.bytes) {
-        throw twin::TwinError(twin::Kind::kUbBounds, core->index, core->launch->kernel,
-                              "LocalTensor::SetSize", twin::site_text(site),
-                              twin::num(bytes) + " bytes do not fit into the buffer (" +
-                                  twin::num(buffer.bytes) + ")",
-                              "allocate more in InitBuffer");
-      }
+    twin::Core& core = twin::require_core("LocalTensor::SetSize");
+    const uint64_t end = ref_.buffer < 0 ? 0 : core.buffers[ref_.buffer].end();
+    if (ref_.offset + bytes > end) {
+      twin::fail_here(core, twin::Kind::kUbBounds, "LocalTensor::SetSize", site,
+                      twin::num(bytes) + " bytes; the buffer has " + twin::num(end - ref_.offset) +
+                          " from here",
+                      "allocate more in InitBuffer");
     }
     ref_.bytes = static_cast<uint32_t>(bytes);
   }
@@ -83,12 +80,11 @@ class LocalTensor {
   LocalTensor operator[](uint32_t offset) const {
     const uint64_t bytes = static_cast<uint64_t>(offset) * sizeof(T);
     if (bytes > ref_.bytes) {
-      twin::Core* core = twin::current_core();
-      throw twin::TwinError(twin::Kind::kUbBounds, core->index, core->launch->kernel,
-                            "LocalTensor::operator[]", "",
-                            "offset " + twin::num(offset) + " lies past the tensor's " +
-                                twin::num(GetSize()) + " elements",
-                            "check the offset");
+      twin::fail_here(twin::require_core("LocalTensor::operator[]"), twin::Kind::kUbBounds,
+                      "LocalTensor::operator[]", twin::Site{},
+                      "offset " + twin::num(offset) + " lies past the tensor's " +
+                          twin::num(GetSize()) + " elements",
+                      "check the offset");
     }
     LocalTensor part = *this;
     part.ref_.offset += static_cast<uint32_t>(bytes);
@@ -103,10 +99,10 @@ class LocalTensor {
   T GetValue(uint32_t index, TWIN_SITE) const {
     twin::Op op("LocalTensor::GetValue", PIPE_S, site);
     T value;
-    std::memcpy(static_cast<void*>(&value),
-                op.read(ref_, static_cast<uint64_t>(index) * sizeof(T), sizeof(T), "an element",
-                        sizeof(T)),
-                sizeof(T));
+    std::memcpy(
+        static_cast<void*>(&value),
+        op.read(ref_, static_cast<uint64_t>(index) * sizeof(T), sizeof(T), "an element", sizeof(T)),
+        sizeof(T));
     return value;
   }
   T operator()(uint32_t index) const { return GetValue(index); }

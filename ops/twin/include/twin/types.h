@@ -72,34 +72,77 @@ constexpr uint64_t MASK_PLACEHOLDER = 0;
 using TEventID = int32_t;
 
 enum class TPosition : uint8_t {
-  GM, A1, A2, B1, B2, C1, C2, CO1, CO2, VECIN, VECOUT, VECCALC, LCM = VECCALC, SPM, SHM = SPM,
-  TSCM, C2PIPE2GM, C2PIPE2LOCAL, MAX
+  GM,
+  A1,
+  A2,
+  B1,
+  B2,
+  C1,
+  C2,
+  CO1,
+  CO2,
+  VECIN,
+  VECOUT,
+  VECCALC,
+  LCM = VECCALC,
+  SPM,
+  SHM = SPM,
+  TSCM,
+  C2PIPE2GM,
+  C2PIPE2LOCAL,
+  MAX
 };
 using QuePosition = TPosition;
 
 enum class HardEvent : uint8_t {
-  S_V, S_MTE2, S_MTE3, V_S, V_MTE2, V_MTE3, MTE2_S, MTE2_V, MTE2_MTE3, MTE3_S, MTE3_V, MTE3_MTE2,
+  S_V,
+  S_MTE2,
+  S_MTE3,
+  V_S,
+  V_MTE2,
+  V_MTE3,
+  MTE2_S,
+  MTE2_V,
+  MTE2_MTE3,
+  MTE3_S,
+  MTE3_V,
+  MTE3_MTE2,
   MAX
 };
 
 enum class CMPMODE : uint8_t { LT = 0, GT, EQ, LE, GE, NE };
 enum class SELMODE : uint8_t {
-  VSEL_CMPMASK_SPR = 0, VSEL_TENSOR_SCALAR_MODE, VSEL_TENSOR_TENSOR_MODE
+  VSEL_CMPMASK_SPR = 0,
+  VSEL_TENSOR_SCALAR_MODE,
+  VSEL_TENSOR_TENSOR_MODE
 };
 enum class RoundMode : uint8_t {
-  CAST_NONE = 0, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC, CAST_ODD
+  CAST_NONE = 0,
+  CAST_RINT,
+  CAST_FLOOR,
+  CAST_CEIL,
+  CAST_ROUND,
+  CAST_TRUNC,
+  CAST_ODD
 };
 enum class ReduceType : uint8_t { SUM = 0, MAX, MIN };
 enum class ReduceOrder : uint8_t {
-  ORDER_VALUE_INDEX = 0, ORDER_INDEX_VALUE, ORDER_ONLY_VALUE, ORDER_ONLY_INDEX
+  ORDER_VALUE_INDEX = 0,
+  ORDER_INDEX_VALUE,
+  ORDER_ONLY_VALUE,
+  ORDER_ONLY_INDEX
 };
 enum class CacheLine : uint8_t { SINGLE_CACHE_LINE = 0, ENTIRE_DATA_CACHE };
 enum class DcciDst : uint8_t { CACHELINE_ALL = 0, CACHELINE_UB, CACHELINE_OUT, CACHELINE_ATOMIC };
 
 struct DataCopyParams {
   uint16_t blockCount = 1, blockLen = 0;  // lengths and gaps in data blocks of 32 bytes
-  union { uint16_t srcGap, srcStride; };  // the gaps have both names, by release
-  union { uint16_t dstGap, dstStride; };
+  union {
+    uint16_t srcGap, srcStride;
+  };  // the gaps have both names, by release
+  union {
+    uint16_t dstGap, dstStride;
+  };
   DataCopyParams() : srcGap(0), dstGap(0) {}
   DataCopyParams(uint16_t count, uint16_t len, uint16_t src, uint16_t dst)
       : blockCount(count), blockLen(len), srcGap(src), dstGap(dst) {}
@@ -144,8 +187,12 @@ struct BinaryRepeatParams {
   BinaryRepeatParams() = default;
   BinaryRepeatParams(uint8_t dstBlk, uint8_t src0Blk, uint8_t src1Blk, uint8_t dstRep,
                      uint8_t src0Rep, uint8_t src1Rep)
-      : dstBlkStride(dstBlk), src0BlkStride(src0Blk), src1BlkStride(src1Blk),
-        dstRepStride(dstRep), src0RepStride(src0Rep), src1RepStride(src1Rep) {}
+      : dstBlkStride(dstBlk),
+        src0BlkStride(src0Blk),
+        src1BlkStride(src1Blk),
+        dstRepStride(dstRep),
+        src0RepStride(src0Rep),
+        src1RepStride(src1Rep) {}
 };
 
 struct GatherMaskParams {
@@ -154,7 +201,9 @@ struct GatherMaskParams {
   uint8_t src1RepeatStride = 0;
   GatherMaskParams() = default;
   GatherMaskParams(uint8_t src0Block, uint16_t repeats, uint16_t src0Repeat, uint8_t src1Repeat)
-      : src0BlockStride(src0Block), repeatTimes(repeats), src0RepeatStride(src0Repeat),
+      : src0BlockStride(src0Block),
+        repeatTimes(repeats),
+        src0RepeatStride(src0Repeat),
         src1RepeatStride(src1Repeat) {}
 };
 

@@ -30,39 +30,43 @@ int run(const Args& args, Body body) {
   kernel.input("a", args.a, args.in_bytes);
   kernel.input("b", args.b, args.in_bytes);
   kernel.inout("out", args.out, args.out_bytes);
-  return kernel.run(args.blocks, [&] {
-    TPipe pipe;
-    TBuf<TPosition::VECCALC> dst, x, y, scratch;
-    pipe.InitBuffer(dst, 40000);
-    pipe.InitBuffer(x, 40000);
-    pipe.InitBuffer(y, 40000);
-    pipe.InitBuffer(scratch, 40000);
-    load(x.Get<uint8_t>(), args.a, args.in_bytes);
-    load(y.Get<uint8_t>(), args.b, args.in_bytes);
-    load(dst.Get<uint8_t>(), args.out, args.out_bytes);
-    PipeBarrier<PIPE_ALL>();
-    body(dst.Get<D>(), x.Get<S>(), y.Get<S>(), scratch.Get<S>(), static_cast<uint32_t>(args.count));
-    PipeBarrier<PIPE_ALL>();
-    GlobalTensor<uint8_t> gm;
-    gm.SetGlobalBuffer(static_cast<uint8_t*>(args.out), args.out_bytes);
-    DataCopyPad(gm, dst.Get<uint8_t>(), DataCopyExtParams(1, args.out_bytes, 0, 0, 0));
-  }, args.stats, args.error);
+  return kernel.run(
+      args.blocks,
+      [&] {
+        TPipe pipe;
+        TBuf<TPosition::VECCALC> dst, x, y, scratch;
+        pipe.InitBuffer(dst, 40000);
+        pipe.InitBuffer(x, 40000);
+        pipe.InitBuffer(y, 40000);
+        pipe.InitBuffer(scratch, 40000);
+        load(x.Get<uint8_t>(), args.a, args.in_bytes);
+        load(y.Get<uint8_t>(), args.b, args.in_bytes);
+        load(dst.Get<uint8_t>(), args.out, args.out_bytes);
+        PipeBarrier<PIPE_ALL>();
+        body(dst.Get<D>(), x.Get<S>(), y.Get<S>(), scratch.Get<S>(),
+             static_cast<uint32_t>(args.count));
+        PipeBarrier<PIPE_ALL>();
+        GlobalTensor<uint8_t> gm;
+        gm.SetGlobalBuffer(static_cast<uint8_t*>(args.out), args.out_bytes);
+        DataCopyPad(gm, dst.Get<uint8_t>(), DataCopyExtParams(1, args.out_bytes, 0, 0, 0));
+      },
+      args.stats, args.error);
 }
 
 }  // namespace
 
-#define LAUNCHER(Name, D, S, ...)                                                                 \
-  extern "C" int Name(const twin_options* options, twin_stats* stats, twin_error* error,          \
-                      int32_t blocks, void* a, void* b, void* out, int64_t in_bytes,              \
-                      int64_t out_bytes, int64_t count, double scalar) {                          \
+#define LAUNCHER(Name, D, S, ...)                                                                  \
+  extern "C" int Name(const twin_options* options, twin_stats* stats, twin_error* error,           \
+                      int32_t blocks, void* a, void* b, void* out, int64_t in_bytes,               \
+                      int64_t out_bytes, int64_t count, double scalar) {                           \
     const Args args{options, stats, error, blocks, a, b, out, in_bytes, out_bytes, count, scalar}; \
-    return run<D, S>(args, [&](LocalTensor<D> dst, LocalTensor<S> x, LocalTensor<S> y,            \
-                               LocalTensor<S> scratch, uint32_t n) {                              \
-      static_cast<void>(y);                                                                       \
-      static_cast<void>(scratch);                                                                 \
-      static_cast<void>(scalar);                                                                  \
-      __VA_ARGS__;                                                                                  \
-    });                                                                                           \
+    return run<D, S>(args, [&](LocalTensor<D> dst, LocalTensor<S> x, LocalTensor<S> y,             \
+                               LocalTensor<S> scratch, uint32_t n) {                               \
+      static_cast<void>(y);                                                                        \
+      static_cast<void>(scratch);                                                                  \
+      static_cast<void>(scalar);                                                                   \
+      __VA_ARGS__;                                                                                 \
+    });                                                                                            \
   }
 
 #define BINARY(Op, T) LAUNCHER(Op##_##T, T, T, Op(dst, x, y, n))
@@ -133,45 +137,45 @@ CAST(uint8_t, half)
 CAST(half, uint8_t)
 
 // `scalar` is the mode for Compare and Select, 10 * the right side + the mode for CompareScalar.
-#define COMPARE(T)                                                                   \
+#define COMPARE(T)                                                                            \
   LAUNCHER(Compare_##T, uint8_t, T, Compare(dst, x, y, static_cast<CMPMODE>((int)scalar), n)) \
-  LAUNCHER(CompareScalar_##T, uint8_t, T,                                            \
-           CompareScalar(dst, x, static_cast<T>((int)scalar / 10),                   \
+  LAUNCHER(CompareScalar_##T, uint8_t, T,                                                     \
+           CompareScalar(dst, x, static_cast<T>((int)scalar / 10),                            \
                          static_cast<CMPMODE>((int)scalar % 10), n))
 COMPARE(float)
 COMPARE(half)
 COMPARE(int32_t)
 
 // The mask is what y > 0 says.
-#define SELECT(T)                                                                                \
-  LAUNCHER(Select_##T, T, T, {                                                                   \
-    LocalTensor<uint8_t> bits = scratch.template ReinterpretCast<uint8_t>();                     \
-    CompareScalar(bits, y, static_cast<T>(0.0f), CMPMODE::GT, n);                                \
-    const auto mode = static_cast<SELMODE>((int)scalar);                                         \
-    if (mode == SELMODE::VSEL_TENSOR_SCALAR_MODE) {                                              \
-      Select(dst, bits, x, static_cast<T>(7.0f), mode, n);                                       \
-    } else {                                                                                     \
-      Select(dst, bits, x, y, mode, n);                                                          \
-    }                                                                                            \
+#define SELECT(T)                                                            \
+  LAUNCHER(Select_##T, T, T, {                                               \
+    LocalTensor<uint8_t> bits = scratch.template ReinterpretCast<uint8_t>(); \
+    CompareScalar(bits, y, static_cast<T>(0.0f), CMPMODE::GT, n);            \
+    const auto mode = static_cast<SELMODE>((int)scalar);                     \
+    if (mode == SELMODE::VSEL_TENSOR_SCALAR_MODE) {                          \
+      Select(dst, bits, x, static_cast<T>(7.0f), mode, n);                   \
+    } else {                                                                 \
+      Select(dst, bits, x, y, mode, n);                                      \
+    }                                                                        \
   })
 SELECT(float)
 SELECT(half)
 
-#define REDUCE(T)                                                                          \
-  LAUNCHER(ReduceMax_##T, T, T, ReduceMax(dst, x, scratch, n, scalar != 0))                \
-  LAUNCHER(ReduceMin_##T, T, T, ReduceMin(dst, x, scratch, n, scalar != 0))                \
-  LAUNCHER(ReduceSum_##T, T, T, ReduceSum(dst, x, scratch, n))                             \
-  LAUNCHER(WholeReduceMax_##T, T, T, WholeReduceMax(dst, x, n, 4, 1, 1, 8))                \
-  LAUNCHER(WholeReduceMaxIndexFirst_##T, T, T,                                             \
-           WholeReduceMax(dst, x, n, 4, 1, 1, 8, ReduceOrder::ORDER_INDEX_VALUE))          \
-  LAUNCHER(WholeReduceMaxOnlyIndex_##T, T, T,                                              \
-           WholeReduceMax(dst, x, n, 4, 1, 1, 8, ReduceOrder::ORDER_ONLY_INDEX))           \
-  LAUNCHER(WholeReduceSum_##T, T, T, WholeReduceSum(dst, x, n, 4, 1, 1, 8))                \
-  LAUNCHER(BlockReduceSum_##T, T, T, BlockReduceSum(dst, x, 4, n, 1, 1, 8))                \
-  LAUNCHER(BlockReduceMax_##T, T, T, BlockReduceMax(dst, x, 4, n, 1, 1, 8))                \
-  LAUNCHER(ReduceRepeatMin_##T, T, T, {                                                    \
+#define REDUCE(T)                                                                                \
+  LAUNCHER(ReduceMax_##T, T, T, ReduceMax(dst, x, scratch, n, scalar != 0))                      \
+  LAUNCHER(ReduceMin_##T, T, T, ReduceMin(dst, x, scratch, n, scalar != 0))                      \
+  LAUNCHER(ReduceSum_##T, T, T, ReduceSum(dst, x, scratch, n))                                   \
+  LAUNCHER(WholeReduceMax_##T, T, T, WholeReduceMax(dst, x, n, 4, 1, 1, 8))                      \
+  LAUNCHER(WholeReduceMaxIndexFirst_##T, T, T,                                                   \
+           WholeReduceMax(dst, x, n, 4, 1, 1, 8, ReduceOrder::ORDER_INDEX_VALUE))                \
+  LAUNCHER(WholeReduceMaxOnlyIndex_##T, T, T,                                                    \
+           WholeReduceMax(dst, x, n, 4, 1, 1, 8, ReduceOrder::ORDER_ONLY_INDEX))                 \
+  LAUNCHER(WholeReduceSum_##T, T, T, WholeReduceSum(dst, x, n, 4, 1, 1, 8))                      \
+  LAUNCHER(BlockReduceSum_##T, T, T, BlockReduceSum(dst, x, 4, n, 1, 1, 8))                      \
+  LAUNCHER(BlockReduceMax_##T, T, T, BlockReduceMax(dst, x, 4, n, 1, 1, 8))                      \
+  LAUNCHER(ReduceRepeatMin_##T, T, T, {                                                          \
     const uint64_t odd[2] = {0xaaaaaaaaaaaaaaaaull, sizeof(T) == 2 ? 0xaaaaaaaaaaaaaaaaull : 0}; \
-    ReduceRepeat<ReduceType::MIN>(dst, x, odd, 4, 1, 1, 8, ReduceOrder::ORDER_ONLY_VALUE); \
+    ReduceRepeat<ReduceType::MIN>(dst, x, odd, 4, 1, 1, 8, ReduceOrder::ORDER_ONLY_VALUE);       \
   })
 REDUCE(float)
 REDUCE(half)
@@ -182,7 +186,8 @@ LAUNCHER(Gather_float, float, float,
          Gather(dst, x, y.ReinterpretCast<uint32_t>(), (uint32_t)scalar, n))
 LAUNCHER(GatherMaskPattern_float, float, float, {
   uint64_t kept = 0;
-  GatherMask(dst, x, static_cast<uint8_t>(scalar), false, 0, GatherMaskParams(1, n / 64, 8, 0), kept);
+  GatherMask(dst, x, static_cast<uint8_t>(scalar), false, 0, GatherMaskParams(1, n / 64, 8, 0),
+             kept);
   dst.SetValue(n, static_cast<float>(kept));
 })
 LAUNCHER(GatherMaskTensor_float, float, float, {
