@@ -24,9 +24,9 @@ def read_scores(
     left_out,
 ):
     """Load logits as float32: NaN, ``left_out`` and what is past the vocabulary are -inf."""
-    wanted = (offsets < vocab_size) & (offsets != left_out)
-    x = tl.load(row + offsets, mask=wanted, other=float("-inf")).to(tl.float32)
-    return tl.where(x == x, x, float("-inf"))
+    # Left out after loading: a mask with a hole would break up the vector loads.
+    x = tl.load(row + offsets, mask=offsets < vocab_size, other=float("-inf")).to(tl.float32)
+    return tl.where((x == x) & (offsets != left_out), x, float("-inf"))
 
 
 @triton.jit
@@ -40,14 +40,9 @@ def read_score(
 
 
 @triton.jit
-def read_inverse_temperature(
-    temperature,  # [num_reqs] float32
-    request,
-):
-    """Return 1/T, kept from 0 and infinity so that no product of it is NaN; 0 if greedy."""
-    t = tl.load(temperature + request)
-    inverse = 1.0 / tl.maximum(t, 1e-38)
-    return tl.where(t > 0, tl.maximum(inverse, 1.2e-38), 0.0)
+def inverse_of(temperature):
+    """Return 1/T, kept from 0 and infinity so that no product of it is NaN."""
+    return tl.maximum(1.0 / tl.maximum(temperature, 2e-38), 2e-38)
 
 
 @triton.jit

@@ -1,0 +1,115 @@
+"""How many drafts of a request are accepted, by the token rule or the block rule."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .arith import element
+from .residual import residual_masses
+
+
+@triton.jit
+def accept_by_token(uniform, p, q, drafts, positions, num_drafts, POSITIONS: tl.constexpr):
+    """Return how many drafts are accepted one after the other (Leviathan et al., 2211.17192)."""
+    rejected = (positions >= num_drafts) | (drafts < 0) | (uniform * q >= p)
+    return tl.min(tl.where(rejected, positions, POSITIONS), axis=0)
+
+
+@triton.jit
+def block_weights(ratio, rest, positions, length, POSITIONS: tl.constexpr):
+    """Return the weight before each position, w, and 1 - w (Sun et al., 2403.10444).
+
+    Args:
+        ratio: float32 [POSITIONS], p / q of each draft.
+        rest: float32 [POSITIONS], 1 - p of each draft; adding it up keeps the digits of 1 - w.
+        positions: int32 [POSITIONS].
+        length: drafts in the block.
+        POSITIONS: size of the vectors.
+    """
+    weight, missing = 1.0, 0.0
+    weights = tl.full((POSITIONS,), 1.0, tl.float32)
+    missings = tl.zeros((POSITIONS,), tl.float32)
+    for position in range(length):
+        missing += weight * element(rest, positions, position)
+        weight = tl.minimum(weight * element(ratio, positions, position), 1.0)
+        weights = tl.where(positions > position, weight, weights)
+        missings = tl.where(positions > position, missing, missings)
+    return weights, missings
+
+
+@triton.jit
+def accept_block_of_certain(
+    uniform_before,  # [POSITIONS], the uniform of the draft before each position
+    p,  # [POSITIONS]
+    rest,  # [POSITIONS], 1 - p
+    positions,  # [POSITIONS]
+    length,
+    POSITIONS: tl.constexpr,
+):
+    """Return how many certain drafts the block rule accepts.
+
+    The residual of a certain draft sums to w * (1 - p), so that every position can be judged at
+    once.
+    """
+    weights, missing = block_weights(p, rest, positions, length, POSITIONS)
+    residual = weights * rest
+    # A weight of 1 means that all before were certain of the target too: accepted.
+    chance = tl.where(missing > 0, residual / (residual + missing), 1.0)
+    chance = tl.where(positions == length, weights, chance)
+    accepted = (positions >= 1) & (positions <= length) & (uniform_before < chance)
+    return tl.max(tl.where(accepted, positions, 0), axis=0)
+
+
+@triton.jit
+def accept_block_of_samples(
+    logits,  # [num_rows, vocab_size]
+    row_stride,
+    vocab_size,
+    draft_probs,  # [num_drafts, vocab_size]
+    first_row,
+    first_draft,
+    uniform_before,  # [POSITIONS], the uniform of the draft before each position
+    ratio,  # [POSITIONS], p / q of each draft
+    peak,  # [POSITIONS]
+    total,  # [POSITIONS], mass of each row relative to its peak
+    threshold,  # [POSITIONS]
+    inverse_temperature,
+    positions,  # [POSITIONS]
+    length,
+    POSITIONS: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    SIDE: tl.constexpr,
+):
+    """Return how many sampled drafts the block rule accepts, and the weight after them.
+
+    Its chance is never above the weight, so the residual of a row is added up only where the
+    uniform is below the weight, from the last position backwards until one is accepted.
+    """
+    rest = tl.zeros((POSITIONS,), tl.float32)
+    weights, _ = block_weights(ratio, rest, positions, length, POSITIONS)
+    possible = (positions >= 1) & (positions <= length) & (uniform_before < weights)
+    accepted = tl.max(tl.where(possible & (positions == length), positions, 0), axis=0)
+    for back in range(1, length):
+        position = length - back
+        candidate = element(possible.to(tl.int32), positions, position)
+        if (candidate > 0) & (accepted == 0):
+            weight = element(weights, positions, position)
+            masses = residual_masses(
+                logits + (first_row + position).to(tl.int64) * row_stride,
+                draft_probs + (first_draft + position).to(tl.int64) * vocab_size,
+                vocab_size,
+                -1,
+                element(peak, positions, position),
+                element(threshold, positions, position),
+                inverse_temperature,
+                weight / element(total, positions, position),
+                tl.where(candidate > 0, 1.0, 0.0),
+                CHUNKS,
+                SIDE,
+            )
+            residual = tl.sum(masses, axis=0)
+            chance = tl.where(weight >= 1, 1.0, residual / (residual + 1 - weight))
+            uniform = element(uniform_before, positions, position)
+            accepted = tl.where(uniform < chance, position, 0)
+    return accepted, element(weights, positions, accepted)

@@ -1,0 +1,124 @@
+"""The filters' threshold and the mass above it, of every row, found without sorting."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .arith import find_request, inverse_of, read_score, read_scores
+from .greedy import NO_TOKEN
+from .limits import kept_mass, row_limit
+from .scan import note_draft
+from .search import SHALLOW, gather_tops
+
+
+@triton.jit
+def best_of_row(
+    row,  # [vocab_size], one row of the logits
+    vocab_size,
+    LANES: tl.constexpr,
+):
+    """Return the largest logit of a row and the lowest token that has it."""
+    lane = tl.arange(0, LANES)
+    best = tl.full((LANES,), float("-inf"), tl.float32)
+    block = tl.zeros((LANES,), tl.int32)
+    for offset in tl.range(0, vocab_size, LANES, num_stages=SHALLOW):
+        x = read_scores(row, offset + lane, vocab_size, -1)
+        block = tl.where(x > best, offset, block)
+        best = tl.maximum(best, x)
+    peak = tl.max(best, axis=0)
+    return peak, tl.min(tl.where(best == peak, block + lane, NO_TOKEN), axis=0)
+
+
+@triton.jit
+def filter_row(
+    row,  # [vocab_size], one row of the logits
+    vocab_size,
+    draft,
+    draft_score,
+    temperature,
+    request,
+    top_k,  # [num_reqs] or None
+    top_p,  # [num_reqs] or None
+    min_p,  # [num_reqs] or None
+    SHIFT: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """Return a row's peak, its threshold, and the mass that is kept, the draft's left out."""
+    inverse_temperature = inverse_of(temperature)
+    first, second, floor = gather_tops(row, vocab_size, draft, LANES)
+    peak = tl.maximum(tl.max(first, axis=0), draft_score)
+    # An infinite peak leaves nothing below it; in a row of nothing, nothing is kept.
+    limit = float("inf")
+    if (peak > float("-inf")) & (peak < float("inf")):
+        limit = row_limit(
+            row,
+            vocab_size,
+            draft,
+            first,
+            second,
+            floor,
+            peak,
+            temperature,
+            inverse_temperature,
+            draft_score,
+            request,
+            top_k,
+            top_p,
+            min_p,
+            SHIFT,
+            LANES,
+        )
+    mass = kept_mass(
+        row, vocab_size, draft, first, second, floor, limit, peak, inverse_temperature, LANES
+    )
+    return peak, limit, mass
+
+
+@triton.jit
+def filter_rows(
+    logits,  # [num_rows, vocab_size]
+    row_stride,
+    vocab_size,
+    draft_token_ids,  # [num_drafts]
+    cu_num_draft_tokens,  # [num_reqs]
+    temperature,  # [num_reqs]
+    top_k,  # [num_reqs] or None
+    top_p,  # [num_reqs] or None
+    min_p,  # [num_reqs] or None
+    draft_probs,  # [num_drafts, vocab_size] or None
+    draft_score,  # [num_rows], written
+    draft_prob,  # [num_rows], written if there are draft_probs
+    row_peak,  # [num_rows], written
+    row_mass,  # [num_rows], written; of a greedy request the best token
+    threshold,  # [num_rows], written
+    SHIFT: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """Filter and weigh one row, without its draft. Grid: requests, positions.
+
+    One pass collects the two largest logits of each lane, which mostly settle the threshold.
+    """
+    request, position = tl.program_id(0), tl.program_id(1)
+    start, num_drafts = find_request(cu_num_draft_tokens, request)
+    if position <= num_drafts:
+        index = start + request + position
+        row = logits + index.to(tl.int64) * row_stride
+        t = tl.load(temperature + request)
+        if t > 0:
+            at = start + position
+            draft = tl.load(draft_token_ids + at, mask=position < num_drafts, other=-1)
+            score = read_score(row, draft)
+            note_draft(
+                score, draft, index, at, vocab_size, draft_probs, draft_score, draft_prob
+            )
+            peak, limit, mass = filter_row(
+                row, vocab_size, draft, score, t, request, top_k, top_p, min_p, SHIFT, LANES
+            )
+            tl.store(threshold + index, limit)
+            tl.store(row_peak + index, peak)
+            tl.store(row_mass + index, mass)
+        else:
+            peak, best = best_of_row(row, vocab_size, LANES)
+            tl.store(row_peak + index, peak)
+            tl.store(row_mass + index, best.to(tl.float32))

@@ -1,0 +1,32 @@
+"""Structured-output masks: forbidden logits become -inf."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def mask_rows(
+    logits,  # [num_rows, vocab_size], written
+    row_stride,
+    vocab_size,
+    bitmask,  # [num_masked, num_words] int32
+    num_words,
+    row_indices,  # [num_masked] int32
+    WORDS: tl.constexpr,
+):
+    """Mask 32 * WORDS tokens of one row. Grid: masks, blocks of words."""
+    mask_index, block = tl.program_id(0), tl.program_id(1)
+    index = tl.load(row_indices + mask_index)
+    if index >= 0:
+        word = block * WORDS + tl.arange(0, WORDS)
+        bit = tl.arange(0, 32)
+        words = tl.load(
+            bitmask + mask_index.to(tl.int64) * num_words + word, mask=word < num_words, other=0
+        )
+        forbidden = ((words[:, None] >> bit[None, :]) & 1) == 0
+        token = word[:, None] * 32 + bit[None, :]
+        row = logits + index.to(tl.int64) * row_stride
+        value = tl.full((WORDS, 32), float("-inf"), logits.dtype.element_ty)
+        tl.store(row + token, value, mask=forbidden & (token < vocab_size))

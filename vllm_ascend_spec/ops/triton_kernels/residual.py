@@ -1,0 +1,165 @@
+"""Drawing a request's last token from a row: from its chunks, or from all of it."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .arith import read_scores, weight_of
+from .draw import chunk_tokens, pick, pick_in_chunk
+
+# Chunks on their way from memory while one is added up.
+STAGES = tl.constexpr(4)
+
+
+@triton.jit
+def draw_from_chunks(
+    row,  # [vocab_size], one row of the logits
+    vocab_size,
+    draft,
+    peak,
+    inverse_temperature,
+    peaks,  # [CHUNKS], without the draft; -inf past the last
+    masses,  # [CHUNKS], relative to them
+    uniform,
+    CHUNKS: tl.constexpr,
+    SIDE: tl.constexpr,
+):
+    """Draw a token other than ``draft``: find its chunk by the masses, then look at that only."""
+    # Without another token above -inf, the draft has all of the mass; in a row of nothing, token 0.
+    token = tl.where(peak > float("-inf"), draft, 0)
+    # Relative to the peak of what is drawn from, so that a dominant draft leaves no underflow.
+    highest = tl.max(peaks, axis=0)
+    if highest > float("-inf"):
+        masses *= weight_of(peaks, highest, inverse_temperature)
+        goal = uniform * tl.sum(masses, axis=0)
+        chunk, before = pick(masses, goal, CHUNKS)
+        x = read_scores(row, chunk_tokens(chunk, SIDE), vocab_size, draft)
+        weights = weight_of(x, highest, inverse_temperature)
+        token = pick_in_chunk(chunk, weights, goal - before, SIDE)
+    return token
+
+
+@triton.jit
+def residual_weights(
+    row,  # [vocab_size], one row of the logits
+    q_row,  # [vocab_size], one row of the draft's probabilities, or None
+    chunk,
+    vocab_size,
+    draft,
+    peak,
+    threshold,
+    inverse_temperature,
+    scale,
+    minus,
+    SIDE: tl.constexpr,
+):
+    """Return max(scale * exp((x - peak) / T) - minus * q, 0) of a chunk, [SIDE, SIDE].
+
+    Tokens below ``threshold`` have no weight. In a row of nothing, token 0 has it all. Without
+    ``q_row``, q is certain of ``draft``; ``minus`` is 0 or 1.
+    """
+    tokens = chunk_tokens(chunk, SIDE)
+    x = read_scores(row, tokens, vocab_size, -1)
+    weights = tl.where(x >= threshold, weight_of(x, peak, inverse_temperature), 0.0)
+    nothing = peak == float("-inf")
+    weights = tl.where(nothing, (tokens == 0).to(tl.float32), weights) * scale
+    if q_row is None:
+        weights *= tl.where(tokens == draft, 1 - minus, 1.0)
+    else:
+        # Bonus rows have no q; nothing may be read there.
+        limit = tl.where(minus > 0, vocab_size, 0)
+        q = tl.load(q_row + tokens, mask=tokens < limit, other=0.0)
+        weights = tl.maximum(weights - minus * q, 0.0)
+    return weights
+
+
+@triton.jit
+def residual_masses(
+    row,  # [vocab_size], one row of the logits
+    q_row,  # [vocab_size], one row of the draft's probabilities, or None
+    vocab_size,
+    draft,
+    peak,
+    threshold,
+    inverse_temperature,
+    scale,
+    minus,
+    CHUNKS: tl.constexpr,
+    SIDE: tl.constexpr,
+):
+    """Return the sum of :func:`residual_weights` of each chunk, [CHUNKS]."""
+    index = tl.arange(0, CHUNKS)
+    masses = tl.zeros((CHUNKS,), tl.float32)
+    for chunk in tl.range(0, tl.cdiv(vocab_size, SIDE * SIDE), num_stages=STAGES):
+        weights = residual_weights(
+            row,
+            q_row,
+            chunk,
+            vocab_size,
+            draft,
+            peak,
+            threshold,
+            inverse_temperature,
+            scale,
+            minus,
+            SIDE,
+        )
+        masses = tl.where(index == chunk, tl.sum(tl.sum(weights, axis=1), axis=0), masses)
+    return masses
+
+
+@triton.jit
+def draw_from_row(
+    row,  # [vocab_size], one row of the logits
+    q_row,  # [vocab_size], one row of the draft's probabilities, or None
+    vocab_size,
+    draft,
+    peak,
+    threshold,
+    inverse_temperature,
+    scale,
+    uniform,
+    CHUNKS: tl.constexpr,
+    SIDE: tl.constexpr,
+):
+    """Draw a token of the residual of ``draft``; of the row itself if it is -1 or leaves nothing.
+
+    ``scale`` turns weights relative to ``peak`` into probabilities times the block's weight.
+    """
+    # An empty residual means p = q, where only rounding can reject: then from the row, as well.
+    minus = tl.where(draft >= 0, 2.0, 1.0)
+    masses = tl.zeros((CHUNKS,), tl.float32)
+    total = tl.sum(masses, axis=0)
+    for _ in range(2):
+        if total <= 0:
+            minus = tl.maximum(minus - 1, 0.0)
+            masses = residual_masses(
+                row,
+                q_row,
+                vocab_size,
+                draft,
+                peak,
+                threshold,
+                inverse_temperature,
+                scale,
+                minus,
+                CHUNKS,
+                SIDE,
+            )
+            total = tl.sum(masses, axis=0)
+    chunk, before = pick(masses, uniform * total, CHUNKS)
+    weights = residual_weights(
+        row,
+        q_row,
+        chunk,
+        vocab_size,
+        draft,
+        peak,
+        threshold,
+        inverse_temperature,
+        scale,
+        minus,
+        SIDE,
+    )
+    return pick_in_chunk(chunk, weights, uniform * total - before, SIDE)

@@ -1,0 +1,82 @@
+"""Peak and mass of every chunk of every row, for sampling without filters."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .arith import find_request, inverse_of, read_score, read_scores, weight_of
+from .greedy import best_of
+
+
+@triton.jit
+def note_draft(
+    score,
+    draft,
+    index,
+    draft_index,
+    vocab_size,
+    draft_probs,  # [num_drafts, vocab_size] float32 or None
+    draft_score,  # [num_rows] float32, written
+    draft_prob,  # [num_rows] float32, written if there are draft_probs
+):
+    """Store the logit of a row's draft and its probability, once per row."""
+    tl.store(draft_score + index, score)
+    if draft_probs is not None:
+        at = draft_index.to(tl.int64) * vocab_size + draft
+        tl.store(draft_prob + index, tl.load(draft_probs + at, mask=draft >= 0, other=1.0))
+
+
+@triton.jit
+def scan_sampled(
+    logits,  # [num_rows, vocab_size]
+    row_stride,
+    vocab_size,
+    draft_token_ids,  # [num_drafts]
+    cu_num_draft_tokens,  # [num_reqs]
+    temperature,  # [num_reqs]
+    draft_probs,  # [num_drafts, vocab_size] or None
+    draft_score,  # [num_rows], written
+    draft_prob,  # [num_rows], written if there are draft_probs
+    chunk_peak,  # [num_rows, num_chunks], written
+    chunk_mass,  # [num_rows, num_chunks], written; of a greedy request the best token
+    num_chunks,
+    chunks_per_program,
+    CHUNK: tl.constexpr,
+):
+    """Weigh some chunks of one row, without its draft. Grid: requests, positions, splits.
+
+    Leaving the draft out makes the chunks those of the residual of a certain draft, and the
+    chance that the draft is wrong a sum, where 1 - p would cancel.
+    """
+    request, position, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    start, num_drafts = find_request(cu_num_draft_tokens, request)
+    if position <= num_drafts:
+        index = start + request + position
+        row = logits + index.to(tl.int64) * row_stride
+        t = tl.load(temperature + request)
+        inverse_temperature = inverse_of(t)
+        drafted = (position < num_drafts) & (t > 0)
+        draft = tl.load(draft_token_ids + start + position, mask=drafted, other=-1)
+        if split == 0:
+            note_draft(
+                read_score(row, draft),
+                draft,
+                index,
+                start + position,
+                vocab_size,
+                draft_probs,
+                draft_score,
+                draft_prob,
+            )
+        first = split * chunks_per_program
+        for chunk in range(first, tl.minimum(first + chunks_per_program, num_chunks)):
+            offsets = chunk * CHUNK + tl.arange(0, CHUNK)
+            x = read_scores(row, offsets, vocab_size, draft)
+            peak, best = best_of(x, offsets)
+            if t > 0:
+                mass = tl.sum(weight_of(x, peak, inverse_temperature), axis=0)
+            else:
+                mass = best.to(tl.float32)
+            tl.store(chunk_peak + index * num_chunks + chunk, peak)
+            tl.store(chunk_mass + index * num_chunks + chunk, mass)

@@ -1,0 +1,82 @@
+"""From the chunks of a request's rows to the probability of each of its drafts."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .arith import weight_of
+
+
+@triton.jit
+def row_masses(
+    chunk_peak,  # [num_rows, num_chunks]
+    chunk_mass,  # [num_rows, num_chunks], without the draft
+    draft_score,  # [POSITIONS]
+    inverse_temperature,
+    rows,  # [POSITIONS]
+    used,  # [POSITIONS]
+    num_chunks,
+    POSITIONS: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Add up the chunks of each row.
+
+    Returns:
+        The peak of each row, the mass of its draft and that of all other tokens, relative to it.
+    """
+    peak = draft_score
+    for first in range(0, num_chunks, TILE):
+        chunk = first + tl.arange(0, TILE)
+        at = rows[:, None] * num_chunks + chunk[None, :]
+        mask = used[:, None] & (chunk < num_chunks)[None, :]
+        peaks = tl.load(chunk_peak + at, mask=mask, other=float("-inf"))
+        peak = tl.maximum(peak, tl.max(peaks, axis=1))
+    others = tl.zeros((POSITIONS,), tl.float32)
+    for first in range(0, num_chunks, TILE):
+        chunk = first + tl.arange(0, TILE)
+        at = rows[:, None] * num_chunks + chunk[None, :]
+        mask = used[:, None] & (chunk < num_chunks)[None, :]
+        peaks = tl.load(chunk_peak + at, mask=mask, other=float("-inf"))
+        masses = tl.load(chunk_mass + at, mask=mask, other=0.0)
+        others += tl.sum(masses * weight_of(peaks, peak[:, None], inverse_temperature), axis=1)
+    return peak, weight_of(draft_score, peak, inverse_temperature), others
+
+
+@triton.jit
+def row_probabilities(
+    draft_score,  # [num_rows]
+    chunk_peak,  # [num_rows, num_parts]
+    chunk_mass,  # [num_rows, num_parts]
+    threshold,  # [num_rows] or None
+    inverse_temperature,
+    drafts,  # [POSITIONS]
+    rows,  # [POSITIONS]
+    used,  # [POSITIONS]
+    num_parts,
+    POSITIONS: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Return each row's peak, threshold, mass, and the shares of its draft and of all others."""
+    score = tl.load(draft_score + rows, mask=used, other=float("-inf"))
+    peak, own, others = row_masses(
+        chunk_peak,
+        chunk_mass,
+        score,
+        inverse_temperature,
+        rows,
+        used,
+        num_parts,
+        POSITIONS,
+        TILE,
+    )
+    limit = tl.full((POSITIONS,), float("-inf"), tl.float32)
+    if threshold is not None:
+        limit = tl.load(threshold + rows, mask=used, other=float("-inf"))
+        own = tl.where(score >= limit, own, 0.0)
+    # A row of nothing is certain of token 0.
+    nothing = peak == float("-inf")
+    own = tl.where(nothing, (drafts == 0).to(tl.float32), own)
+    others = tl.where(nothing, (drafts != 0).to(tl.float32), others)
+    total = own + others
+    return peak, limit, total, own / total, others / total

@@ -1,0 +1,138 @@
+"""Launching Triton kernels: where that is possible, and how the work is cut up."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+
+# Programs per multiprocessor that keep its memory busy.
+PROGRAMS_PER_CORE = 8
+# Chunks are squares, so that the place of a token in one is found from sums of lines.
+SMALLEST_SIDE, USUAL_SIDE = 16, 64
+MOST_CHUNKS = 64
+# Elements of the tile in which a request's chunks are added up.
+TILE_SIZE = 4096
+# Lanes of a row whose largest logits are collected, see triton_kernels/search.py.
+FEWEST_LANES, MOST_LANES = 256, 4096
+# Tokens travel as float32, which holds integers exactly up to here.
+LARGEST_VOCABULARY = 1 << 24
+
+
+def unavailable_reason(device_type: str) -> str | None:
+    """Return why Triton kernels cannot run on a device, or None if they can."""
+    try:
+        import triton
+        import triton.language as tl
+    except ImportError as error:
+        return f"Triton cannot be imported ({error}); install the package triton"
+    interpreted = not isinstance(tl.max, triton.JITFunction)
+    if device_type == "cuda" or interpreted:
+        return None
+    if device_type == "npu":
+        return None if _has_ascend(triton) else "Triton lacks Ascend; install triton-ascend instead"
+    return (
+        f"Triton kernels run on {device_type} only in the interpreter; "
+        "set TRITON_INTERPRET=1 before Triton is imported"
+    )
+
+
+def _has_ascend(triton: object) -> bool:
+    import triton.backends
+
+    return "ascend" in triton.backends.backends
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the rows of a batch are cut up. Depends on shapes only, so that a graph can hold it.
+
+    Attributes:
+        grid: programs of the first launch: requests, positions, splits of a row.
+        side: a chunk has side * side tokens.
+        num_chunks: chunks of a row.
+        chunks_per_split: chunks that one program goes through.
+        positions: rows of one request, rounded up to a power of two.
+    """
+
+    grid: tuple[int, int, int]
+    side: int
+    num_chunks: int
+    chunks_per_split: int
+    positions: int
+
+    @property
+    def chunk(self) -> int:
+        """Tokens of a chunk."""
+        return self.side * self.side
+
+    @property
+    def padded_chunks(self) -> int:
+        """Number of chunks, rounded up to a power of two."""
+        return power_of_two(self.num_chunks)
+
+    def tile(self, num_parts: int) -> int:
+        """Return how many parts of each row are added up at once."""
+        return min(power_of_two(num_parts), max(TILE_SIZE // self.positions, 1))
+
+
+def make_plan(num_reqs: int, max_draft_len: int, vocab_size: int, num_cores: int) -> Plan:
+    """Cut up a batch so that a single request keeps all cores busy, and many do not crowd them.
+
+    Raises:
+        ValueError: the vocabulary is too large.
+    """
+    if vocab_size > LARGEST_VOCABULARY:
+        raise ValueError(f"logits: vocabulary of {vocab_size}, at most {LARGEST_VOCABULARY}")
+    side = SMALLEST_SIDE
+    while side * side < vocab_size and side < USUAL_SIDE:
+        side *= 2
+    while side * side * MOST_CHUNKS < vocab_size:
+        side *= 2
+    num_chunks = -(-vocab_size // (side * side))
+    rows = num_reqs * (max_draft_len + 1)
+    wanted = max(num_cores * PROGRAMS_PER_CORE // rows, 1)
+    chunks_per_split = -(-num_chunks // min(wanted, num_chunks))
+    splits = -(-num_chunks // chunks_per_split)
+    return Plan(
+        grid=(num_reqs, max_draft_len + 1, splits),
+        side=side,
+        num_chunks=num_chunks,
+        chunks_per_split=chunks_per_split,
+        positions=power_of_two(max_draft_len + 1),
+    )
+
+
+def lanes_of(vocab_size: int) -> int:
+    """Return the number of lanes in which a row is filtered."""
+    return min(max(power_of_two(vocab_size), FEWEST_LANES), MOST_LANES)
+
+
+def power_of_two(number: int) -> int:
+    """Return the lowest power of two that is not less than ``number``."""
+    return 1 << (number - 1).bit_length()
+
+
+@functools.lru_cache
+def num_cores(device: torch.device) -> int:
+    """Return how many multiprocessors (NPU: vector cores) a device has; 1 on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count
+    if device.type == "npu":
+        return 40  # of the smallest Atlas A2; more programs than cores queue up
+    return 1
+
+
+def on_device(tensor: torch.Tensor) -> AbstractContextManager[object]:
+    """Make the device of ``tensor`` current: Triton launches on that one."""
+    if tensor.device.type != "cuda" or tensor.device.index == torch.cuda.current_device():
+        return contextlib.nullcontext()
+    return torch.cuda.device(tensor.device)
+
+
+def words_of(uniforms: torch.Tensor) -> torch.Tensor:
+    """View float64 [n] as their int32 words: kernels read them without float64 arithmetic."""
+    return uniforms.contiguous().view(torch.int32)
