@@ -314,3 +314,5 @@ class TPipe {
 inline TPipe* GetTPipePtr() { return static_cast<TPipe*>(twin::require_core("GetTPipePtr").pipe); }
 
 }  // namespace AscendC
+
+using AscendC::GetTPipePtr;  // CANN has it outside the namespace
