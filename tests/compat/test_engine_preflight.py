@@ -177,7 +177,7 @@ def test_backend_that_cannot_run_is_refused(
         engine_args(target, spec, additional_config=section).create_engine_config()
     assert len(stock_calls) == 2
     section = {"ascend_spec": {"verify_backend": "cpu"}}
-    with pytest.raises(ConfigError, match="verify_backend='cpu': the C.. backend was not built"):
+    with pytest.raises(ConfigError, match="not built: no compiler"):
         engine_args(target, spec, additional_config=section).create_engine_config()
     assert len(stock_calls) == 2
 

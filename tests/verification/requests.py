@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from vllm import SamplingParams
 from vllm.v1.outputs import SamplerOutput
@@ -24,10 +25,20 @@ from vllm.v1.sample.thinking_budget_state import ThinkingBudgetStateHolder
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from vllm_ascend_spec.config.schema import SpecOptions
+from vllm_ascend_spec.ops import cpu_library
 from vllm_ascend_spec.verification.draftless import draftless_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 
 VOCAB = 12
+BACKENDS = (
+    "reference",
+    pytest.param(
+        "cpu",
+        marks=pytest.mark.skipif(
+            cpu_library.failure() is not None, reason=cpu_library.failure() or ""
+        ),
+    ),
+)
 
 
 @dataclass
@@ -228,12 +239,22 @@ def spec_metadata(requests: Sequence[Request]) -> SpecDecodeMetadata:
     return metadata
 
 
-def make_verifier(mode: str = "raw_logprobs", backend: str | None = None) -> SpecVerifier:
-    """Build a verifier as the runner does."""
-    config: Any = SimpleNamespace(
-        model_config=SimpleNamespace(logprobs_mode=mode), speculative_config=None
+def make_verifier(
+    mode: str = "raw_logprobs",
+    backend: str | None = None,
+    rule: str = "token",
+    rates: Sequence[float] | None = None,
+) -> SpecVerifier:
+    """Build a verifier as the runner does; with ``rates`` it accepts synthetically."""
+    spec = SimpleNamespace(
+        rejection_sample_method="standard" if rates is None else "synthetic",
+        synthetic_acceptance_rates=rates,
     )
-    return SpecVerifier(Sampler(logprobs_mode=mode), config, SpecOptions(verify_backend=backend))
+    config: Any = SimpleNamespace(
+        model_config=SimpleNamespace(logprobs_mode=mode), speculative_config=spec
+    )
+    options = SpecOptions(verify_backend=backend, verify_rule=rule)
+    return SpecVerifier(Sampler(logprobs_mode=mode), config, options)
 
 
 def verify_draftless(metadata: SamplingMetadata, logits: torch.Tensor, **how: Any) -> SamplerOutput:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
 from tests.ops.oracle import Sampling, target_distribution
 from tests.verification.requests import (
+    BACKENDS,
     CUSTOM,
     VOCAB,
     Request,
@@ -352,3 +354,113 @@ def test_unknown_backend_is_not_replaced_silently() -> None:
         verifier(
             spec_metadata([request]), None, torch.zeros(2, VOCAB), sampling_metadata([request])
         )
+
+
+class TestBlockRule:
+    """``verify_rule="block"``: the op is asked for it, and its answer is the answer."""
+
+    def batch(self, num_greedy: int = 1) -> tuple[list[Request], torch.Tensor, torch.Tensor]:
+        """Return requests of three drafts each, logits, and the drafts' distributions."""
+        generator = torch.Generator().manual_seed(2)
+        requests = [
+            Request(SamplingParams(temperature=t, top_p=0.95), [1], [2], [3, 5, 7])
+            for t in (1.0, 0.7, *[0.0] * num_greedy)
+        ]
+        logits = torch.randn(num_rows(requests), VOCAB, generator=generator)
+        probs = torch.randn(3 * len(requests), VOCAB, generator=generator).softmax(-1)
+        return requests, logits, probs
+
+    @pytest.mark.parametrize("with_probs", [False, True])
+    @pytest.mark.parametrize("rule", ["token", "block"])
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_the_op_is_asked_for_the_rule(
+        self, backend: str, rule: str, with_probs: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[dict[str, Any]] = []
+        stock = sampler_module.verify_sample
+
+        def record(*args: Any, **kwargs: Any) -> Any:
+            calls.append(dict(kwargs))
+            calls[-1]["answer"] = stock(*args, **kwargs)
+            return calls[-1]["answer"]
+
+        monkeypatch.setattr(sampler_module, "verify_sample", record)
+        requests, logits, probs = self.batch()
+        spec, metadata = spec_metadata(requests), sampling_metadata(requests)
+        given = probs if with_probs else None
+        said = make_verifier(rule=rule, backend=backend)(spec, given, logits, metadata)
+        (call,) = calls
+        assert (call["rule"], call["backend"]) == (rule, backend)
+        assert call["draft_probs"] is given
+        assert torch.equal(said.sampled_token_ids, call["answer"][0])
+        # The same numbers through the op by itself.
+        uniforms = {name: call[name] for name in ("accept_uniform", "sample_uniform")}
+        expected, _ = stock(
+            logits,
+            spec.draft_token_ids,
+            spec.cu_num_draft_tokens,
+            3,
+            temperature=torch.tensor([1.0, 0.7, 0.0]),
+            top_p=torch.full((3,), 0.95),
+            draft_probs=given,
+            rule=rule,
+            backend=backend,
+            **uniforms,
+        )
+        assert torch.equal(said.sampled_token_ids, expected)
+
+    def test_the_rule_changes_what_sampled_requests_say_and_nothing_else(self) -> None:
+        requests, logits, probs = self.batch()
+        said: dict[str, list[list[list[int]]]] = {}
+        for rule in ("token", "block"):
+            torch.manual_seed(0)
+            said[rule] = []
+            for _ in range(300):
+                verifier = make_verifier(rule=rule)
+                output = verifier(
+                    spec_metadata(requests), probs, logits, sampling_metadata(requests)
+                )
+                said[rule].append(tokens_of(output.sampled_token_ids))
+        assert said["token"] != said["block"]
+        assert [row[2] for row in said["token"]] == [row[2] for row in said["block"]]
+        accepted = {rule: sum(len(r) for row in said[rule] for r in row) for rule in said}
+        assert accepted["block"] > accepted["token"]
+
+    def test_greedy_batches_need_no_rule(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sampler_module, "verify_sample", None)
+        requests, logits, _ = self.batch()
+        alone, rows = requests[2:], logits[8:]
+        verifier = make_verifier(rule="block")
+        output = verifier(spec_metadata(alone), None, rows, sampling_metadata(alone))
+        assert tokens_of(output.sampled_token_ids) == [step_by_step(alone[0], rows)]
+
+    def test_seeded_requests_repeat_alone_and_beside_others(self) -> None:
+        requests, logits, probs = self.batch(num_greedy=0)
+        said = []
+        for first in (0, 1):
+            batch, rows = requests[first:], logits[4 * first :]
+            generators = {1 - first: torch.Generator().manual_seed(5)}
+            for _ in range(8):
+                output = make_verifier(rule="block")(
+                    spec_metadata(batch),
+                    probs[3 * first :],
+                    rows,
+                    sampling_metadata(batch, generators=generators),
+                )
+                said.append(tokens_of(output.sampled_token_ids)[1 - first])
+        assert said[:8] == said[8:]
+        assert len({tuple(tokens) for tokens in said}) > 2
+
+
+def test_masks_of_structured_output_come_before_everything_else() -> None:
+    """The verifier's own entry for them; penalties and sampling then see the masked rows."""
+    request = Request(SamplingParams(temperature=1.0), prompt=[1], output=[2], drafts=[3])
+    words = torch.tensor([[0b1000], [0b100000]], dtype=torch.int32).numpy()
+    output = SimpleNamespace(structured_output_request_ids=["a"], grammar_bitmask=words)
+    scheduled = SimpleNamespace(scheduled_spec_decode_tokens={"a": [3]})
+    for backend in ("reference", None):
+        verifier = make_verifier(backend=backend)
+        logits = torch.randn(2, VOCAB)
+        verifier.mask_logits(logits, scheduled, output, ["a"])
+        said = verifier(spec_metadata([request]), None, logits, sampling_metadata([request]))
+        assert tokens_of(said.sampled_token_ids) == [[3, 5]]
