@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+# Triton's backend for a device and the package it comes with.
+COMPILERS = {"cuda": ("nvidia", "triton"), "npu": ("ascend", "triton-ascend")}
 # Programs per multiprocessor that keep its memory busy.
 PROGRAMS_PER_CORE = 8
 # Chunks are squares, so that the place of a token in one is found from sums of lines.
@@ -25,25 +27,21 @@ LARGEST_VOCABULARY = 1 << 24
 def unavailable_reason(device_type: str) -> str | None:
     """Return why Triton kernels cannot run on a device, or None if they can."""
     try:
-        import triton
-        import triton.language as tl
+        from triton import JITFunction, language
+        from triton.backends import backends
     except ImportError as error:
         return f"Triton cannot be imported ({error}); install the package triton"
-    interpreted = not isinstance(tl.max, triton.JITFunction)
-    if device_type == "cuda" or interpreted:
-        return None
-    if device_type == "npu":
-        return None if _has_ascend(triton) else "Triton lacks Ascend; install triton-ascend instead"
+    if not isinstance(language.max, JITFunction):
+        return None  # the interpreter takes any tensor
+    if device_type in COMPILERS:
+        compiler, package = COMPILERS[device_type]
+        if compiler in backends:
+            return None
+        return f"Triton has no backend {compiler!r} for {device_type}; install {package}"
     return (
         f"Triton kernels run on {device_type} only in the interpreter; "
         "set TRITON_INTERPRET=1 before Triton is imported"
     )
-
-
-def _has_ascend(triton: object) -> bool:
-    import triton.backends
-
-    return "ascend" in triton.backends.backends
 
 
 @dataclass(frozen=True)

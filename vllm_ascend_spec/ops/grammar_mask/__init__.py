@@ -13,7 +13,7 @@ WORD = 32
 OP = Op(
     name="grammar_mask",
     schema="(Tensor(a!) logits, Tensor bitmask, Tensor row_indices) -> ()",
-    backends=("cpu", "reference"),
+    backends=("cpu", "triton", "reference"),
 )
 
 

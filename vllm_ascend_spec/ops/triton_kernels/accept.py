@@ -74,7 +74,7 @@ def accept_block_of_samples(
     peak,  # [POSITIONS]
     total,  # [POSITIONS], mass of each row relative to its peak
     threshold,  # [POSITIONS]
-    inverse_temperature,
+    rate,
     positions,  # [POSITIONS]
     length,
     POSITIONS: tl.constexpr,
@@ -102,7 +102,7 @@ def accept_block_of_samples(
                 -1,
                 element(peak, positions, position),
                 element(threshold, positions, position),
-                inverse_temperature,
+                rate,
                 weight / element(total, positions, position),
                 tl.where(candidate > 0, 1.0, 0.0),
                 CHUNKS,

@@ -5,6 +5,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# log2(e), as float32 and what that leaves.
+LOG2_E = tl.constexpr(1.4426950216293335)
+LOG2_E_REST = tl.constexpr(1.92596298909109e-08)
+
 
 @triton.jit
 def find_request(
@@ -40,16 +44,32 @@ def read_score(
 
 
 @triton.jit
-def inverse_of(temperature):
-    """Return 1/T, kept from 0 and infinity so that no product of it is NaN."""
-    return tl.maximum(1.0 / tl.maximum(temperature, 2e-38), 2e-38)
+def halves(x):
+    """Split a float32 into two that have half of its bits each, so that products are exact."""
+    high = (x.to(tl.int32, bitcast=True) & -4096).to(tl.float32, bitcast=True)
+    return high, x - high
 
 
 @triton.jit
-def weight_of(x, peak, inverse_temperature):
+def rate_of(temperature):
+    """Return log2(e) / T, to the last bit: its error grows with every logit's distance.
+
+    Kept from 0 and infinity, so that no product of it is NaN.
+    """
+    t = tl.minimum(tl.maximum(temperature, 2e-38), 1e37)
+    rate = LOG2_E / t
+    # Devices divide approximately. The remainder is exact, so one correction is enough.
+    rate_high, rate_low = halves(rate)
+    t_high, t_low = halves(t)
+    rest = (LOG2_E - rate_high * t_high) - rate_high * t_low - rate_low * t_high
+    return rate + (rest - rate_low * t_low + LOG2_E_REST) / t
+
+
+@triton.jit
+def weight_of(x, peak, rate):
     """Return exp((x - peak) / T), which is 1 at the peak, an infinite one too."""
     distance = tl.where(x == peak, 0.0, x - peak)
-    return tl.exp(distance * inverse_temperature)
+    return tl.exp2(distance * rate)
 
 
 @triton.jit

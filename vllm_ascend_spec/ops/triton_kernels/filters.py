@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arith import find_request, inverse_of, read_score, read_scores
-from .greedy import NO_TOKEN
+from .arith import find_request, rate_of, read_score, read_scores
+from .greedy import token_of
 from .limits import kept_mass, row_limit
 from .scan import note_draft
 from .search import SHALLOW, gather_tops
@@ -27,7 +27,7 @@ def best_of_row(
         block = tl.where(x > best, offset, block)
         best = tl.maximum(best, x)
     peak = tl.max(best, axis=0)
-    return peak, tl.min(tl.where(best == peak, block + lane, NO_TOKEN), axis=0)
+    return peak, token_of(peak, best, block + lane)
 
 
 @triton.jit
@@ -45,7 +45,7 @@ def filter_row(
     LANES: tl.constexpr,
 ):
     """Return a row's peak, its threshold, and the mass that is kept, the draft's left out."""
-    inverse_temperature = inverse_of(temperature)
+    rate = rate_of(temperature)
     first, second, floor = gather_tops(row, vocab_size, draft, LANES)
     peak = tl.maximum(tl.max(first, axis=0), draft_score)
     # An infinite peak leaves nothing below it; in a row of nothing, nothing is kept.
@@ -60,7 +60,7 @@ def filter_row(
             floor,
             peak,
             temperature,
-            inverse_temperature,
+            rate,
             draft_score,
             request,
             top_k,
@@ -69,9 +69,7 @@ def filter_row(
             SHIFT,
             LANES,
         )
-    mass = kept_mass(
-        row, vocab_size, draft, first, second, floor, limit, peak, inverse_temperature, LANES
-    )
+    mass = kept_mass(row, vocab_size, draft, first, second, floor, limit, peak, rate, LANES)
     return peak, limit, mass
 
 
@@ -109,9 +107,7 @@ def filter_rows(
             at = start + position
             draft = tl.load(draft_token_ids + at, mask=position < num_drafts, other=-1)
             score = read_score(row, draft)
-            note_draft(
-                score, draft, index, at, vocab_size, draft_probs, draft_score, draft_prob
-            )
+            note_draft(score, draft, index, at, vocab_size, draft_probs, draft_score, draft_prob)
             peak, limit, mass = filter_row(
                 row, vocab_size, draft, score, t, request, top_k, top_p, min_p, SHIFT, LANES
             )

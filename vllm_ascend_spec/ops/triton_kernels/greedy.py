@@ -12,10 +12,9 @@ NO_TOKEN = tl.constexpr(1 << 24)
 
 
 @triton.jit
-def best_of(x, offsets):
-    """Return the largest of ``x`` and the lowest offset that has it."""
-    peak = tl.max(x, axis=0)
-    return peak, tl.min(tl.where(x == peak, offsets, NO_TOKEN), axis=0)
+def token_of(peak, x, tokens):
+    """Return the lowest of ``tokens`` whose logit is ``peak``."""
+    return tl.min(tl.where(x == peak, tokens, NO_TOKEN), axis=0)
 
 
 @triton.jit
@@ -92,9 +91,11 @@ def scan_greedy(
         first = split * chunks_per_program
         for chunk in range(first, tl.minimum(first + chunks_per_program, num_chunks)):
             offsets = chunk * CHUNK + tl.arange(0, CHUNK)
-            peak, best = best_of(read_scores(row, offsets, vocab_size, -1), offsets)
+            x = read_scores(row, offsets, vocab_size, -1)
+            peak = tl.max(x, axis=0)
+            best = token_of(peak, x, offsets).to(tl.float32)
             tl.store(chunk_peak + index * num_chunks + chunk, peak)
-            tl.store(chunk_best + index * num_chunks + chunk, best.to(tl.float32))
+            tl.store(chunk_best + index * num_chunks + chunk, best)
 
 
 @triton.jit

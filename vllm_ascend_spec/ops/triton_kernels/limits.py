@@ -26,19 +26,19 @@ def kept_mass(
     floor,
     limit,
     peak,
-    inverse_temperature,
+    rate,
     LANES: tl.constexpr,
 ):
     """Return the mass, relative to ``peak``, of what is at ``limit`` or above."""
     kept = tl.zeros((LANES,), tl.float32)
     if (limit > floor) | (floor == float("-inf")):
-        kept += tl.where(first >= limit, weight_of(first, peak, inverse_temperature), 0.0)
-        kept += tl.where(second >= limit, weight_of(second, peak, inverse_temperature), 0.0)
+        kept += tl.where(first >= limit, weight_of(first, peak, rate), 0.0)
+        kept += tl.where(second >= limit, weight_of(second, peak, rate), 0.0)
     else:
         lane = tl.arange(0, LANES)
         for offset in tl.range(0, vocab_size, LANES, num_stages=SHALLOW):
             x = read_scores(row, offset + lane, vocab_size, left_out)
-            kept += tl.where(x >= limit, weight_of(x, peak, inverse_temperature), 0.0)
+            kept += tl.where(x >= limit, weight_of(x, peak, rate), 0.0)
     return tl.sum(kept, axis=0)
 
 
@@ -105,7 +105,7 @@ def top_p_limit(
     floor,
     limit,
     peak,
-    inverse_temperature,
+    rate,
     draft_score,
     p,
     SHIFT: tl.constexpr,
@@ -124,16 +124,16 @@ def top_p_limit(
         floor,
         limit,
         peak,
-        inverse_temperature,
+        rate,
         LANES,
     )
-    draft_weight = weight_of(draft_score, peak, inverse_temperature)
+    draft_weight = weight_of(draft_score, peak, rate)
     draft_weight = tl.where(draft_score >= limit, draft_weight, 0.0)
     total += draft_weight
     target = p * total
-    first_weight = weight_of(first, peak, inverse_temperature)
+    first_weight = weight_of(first, peak, rate)
     first_weight = tl.where(first >= limit, first_weight, 0.0)
-    second_weight = weight_of(second, peak, inverse_temperature)
+    second_weight = weight_of(second, peak, rate)
     second_weight = tl.where(second >= limit, second_weight, 0.0)
     above = tl.where(first > floor, first_weight, 0.0)
     above += tl.where(second > floor, second_weight, 0.0)
@@ -156,13 +156,13 @@ def top_p_limit(
     else:
         # All tokens lighter than this together weigh less than what may be left out.
         negligible = 0.5 * (1 - p) * total / vocab_size
-        lightest = peak + tl.log(negligible) / inverse_temperature
+        lightest = peak + tl.log2(negligible) / rate
         key = search_row(
             row,
             vocab_size,
             left_out,
             peak,
-            inverse_temperature,
+            rate,
             draft_score,
             draft_weight,
             target,
@@ -185,7 +185,7 @@ def row_limit(
     floor,
     peak,
     temperature,
-    inverse_temperature,
+    rate,
     draft_score,
     request,
     top_k,  # [num_reqs] or None
@@ -217,7 +217,7 @@ def row_limit(
                 floor,
                 limit,
                 peak,
-                inverse_temperature,
+                rate,
                 draft_score,
                 p,
                 SHIFT,

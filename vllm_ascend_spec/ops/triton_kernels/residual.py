@@ -18,7 +18,7 @@ def draw_from_chunks(
     vocab_size,
     draft,
     peak,
-    inverse_temperature,
+    rate,
     peaks,  # [CHUNKS], without the draft; -inf past the last
     masses,  # [CHUNKS], relative to them
     uniform,
@@ -31,11 +31,11 @@ def draw_from_chunks(
     # Relative to the peak of what is drawn from, so that a dominant draft leaves no underflow.
     highest = tl.max(peaks, axis=0)
     if highest > float("-inf"):
-        masses *= weight_of(peaks, highest, inverse_temperature)
+        masses *= weight_of(peaks, highest, rate)
         goal = uniform * tl.sum(masses, axis=0)
         chunk, before = pick(masses, goal, CHUNKS)
         x = read_scores(row, chunk_tokens(chunk, SIDE), vocab_size, draft)
-        weights = weight_of(x, highest, inverse_temperature)
+        weights = weight_of(x, highest, rate)
         token = pick_in_chunk(chunk, weights, goal - before, SIDE)
     return token
 
@@ -49,21 +49,21 @@ def residual_weights(
     draft,
     peak,
     threshold,
-    inverse_temperature,
-    scale,
+    rate,
+    share,
     minus,
     SIDE: tl.constexpr,
 ):
-    """Return max(scale * exp((x - peak) / T) - minus * q, 0) of a chunk, [SIDE, SIDE].
+    """Return max(share * exp((x - peak) / T) - minus * q, 0) of a chunk, [SIDE, SIDE].
 
     Tokens below ``threshold`` have no weight. In a row of nothing, token 0 has it all. Without
     ``q_row``, q is certain of ``draft``; ``minus`` is 0 or 1.
     """
     tokens = chunk_tokens(chunk, SIDE)
     x = read_scores(row, tokens, vocab_size, -1)
-    weights = tl.where(x >= threshold, weight_of(x, peak, inverse_temperature), 0.0)
+    weights = tl.where(x >= threshold, weight_of(x, peak, rate), 0.0)
     nothing = peak == float("-inf")
-    weights = tl.where(nothing, (tokens == 0).to(tl.float32), weights) * scale
+    weights = tl.where(nothing, (tokens == 0).to(tl.float32), weights) * share
     if q_row is None:
         weights *= tl.where(tokens == draft, 1 - minus, 1.0)
     else:
@@ -82,8 +82,8 @@ def residual_masses(
     draft,
     peak,
     threshold,
-    inverse_temperature,
-    scale,
+    rate,
+    share,
     minus,
     CHUNKS: tl.constexpr,
     SIDE: tl.constexpr,
@@ -100,8 +100,8 @@ def residual_masses(
             draft,
             peak,
             threshold,
-            inverse_temperature,
-            scale,
+            rate,
+            share,
             minus,
             SIDE,
         )
@@ -117,15 +117,15 @@ def draw_from_row(
     draft,
     peak,
     threshold,
-    inverse_temperature,
-    scale,
+    rate,
+    share,
     uniform,
     CHUNKS: tl.constexpr,
     SIDE: tl.constexpr,
 ):
     """Draw a token of the residual of ``draft``; of the row itself if it is -1 or leaves nothing.
 
-    ``scale`` turns weights relative to ``peak`` into probabilities times the block's weight.
+    ``share`` turns weights relative to ``peak`` into probabilities times the block's weight.
     """
     # An empty residual means p = q, where only rounding can reject: then from the row, as well.
     minus = tl.where(draft >= 0, 2.0, 1.0)
@@ -141,8 +141,8 @@ def draw_from_row(
                 draft,
                 peak,
                 threshold,
-                inverse_temperature,
-                scale,
+                rate,
+                share,
                 minus,
                 CHUNKS,
                 SIDE,
@@ -157,8 +157,8 @@ def draw_from_row(
         draft,
         peak,
         threshold,
-        inverse_temperature,
-        scale,
+        rate,
+        share,
         minus,
         SIDE,
     )

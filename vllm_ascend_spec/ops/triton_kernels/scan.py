@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arith import find_request, inverse_of, read_score, read_scores, weight_of
-from .greedy import best_of
+from .arith import find_request, rate_of, read_score, read_scores, weight_of
+from .greedy import token_of
 
 
 @triton.jit
@@ -55,7 +55,7 @@ def scan_sampled(
         index = start + request + position
         row = logits + index.to(tl.int64) * row_stride
         t = tl.load(temperature + request)
-        inverse_temperature = inverse_of(t)
+        rate = rate_of(t)
         drafted = (position < num_drafts) & (t > 0)
         draft = tl.load(draft_token_ids + start + position, mask=drafted, other=-1)
         if split == 0:
@@ -73,10 +73,10 @@ def scan_sampled(
         for chunk in range(first, tl.minimum(first + chunks_per_program, num_chunks)):
             offsets = chunk * CHUNK + tl.arange(0, CHUNK)
             x = read_scores(row, offsets, vocab_size, draft)
-            peak, best = best_of(x, offsets)
+            peak = tl.max(x, axis=0)
             if t > 0:
-                mass = tl.sum(weight_of(x, peak, inverse_temperature), axis=0)
+                mass = tl.sum(weight_of(x, peak, rate), axis=0)
             else:
-                mass = best.to(tl.float32)
+                mass = token_of(peak, x, offsets).to(tl.float32)
             tl.store(chunk_peak + index * num_chunks + chunk, peak)
             tl.store(chunk_mass + index * num_chunks + chunk, mass)

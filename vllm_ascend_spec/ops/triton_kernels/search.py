@@ -104,7 +104,7 @@ def search_row(
     vocab_size,
     left_out,
     peak,
-    inverse_temperature,
+    rate,
     draft_score,
     draft_weight,
     target,
@@ -136,7 +136,7 @@ def search_row(
             x = read_scores(row, offset + lane, vocab_size, left_out)
             weight = tl.full((LANES,), 1.0, tl.float32)
             if BY_MASS:
-                weight = weight_of(x, peak, inverse_temperature)
+                weight = weight_of(x, peak, rate)
             mass_1 += tl.where(x >= value_of(quarter, SHIFT), weight, 0.0)
             mass_2 += tl.where(x >= value_of(middle, SHIFT), weight, 0.0)
             mass_3 += tl.where(x >= value_of(three_quarters, SHIFT), weight, 0.0)

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from .accept import accept_block_of_certain, accept_block_of_samples, accept_by_token
-from .arith import element, find_request, inverse_of, read_uniforms
+from .arith import element, find_request, rate_of, read_uniforms
 from .greedy import accept_greedy, best_of_rows, write_output
 from .residual import draw_from_chunks, draw_from_row
 from .sums import row_probabilities
@@ -23,7 +23,7 @@ def accept_drafts(
     start,
     request,
     num_drafts,
-    inverse_temperature,
+    rate,
     drafts,  # [POSITIONS]
     positions,  # [POSITIONS]
     peak,  # [POSITIONS]
@@ -62,7 +62,7 @@ def accept_drafts(
                 peak,
                 total,
                 limit,
-                inverse_temperature,
+                rate,
                 positions,
                 length,
                 POSITIONS,
@@ -89,7 +89,7 @@ def draw_last(
     accepted,
     weight,
     draft,
-    inverse_temperature,
+    rate,
     peak,
     limit,
     total,
@@ -112,7 +112,7 @@ def draw_last(
             draft,
             peak,
             limit,
-            inverse_temperature,
+            rate,
             tl.where(draft >= 0, weight, 1.0) / total,
             uniform,
             CHUNKS,
@@ -126,7 +126,7 @@ def draw_last(
             vocab_size,
             draft,
             peak,
-            inverse_temperature,
+            rate,
             tl.load(chunk_peak + index * num_parts + chunk, mask=mask, other=float("-inf")),
             tl.load(chunk_mass + index * num_parts + chunk, mask=mask, other=0.0),
             uniform,
@@ -170,13 +170,13 @@ def settle_sampled(
     rows, used = start + request + positions, positions <= num_drafts
     drafts = tl.load(draft_token_ids + start + positions, mask=positions < num_drafts, other=-1)
     if t > 0:
-        inverse_temperature = inverse_of(t)
+        rate = rate_of(t)
         peak, limit, total, p, rest = row_probabilities(
             draft_score,
             chunk_peak,
             chunk_mass,
             threshold,
-            inverse_temperature,
+            rate,
             drafts,
             rows,
             used,
@@ -194,7 +194,7 @@ def settle_sampled(
             start,
             request,
             num_drafts,
-            inverse_temperature,
+            rate,
             drafts,
             positions,
             peak,
@@ -220,7 +220,7 @@ def settle_sampled(
             accepted,
             weight,
             element(drafts, positions, accepted),
-            inverse_temperature,
+            rate,
             element(peak, positions, accepted),
             element(limit, positions, accepted),
             element(total, positions, accepted),

@@ -13,7 +13,7 @@ def row_masses(
     chunk_peak,  # [num_rows, num_chunks]
     chunk_mass,  # [num_rows, num_chunks], without the draft
     draft_score,  # [POSITIONS]
-    inverse_temperature,
+    rate,
     rows,  # [POSITIONS]
     used,  # [POSITIONS]
     num_chunks,
@@ -39,8 +39,8 @@ def row_masses(
         mask = used[:, None] & (chunk < num_chunks)[None, :]
         peaks = tl.load(chunk_peak + at, mask=mask, other=float("-inf"))
         masses = tl.load(chunk_mass + at, mask=mask, other=0.0)
-        others += tl.sum(masses * weight_of(peaks, peak[:, None], inverse_temperature), axis=1)
-    return peak, weight_of(draft_score, peak, inverse_temperature), others
+        others += tl.sum(masses * weight_of(peaks, peak[:, None], rate), axis=1)
+    return peak, weight_of(draft_score, peak, rate), others
 
 
 @triton.jit
@@ -49,7 +49,7 @@ def row_probabilities(
     chunk_peak,  # [num_rows, num_parts]
     chunk_mass,  # [num_rows, num_parts]
     threshold,  # [num_rows] or None
-    inverse_temperature,
+    rate,
     drafts,  # [POSITIONS]
     rows,  # [POSITIONS]
     used,  # [POSITIONS]
@@ -63,7 +63,7 @@ def row_probabilities(
         chunk_peak,
         chunk_mass,
         score,
-        inverse_temperature,
+        rate,
         rows,
         used,
         num_parts,

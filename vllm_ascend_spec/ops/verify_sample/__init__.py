@@ -18,7 +18,7 @@ OP = Op(
         " Tensor? draft_probs=None, Tensor accept_uniform, Tensor sample_uniform,"
         ' str rule="token") -> (Tensor, Tensor)'
     ),
-    backends=("cpu", "reference"),
+    backends=("cpu", "triton", "reference"),
 )
 
 
