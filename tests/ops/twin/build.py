@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 INCLUDE = ROOT / "ops" / "twin" / "include"
 COMPILER = os.environ.get("CXX", "g++")
-FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off", "-Wall")
+FLAGS = ("-std=c++17", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off", "-Wall")
 
 requires_compiler = pytest.mark.skipif(
     shutil.which(COMPILER) is None, reason=f"the twin needs {COMPILER}"
@@ -122,6 +122,7 @@ def build(
     *,
     include: Iterable[Path] = (),
     defines: Iterable[str] = (),
+    optimise: bool = True,
 ) -> Path:
     """Compile ``source`` into a shared library and return its path.
 
@@ -129,12 +130,13 @@ def build(
         source: a twin host file: it includes ``twin/launch.h`` and the kernel.
         include: directories to look in after the source's own and before the twin's.
         defines: macros, as ``NAME`` or ``NAME=value``.
+        optimise: False compiles twice as fast what then runs five times as long.
 
     Raises:
         RuntimeError: the compiler refused; the message holds what it said.
     """
     directories = [*include, INCLUDE]
-    arguments = [*FLAGS, *(f"-D{d}" for d in defines)]
+    arguments = [*FLAGS, "-O2" if optimise else "-O0", *(f"-D{d}" for d in defines)]
     digest = hashlib.sha256(repr(arguments).encode())
     for path in included(source, directories):
         digest.update(path.read_bytes())

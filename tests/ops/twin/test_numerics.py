@@ -55,7 +55,7 @@ def run(
     result = torch.zeros_like(a) if out is None else out.clone()
     sizes = (a.numel() * a.element_size(), result.numel() * result.element_size())
     count = a.numel() if count is None else count
-    host = Host(build(PROBE), nan_mode=nan_mode)
+    host = Host(build(PROBE, optimise=False), nan_mode=nan_mode)
     host(name, 1, a, b, result, *sizes, count, float(scalar))
     return result
 

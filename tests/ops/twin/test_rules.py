@@ -31,6 +31,7 @@ MEMORY = {
     "ub_part": "ub-bounds",
     "tbuf_size": "ub-bounds",
     "select_reserve": "ub-overflow",
+    "select_reserve_later": "ub-overflow",
     "reduce_scratch": "ub-bounds",
     "copy_size": "alignment",
     "copy_out_size": "alignment",
@@ -43,6 +44,8 @@ MEMORY = {
     "gm_read": "gm-bounds",
     "gm_write": "gm-bounds",
     "gm_outside": "gm-bounds",
+    "gm_neighbour": "gm-bounds",
+    "gm_declared": "gm-bounds",
     "gm_gap": "gm-bounds",
     "gm_rows": "gm-bounds",
     "read_only": "read-only",
@@ -142,7 +145,7 @@ RULES = {
 
 def probe(name: str, *, wrong: bool, cores: int = 1, output: bool = False, **options) -> Stats:
     file = next((r[0] for n, r in RULES.items() if n == name), "memory")
-    host = Host(build(PROBES / f"{file}.cpp"), **options)
+    host = Host(build(PROBES / f"{file}.cpp", optimise=False), **options)
     # The data cache works in lines of 64 bytes: start the tensors at one.
     tensors = [aligned(4096), aligned(512), aligned(4096), aligned(4096)]
     out = aligned(64) if output else None
@@ -170,7 +173,7 @@ class TestRules:
 class TestOptions:
     def test_vector_order_is_the_compilers_unless_asked_for(self):
         # In order.cpp, but not in ORDER: it breaks nothing by default.
-        order = Host(build(PROBES / "order.cpp"), auto_sync=AUTO_NONE)
+        order = Host(build(PROBES / "order.cpp", optimise=False), auto_sync=AUTO_NONE)
         tensors = [aligned(4096) for _ in range(4)]
         order("probe_order_vector", 1, False, *tensors, None)
         with pytest.raises(TwinError, match="PipeBarrier<PIPE_V>") as broken:

@@ -1,6 +1,6 @@
 // The data cache of the scalar unit: 64-byte lines, written back only when the kernel says so.
 #pragma once
-#include "op.h"
+#include "access.h"
 
 namespace twin {
 
@@ -16,7 +16,7 @@ inline void Op::check_lines(Region& region, uint64_t from, uint64_t to, const ch
                             bool write, bool cached) const {
   Launch& launch = *core.launch;
   if (!cached && launch.lines.empty()) return;
-  const std::string of = std::string(role) + " of '" + region.name + "'";
+  const auto of = [&] { return std::string(role) + " of '" + region.name + "'"; };
   for (uint64_t line = from / kLineBytes * kLineBytes; line < to; line += kLineBytes) {
     const uint64_t mine = line_mask(line, from, to);
     const auto found = launch.lines.find(line);
@@ -24,19 +24,20 @@ inline void Op::check_lines(Region& region, uint64_t from, uint64_t to, const ch
     if (writes != nullptr && writes->core != core.index && cached && write &&
         writes->epoch == core.epoch) {
       fail(Kind::kCacheShared,
-           of + ": core " + num(writes->core) + " writes the same 64-byte cache line with SetValue",
+           of() + ": core " + num(writes->core) +
+               " writes the same 64-byte cache line with SetValue",
            "keep what cores write at least 64 bytes apart, or write with DataCopyPad");
     }
     if (writes != nullptr && !cached && write && writes->dirty != 0) {
       fail(Kind::kCacheShared,
-           of + " copies into a cache line that core " + num(writes->core) +
+           of() + " copies into a cache line that core " + num(writes->core) +
                " has changed with SetValue and will write back over it",
            "DataCacheCleanAndInvalid first, or keep the two 64 bytes apart");
     }
     if (writes != nullptr && (writes->dirty & mine) != 0 &&
         (!cached || writes->core != core.index)) {
       fail(Kind::kCacheDirty,
-           of + " meets bytes that core " + num(writes->core) + " has only in its data cache",
+           of() + " meets bytes that core " + num(writes->core) + " has only in its data cache",
            "DataCacheCleanAndInvalid after SetValue");
     }
     if (!cached) continue;
@@ -51,13 +52,13 @@ inline void Op::check_lines(Region& region, uint64_t from, uint64_t to, const ch
       if (then.core < 0 || (then.core == core.index && then.pipe == PIPE_S)) return;
       if (then.time > loaded) {
         fail(Kind::kCacheStale,
-             of + " uses a line cached before core " + num(then.core) + " (pipe " +
+             of() + " uses a line cached before core " + num(then.core) + " (pipe " +
                  pipe_name(then.pipe) + ") wrote it",
              "DataCacheCleanAndInvalid before the access");
       }
       if (write && then.core != core.index && then.epoch == core.epoch) {
         fail(Kind::kCacheShared,
-             of + ": core " + num(then.core) + " writes to the same 64-byte cache line",
+             of() + ": core " + num(then.core) + " writes to the same 64-byte cache line",
              "keep what cores write at least 64 bytes apart, or write with DataCopyPad");
       }
     });

@@ -168,10 +168,10 @@ D cast_one(S value, RoundMode mode) {
 
 template <typename D, typename S>
 auto cast_kernel(const Op& op, RoundMode mode) {
-  op.require((cast_modes<D, S>() & mode_bit(mode)) != 0, Kind::kUnsupported,
-             std::string(type_name<S>()) + " to " + type_name<D>() +
-                 " does not have rounding mode " + num(static_cast<uint64_t>(mode)),
-             "see the table of Cast for Atlas A2");
+  TWIN_REQUIRE(op, (cast_modes<D, S>() & mode_bit(mode)) != 0, Kind::kUnsupported,
+               std::string(type_name<S>()) + " to " + type_name<D>() +
+                   " does not have rounding mode " + num(static_cast<uint64_t>(mode)),
+               "see the table of Cast for Atlas A2");
   return [mode](S value) { return cast_one<D, S>(value, mode); };
 }
 

@@ -24,12 +24,13 @@ bool compare_one(AscendC::CMPMODE mode, T a, T b) {
 
 template <typename T>
 void check_compare(const Op& op, AscendC::CMPMODE mode, uint64_t count) {
-  op.require(!(std::is_same<T, int32_t>::value) || mode == AscendC::CMPMODE::EQ, Kind::kUnsupported,
-             "int32_t is compared for EQ only", "compare as float, or subtract and compare");
-  op.require(count * sizeof(T) % kRepeatBytes == 0, Kind::kAlignment,
-             num(count) + " elements are " + num(count * sizeof(T)) +
-                 " bytes, not a multiple of 256; the rest would be left out",
-             "fill up to 256 bytes with a neutral value");
+  TWIN_REQUIRE(op, !(std::is_same<T, int32_t>::value) || mode == AscendC::CMPMODE::EQ,
+               Kind::kUnsupported, "int32_t is compared for EQ only",
+               "compare as float, or subtract and compare");
+  TWIN_REQUIRE(op, count * sizeof(T) % kRepeatBytes == 0, Kind::kAlignment,
+               num(count) + " elements are " + num(count * sizeof(T)) +
+                   " bytes, not a multiple of 256; the rest would be left out",
+               "fill up to 256 bytes with a neutral value");
 }
 
 template <typename T, typename U, typename Right>
@@ -87,10 +88,11 @@ namespace twin {
 // Modes 1 and 2 use the last 8 KiB of the unified buffer themselves.
 inline void check_reserve(const Op& op) {
   constexpr uint32_t reserve = 8 * 1024;
-  op.require(op.core.ub_top + reserve <= kUbBytes, Kind::kUbOverflow,
-             "this mode needs 8192 bytes of unified buffer for itself; " +
-                 num(kUbBytes - op.core.ub_top) + " are left",
-             "allocate at most 188416 bytes in a kernel that selects");
+  op.core.ub_reserved = reserve;
+  TWIN_REQUIRE(op, op.core.ub_top + reserve <= kUbBytes, Kind::kUbOverflow,
+               "this mode needs 8192 bytes of unified buffer for itself; " +
+                   num(kUbBytes - op.core.ub_top) + " are left",
+               "allocate at most 188416 bytes in a kernel that selects");
 }
 
 inline bool bit(const uint8_t* bits, uint64_t i) { return (bits[i / 8] >> (i % 8)) & 1; }
@@ -105,8 +107,8 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const Loca
   TWIN_TYPES(Select, half, float);
   static_assert(twin::is_one_of<U, uint8_t, uint16_t, uint32_t, uint64_t>, "Select: mask type");
   twin::Op op("Select", PIPE_V, site);
-  op.require(selMode == SELMODE::VSEL_TENSOR_SCALAR_MODE, twin::Kind::kUnsupported,
-             "a scalar operand in a mode for tensors", "VSEL_TENSOR_SCALAR_MODE");
+  TWIN_REQUIRE(op, selMode == SELMODE::VSEL_TENSOR_SCALAR_MODE, twin::Kind::kUnsupported,
+               "a scalar operand in a mode for tensors", "VSEL_TENSOR_SCALAR_MODE");
   if (count == 0) return;
   twin::check_reserve(op);
   twin::check_overlap(op, dst, src0, count, "src0");
@@ -123,9 +125,9 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const Loca
   TWIN_TYPES(Select, half, float);
   static_assert(twin::is_one_of<U, uint8_t, uint16_t, uint32_t, uint64_t>, "Select: mask type");
   twin::Op op("Select", PIPE_V, site);
-  op.require(selMode != SELMODE::VSEL_TENSOR_SCALAR_MODE, twin::Kind::kUnsupported,
-             "a tensor operand in the mode for scalars",
-             "VSEL_TENSOR_TENSOR_MODE or VSEL_CMPMASK_SPR");
+  TWIN_REQUIRE(op, selMode != SELMODE::VSEL_TENSOR_SCALAR_MODE, twin::Kind::kUnsupported,
+               "a tensor operand in the mode for scalars",
+               "VSEL_TENSOR_TENSOR_MODE or VSEL_CMPMASK_SPR");
   if (count == 0) return;
   // Mode 0 uses one repeat's bits for all repeats; mode 2 goes on through the mask.
   constexpr uint32_t per_repeat = twin::kRepeatBytes / sizeof(T);

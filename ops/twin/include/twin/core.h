@@ -78,6 +78,7 @@ struct Core {
   std::vector<uint8_t> ub_init;  // per byte
   std::vector<BlockShadow> shadow;
   uint32_t ub_top = 0;
+  uint32_t ub_reserved = 0;  // at the end, by instructions that need room of their own
   std::vector<Buffer> buffers;
 
   std::array<Clock, kPipes> clock;

@@ -14,38 +14,38 @@ inline void check_path(const Op& op, int32_t position, bool to_ub, bool padded) 
   const bool fine =
       to_ub ? at == AscendC::TPosition::VECIN || (padded && at == AscendC::TPosition::VECOUT)
             : at == AscendC::TPosition::VECOUT || (padded && at == AscendC::TPosition::VECIN);
-  op.require(fine, Kind::kPosition,
-             std::string(to_ub ? "GM to " : "") + position_name(at) + (to_ub ? "" : " to GM") +
-                 " is not a documented path",
-             to_ub ? "copy into VECIN" : "copy from VECOUT");
+  TWIN_REQUIRE(op, fine, Kind::kPosition,
+               std::string(to_ub ? "GM to " : "") + position_name(at) + (to_ub ? "" : " to GM") +
+                   " is not a documented path",
+               to_ub ? "copy into VECIN" : "copy from VECOUT");
 }
 
 template <typename T>
 void check_whole_blocks(const Op& op, uint64_t count) {
-  op.require(count * sizeof(T) % kBlockBytes == 0, Kind::kAlignment,
-             num(count) + " elements are " + num(count * sizeof(T)) +
-                 " bytes, which DataCopy rounds down to " +
-                 num(count * sizeof(T) / kBlockBytes * kBlockBytes),
-             "use DataCopyPad, or whole blocks of 32 bytes");
+  TWIN_REQUIRE(op, count * sizeof(T) % kBlockBytes == 0, Kind::kAlignment,
+               num(count) + " elements are " + num(count * sizeof(T)) +
+                   " bytes, which DataCopy rounds down to " +
+                   num(count * sizeof(T) / kBlockBytes * kBlockBytes),
+               "use DataCopyPad, or whole blocks of 32 bytes");
 }
 
 template <typename T>
 void check_gm_address(const Op& op, const T* address) {
-  op.require(reinterpret_cast<uint64_t>(address) % sizeof(T) == 0, Kind::kAlignment,
-             std::string("the global address is not a multiple of the ") + num(sizeof(T)) +
-                 " bytes of " + type_name<T>(),
-             "check the offset");
+  TWIN_REQUIRE(op, reinterpret_cast<uint64_t>(address) % sizeof(T) == 0, Kind::kAlignment,
+               std::string("the global address is not a multiple of the ") + num(sizeof(T)) +
+                   " bytes of " + type_name<T>(),
+               "check the offset");
 }
 
 template <typename T>
 void check_ext(const Op& op, const AscendC::DataCopyExtParams& p) {
-  op.require(p.blockCount <= 4095, Kind::kArgument, "blockCount " + num(p.blockCount),
-             "at most 4095");
-  op.require(p.blockLen <= 2097151, Kind::kArgument, "blockLen " + num(p.blockLen),
-             "at most 2097151 bytes");
-  op.require(p.blockLen % sizeof(T) == 0, Kind::kArgument,
-             "blockLen " + num(p.blockLen) + " is not a multiple of " + num(sizeof(T)),
-             "blockLen counts bytes");
+  TWIN_REQUIRE(op, p.blockCount <= 4095, Kind::kArgument, "blockCount " + num(p.blockCount),
+               "at most 4095");
+  TWIN_REQUIRE(op, p.blockLen <= 2097151, Kind::kArgument, "blockLen " + num(p.blockLen),
+               "at most 2097151 bytes");
+  TWIN_REQUIRE(op, p.blockLen % sizeof(T) == 0, Kind::kArgument,
+               "blockLen " + num(p.blockLen) + " is not a multiple of " + num(sizeof(T)),
+               "blockLen counts bytes");
 }
 
 inline uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -62,7 +62,7 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t co
   twin::check_gm_address(op, src.GetPhyAddr());
   twin::check_path(op, dst.GetPosition(), true, false);
   const uint64_t bytes = static_cast<uint64_t>(count) * sizeof(T);
-  op.read_gm(src.GetPhyAddr(), bytes, "src");
+  op.read_gm(src.ref(), src.GetPhyAddr(), bytes, "src");
   uint8_t* to = op.write(dst.ref(), 0, bytes, "dst");
   std::memcpy(to, src.GetPhyAddr(), bytes);
 }
@@ -76,7 +76,7 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t co
   twin::check_path(op, src.GetPosition(), false, false);
   const uint64_t bytes = static_cast<uint64_t>(count) * sizeof(T);
   const uint8_t* from = op.read(src.ref(), 0, bytes, "src");
-  op.write_gm(dst.GetPhyAddr(), bytes, "dst");
+  op.write_gm(dst.ref(), dst.GetPhyAddr(), bytes, "dst");
   std::memcpy(dst.GetPhyAddr(0), from, bytes);
 }
 
@@ -97,15 +97,15 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataC
               TWIN_SITE) {
   static_assert(twin::can_copy<T>, "DataCopy: type not supported on Atlas A2/A3");
   twin::Op op("DataCopy", PIPE_MTE2, site);
-  op.require(p.blockCount <= 4095, twin::Kind::kArgument, "blockCount " + twin::num(p.blockCount),
-             "at most 4095");
+  TWIN_REQUIRE(op, p.blockCount <= 4095, twin::Kind::kArgument,
+               "blockCount " + twin::num(p.blockCount), "at most 4095");
   twin::check_gm_address(op, src.GetPhyAddr());
   twin::check_path(op, dst.GetPosition(), true, false);
   const uint64_t bytes = p.blockLen * twin::kBlockBytes;
   const uint8_t* from = reinterpret_cast<const uint8_t*>(src.GetPhyAddr());
   uint64_t at = 0;
   for (int b = 0; b < p.blockCount && bytes != 0; ++b) {
-    op.read_gm(from, bytes, "src");
+    op.read_gm(src.ref(), from, bytes, "src");
     std::memcpy(op.write(dst.ref(), at, bytes, "dst"), from, bytes);
     from += bytes + p.srcGap * twin::kBlockBytes;
     at += bytes + p.dstGap * twin::kBlockBytes;
@@ -117,8 +117,8 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataC
               TWIN_SITE) {
   static_assert(twin::can_copy<T>, "DataCopy: type not supported on Atlas A2/A3");
   twin::Op op("DataCopy", PIPE_MTE3, site);
-  op.require(p.blockCount <= 4095, twin::Kind::kArgument, "blockCount " + twin::num(p.blockCount),
-             "at most 4095");
+  TWIN_REQUIRE(op, p.blockCount <= 4095, twin::Kind::kArgument,
+               "blockCount " + twin::num(p.blockCount), "at most 4095");
   twin::check_gm_address(op, dst.GetPhyAddr());
   twin::check_path(op, src.GetPosition(), false, false);
   const uint64_t bytes = p.blockLen * twin::kBlockBytes;
@@ -126,7 +126,7 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataC
   uint64_t at = 0;
   for (int b = 0; b < p.blockCount && bytes != 0; ++b) {
     const uint8_t* from = op.read(src.ref(), at, bytes, "src");
-    op.write_gm(to, bytes, "dst");
+    op.write_gm(dst.ref(), to, bytes, "dst");
     std::memcpy(to, from, bytes);
     to += bytes + p.dstGap * twin::kBlockBytes;
     at += bytes + p.srcGap * twin::kBlockBytes;
@@ -142,8 +142,8 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
   twin::Op op("DataCopyPad", PIPE_MTE2, site);
   twin::check_ext<T>(op, p);
   twin::check_path(op, dst.GetPosition(), true, true);
-  op.require(pad.leftPadding * sizeof(T) <= 32 && pad.rightPadding * sizeof(T) <= 32,
-             twin::Kind::kArgument, "padding of more than 32 bytes", "at most 32 bytes a side");
+  TWIN_REQUIRE(op, pad.leftPadding * sizeof(T) <= 32 && pad.rightPadding * sizeof(T) <= 32,
+               twin::Kind::kArgument, "padding of more than 32 bytes", "at most 32 bytes a side");
   const uint64_t left = pad.leftPadding * sizeof(T), data = p.blockLen;
   const uint64_t filled = left + data + pad.rightPadding * sizeof(T);
   const uint64_t whole = twin::round_up(filled, twin::kBlockBytes);
@@ -151,7 +151,7 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
   const uint8_t* from = reinterpret_cast<const uint8_t*>(src.GetPhyAddr());
   uint64_t at = 0;
   for (int b = 0; b < p.blockCount && data != 0; ++b) {
-    op.read_gm(from, data, "src");
+    op.read_gm(src.ref(), from, data, "src");
     uint8_t* to = op.write(dst.ref(), at, whole, "dst");
     T fill = pad.paddingValue;
     if (!padded) std::memcpy(static_cast<void*>(&fill), from, sizeof(T));
@@ -177,7 +177,7 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
   uint64_t at = 0;
   for (int b = 0; b < p.blockCount && data != 0; ++b) {
     const uint8_t* from = op.read(src.ref(), at, data, "src");
-    op.write_gm(to, data, "dst");
+    op.write_gm(dst.ref(), to, data, "dst");
     std::memcpy(to, from, data);
     to += data + p.dstStride;
     at += whole + static_cast<uint64_t>(p.srcStride) * twin::kBlockBytes;

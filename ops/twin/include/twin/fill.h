@@ -49,7 +49,7 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t repeatTi
   twin::Op op("Brcb", PIPE_V, site);
   twin::check_repeat(op, repeatTime);
   twin::check_start(op, dst.ref(), "dst");
-  op.require(params.dstBlkStride != 0, twin::Kind::kArgument, "dstBlkStride 0", "1 or more");
+  TWIN_REQUIRE(op, params.dstBlkStride != 0, twin::Kind::kArgument, "dstBlkStride 0", "1 or more");
   const uint64_t n = 8ull * static_cast<uint64_t>(repeatTime);
   const T* from = twin::read_all(op, src, n, "src");
   for (uint64_t i = 0; i < n; ++i) {

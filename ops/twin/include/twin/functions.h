@@ -143,8 +143,8 @@ auto unary_kernel() {
 
 template <typename T>
 void check_shift(const Op& op, T shift) {
-  op.require(shift >= T(0) && static_cast<uint64_t>(shift) <= 8 * sizeof(T), Kind::kArgument,
-             "a shift by " + std::to_string(shift), "0 to " + num(8 * sizeof(T)));
+  TWIN_REQUIRE(op, shift >= T(0) && static_cast<uint64_t>(shift) <= 8 * sizeof(T), Kind::kArgument,
+               "a shift by " + std::to_string(shift), "0 to " + num(8 * sizeof(T)));
 }
 template <typename T>
 auto left_shift(T shift) {

@@ -9,7 +9,7 @@ void gather_mask(const Op& op, const AscendC::LocalTensor<T>& dst,
                  const AscendC::LocalTensor<T>& src, bool counter, uint32_t mask,
                  const AscendC::GatherMaskParams& p, uint64_t& kept, Selected selected) {
   constexpr uint32_t per_repeat = kRepeatBytes / sizeof(T);
-  op.require(!counter || mask != 0, Kind::kArgument, "mask 0 in counter mode", "1 or more");
+  TWIN_REQUIRE(op, !counter || mask != 0, Kind::kArgument, "mask 0 in counter mode", "1 or more");
   check_start(op, dst.ref(), "dst");
   check_start(op, src.ref(), "src0");
   const uint32_t per = counter ? mask : per_repeat;
@@ -52,8 +52,8 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const uin
                 uint64_t& rsvdCnt, TWIN_SITE) {
   TWIN_TYPES(GatherMask, int16_t, uint16_t, half, bfloat16_t, int32_t, uint32_t, float);
   twin::Op op("GatherMask", PIPE_V, site);
-  op.require(src1Pattern >= 1 && src1Pattern <= 7, twin::Kind::kArgument,
-             "pattern " + twin::num(src1Pattern), "1 to 7");
+  TWIN_REQUIRE(op, src1Pattern >= 1 && src1Pattern <= 7, twin::Kind::kArgument,
+               "pattern " + twin::num(src1Pattern), "1 to 7");
   twin::gather_mask(op, dst, src0, reduceMode, mask, params, rsvdCnt, [&](uint32_t, uint32_t i) {
     if (src1Pattern <= 2) return i % 2 == src1Pattern - 1u;
     return src1Pattern == 7 || i % 4 == src1Pattern - 3u;
@@ -73,9 +73,9 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src,
   std::vector<T> chosen(count);
   for (uint32_t i = 0; i < count; ++i) {
     const uint64_t at = static_cast<uint64_t>(srcBaseAddr) + offsets[i];
-    op.require(at % sizeof(T) == 0, twin::Kind::kAlignment,
-               "an offset of " + twin::num(at) + " bytes",
-               "offsets count bytes; use multiples of the element size");
+    TWIN_REQUIRE(op, at % sizeof(T) == 0, twin::Kind::kAlignment,
+                 "an offset of " + twin::num(at) + " bytes",
+                 "offsets count bytes; use multiples of the element size");
     std::memcpy(static_cast<void*>(&chosen[i]), op.read(src.ref(), at, sizeof(T), "src", sizeof(T)),
                 sizeof(T));
   }

@@ -2,6 +2,12 @@
 #pragma once
 #include "gm.h"
 
+// Reports where `holds` does not; builds the message only then.
+#define TWIN_REQUIRE(op, holds, ...)      \
+  do {                                    \
+    if (!(holds)) (op).fail(__VA_ARGS__); \
+  } while (false)
+
 namespace twin {
 
 inline std::string num(uint64_t value) { return std::to_string(value); }
@@ -26,6 +32,12 @@ struct UbRef {
   uint32_t bytes = 0;
 };
 
+// Where a GlobalTensor came from.
+struct GmRef {
+  uint64_t origin = 0;  // what SetGlobalBuffer was given
+  uint64_t limit = 0;   // the end by the size it was given; 0: none
+};
+
 class Op {
  public:
   Op(const char* name, int pipe, const Site& site)
@@ -36,9 +48,6 @@ class Op {
 
   [[noreturn]] void fail(Kind kind, const std::string& what, const std::string& remedy) const {
     throw TwinError(kind, core.index, core.launch->kernel, name_, site_text(site_), what, remedy);
-  }
-  void require(bool holds, Kind kind, const std::string& what, const std::string& remedy) const {
-    if (!holds) fail(kind, what, remedy);
   }
 
   // Bytes [from, from + bytes) of a tensor, as operand `role`.
@@ -64,13 +73,15 @@ class Op {
   }
 
   // Bytes of global memory. `cached`: through the scalar unit's data cache.
-  void read_gm(const void* pointer, uint64_t bytes, const char* role, bool cached = false) const {
+  void read_gm(const GmRef& ref, const void* pointer, uint64_t bytes, const char* role,
+               bool cached = false) const {
     core.gm_read[pipe_] += bytes;
-    touch_gm(pointer, bytes, role, false, cached);
+    touch_gm(ref, pointer, bytes, role, false, cached);
   }
-  void write_gm(const void* pointer, uint64_t bytes, const char* role, bool cached = false) const {
+  void write_gm(const GmRef& ref, const void* pointer, uint64_t bytes, const char* role,
+                bool cached = false) const {
     core.gm_write[pipe_] += bytes;
-    touch_gm(pointer, bytes, role, true, cached);
+    touch_gm(ref, pointer, bytes, role, true, cached);
   }
 
   Core& core;
@@ -79,8 +90,10 @@ class Op {
   uint32_t locate(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
                   uint32_t align) const;
   void check_ub(uint32_t at, uint64_t bytes, const char* role, bool write) const;
-  void touch_gm(const void* pointer, uint64_t bytes, const char* role, bool write,
+  void touch_gm(const GmRef& ref, const void* pointer, uint64_t bytes, const char* role, bool write,
                 bool cached) const;
+  Region& locate_gm(const GmRef& ref, uint64_t from, uint64_t to, const char* role,
+                    bool write) const;
   void order_gm(Region& region, uint64_t from, uint64_t to, const char* role, bool write) const;
   void check_lines(Region& region, uint64_t from, uint64_t to, const char* role, bool write,
                    bool cached) const;
@@ -112,8 +125,9 @@ inline std::string Op::place(const UbRef& ref) const {
 
 inline uint32_t Op::locate(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
                            uint32_t align) const {
-  require(ref.buffer >= 0, Kind::kUbBounds, std::string(role) + " is a tensor without memory",
-          "take it from a TQue or a TBuf that InitBuffer has filled");
+  TWIN_REQUIRE(*this, ref.buffer >= 0, Kind::kUbBounds,
+               std::string(role) + " is a tensor without memory",
+               "take it from a TQue or a TBuf that InitBuffer has filled");
   const Buffer& buffer = core.buffers[ref.buffer];
   if (buffer.generation != ref.generation || buffer.hold != Hold::kHeld) {
     const bool queued = buffer.generation == ref.generation && buffer.hold == Hold::kQueued;
@@ -123,10 +137,10 @@ inline uint32_t Op::locate(const UbRef& ref, uint64_t from, uint64_t bytes, cons
              ")",
          queued ? "use what DeQue returns" : "free it after its last use");
   }
-  require(bytes == 0 || (ref.offset + from) % align == 0, Kind::kAlignment,
-          std::string(role) + " starts at byte " + num(ref.offset + from) +
-              " of the unified buffer, not a multiple of " + num(align),
-          "start operands at multiples of " + num(align) + " bytes");
+  TWIN_REQUIRE(*this, bytes == 0 || (ref.offset + from) % align == 0, Kind::kAlignment,
+               std::string(role) + " starts at byte " + num(ref.offset + from) +
+                   " of the unified buffer, not a multiple of " + num(align),
+               "start operands at multiples of " + num(align) + " bytes");
   if (from + bytes > ref.bytes) {
     fail(Kind::kUbBounds,
          std::string(role) + " needs " + num(from + bytes) + " bytes, " +
@@ -182,93 +196,6 @@ inline void Op::check_ub(uint32_t at, uint64_t bytes, const char* role, bool wri
     }
   }
   if (write) std::memset(core.ub_init.data() + at, 1, bytes);
-}
-
-inline void Op::touch_gm(const void* pointer, uint64_t bytes, const char* role, bool write,
-                         bool cached) const {
-  if (bytes == 0) return;
-  const uint64_t from = reinterpret_cast<uint64_t>(pointer), to = from + bytes;
-  Region* region = core.launch->find(from);
-  require(region != nullptr, Kind::kGmBounds,
-          std::string(role) + " of " + num(bytes) + " bytes starts outside every global tensor",
-          "check the offset and the tensor's size");
-  if (to > region->end()) {
-    fail(Kind::kGmBounds,
-         std::string(role) + " of " + num(bytes) + " bytes at byte " + num(from - region->begin) +
-             " of '" + region->name + "' ends " + num(to - region->end()) +
-             " bytes past its end (" + num(region->bytes) + ")",
-         "copy tails with DataCopyPad and their own length");
-  }
-  if (region->row_pitch != 0) {
-    const uint64_t row = (from - region->begin) / region->row_pitch;
-    const uint64_t row_end = row * region->row_pitch + region->row_bytes;
-    require(to - region->begin <= row_end, Kind::kGmBounds,
-            std::string(role) + " of " + num(bytes) + " bytes at byte " +
-                num(from - region->begin - row * region->row_pitch) + " of row " + num(row) +
-                " of '" + region->name + "' reaches into the gap after the row (" +
-                num(region->row_bytes) + " bytes)",
-            "copy tails with DataCopyPad and their own length; advance by the row stride");
-  }
-  require(!write || region->access != Access::kInput, Kind::kReadOnly,
-          std::string(role) + " writes '" + region->name + "', which is an input",
-          "write to an output or a workspace");
-  if (!core.launch->options.checks) return;
-  if (!region->init.empty()) {
-    uint8_t* init = region->init.data() + (from - region->begin);
-    if (write) {
-      std::memset(init, 1, bytes);
-    } else if (const void* hole = std::memchr(init, 0, bytes)) {
-      fail(Kind::kUninitialised,
-           std::string(role) + " reads byte " +
-               num(static_cast<const uint8_t*>(hole) - region->init.data()) + " of '" +
-               region->name + "', which nothing has written",
-           "write it first; if another core does, SyncAll between");
-    }
-  }
-  if (region->access == Access::kInput) return;
-  ++core.launch->time;
-  check_lines(*region, from, to, role, write, cached);
-  order_gm(*region, from, to, role, write);
-}
-
-inline void Op::order_gm(Region& region, uint64_t from, uint64_t to, const char* role,
-                         bool write) const {
-  const Touch now{core.index, pipe_, core.seq[pipe_], core.epoch, core.launch->time};
-  auto conflict = [&](const Touch& then, bool was_write) {
-    if (then.core < 0 || then.epoch < core.epoch) return;
-    const std::string what = std::string(role) + (write ? " writes" : " reads") + " bytes of '" +
-                             region.name + "' that ";
-    if (then.core != core.index) {
-      fail(Kind::kCoreRace,
-           what + "core " + num(then.core) + (was_write ? " has written" : " reads"),
-           "SyncAll between the two, or give every core its own bytes");
-    }
-    if (then.seq == now.seq && then.pipe == pipe_) return;
-    if (!core.ordered(pipe_, then.pipe, then.seq, was_write)) {
-      fail(Kind::kUnordered,
-           what + "pipe " + pipe_name(then.pipe) + " may still be " +
-               (was_write ? "writing" : "reading"),
-           then.pipe == pipe_ ? std::string("PipeBarrier<PIPE_") + pipe_name(pipe_) + ">"
-                              : std::string("SetFlag and WaitFlag of HardEvent::") +
-                                    pipe_name(then.pipe) + "_" + pipe_name(pipe_));
-    }
-  };
-  region.each(from, to, [&](Segment& segment) {
-    conflict(segment.write, true);
-    if (write) {
-      for (const Touch& read : segment.reads) conflict(read, false);
-      segment.write = now;
-      segment.reads.clear();
-      return;
-    }
-    for (Touch& read : segment.reads) {
-      if (read.core == now.core && read.pipe == now.pipe) {
-        read = now;
-        return;
-      }
-    }
-    segment.reads.push_back(now);
-  });
 }
 
 }  // namespace twin

@@ -32,11 +32,11 @@ inline int32_t take_buffer(Core& core, uint32_t bytes, AscendC::TPosition positi
                            const Site& site) {
   const uint64_t rounded =
       (static_cast<uint64_t>(bytes) + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
-  if (core.ub_top + rounded > kUbBytes) {
+  const uint64_t end = core.ub_top + rounded, room = kUbBytes - core.ub_reserved;
+  if (end > room) {
     fail_here(core, Kind::kUbOverflow, "TPipe::InitBuffer", site,
-              num(core.ub_top + rounded) + " bytes of unified buffer in all, " +
-                  num(core.ub_top + rounded - kUbBytes) + " more than the " + num(kUbBytes) +
-                  " there are",
+              num(end) + " bytes of unified buffer in all, " + num(end - room) + " more than the " +
+                  num(room) + " there are",
               "shorten the tiles or share buffers");
   }
   if (bytes == 0) {

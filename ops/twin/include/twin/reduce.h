@@ -54,8 +54,9 @@ void reduce_extreme(const Op& op, bool want_max, const AscendC::LocalTensor<T>& 
                     int32_t count, bool with_index) {
   const uint64_t n = check_count(op, count);
   if (n == 0) return;
-  op.require(!with_index || sizeof(T) != 2 || n <= 65536, Kind::kArgument,
-             num(n) + " half elements have indices beyond 65535", "split, or do without the index");
+  TWIN_REQUIRE(op, !with_index || sizeof(T) != 2 || n <= 65536, Kind::kArgument,
+               num(n) + " half elements have indices beyond 65535",
+               "split, or do without the index");
   const T* from = read_all(op, src, n, "src");
   const uint32_t at = extreme<T>(static_cast<uint32_t>(n), want_max, propagates_nan(op),
                                  [from](uint32_t i) { return from[i]; });
@@ -85,8 +86,8 @@ Computed<T> tree_sum(std::vector<Computed<T>> values) {
 }
 
 inline void check_stride(const Op& op, int32_t stride, const char* name) {
-  op.require(stride >= 0 && stride <= 65535, Kind::kArgument,
-             std::string(name) + " " + std::to_string(stride), "0 to 65535");
+  TWIN_REQUIRE(op, stride >= 0 && stride <= 65535, Kind::kArgument,
+               std::string(name) + " " + std::to_string(stride), "0 to 65535");
 }
 
 struct RepeatArgs {
@@ -162,8 +163,8 @@ void reduce_blocks(const Op& op, const AscendC::LocalTensor<T>& dst,
                    const AscendC::LocalTensor<T>& src, const Lanes& lanes, const RepeatArgs& args) {
   check_reduce(op, args, src.ref());
   constexpr uint32_t per_block = kBlockBytes / sizeof(T);
-  op.require(
-      dst.ref().offset % (8 * sizeof(T)) == 0, Kind::kAlignment,
+  TWIN_REQUIRE(
+      op, dst.ref().offset % (8 * sizeof(T)) == 0, Kind::kAlignment,
       "dst starts at byte " + num(dst.ref().offset) + ", not a multiple of " + num(8 * sizeof(T)),
       "start dst at a multiple of " + num(8 * sizeof(T)) + " bytes");
   const Stride from{static_cast<uint32_t>(args.src_block), static_cast<uint32_t>(args.src_repeat)};

@@ -12,16 +12,19 @@ class GlobalTensor {
   void SetGlobalBuffer(T* buffer, uint64_t size) {
     address_ = buffer;
     size_ = size;
+    const auto origin = reinterpret_cast<uint64_t>(buffer);
+    ref_ = twin::GmRef{origin, size == 0 ? 0 : origin + size * sizeof(T)};
   }
   void SetGlobalBuffer(T* buffer) { SetGlobalBuffer(buffer, 0); }
 
+  const twin::GmRef& ref() const { return ref_; }
   const T* GetPhyAddr() const { return address_; }
   T* GetPhyAddr(uint64_t offset) const { return address_ + offset; }
   uint64_t GetSize() const { return size_; }
   void SetL2CacheHint(int) {}
 
   GlobalTensor operator[](uint64_t offset) const {
-    GlobalTensor part;
+    GlobalTensor part = *this;
     part.address_ = address_ + offset;
     part.size_ = size_ > offset ? size_ - offset : 0;
     return part;
@@ -30,6 +33,7 @@ class GlobalTensor {
   GlobalTensor<U> ReinterpretCast() const {
     GlobalTensor<U> other;
     other.SetGlobalBuffer(reinterpret_cast<U*>(address_), size_ * sizeof(T) / sizeof(U));
+    other.ref_ = ref_;
     return other;
   }
 
@@ -37,20 +41,24 @@ class GlobalTensor {
   T GetValue(uint64_t offset, TWIN_SITE) const {
     twin::Op op("GlobalTensor::GetValue", PIPE_S, site);
     ++op.core.scalar_reads;
-    op.read_gm(address_ + offset, sizeof(T), "an element", true);
+    op.read_gm(ref_, address_ + offset, sizeof(T), "an element", true);
     return address_[offset];
   }
   T operator()(uint64_t offset) const { return GetValue(offset); }
   void SetValue(uint64_t offset, T value, TWIN_SITE) const {
     twin::Op op("GlobalTensor::SetValue", PIPE_S, site);
     ++op.core.scalar_writes;
-    op.write_gm(address_ + offset, sizeof(T), "an element", true);
+    op.write_gm(ref_, address_ + offset, sizeof(T), "an element", true);
     address_[offset] = value;
   }
 
  private:
+  template <typename U>
+  friend class GlobalTensor;
+
   T* address_ = nullptr;
   uint64_t size_ = 0;
+  twin::GmRef ref_;
 };
 
 template <typename T>

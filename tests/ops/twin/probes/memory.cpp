@@ -40,6 +40,16 @@ PROBE(select_reserve, {
   Select(p.b, bits, p.a, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, kTile);
 })
 
+PROBE(select_reserve_later, {  // a buffer that comes after the Select counts, too
+  p.fill();
+  LocalTensor<uint8_t> bits = p.bits.Get<uint8_t>();
+  CompareScalar(bits, p.a, 0.0f, CMPMODE::GT, kTile);
+  Select(p.b, bits, p.a, p.a, SELMODE::VSEL_TENSOR_TENSOR_MODE, kTile);
+  TBuf<> rest;
+  const uint32_t used = 2 * 256 + 256 + 4 * 256;
+  p.pipe.InitBuffer(rest, 184 * 1024 - used + (wrong ? 32 : 0));
+})
+
 PROBE(reduce_scratch, {
   p.fill();
   LocalTensor<float> scratch = p.bits.Get<float>();
@@ -96,6 +106,17 @@ PROBE(gm_write, {
 })
 
 PROBE(gm_outside, { p.in.GetValue(wrong ? kFloats + 1000000 : 0); })
+
+PROBE(gm_neighbour, {  // far enough to land in another tensor
+  const int64_t far = p.tensors.work - p.tensors.in;
+  p.in.GetValue(wrong ? far : 0);
+})
+
+PROBE(gm_declared, {
+  GlobalTensor<float> part;
+  part.SetGlobalBuffer(p.tensors.in, 32);
+  DataCopyPad(p.a, part[16], bytes(wrong ? 68 : 64), no_pad());
+})
 
 PROBE(gm_gap, { DataCopyPad(p.a, p.table[2 * kPitchFloats], bytes(wrong ? 244 : 240), no_pad()); })
 
