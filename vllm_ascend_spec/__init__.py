@@ -12,7 +12,7 @@ from vllm_ascend_spec.errors import (
     UnsupportedVersionError,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AscendSpecError",
