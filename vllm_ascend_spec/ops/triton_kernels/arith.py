@@ -16,8 +16,23 @@ def find_request(
     request,
 ):
     """Return a request's first draft and its number of drafts."""
-    start = tl.load(cu_num_draft_tokens + request - 1, mask=request > 0, other=0)
+    start = 0
+    if request > 0:
+        start = tl.load(cu_num_draft_tokens + request - 1)
     return start, tl.load(cu_num_draft_tokens + request) - start
+
+
+@triton.jit
+def read_draft(
+    draft_token_ids,  # [num_drafts] int32
+    index,
+    drafted,
+):
+    """Return the draft at ``index``, or -1 if not ``drafted``."""
+    draft = -1
+    if drafted:
+        draft = tl.load(draft_token_ids + index)
+    return draft
 
 
 @triton.jit
@@ -39,7 +54,9 @@ def read_score(
     token,
 ):
     """Load one logit as float32: -inf if it is NaN or ``token`` is -1."""
-    x = tl.load(row + token, mask=token >= 0, other=float("-inf")).to(tl.float32)
+    x = float("-inf")
+    if token >= 0:
+        x = tl.load(row + token).to(tl.float32)
     return tl.where(x == x, x, float("-inf"))
 
 
@@ -81,6 +98,21 @@ def read_uniforms(
     """Load uniforms as float32, cut off rather than rounded, so that they stay below 1."""
     low = tl.load(uniforms + 2 * index, mask=mask, other=0)
     high = tl.load(uniforms + 2 * index + 1, mask=mask, other=0)
+    return uniform_of(low, high)
+
+
+@triton.jit
+def read_uniform(
+    uniforms,  # [n, 2] int32, the low and high words of float64 in [0, 1)
+    index,
+):
+    """Load one uniform as float32, see :func:`read_uniforms`."""
+    return uniform_of(tl.load(uniforms + 2 * index), tl.load(uniforms + 2 * index + 1))
+
+
+@triton.jit
+def uniform_of(low, high):
+    """Return the float32 below the float64 in [0, 1) whose words these are."""
     # 11 bits of exponent, biased by 1023, become 8 biased by 127; 52 bits of fraction become 23.
     exponent = (high >> 20) - (1023 - 127)
     fraction = ((high & 0xFFFFF) << 3) | ((low >> 29) & 7)

@@ -25,14 +25,14 @@ def pick(weights, goal, SIZE: tl.constexpr):
 
 @triton.jit
 def chunk_tokens(chunk, SIDE: tl.constexpr):
-    """Return the tokens of a chunk, int32 [SIDE, SIDE] in row-major order."""
-    line = tl.arange(0, SIDE)
-    return chunk * SIDE * SIDE + line[:, None] * SIDE + line[None, :]
+    """Return the tokens of a chunk, int32 [SIDE * SIDE]."""
+    return chunk * SIDE * SIDE + tl.arange(0, SIDE * SIDE)
 
 
 @triton.jit
 def pick_in_chunk(chunk, weights, goal, SIDE: tl.constexpr):
     """Return the token of ``chunk`` at which the running sum of ``weights`` exceeds ``goal``."""
+    weights = tl.reshape(weights, (SIDE, SIDE))
     line, before = pick(tl.sum(weights, axis=1), goal, SIDE)
     own = tl.where((tl.arange(0, SIDE) == line)[:, None], weights, 0.0)
     column, _ = pick(tl.sum(own, axis=0), goal - before, SIDE)

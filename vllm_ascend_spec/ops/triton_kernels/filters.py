@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arith import find_request, rate_of, read_score, read_scores
+from .arith import find_request, rate_of, read_draft, read_score, read_scores
 from .greedy import token_of
 from .limits import kept_mass, row_limit
 from .scan import note_draft
@@ -105,7 +105,7 @@ def filter_rows(
         t = tl.load(temperature + request)
         if t > 0:
             at = start + position
-            draft = tl.load(draft_token_ids + at, mask=position < num_drafts, other=-1)
+            draft = read_draft(draft_token_ids, at, position < num_drafts)
             score = read_score(row, draft)
             note_draft(score, draft, index, at, vocab_size, draft_probs, draft_score, draft_prob)
             peak, limit, mass = filter_row(

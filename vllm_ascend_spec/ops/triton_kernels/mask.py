@@ -26,7 +26,9 @@ def mask_rows(
             bitmask + mask_index.to(tl.int64) * num_words + word, mask=word < num_words, other=0
         )
         forbidden = ((words[:, None] >> bit[None, :]) & 1) == 0
-        token = word[:, None] * 32 + bit[None, :]
+        forbidden = tl.reshape(forbidden, (WORDS * 32,))
+        token = block * WORDS * 32 + tl.arange(0, WORDS * 32)
         row = logits + index.to(tl.int64) * row_stride
-        value = tl.full((WORDS, 32), float("-inf"), logits.dtype.element_ty)
-        tl.store(row + token, value, mask=forbidden & (token < vocab_size))
+        # A store with holes would, on Ascend, also write what lies past the vocabulary.
+        x = tl.load(row + token, mask=token < vocab_size, other=0.0)
+        tl.store(row + token, tl.where(forbidden, float("-inf"), x), mask=token < vocab_size)

@@ -54,7 +54,7 @@ def residual_weights(
     minus,
     SIDE: tl.constexpr,
 ):
-    """Return max(share * exp((x - peak) / T) - minus * q, 0) of a chunk, [SIDE, SIDE].
+    """Return max(share * exp((x - peak) / T) - minus * q, 0) of a chunk, [SIDE * SIDE].
 
     Tokens below ``threshold`` have no weight. In a row of nothing, token 0 has it all. Without
     ``q_row``, q is certain of ``draft``; ``minus`` is 0 or 1.
@@ -105,7 +105,8 @@ def residual_masses(
             minus,
             SIDE,
         )
-        masses = tl.where(index == chunk, tl.sum(tl.sum(weights, axis=1), axis=0), masses)
+        lines = tl.sum(tl.reshape(weights, (SIDE, SIDE)), axis=1)
+        masses = tl.where(index == chunk, tl.sum(lines, axis=0), masses)
     return masses
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arith import find_request, rate_of, read_score, read_scores, weight_of
+from .arith import find_request, rate_of, read_draft, read_score, read_scores, weight_of
 from .greedy import token_of
 
 
@@ -23,8 +23,10 @@ def note_draft(
     """Store the logit of a row's draft and its probability, once per row."""
     tl.store(draft_score + index, score)
     if draft_probs is not None:
-        at = draft_index.to(tl.int64) * vocab_size + draft
-        tl.store(draft_prob + index, tl.load(draft_probs + at, mask=draft >= 0, other=1.0))
+        q = 1.0
+        if draft >= 0:
+            q = tl.load(draft_probs + draft_index.to(tl.int64) * vocab_size + draft)
+        tl.store(draft_prob + index, q)
 
 
 @triton.jit
@@ -57,7 +59,7 @@ def scan_sampled(
         t = tl.load(temperature + request)
         rate = rate_of(t)
         drafted = (position < num_drafts) & (t > 0)
-        draft = tl.load(draft_token_ids + start + position, mask=drafted, other=-1)
+        draft = read_draft(draft_token_ids, start + position, drafted)
         if split == 0:
             note_draft(
                 read_score(row, draft),

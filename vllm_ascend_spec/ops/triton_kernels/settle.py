@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from .accept import accept_block_of_certain, accept_block_of_samples, accept_by_token
-from .arith import element, find_request, rate_of, read_uniforms
+from .arith import element, find_request, rate_of, read_uniform, read_uniforms
 from .greedy import accept_greedy, best_of_rows, write_output
 from .residual import draw_from_chunks, draw_from_row
 from .sums import row_probabilities
@@ -224,7 +224,7 @@ def settle_sampled(
             element(peak, positions, accepted),
             element(limit, positions, accepted),
             element(total, positions, accepted),
-            read_uniforms(sample_uniform, request, request >= 0),
+            read_uniform(sample_uniform, request),
             threshold is not None,
             CHUNKS,
             SIDE,
