@@ -452,15 +452,19 @@ class TestBlockRule:
         assert len({tuple(tokens) for tokens in said}) > 2
 
 
-def test_masks_of_structured_output_come_before_everything_else() -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_masks_of_structured_output_come_before_everything_else(backend: str) -> None:
     """The verifier's own entry for them; penalties and sampling then see the masked rows."""
-    request = Request(SamplingParams(temperature=1.0), prompt=[1], output=[2], drafts=[3])
+    free = Request(SamplingParams(temperature=0.0), prompt=[1], output=[2], drafts=[3, 4])
+    bound = Request(
+        SamplingParams(temperature=1.0, repetition_penalty=1.5), prompt=[1], output=[2], drafts=[3]
+    )
     words = torch.tensor([[0b1000], [0b100000]], dtype=torch.int32).numpy()
-    output = SimpleNamespace(structured_output_request_ids=["a"], grammar_bitmask=words)
-    scheduled = SimpleNamespace(scheduled_spec_decode_tokens={"a": [3]})
-    for backend in ("reference", None):
-        verifier = make_verifier(backend=backend)
-        logits = torch.randn(2, VOCAB)
-        verifier.mask_logits(logits, scheduled, output, ["a"])
-        said = verifier(spec_metadata([request]), None, logits, sampling_metadata([request]))
-        assert tokens_of(said.sampled_token_ids) == [[3, 5]]
+    output = SimpleNamespace(structured_output_request_ids=["bound"], grammar_bitmask=words)
+    scheduled = SimpleNamespace(scheduled_spec_decode_tokens={"free": [3, 4], "bound": [3]})
+    verifier, requests = make_verifier(backend=backend), [free, bound]
+    logits = torch.randn(5, VOCAB, generator=torch.Generator().manual_seed(0))
+    before = logits.clone()
+    verifier.mask_logits(logits, scheduled, output, ["free", "bound"])
+    said = verifier(spec_metadata(requests), None, logits, sampling_metadata(requests))
+    assert tokens_of(said.sampled_token_ids) == [step_by_step(free, before[:3]), [3, 5]]

@@ -36,8 +36,6 @@ class SyntheticAcceptance:
         accept_uniform: torch.Tensor,  # [num_drafts]
     ) -> torch.Tensor:
         """Return the number of accepted drafts, int64 [num_reqs]. A draft of -1 never is."""
-        if accept_uniform.shape[0] == 0:
-            return torch.zeros_like(metadata.cu_num_draft_tokens, dtype=torch.int64)
         grid = _grid(metadata)
         rates = self.rates[: metadata.max_spec_len].to(accept_uniform.device)
         accepted = accept_uniform[grid.draft_rows[:, :-1]] < rates
