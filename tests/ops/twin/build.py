@@ -20,7 +20,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 INCLUDE = ROOT / "ops" / "twin" / "include"
 COMPILER = os.environ.get("CXX", "g++")
-FLAGS = ("-std=c++17", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off", "-Wall")
+FLAGS = (
+    "-std=c++17",
+    "-fPIC",
+    "-shared",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-fno-gnu-unique",  # mutants of a kernel must not share what inline functions keep
+    "-Wall",
+)
 
 requires_compiler = pytest.mark.skipif(
     shutil.which(COMPILER) is None, reason=f"the twin needs {COMPILER}"

@@ -19,7 +19,9 @@ struct Fiber {
 
   Fiber()
       : stack(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                   0)) {}
+                   0)) {
+    mprotect(stack, 4096, PROT_NONE);  // its end: too deep a call stops there
+  }
   ~Fiber() { munmap(stack, kStackBytes); }
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
