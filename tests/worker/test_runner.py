@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,11 +26,16 @@ class Stock:
 
     def __init__(self, **attributes: Any) -> None:
         self.sampled: list[tuple[Any, Any]] = []
+        self.grammars: list[Any] = []
         vars(self).update(attributes)
 
     def _sample(self, logits: Any, spec_decode_metadata: Any) -> str:
         self.sampled.append((logits, spec_decode_metadata))
         return "the stock runner's output"
+
+    def sample_tokens(self, grammar_output: Any) -> str:
+        self.grammars.append(grammar_output)
+        return "the stock runner's tokens"
 
 
 class Runner(SpecRunnerMixin, Stock):
@@ -132,3 +138,88 @@ def test_steps_without_drafts_but_with_seeds_go_to_the_verifier() -> None:
     assert expected is not None
     assert type(metadata) is type(expected)
     assert metadata.num_draft_tokens == expected.num_draft_tokens == [0]
+
+
+class Masks:
+    """A verifier that notes what it is to mask."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def mask_logits(self, *arguments: Any) -> None:
+        self.calls.append(arguments)
+
+
+STATE = SimpleNamespace(logits="the logits", scheduler_output="what was scheduled")
+BATCH = SimpleNamespace(req_ids=["a", "b"])
+
+
+def test_masks_of_structured_output_go_to_the_verifier_and_not_to_the_stock_runner() -> None:
+    verifier = Masks()
+    runner = Runner(rejection_sampler=verifier, execute_model_state=STATE, input_batch=BATCH)
+    assert runner.sample_tokens("masks") == "the stock runner's tokens"
+    assert verifier.calls == [("the logits", "what was scheduled", "masks", ["a", "b"])]
+    assert runner.grammars == [None]
+    # Taking it out is the stock runner's to do, and only it knows the rest of the state.
+    assert runner.execute_model_state is STATE
+
+
+def test_steps_without_structured_output_mask_nothing() -> None:
+    verifier = Masks()
+    runner = Runner(rejection_sampler=verifier, execute_model_state=STATE, input_batch=BATCH)
+    assert runner.sample_tokens(None) == "the stock runner's tokens"
+    assert verifier.calls == []
+    assert runner.grammars == [None]
+
+
+def test_without_speculation_the_stock_runner_masks() -> None:
+    runner = Runner(execute_model_state=STATE, input_batch=BATCH)
+    assert runner.sample_tokens("masks") == "the stock runner's tokens"
+    assert runner.grammars == ["masks"]
+
+
+def test_ranks_that_ran_no_logits_forward_what_they_got() -> None:
+    """As all but the last pipeline rank: there is no state, and the stock runner knows why."""
+    verifier = Masks()
+    runner = Runner(rejection_sampler=verifier, execute_model_state=None, input_batch=BATCH)
+    assert runner.sample_tokens("masks") == "the stock runner's tokens"
+    assert verifier.calls == []
+    assert runner.grammars == ["masks"]
+
+
+def test_logits_of_an_inference_step_can_be_masked() -> None:
+    """They are inference tensors, which may be written in inference mode alone."""
+
+    class Writes(Masks):
+        def mask_logits(self, *arguments: Any) -> None:
+            arguments[0].fill_(1.0)
+
+    with torch.inference_mode():
+        state = SimpleNamespace(logits=torch.zeros(2, VOCAB), scheduler_output=None)
+    runner = Runner(rejection_sampler=Writes(), execute_model_state=state, input_batch=BATCH)
+    runner.sample_tokens("masks")
+    assert bool((state.logits == 1).all())
+
+
+def test_the_stock_state_and_batch_have_what_is_read_here() -> None:
+    from vllm.v1.worker.gpu_input_batch import InputBatch
+    from vllm.v1.worker.gpu_model_runner import ExecuteModelState, GPUModelRunner
+
+    assert {"logits", "scheduler_output"} <= set(ExecuteModelState._fields)
+    assert isinstance(InputBatch.req_ids, property)
+    parameters = list(inspect.signature(GPUModelRunner.sample_tokens).parameters)
+    assert parameters == list(inspect.signature(SpecRunnerMixin.sample_tokens).parameters)
+
+
+@pytest.mark.parametrize("method", ["standard", "block", "synthetic"])
+def test_verifier_gets_the_resolved_rule(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "create_proposer", lambda *_: None)
+    engine = make_engine()
+    engine.speculative_config.rejection_sample_method = method
+    engine.speculative_config.synthetic_acceptance_rates = [0.5]
+    runner = Runner(
+        rejection_sampler="stock", vllm_config=engine, device="cpu", sampler=torch.nn.Identity()
+    )
+    runner.install_spec_parts()
+    assert runner.rejection_sampler.rule == ("block" if method == "block" else "token")
+    assert (runner.rejection_sampler.synthetic is not None) == (method == "synthetic")

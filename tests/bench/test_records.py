@@ -1,0 +1,68 @@
+"""What benchmarks write down: acceptance never without the rule that made it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vllm_ascend_spec.bench import serve, step
+from vllm_ascend_spec.bench.client import Answer, Load, Result
+from vllm_ascend_spec.metrics.acceptance import Acceptance
+from vllm_ascend_spec.metrics.rule import NAME
+
+ACCEPTED = Acceptance(10, 30, 18, (8, 6, 4))
+NOTES = {
+    None: "",
+    "token": "",
+    "block": " (block rule)",
+    "synthetic": " (synthetic, not lossless)",
+}
+
+
+@pytest.mark.parametrize("rule", NOTES)
+def test_acceptance_names_its_rule(rule: str | None) -> None:
+    assert serve.acceptance_record(ACCEPTED, rule) == {
+        "rule": rule,
+        "tokens_per_step": 2.8,
+        "per_position": [0.8, 0.6, 0.4],
+        "drafts": 10,
+    }
+    assert serve.acceptance_record(Acceptance(), rule)["tokens_per_step"] is None
+
+
+class Served:
+    """A server that answers at once."""
+
+    url = "http://127.0.0.1:0"
+
+    def __init__(self, *rules: str) -> None:
+        self.text = "".join(f'{NAME}{{lossless="x",rule="{rule}"}} 1.0\n' for rule in rules)
+
+    def metrics(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize("rule", ["token", "synthetic"])
+def test_bench_serve_asks_the_server_for_the_rule(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = Result((Answer((1, 2), "ab", 0.1, 0.2),), wall_s=1.0)
+    monkeypatch.setattr(serve, "run_load", lambda *_: result)
+    plan = serve.Plan("model", {}, (), rounds=1)
+    servers: Any = {serve.CANDIDATE: Served(rule), serve.PEER: Served()}
+    row = {"mode": "eager", **serve._compare(plan, Load(["a"], 2), servers)}
+    assert row["acceptance"]["rule"] == rule
+    assert f"None tokens/step{NOTES[rule]}  identical: 1 of 1" in serve.format_row(row)
+
+
+@pytest.mark.parametrize("rule", NOTES)
+def test_the_table_of_bench_step_ends_in_the_rule(rule: str | None) -> None:
+    figures = {"ms_per_step": {"median": 1.0}, "parts_ms": {"rest": 0.5}}
+    results = {
+        step.NONE: {**figures, "rule": None},
+        step.BEFORE: {**figures, "rule": rule},
+        step.AFTER: {**figures, "rule": rule},
+    }
+    table = step.format_table({"results": results, "speedup": "2"})
+    assert table.splitlines()[-1] == f"speed-up: 2{NOTES[rule]}"
