@@ -1,7 +1,8 @@
-"""Argument checks shared by the verification ops.
+"""Argument checks shared by the ops.
 
 Shapes and dtypes are always checked. Values are checked only where reading them is free, on the
-CPU: on an accelerator it would wait for the device in every step.
+CPU: on an accelerator it would wait for the device in every step. The checks run in every call, so
+a message is put together only once something is wrong.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import torch
 
 LOGITS_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+INT32_DTYPES = (torch.int32,)
+# Tokens are int32.
+LARGEST_VOCAB = 2**31 - 1
+# Up to so many values a loop in Python is faster than a tensor operation.
+FEW = 32
 
 
-def require(condition: bool, argument: str, problem: str) -> None:
-    """Raise a ``ValueError`` naming ``argument`` unless ``condition`` holds."""
-    if not condition:
-        raise ValueError(f"{argument}: {problem}")
+def refusal(argument: str, problem: str) -> ValueError:
+    """Return the error for an argument that cannot be used."""
+    return ValueError(f"{argument}: {problem}")
 
 
 def check_tensor(
@@ -25,15 +30,48 @@ def check_tensor(
     device: torch.device,
 ) -> None:
     """Check the device, shape and dtype of one argument."""
-    require(tensor.device == device, name, f"on {tensor.device}, the logits are on {device}")
-    require(tensor.dtype in dtypes, name, f"dtype {tensor.dtype} is not one of {dtypes}")
-    require(tuple(tensor.shape) == shape, name, f"shape {tuple(tensor.shape)}, expected {shape}")
+    if tensor.device != device:
+        raise refusal(name, f"on {tensor.device}, the logits are on {device}")
+    if tensor.dtype not in dtypes:
+        raise refusal(name, f"dtype {tensor.dtype} is not one of {dtypes}")
+    if tensor.shape != shape:
+        raise refusal(name, f"shape {tuple(tensor.shape)}, expected {shape}")
+
+
+def check_values(
+    name: str,
+    values: torch.Tensor,  # [num_values]
+    least: float,
+    greatest: float,
+    problem: str,
+) -> None:
+    """Check that each value lies in [least, greatest]; the message is ``{value} {problem}``."""
+    if values.shape[0] > FEW:
+        # NaN, if there is one, is both the minimum and the maximum.
+        smallest, largest = torch.aminmax(values)
+        if least <= smallest.item() and largest.item() <= greatest:
+            return
+    for value in values.tolist():
+        if not least <= value <= greatest:
+            raise refusal(name, f"{value} {problem}")
+
+
+def check_logits(logits: torch.Tensor) -> None:  # [num_rows, vocab_size]
+    """Check what all ops ask of the logits."""
+    if logits.ndim != 2:
+        raise refusal("logits", f"{logits.ndim} dimensions, expected 2")
+    if logits.dtype not in LOGITS_DTYPES:
+        raise refusal("logits", f"dtype {logits.dtype} is not one of {LOGITS_DTYPES}")
+    if not 0 < logits.shape[1] <= LARGEST_VOCAB:
+        raise refusal("logits", f"a vocabulary of {logits.shape[1]}, valid: 1 to {LARGEST_VOCAB}")
+    if logits.stride(1) != 1:
+        raise refusal("logits", "the vocabulary dimension must be contiguous")
 
 
 def check_drafts(
-    logits: torch.Tensor,
-    draft_token_ids: torch.Tensor,
-    cu_num_draft_tokens: torch.Tensor,
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    draft_token_ids: torch.Tensor,  # [num_drafts]
+    cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
     max_draft_len: int,
 ) -> None:
     """Check the arguments that both verification ops have.
@@ -41,44 +79,38 @@ def check_drafts(
     Raises:
         ValueError: naming the argument.
     """
-    require(logits.ndim == 2, "logits", f"{logits.ndim} dimensions, expected 2")
-    require(logits.shape[1] > 0, "logits", "the vocabulary is empty")
-    require(logits.stride(1) == 1, "logits", "the vocabulary dimension must be contiguous")
-    require(draft_token_ids.ndim == 1, "draft_token_ids", "expected one dimension")
-    require(cu_num_draft_tokens.ndim == 1, "cu_num_draft_tokens", "expected one dimension")
+    check_logits(logits)
+    if draft_token_ids.ndim != 1:
+        raise refusal("draft_token_ids", "expected one dimension")
+    if cu_num_draft_tokens.ndim != 1:
+        raise refusal("cu_num_draft_tokens", "expected one dimension")
     num_drafts, num_reqs = draft_token_ids.shape[0], cu_num_draft_tokens.shape[0]
-    rows = (num_drafts + num_reqs, logits.shape[1])
-    device = logits.device
-    check_tensor("logits", logits, rows, LOGITS_DTYPES, device)
-    check_tensor("draft_token_ids", draft_token_ids, (num_drafts,), (torch.int32,), device)
-    check_tensor("cu_num_draft_tokens", cu_num_draft_tokens, (num_reqs,), (torch.int32,), device)
-    require(max_draft_len >= 0, "max_draft_len", f"{max_draft_len} is negative")
-    if logits.device.type == "cpu":
-        _check_draft_values(logits.shape[1], draft_token_ids, cu_num_draft_tokens, max_draft_len)
+    (num_rows, vocab_size), device = logits.shape, logits.device
+    if num_rows != num_drafts + num_reqs:
+        expected = (num_drafts + num_reqs, vocab_size)
+        raise refusal("logits", f"shape {(num_rows, vocab_size)}, expected {expected}")
+    check_tensor("draft_token_ids", draft_token_ids, (num_drafts,), INT32_DTYPES, device)
+    check_tensor("cu_num_draft_tokens", cu_num_draft_tokens, (num_reqs,), INT32_DTYPES, device)
+    if max_draft_len < 0:
+        raise refusal("max_draft_len", f"{max_draft_len} is negative")
+    if device.type == "cpu":
+        _check_counts(cu_num_draft_tokens, num_drafts, max_draft_len)
+        problem = f"is neither -1 nor in [0, {vocab_size})"
+        check_values("draft_token_ids", draft_token_ids, -1, vocab_size - 1, problem)
 
 
-def _check_draft_values(
-    vocab_size: int,
-    draft_token_ids: torch.Tensor,
-    cu_num_draft_tokens: torch.Tensor,
+def _check_counts(
+    cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
+    num_drafts: int,
     max_draft_len: int,
 ) -> None:
-    # Python lists: at these sizes a dozen tensor operations cost more than the loop.
-    ends = cu_num_draft_tokens.tolist()
     start = 0
-    for end in ends:
-        require(end >= start, "cu_num_draft_tokens", f"not monotonic: {end} follows {start}")
-        require(
-            end - start <= max_draft_len,
-            "max_draft_len",
-            f"{max_draft_len} is less than the {end - start} drafts of one request",
-        )
+    for end in cu_num_draft_tokens.tolist():
+        if end < start:
+            raise refusal("cu_num_draft_tokens", f"not monotonic: {end} follows {start}")
+        if end - start > max_draft_len:
+            problem = f"{max_draft_len} is less than the {end - start} drafts of one request"
+            raise refusal("max_draft_len", problem)
         start = end
-    num_drafts = draft_token_ids.shape[0]
-    require(start == num_drafts, "cu_num_draft_tokens", f"ends at {start}, not at {num_drafts}")
-    for token in draft_token_ids.tolist():
-        require(
-            -1 <= token < vocab_size,
-            "draft_token_ids",
-            f"{token} is neither -1 nor in [0, {vocab_size})",
-        )
+    if start != num_drafts:
+        raise refusal("cu_num_draft_tokens", f"ends at {start}, not at {num_drafts}")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.checks import LOGITS_DTYPES, check_tensor, require
+from vllm_ascend_spec.ops.checks import (
+    INT32_DTYPES,
+    check_logits,
+    check_tensor,
+    check_values,
+    refusal,
+)
 from vllm_ascend_spec.ops.registry import Op
 
 # Tokens in one word of a bitmask.
@@ -43,31 +49,31 @@ def grammar_mask(
         ValueError: an argument has the wrong shape, dtype or value; the message names it.
         BackendUnavailableError: there is no backend of that name.
     """
-    require(logits.ndim == 2, "logits", f"{logits.ndim} dimensions, expected 2")
-    require(logits.dtype in LOGITS_DTYPES, "logits", f"dtype {logits.dtype}")
-    require(logits.stride(1) == 1, "logits", "the vocabulary dimension must be contiguous")
-    require(bitmask.ndim == 2, "bitmask", f"{bitmask.ndim} dimensions, expected 2")
-    require(bitmask.is_contiguous(), "bitmask", "must be contiguous")
-    num_rows, vocab_size = logits.shape
+    check_logits(logits)
+    (num_rows, vocab_size), device = logits.shape, logits.device
+    if num_rows > 1 and logits.stride(0) < vocab_size:
+        raise refusal("logits", "the rows overlap, so that a mask of one would change others")
+    if bitmask.ndim != 2:
+        raise refusal("bitmask", f"{bitmask.ndim} dimensions, expected 2")
+    if not bitmask.is_contiguous():
+        raise refusal("bitmask", "must be contiguous")
     num_masked, num_words = bitmask.shape
-    require(
-        num_words * WORD >= vocab_size,
-        "bitmask",
-        f"{num_words} words are too few for a vocabulary of {vocab_size}",
-    )
-    check_tensor("bitmask", bitmask, (num_masked, num_words), (torch.int32,), logits.device)
-    check_tensor("row_indices", row_indices, (num_masked,), (torch.int32,), logits.device)
-    if logits.device.type == "cpu":
+    if num_words * WORD < vocab_size:
+        problem = f"{num_words} words are too few for a vocabulary of {vocab_size}"
+        raise refusal("bitmask", problem)
+    check_tensor("bitmask", bitmask, (num_masked, num_words), INT32_DTYPES, device)
+    check_tensor("row_indices", row_indices, (num_masked,), INT32_DTYPES, device)
+    if device.type == "cpu":
         _check_rows(row_indices, num_rows)
-    OP.backend(backend, logits.device)(logits, bitmask, row_indices)
+    OP.backend(backend, device)(logits, bitmask, row_indices)
 
 
-def _check_rows(row_indices: torch.Tensor, num_rows: int) -> None:
-    rows = row_indices.tolist()
-    for row in rows:
-        require(-1 <= row < num_rows, "row_indices", f"{row} is neither -1 nor in [0, {num_rows})")
-    masked = [row for row in rows if row >= 0]
-    require(len(set(masked)) == len(masked), "row_indices", f"a row is named twice in {rows}")
+def _check_rows(row_indices: torch.Tensor, num_rows: int) -> None:  # [num_masked]
+    problem = f"is neither -1 nor in [0, {num_rows})"
+    check_values("row_indices", row_indices, -1, num_rows - 1, problem)
+    masked = [row for row in row_indices.tolist() if row >= 0]
+    if len(set(masked)) != len(masked):
+        raise refusal("row_indices", f"a row is named twice in {masked}")
 
 
 def _fake(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import sys
+
 import torch
 
-from vllm_ascend_spec.ops.checks import check_drafts, check_tensor, require
+from vllm_ascend_spec.ops.checks import check_drafts, check_tensor, check_values, refusal
 from vllm_ascend_spec.ops.layout import fake_outputs
 from vllm_ascend_spec.ops.registry import Op
 
 RULES = ("token", "block")
+# Neighbours of the ends that arguments may come close to.
+ABOVE_ZERO = math.ulp(0.0)
+BELOW_ONE = math.nextafter(1.0, 0.0)
+LARGEST = sys.float_info.max
 
 OP = Op(
     name="verify_sample",
@@ -92,7 +99,8 @@ def verify_sample(
         BackendUnavailableError: there is no backend of that name.
     """
     check_drafts(logits, draft_token_ids, cu_num_draft_tokens, max_draft_len)
-    require(rule in RULES, "rule", f"{rule!r} is not one of {RULES}")
+    if rule not in RULES:
+        raise refusal("rule", f"{rule!r} is not one of {RULES}")
     num_drafts, num_reqs = draft_token_ids.shape[0], cu_num_draft_tokens.shape[0]
     for name, tensor, shape, dtype in (
         ("temperature", temperature, (num_reqs,), torch.float32),
@@ -130,15 +138,13 @@ def _check_values(
     accept_uniform: torch.Tensor,
     sample_uniform: torch.Tensor,
 ) -> None:
-    for t in temperature.tolist():
-        require(0 <= t < float("inf"), "temperature", f"{t} is not a number of 0 or more")
-    for p in [] if top_p is None else top_p.tolist():
-        require(0 < p <= 1, "top_p", f"{p} is not in (0, 1]")
-    for p in [] if min_p is None else min_p.tolist():
-        require(0 <= p <= 1, "min_p", f"{p} is not in [0, 1]")
-    for name, uniforms in (("accept_uniform", accept_uniform), ("sample_uniform", sample_uniform)):
-        for u in uniforms.tolist():
-            require(0 <= u < 1, name, f"{u} is not in [0, 1)")
+    check_values("temperature", temperature, 0.0, LARGEST, "is not a number of 0 or more")
+    if top_p is not None:
+        check_values("top_p", top_p, ABOVE_ZERO, 1.0, "is not in (0, 1]")
+    if min_p is not None:
+        check_values("min_p", min_p, 0.0, 1.0, "is not in [0, 1]")
+    check_values("accept_uniform", accept_uniform, 0.0, BELOW_ONE, "is not in [0, 1)")
+    check_values("sample_uniform", sample_uniform, 0.0, BELOW_ONE, "is not in [0, 1)")
 
 
 OP.register(verify_sample, fake_outputs)
