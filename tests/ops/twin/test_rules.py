@@ -101,6 +101,7 @@ CORES = {
     "cache_stale_neighbour": "cache-stale",
     "cache_stale_own_copy": "cache-stale",
     "cache_shared": "cache-shared",
+    "cache_shared_later": "cache-shared",
     "cache_shared_copy": "cache-shared",
     "cache_shared_own_copy": "cache-shared",
     "sync_all_missed": "sync-all",

@@ -12,62 +12,71 @@ inline uint64_t line_mask(uint64_t line, uint64_t from, uint64_t to) {
   return below_last & ~((1ull << first) - 1);
 }
 
+// What scalar writes of this or another core have done to a line that bytes `mine` of are accessed.
+inline void Op::check_writers(const LineWrites& writes, uint64_t mine, const std::string& what,
+                              bool write, bool cached) const {
+  const bool other = writes.core != core.index;
+  if (write && cached && other && (writes.epoch == core.epoch || writes.dirty != 0)) {
+    fail(Kind::kCacheShared,
+         what + ": core " + num(writes.core) + " writes the same 64-byte cache line with SetValue",
+         "keep what cores write at least 64 bytes apart, or write with DataCopyPad");
+  }
+  if (write && !cached && writes.dirty != 0) {
+    fail(Kind::kCacheShared,
+         what + " copies into a cache line that core " + num(writes.core) +
+             " has changed with SetValue and will write back over it",
+         "DataCacheCleanAndInvalid first, or keep the two 64 bytes apart");
+  }
+  if ((writes.dirty & mine) != 0 && (!cached || other)) {
+    fail(Kind::kCacheDirty,
+         what + " meets bytes that core " + num(writes.core) + " has only in its data cache",
+         "DataCacheCleanAndInvalid after SetValue");
+  }
+}
+
+// Whether this core's copy of bytes [from, to) of a line still is what memory holds.
+inline void Op::check_copy(const Region& region, uint64_t line, uint64_t from, uint64_t to,
+                           const std::string& what, bool write) const {
+  const uint64_t loaded = core.cached.emplace(line, core.launch->time).first->second;
+  region.peek(from, to, [&](const Segment& segment) {
+    const Touch& then = segment.write;
+    if (then.core < 0 || (then.core == core.index && then.pipe == PIPE_S)) return;
+    if (then.time > loaded) {
+      fail(Kind::kCacheStale,
+           what + " uses a line cached before core " + num(then.core) + " (pipe " +
+               pipe_name(then.pipe) + ") wrote it",
+           "DataCacheCleanAndInvalid before the access");
+    }
+    if (write && then.core != core.index && then.epoch == core.epoch) {
+      fail(Kind::kCacheShared,
+           what + ": core " + num(then.core) + " writes to the same 64-byte cache line",
+           "keep what cores write at least 64 bytes apart, or write with DataCopyPad");
+    }
+  });
+}
+
 inline void Op::check_lines(Region& region, uint64_t from, uint64_t to, const char* role,
                             bool write, bool cached) const {
   Launch& launch = *core.launch;
   if (!cached && launch.lines.empty()) return;
-  const auto of = [&] { return std::string(role) + " of '" + region.name + "'"; };
+  const std::string what = std::string(role) + " of '" + region.name + "'";
   for (uint64_t line = from / kLineBytes * kLineBytes; line < to; line += kLineBytes) {
-    const uint64_t mine = line_mask(line, from, to);
+    const uint64_t mine = line_mask(line, from, to), line_end = line + kLineBytes;
     const auto found = launch.lines.find(line);
-    LineWrites* writes = found == launch.lines.end() ? nullptr : &found->second;
-    if (writes != nullptr && writes->core != core.index && cached && write &&
-        writes->epoch == core.epoch) {
-      fail(Kind::kCacheShared,
-           of() + ": core " + num(writes->core) +
-               " writes the same 64-byte cache line with SetValue",
-           "keep what cores write at least 64 bytes apart, or write with DataCopyPad");
-    }
-    if (writes != nullptr && !cached && write && writes->dirty != 0) {
-      fail(Kind::kCacheShared,
-           of() + " copies into a cache line that core " + num(writes->core) +
-               " has changed with SetValue and will write back over it",
-           "DataCacheCleanAndInvalid first, or keep the two 64 bytes apart");
-    }
-    if (writes != nullptr && (writes->dirty & mine) != 0 &&
-        (!cached || writes->core != core.index)) {
-      fail(Kind::kCacheDirty,
-           of() + " meets bytes that core " + num(writes->core) + " has only in its data cache",
-           "DataCacheCleanAndInvalid after SetValue");
-    }
+    if (found != launch.lines.end()) check_writers(found->second, mine, what, write, cached);
     if (!cached) continue;
-    const auto copy = core.cached.emplace(line, LineCopy{launch.time});
-    const uint64_t loaded = copy.first->second.loaded;
-    // A read needs its own bytes to be fresh; a write sends the whole line back.
-    const uint64_t first = write ? std::max(line, region.begin) : std::max(line, from);
-    const uint64_t last =
-        write ? std::min(line + kLineBytes, region.end()) : std::min(line + kLineBytes, to);
-    region.peek(first, last, [&](const Segment& segment) {
-      const Touch& then = segment.write;
-      if (then.core < 0 || (then.core == core.index && then.pipe == PIPE_S)) return;
-      if (then.time > loaded) {
-        fail(Kind::kCacheStale,
-             of() + " uses a line cached before core " + num(then.core) + " (pipe " +
-                 pipe_name(then.pipe) + ") wrote it",
-             "DataCacheCleanAndInvalid before the access");
-      }
-      if (write && then.core != core.index && then.epoch == core.epoch) {
-        fail(Kind::kCacheShared,
-             of() + ": core " + num(then.core) + " writes to the same 64-byte cache line",
-             "keep what cores write at least 64 bytes apart, or write with DataCopyPad");
-      }
-    });
-    if (write) {
-      LineWrites& entry = launch.lines[line];
-      if (entry.core != core.index) entry = LineWrites{core.index, core.epoch, 0};
-      entry.epoch = core.epoch;
-      entry.dirty |= mine;
+    if (!write) {
+      check_copy(region, line, std::max(line, from), std::min(line_end, to), what, false);
+      continue;
     }
+    // A write sends the whole line back, so all of it must be fresh.
+    check_copy(region, line, std::max(line, region.begin), std::min(line_end, region.end()), what,
+               true);
+    LineWrites& writes = launch.lines[line];
+    if (writes.core != core.index) writes.dirty = 0;
+    writes.core = core.index;
+    writes.epoch = core.epoch;
+    writes.dirty |= mine;
   }
 }
 

@@ -61,10 +61,6 @@ struct Flag {
   std::string site;
 };
 
-struct LineCopy {
-  uint64_t loaded = 0;  // Launch::time
-};
-
 class Launch;
 
 struct Core {
@@ -90,7 +86,8 @@ struct Core {
   void* pipe = nullptr;                        // the TPipe in use
   bool may_sync_all = false;                   // kernel type set by KERNEL_TASK_TYPE_DEFAULT
 
-  std::unordered_map<uint64_t, LineCopy> cached;  // lines in the data cache, by address
+  // Lines in the data cache, by address: when they were loaded (Launch::time).
+  std::unordered_map<uint64_t, uint64_t> cached;
 
   std::array<uint64_t, kPipes> instructions{}, gm_read{}, gm_write{};
   uint64_t vector_bytes = 0, scalar_reads = 0, scalar_writes = 0;

@@ -54,13 +54,19 @@ class Op {
   const uint8_t* read(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
                       uint32_t align = kBlockBytes) const {
     const uint32_t at = locate(ref, from, bytes, role, align);
-    if (core.launch->options.checks && bytes != 0) check_ub(at, bytes, role, false);
+    if (core.launch->options.checks && bytes != 0) {
+      check_value(at, bytes, role);
+      order_ub(at, bytes, role, false);
+    }
     return core.ub.data() + at;
   }
   uint8_t* write(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
                  uint32_t align = kBlockBytes) const {
     const uint32_t at = locate(ref, from, bytes, role, align);
-    if (core.launch->options.checks && bytes != 0) check_ub(at, bytes, role, true);
+    if (core.launch->options.checks && bytes != 0) {
+      order_ub(at, bytes, role, true);
+      std::memset(core.ub_init.data() + at, 1, bytes);
+    }
     return core.ub.data() + at;
   }
 
@@ -89,12 +95,19 @@ class Op {
  private:
   uint32_t locate(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
                   uint32_t align) const;
-  void check_ub(uint32_t at, uint64_t bytes, const char* role, bool write) const;
+  void check_value(uint32_t at, uint64_t bytes, const char* role) const;
+  void order_ub(uint32_t at, uint64_t bytes, const char* role, bool write) const;
+  [[noreturn]] void fail_unordered(uint64_t block, const char* role, bool write, int other,
+                                   bool other_wrote) const;
   void touch_gm(const GmRef& ref, const void* pointer, uint64_t bytes, const char* role, bool write,
                 bool cached) const;
   Region& locate_gm(const GmRef& ref, uint64_t from, uint64_t to, const char* role,
                     bool write) const;
   void order_gm(Region& region, uint64_t from, uint64_t to, const char* role, bool write) const;
+  void check_writers(const LineWrites& writes, uint64_t mine, const std::string& what, bool write,
+                     bool cached) const;
+  void check_copy(const Region& region, uint64_t line, uint64_t from, uint64_t to,
+                  const std::string& what, bool write) const;
   void check_lines(Region& region, uint64_t from, uint64_t to, const char* role, bool write,
                    bool cached) const;
   std::string place(const UbRef& ref) const;
@@ -151,51 +164,50 @@ inline uint32_t Op::locate(const UbRef& ref, uint64_t from, uint64_t bytes, cons
   return ref.offset + static_cast<uint32_t>(from);
 }
 
-inline void Op::check_ub(uint32_t at, uint64_t bytes, const char* role, bool write) const {
-  const uint64_t end = at + bytes;
-  if (!write) {
-    const void* hole = std::memchr(core.ub_init.data() + at, 0, bytes);
-    if (hole != nullptr) {
-      const uint64_t byte = static_cast<const uint8_t*>(hole) - core.ub_init.data();
-      fail(Kind::kUninitialised,
-           std::string(role) + " covers bytes " + num(at) + " to " + num(end) +
-               " of the unified buffer; byte " + num(byte) + " was never written",
-           "write it first (Duplicate, DataCopyPad) or process fewer elements");
-    }
-  }
+inline void Op::check_value(uint32_t at, uint64_t bytes, const char* role) const {
+  const void* hole = std::memchr(core.ub_init.data() + at, 0, bytes);
+  if (hole == nullptr) return;
+  const uint64_t byte = static_cast<const uint8_t*>(hole) - core.ub_init.data();
+  fail(Kind::kUninitialised,
+       std::string(role) + " covers bytes " + num(at) + " to " + num(at + bytes) +
+           " of the unified buffer; byte " + num(byte) + " was never written",
+       "write it first (Duplicate, DataCopyPad) or process fewer elements");
+}
+
+inline void Op::fail_unordered(uint64_t block, const char* role, bool write, int other,
+                               bool other_wrote) const {
+  const std::string mine = pipe_name(pipe_), others = pipe_name(other);
+  fail(Kind::kUnordered,
+       std::string(role) + ": pipe " + mine + (write ? " overwrites" : " reads") + " byte " +
+           num(block * kBlockBytes) + " of the unified buffer, which pipe " + others +
+           " may still be " + (other_wrote ? "writing" : "reading"),
+       other == pipe_
+           ? "PipeBarrier<PIPE_" + mine + ">"
+           : "SetFlag and WaitFlag of HardEvent::" + others + "_" + mine + ", or a queue");
+}
+
+inline void Op::order_ub(uint32_t at, uint64_t bytes, const char* role, bool write) const {
   const uint64_t now = core.seq[pipe_];
-  for (uint64_t block = at / kBlockBytes; block <= (end - 1) / kBlockBytes; ++block) {
+  for (uint64_t block = at / kBlockBytes; block <= (at + bytes - 1) / kBlockBytes; ++block) {
     BlockShadow& shadow = core.shadow[block];
     const bool by_this = shadow.write_pipe == pipe_ && shadow.write_seq == now;
     if (shadow.write_pipe >= 0 && !by_this &&
         !core.ordered(pipe_, shadow.write_pipe, shadow.write_seq, true)) {
-      fail(Kind::kUnordered,
-           std::string(role) + ": pipe " + pipe_name(pipe_) + (write ? " overwrites" : " reads") +
-               " byte " + num(block * kBlockBytes) + " of the unified buffer, which pipe " +
-               pipe_name(shadow.write_pipe) + " may still be writing",
-           pipe_ == shadow.write_pipe
-               ? std::string("PipeBarrier<PIPE_") + pipe_name(pipe_) + ">"
-               : std::string("SetFlag and WaitFlag of HardEvent::") + pipe_name(shadow.write_pipe) +
-                     "_" + pipe_name(pipe_) + ", or a queue");
+      fail_unordered(block, role, write, shadow.write_pipe, true);
     }
-    if (write) {
-      for (int q = 0; q < kPipes; ++q) {
-        if (q == pipe_ || core.ordered(pipe_, q, shadow.read_seq[q], false)) continue;
-        fail(Kind::kUnordered,
-             std::string(role) + ": pipe " + pipe_name(pipe_) + " overwrites byte " +
-                 num(block * kBlockBytes) + " of the unified buffer, which pipe " + pipe_name(q) +
-                 " may still be reading",
-             std::string("SetFlag and WaitFlag of HardEvent::") + pipe_name(q) + "_" +
-                 pipe_name(pipe_) + ", or a queue");
-      }
-      shadow.write_pipe = pipe_;
-      shadow.write_seq = now;
-      shadow.read_seq.fill(0);
-    } else {
+    if (!write) {
       shadow.read_seq[pipe_] = now;
+      continue;
     }
+    for (int q = 0; q < kPipes; ++q) {
+      if (q != pipe_ && !core.ordered(pipe_, q, shadow.read_seq[q], false)) {
+        fail_unordered(block, role, write, q, false);
+      }
+    }
+    shadow.write_pipe = pipe_;
+    shadow.write_seq = now;
+    shadow.read_seq.fill(0);
   }
-  if (write) std::memset(core.ub_init.data() + at, 1, bytes);
 }
 
 }  // namespace twin

@@ -129,6 +129,18 @@ PROBE(cache_shared, {
   DataCacheCleanAndInvalid(p.io[at / 16 * 16]);
 })
 
+PROBE(cache_shared_later, {  // SyncAll does not clean
+  if (GetBlockIdx() == 0) p.io.SetValue(0, 1.0f);
+  if (GetBlockIdx() == 0 && !wrong) DataCacheCleanAndInvalid(p.io);
+  SyncAll();
+  if (GetBlockIdx() == 1) {
+    p.io.SetValue(1, 1.0f);
+    DataCacheCleanAndInvalid(p.io);
+  }
+  SyncAll();
+  if (GetBlockIdx() == 0) DataCacheCleanAndInvalid(p.io);
+})
+
 PROBE(cache_shared_copy, {  // core 0 copies into the line that core 1 changes with SetValue
   if (GetBlockIdx() == 0) {
     p.fill();
