@@ -18,13 +18,21 @@ from setuptools.command.build_ext import build_ext
 
 OLDEST_TORCH = "0x020a000000000000"  # 2.10, in the encoding of torch/csrc/stable/version.h
 REASON_SUFFIX = ".reason.txt"
-COMMON = ["-O3", "-std=c++17", "-fvisibility=hidden", "-fno-math-errno", "-fopenmp-simd"]
+COMMON = [
+    *("-O3", "-std=c++17", "-fopenmp-simd", "-fvisibility=hidden", "-g0"),
+    # Nobody reads errno or traps; without the second, gcc vectorises no choice between two values.
+    *("-fno-math-errno", "-fno-trapping-math"),
+]
 # One build of the arithmetic for each; every other file is compiled for the oldest machine.
 ARITHMETIC = "block_math.cpp"
 PORTABLE = {"portable": []}
+# No more than what dispatch.cpp asks the processor for, and words that old compilers know.
 X86_LEVELS = {
-    "x86_64_v3": ["-march=x86-64-v3"],
-    "x86_64_v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+    "x86_64_v3": ["-mavx2", "-mfma"],
+    "x86_64_v4": [
+        *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"),
+        "-mprefer-vector-width=512",
+    ],
 }
 
 
@@ -72,7 +80,13 @@ class BuildNative(build_ext):
             raise NotBuiltError(f"the C++ backend is for Linux, this is {platform.system()}")
         torch = find_torch()
         levels = {**PORTABLE, **(X86_LEVELS if platform.machine() == "x86_64" else {})}
-        flags = [*COMMON, f"-DTORCH_TARGET_VERSION={OLDEST_TORCH}", f"-I{torch / 'include'}"]
+        headers = torch / "include"
+        flags = [
+            *COMMON,
+            f"-DTORCH_TARGET_VERSION={OLDEST_TORCH}",
+            f"-I{headers}",
+            f"-fmacro-prefix-map={headers}=",  # torch's headers name themselves in their errors
+        ]
         if len(levels) > 1:
             flags.append("-DSPEC_HAVE_X86_LEVELS")
         objects: list[str] = []

@@ -11,6 +11,9 @@ namespace spec {
 
 // Floats in a block: 8 KiB, a quarter of a first-level cache.
 constexpr int kBlock = 2048;
+// Floats in a chunk: few enough that a search passes over most chunks of a peaked row.
+constexpr int kChunk = 128;
+static_assert(kBlock % kChunk == 0, "a chunk lies in one block");
 
 // How a row's logits become unnormalised probabilities: 2^((x - max) * scale), and 0 for x below
 // the threshold. scale is log2(e) / temperature.
@@ -24,10 +27,12 @@ struct BlockMath {
   const char* name;
   // Largest value; NaN is passed over. -inf for a block of nothing else.
   float (*max)(const float* x, int n);
+  // The same of each chunk, into out[ceil(n / kChunk)]; returns the largest of all.
+  float (*chunk_max)(const float* x, int n, float* out);
   // First index of `value`, or n.
   int (*find)(const float* x, int n, float value);
-  // Number of values at or above `low`.
-  int (*count)(const float* x, int n, float low);
+  // Copies the values in [low, high] to out [n], in their order; returns how many there are.
+  int (*collect)(const float* x, int n, float low, float high, float* out);
   // Sum of the weights.
   float (*sum)(const float* x, int n, Weighting w);
   // The weights themselves.

@@ -19,12 +19,11 @@ static const BlockMath& choose() {
   const bool portable = wanted && !std::strcmp(wanted, "portable");
   const bool v3 = wanted && !std::strcmp(wanted, "x86_64_v3");
   __builtin_cpu_init();
-  // The features of the levels one by one: compilers learnt the levels' names late.
-  const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                      __builtin_cpu_supports("bmi2");
+  // What ops/build.py lets the compiler use, one by one: compilers learnt the levels' names late.
+  const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool has_v4 = has_v3 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+                      __builtin_cpu_supports("avx512vl");
   if (has_v4 && !portable && !v3) return block_math_x86_64_v4;
   if (has_v3 && !portable) return block_math_x86_64_v3;
 #endif

@@ -7,7 +7,7 @@
 
 namespace spec {
 
-// Powers of two below which a block adds nothing to what was read already.
+// Powers of two below the row's maximum at which a whole block adds nothing to a float.
 constexpr float kNegligible = -60.0f;
 
 int argmax(const Row& row, float* buffer) {
@@ -25,17 +25,23 @@ int argmax(const Row& row, float* buffer) {
   return best_block * kBlock + block_math().find(x, row.block_size(best_block), best);
 }
 
+static double total(const std::vector<float>& masses) {
+  double sum = 0;
+  for (const float mass : masses) sum += mass;
+  return sum;
+}
+
 void Distribution::read(const Sampling& sampling, Scratch& scratch) {
   // A temperature so low that this overflows leaves the maximum alone; 0 * inf would be NaN.
-  weighting_.scale = std::min(static_cast<float>(M_LOG2E / sampling.temperature), 1e30f);
+  // (One above 1e37 does not reach logits that are further apart than float32 can say.)
+  weighting_.scale = to_float(M_LOG2E / sampling.temperature);
   weighting_.threshold = -INFINITY;
-  read_blocks(scratch.values);
+  read_blocks(sampling.has_filters(), scratch);
   if (std::isinf(weighting_.max)) {
     row_.repair(weighting_.max);
-    read_blocks(scratch.values);
+    read_blocks(sampling.has_filters(), scratch);
   }
-  mass_ = 0;
-  for (const float mass : block_mass_) mass_ += mass;
+  mass_ = total(block_mass_);
   if (!sampling.has_filters()) return;
   ThresholdSearch search(row_, weighting_, mass_, scratch);
   weighting_.threshold = search.find(sampling);
@@ -44,27 +50,37 @@ void Distribution::read(const Sampling& sampling, Scratch& scratch) {
   block_mass_is_kept_ = false;
 }
 
-void Distribution::read_blocks(float* buffer) {
+void Distribution::read_blocks(bool has_filters, Scratch& scratch) {
   const BlockMath& math = block_math();
   const int num_blocks = row_.num_blocks();
   block_max_.resize(num_blocks);
   block_mass_.resize(num_blocks);
+  if (has_filters) scratch.chunk_max.resize(row_.num_chunks());
   float best = -INFINITY;
   for (int b = 0; b < num_blocks; b++) {
-    const float* x = row_.block(b, buffer);
+    const float* x = row_.block(b, scratch.values);
     const int n = row_.block_size(b);
-    const float max = math.max(x, n);
+    const float max = has_filters
+                          ? math.chunk_max(x, n, &scratch.chunk_max[b * (kBlock / kChunk)])
+                          : math.max(x, n);
     block_max_[b] = max;
-    if (max > best) {
-      // What was summed so far was relative to the old maximum.
-      const float shrink = std::exp2((best - max) * weighting_.scale);
-      for (int before = 0; before < b; before++) block_mass_[before] *= shrink;
-      best = max;
-    }
-    const bool negligible = (max - best) * weighting_.scale < kNegligible;
-    block_mass_[b] = negligible ? 0.0f : math.sum(x, n, {best, weighting_.scale, -INFINITY});
+    best = std::max(best, max);
+    block_mass_[b] =
+        is_negligible(max, best) ? 0.0f : math.sum(x, n, {best, weighting_.scale, -INFINITY});
   }
   weighting_.max = best;
+  // Each sum was relative to the maximum so far. Traces are dropped: they may be of tokens that
+  // have no weight at all beside the row's maximum.
+  float so_far = -INFINITY;
+  for (int b = 0; b < num_blocks; b++) {
+    so_far = std::max(so_far, block_max_[b]);
+    if (so_far < best) block_mass_[b] *= std::exp2((so_far - best) * weighting_.scale);
+    if (is_negligible(block_max_[b], best)) block_mass_[b] = 0;
+  }
+}
+
+bool Distribution::is_negligible(float block_max, float max) const {
+  return (block_max - max) * weighting_.scale < kNegligible;
 }
 
 float Distribution::weight(int token) const {
@@ -107,12 +123,6 @@ static int find_block(const std::vector<float>& masses, double goal, double* rea
     if (sum > goal) break;
   }
   return found;
-}
-
-static double total(const std::vector<float>& masses) {
-  double sum = 0;
-  for (const float mass : masses) sum += mass;
-  return sum;
 }
 
 int Distribution::draw(double uniform, int without, Scratch& scratch) {

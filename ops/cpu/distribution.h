@@ -1,11 +1,18 @@
 // The target's distribution of one row: read once, filtered, sampled.
 #pragma once
 
+#include <algorithm>
+#include <cfloat>
 #include <vector>
 
 #include "logits.h"
 
 namespace spec {
+
+// The nearest finite float: a conversion out of range would be undefined.
+inline float to_float(double value) {
+  return static_cast<float>(std::clamp(value, -double{FLT_MAX}, double{FLT_MAX}));
+}
 
 // What one request asks of its distribution.
 struct Sampling {
@@ -17,21 +24,21 @@ struct Sampling {
   bool has_filters() const { return top_k > 0 || top_p < 1.0f || min_p > 0.0f; }
 };
 
-// Memory of one thread besides the blocks' sums: 28 KiB.
+// Memory of one thread: 29 KiB, and 65 bytes for every 1,000 tokens of the vocabulary.
 struct Scratch {
   static constexpr int kHeld = 1024;
   static constexpr int kBins = 512;
 
-  float values[kBlock];   // a block that cannot be read in place
-  float weights[kBlock];  // of a block
-  float held[kHeld];      // candidates for a threshold
+  float values[kBlock];        // a block that cannot be read in place
+  float weights[kBlock];       // of a block
+  float held[kHeld + kChunk];  // candidates for a threshold, and room for the chunk they end in
   struct Bin {
     double measure;
     float lowest, highest;
   } bins[kBins];
-  std::vector<float> block_sums;     // [num_blocks], of a residual
-  std::vector<float> chunk_max;      // [num_chunks], see threshold.cpp
-  std::vector<float> sorted_maxima;  // [num_chunks]
+  std::vector<float> block_sums;  // [num_blocks], of a residual
+  std::vector<float> chunk_max;   // [num_chunks], of the row that was read last, if filtered
+  std::vector<float> maxima;      // [num_chunks], those that a search starts from
 };
 
 // Index of the largest logit, the lowest of equal ones; 0 if there is none above -inf.
@@ -57,7 +64,9 @@ class Distribution {
   int draw_residual(const float* q, double factor, double uniform, Scratch& scratch) const;
 
  private:
-  void read_blocks(float* buffer);
+  void read_blocks(bool has_filters, Scratch& scratch);
+  // Whether a block adds nothing to one that has `max`.
+  bool is_negligible(float block_max, float max) const;
   void measure_kept(float* buffer);
   float residual_block(int block, const float* q, double factor, Scratch& scratch) const;
 

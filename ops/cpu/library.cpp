@@ -57,7 +57,7 @@ void verify_greedy(Tensor token_ids, Tensor counts, Tensor logits, Tensor draft_
                    Tensor cu_num_draft_tokens, int64_t max_draft_len) {
   const spec::Logits rows = logits_of(logits);
   const spec::Drafts drafts{data<int32_t>(draft_token_ids), data<int32_t>(cu_num_draft_tokens),
-                            static_cast<int>(max_draft_len)};
+                            max_draft_len};
   const spec::Outputs outputs{static_cast<int32_t*>(token_ids.data_ptr()),
                               static_cast<int32_t*>(counts.data_ptr())};
   for_each_range(counts.size(0), [&](int64_t begin, int64_t end) {
@@ -72,7 +72,7 @@ void verify_sample(Tensor token_ids, Tensor counts, Tensor logits, Tensor draft_
                    int64_t rule) {
   const spec::Logits rows = logits_of(logits);
   const spec::Drafts drafts{data<int32_t>(draft_token_ids), data<int32_t>(cu_num_draft_tokens),
-                            static_cast<int>(max_draft_len)};
+                            max_draft_len};
   const spec::SampleArguments arguments{data<float>(temperature),
                                         data<int32_t>(top_k),
                                         data<float>(top_p),

@@ -14,8 +14,6 @@ struct Logits {
   DType dtype;
   int64_t row_stride;  // in elements
   int vocab;
-
-  int num_blocks() const { return (vocab + kBlock - 1) / kBlock; }
 };
 
 // One row. NaN is passed through: the arithmetic gives it no weight. Rows whose largest logit is
@@ -26,7 +24,8 @@ class Row {
   Row(const Logits& logits, int64_t index);
 
   int vocab() const { return vocab_; }
-  int num_blocks() const { return (vocab_ + kBlock - 1) / kBlock; }
+  int num_blocks() const { return (vocab_ - 1) / kBlock + 1; }
+  int num_chunks() const { return (vocab_ - 1) / kChunk + 1; }
   int block_size(int block) const {
     const int left = vocab_ - block * kBlock;
     return left < kBlock ? left : kBlock;

@@ -39,7 +39,7 @@ class Request {
   const Logits& logits_;
   const int64_t first_row_;
   int32_t* const tokens_;
-  const int width_;
+  const int64_t width_;
   int32_t* const count_;
 };
 

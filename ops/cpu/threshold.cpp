@@ -7,22 +7,9 @@
 
 namespace spec {
 
-// Values that are looked at together: small enough that most chunks of a peaked row are passed over.
-constexpr int kChunk = 128;
-static_assert(kBlock % kChunk == 0, "a chunk lies in one block");
-
 ThresholdSearch::ThresholdSearch(
     const Row& row, Weighting weighting, double mass, Scratch& scratch)
-    : row_(row), weighting_(weighting), mass_(mass), scratch_(scratch) {
-  scratch.chunk_max.clear();
-  for (int b = 0; b < row.num_blocks(); b++) {
-    const float* x = row.block(b, scratch.values);
-    const int n = row.block_size(b);
-    for (int start = 0; start < n; start += kChunk) {
-      scratch.chunk_max.push_back(block_math().max(x + start, std::min(kChunk, n - start)));
-    }
-  }
-}
+    : row_(row), weighting_(weighting), mass_(mass), scratch_(scratch) {}
 
 float ThresholdSearch::find(const Sampling& sampling) {
   if (sampling.min_p > 0.0f) keep_min_p(sampling.min_p);
@@ -32,8 +19,7 @@ float ThresholdSearch::find(const Sampling& sampling) {
 }
 
 void ThresholdSearch::keep_min_p(float min_p) {
-  weighting_.threshold =
-      static_cast<float>(weighting_.max + std::log2(double{min_p}) / weighting_.scale);
+  weighting_.threshold = to_float(weighting_.max + std::log2(double{min_p}) / weighting_.scale);
   mass_ = mass_above(weighting_.threshold);
 }
 
@@ -48,7 +34,13 @@ void ThresholdSearch::keep_top_p(float top_p) {
   const double powers = std::log2(row_.vocab() / dropped) + 0.01;
   const double low = weighting_.max - powers / weighting_.scale;
   search(Measure::kMass, top_p * mass_,
-         std::max({static_cast<float>(low), lowest_with_weight(), weighting_.threshold}));
+         std::max({to_float(low), lowest_with_weight(), weighting_.threshold}));
+}
+
+double ThresholdSearch::weight(float value) const {
+  float weight;
+  block_math().weigh(&value, 1, weighting_, &weight);
+  return weight;
 }
 
 // Below this a token's weight is 0 in float32, so that nothing changes if it is kept.
@@ -59,21 +51,28 @@ float ThresholdSearch::lowest_with_weight() const {
 // A better lower end for a search: the chunks' maxima are values of the row, so where they alone
 // reach the goal, the row does. `low` where they do not.
 float ThresholdSearch::lowest_by_maxima(Measure measure, double goal, float low) const {
-  std::vector<float>& maxima = scratch_.sorted_maxima;
+  std::vector<float>& maxima = scratch_.maxima;
+  maxima.reserve(scratch_.chunk_max.size());
   maxima.clear();
   for (const float max : scratch_.chunk_max) {
     if (max >= low) maxima.push_back(max);
   }
-  const size_t top_k = measure == Measure::kCount ? static_cast<size_t>(goal) : maxima.size();
-  if (top_k > maxima.size()) return low;
-  std::partial_sort(maxima.begin(), maxima.begin() + top_k, maxima.end(), std::greater<float>());
-  if (measure == Measure::kCount) return maxima[top_k - 1];
+  if (measure == Measure::kCount) {
+    const size_t top_k = static_cast<size_t>(goal);
+    if (top_k > maxima.size()) return low;
+    const auto kth = maxima.begin() + top_k - 1;
+    std::nth_element(maxima.begin(), kth, maxima.end(), std::greater<float>());
+    return *kth;
+  }
+  const int num_maxima = static_cast<int>(maxima.size());
+  if (block_math().sum(maxima.data(), num_maxima, weighting_) < goal) return low;
+  std::make_heap(maxima.begin(), maxima.end());
   double reached = 0;
-  for (const float max : maxima) {
-    float weight;
-    block_math().weigh(&max, 1, weighting_, &weight);
-    reached += weight;
+  for (auto end = maxima.end(); end != maxima.begin(); end--) {
+    const float max = maxima.front();
+    reached += weight(max);
     if (reached >= goal) return max;
+    std::pop_heap(maxima.begin(), end);
   }
   return low;
 }
@@ -109,16 +108,14 @@ void ThresholdSearch::search(Measure measure, double goal, float low) {
   settle(measure, goal, bracket, num_held);
 }
 
-// Holds the values of the bracket, if there are no more than fit; returns how many there are.
+// Holds the values of the bracket; returns how many there are, or more than kHeld if these do not
+// fit.
 int ThresholdSearch::collect(const Bracket& bracket) {
   int num_held = 0;
   each_chunk_from(bracket.low, [&](const float* x, int n) {
     if (num_held > Scratch::kHeld) return;
-    for (int i = 0; i < n; i++) {
-      if (!(x[i] >= bracket.low && x[i] <= bracket.high)) continue;
-      if (num_held < Scratch::kHeld) scratch_.held[num_held] = x[i];
-      num_held++;
-    }
+    float* end = scratch_.held + num_held;
+    num_held += block_math().collect(x, n, bracket.low, bracket.high, end);
   });
   return num_held;
 }
@@ -127,17 +124,17 @@ int ThresholdSearch::collect(const Bracket& bracket) {
 // are values of the row, so nothing is lost to the rounding of bins' edges.
 ThresholdSearch::Bracket ThresholdSearch::narrow(Measure measure, double goal, Bracket bracket) {
   std::fill_n(scratch_.bins, Scratch::kBins, Scratch::Bin{0.0, INFINITY, -INFINITY});
-  const double width = double{bracket.high} - bracket.low;
+  const double bins_per_unit = Scratch::kBins / (double{bracket.high} - bracket.low);
   each_chunk_from(bracket.low, [&](const float* x, int n) {
-    if (measure == Measure::kMass) block_math().weigh(x, n, weighting_, scratch_.weights);
-    for (int i = 0; i < n; i++) {
-      if (!(x[i] >= bracket.low && x[i] <= bracket.high)) continue;
-      const double place = (double{x[i]} - bracket.low) / width;
-      const int index = std::min(static_cast<int>(place * Scratch::kBins), Scratch::kBins - 1);
-      Scratch::Bin& bin = scratch_.bins[index];
+    float* values = scratch_.held;
+    const int count = block_math().collect(x, n, bracket.low, bracket.high, values);
+    if (measure == Measure::kMass) block_math().weigh(values, count, weighting_, scratch_.weights);
+    for (int i = 0; i < count; i++) {
+      const int place = static_cast<int>((double{values[i]} - bracket.low) * bins_per_unit);
+      Scratch::Bin& bin = scratch_.bins[std::min(place, Scratch::kBins - 1)];
       bin.measure += measure == Measure::kMass ? scratch_.weights[i] : 1.0f;
-      bin.lowest = std::min(bin.lowest, x[i]);
-      bin.highest = std::max(bin.highest, x[i]);
+      bin.lowest = std::min(bin.lowest, values[i]);
+      bin.highest = std::max(bin.highest, values[i]);
     }
   });
   Bracket found = bracket;

@@ -13,7 +13,7 @@ namespace spec {
 
 class ThresholdSearch {
  public:
-  // mass: of the whole row.
+  // mass: of the whole row, which was read into scratch.chunk_max.
   ThresholdSearch(const Row& row, Weighting weighting, double mass, Scratch& scratch);
 
   // The lowest logit that is kept; -inf if no filter drops anything that has a weight.
@@ -38,6 +38,7 @@ class ThresholdSearch {
   Bracket narrow(Measure measure, double goal, Bracket bracket);
   int collect(const Bracket& bracket);
   void settle(Measure measure, double goal, const Bracket& bracket, int num_held);
+  double weight(float value) const;
   float lowest_with_weight() const;
   float lowest_by_maxima(Measure measure, double goal, float low) const;
   double mass_above(float low) const;

@@ -9,7 +9,7 @@ namespace spec {
 struct Drafts {
   const int32_t* token_ids;  // [num_drafts], -1 cannot be accepted
   const int32_t* ends;       // [num_reqs], inclusive cumulative counts
-  int max_draft_len;
+  int64_t max_draft_len;
 
   int start(int64_t request) const { return request ? ends[request - 1] : 0; }
   int count(int64_t request) const { return ends[request] - start(request); }
