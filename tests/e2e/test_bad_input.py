@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.conftest import ENGINE, SPECS, TARGET, ZOO
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
+from vllm_ascend_spec.ops.registry import Op
 
 VLLM = str(Path(sys.executable).with_name("vllm"))
 
@@ -37,6 +38,20 @@ def test_vllm_serve_names_the_unknown_method() -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_vllm_serve_names_the_rules_that_contradict_each_other() -> None:
+    result = serve(
+        "--speculative-config",
+        json.dumps({**SPECS["eagle"], "rejection_sample_method": "block"}),
+        "--additional-config",
+        '{"ascend_spec": {"verify_rule": "token"}}',
+    )
+    assert result.returncode == 2
+    last = result.stderr.strip().splitlines()[-1]
+    assert "error: additional_config.ascend_spec.verify_rule='token': contradicts" in last
+    assert "speculative_config.rejection_sample_method='block'" in last
+    assert "Traceback" not in result.stderr
+
+
 def test_vllm_serve_names_the_taken_port() -> None:
     with socket.socket() as holder:
         holder.bind(("", 0))
@@ -48,7 +63,7 @@ def test_vllm_serve_names_the_taken_port() -> None:
     assert "Traceback" not in result.stderr
 
 
-def engine(spec: dict[str, Any], **arguments: Any) -> Any:
+def engine(spec: dict[str, Any] | None, **arguments: Any) -> Any:
     from vllm import LLM
 
     return LLM(**{**ENGINE, **arguments}, speculative_config=spec)
@@ -63,7 +78,10 @@ def engine(spec: dict[str, Any], **arguments: Any) -> Any:
         ({"model": "examples/no/such/eagle"}, ["model", "no such folder"]),
         ({"model": TARGET}, ["model", "not an EAGLE head", "draft_model"]),
         ({"prompt_lookup_max": 4}, ["prompt_lookup_max", "no effect", "eagle"]),
-        ({"rejection_sample_method": "block"}, ["rejection_sample_method", "'standard'"]),
+        ({"rejection_sample_method": "strict"}, ["rejection_sample_method", "'standard', 'block'"]),
+        ({"rejection_sample_method": "synthetic"}, ["rejection_sample_method", "0 are given"]),
+        ({"synthetic_acceptance_length": 2.5}, ["synthetic_acceptance_length", "'synthetic'"]),
+        ({"draft_sample_method": "random"}, ["draft_sample_method", "'probabilistic'"]),
     ],
 )
 def test_llm_refuses_before_it_loads(change: dict[str, Any], words: list[str]) -> None:
@@ -71,6 +89,18 @@ def test_llm_refuses_before_it_loads(change: dict[str, Any], words: list[str]) -
         engine({**SPECS["eagle"], **change})
     for word in words:
         assert word in str(error.value)
+
+
+def test_llm_refuses_options_of_ours_without_speculation() -> None:
+    with pytest.raises(ConfigError, match="without --speculative-config"):
+        engine(None, additional_config={"ascend_spec": {"verify_rule": "block"}})
+
+
+def test_llm_refuses_a_backend_that_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = "the C++ backend was not built: no compiler"
+    monkeypatch.setattr(Op, "status", lambda self, device: {"reference": "ready", "cpu": why})
+    with pytest.raises(ConfigError, match="not built: no compiler"):
+        engine(SPECS["eagle"], additional_config={"ascend_spec": {"verify_backend": "cpu"}})
 
 
 def test_llm_refuses_a_draft_of_another_width(tmp_path: Path) -> None:

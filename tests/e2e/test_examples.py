@@ -47,6 +47,7 @@ def test_bench_step(tmp_path: Path) -> None:
     none = record["results"]["none"]
     assert "draft, all" not in none["parts_ms"]
     assert none["tokens_per_engine_step"] <= 1
+    assert (none["rule"], after["rule"]) == (None, "token")
 
 
 def test_bench_serve(tmp_path: Path) -> None:
@@ -59,4 +60,5 @@ def test_bench_serve(tmp_path: Path) -> None:
     (row,) = json.loads(record_path.read_text())["results"]
     assert row["identical"] == "2 of 2"
     assert row["acceptance"]["drafts"] > 0
+    assert row["acceptance"]["rule"] == "token"
     assert row["speedup"]["median"] > 0

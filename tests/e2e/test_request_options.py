@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from vllm import SamplingParams
-from vllm.sampling_params import StructuredOutputsParams
 from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
 from tests.e2e.conftest import SPECS, assert_same, token_ids
@@ -80,23 +79,6 @@ def test_stop_string_ends_the_text_at_the_same_place(
         assert (ours.text, ours.finish_reason) == (theirs.text, theirs.finish_reason)
         assert list(ours.token_ids[: len(theirs.token_ids)]) == list(theirs.token_ids)
     assert any(output.finish_reason == "stop" for output in expected)
-
-
-@pytest.mark.parametrize(
-    "grammar",
-    [
-        {"regex": r"[a-z]{3,9}( [a-z]{3,9}){12}"},
-        {"choice": ["import os", "import sys", "return None"]},
-        {"json": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}}},
-    ],
-    ids=["regex", "choice", "json"],
-)
-def test_structured_output_is_the_same(
-    grammar: dict[str, Any], plain: Any, speculative: Any, generate: Any, prompts: list[str]
-) -> None:
-    options = {"structured_outputs": StructuredOutputsParams(**grammar), "ignore_eos": False}
-    expected = token_ids(generate(plain, prompts[:6], **options))
-    assert_same(token_ids(generate(speculative, prompts[:6], **options)), expected)
 
 
 @pytest.mark.parametrize("turn", range(4))

@@ -12,6 +12,7 @@ from tests.e2e.conftest import SPECS, TARGET
 from vllm_ascend_spec.bench.client import Load, run_load
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
+from vllm_ascend_spec.metrics.rule import rule_from_prometheus
 
 ARGUMENTS = ("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "8")
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
@@ -42,6 +43,7 @@ def test_our_platform_is_active_and_drafts_are_accepted(server: Server, prompts:
     assert accepted.tokens_per_step is not None
     assert accepted.tokens_per_step > 1.5
     assert len(accepted.per_position) == 3
+    assert rule_from_prometheus(server.metrics()) == "token"
 
 
 def test_clients_beside_each_other_get_what_they_get_alone(

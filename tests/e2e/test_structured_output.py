@@ -1,0 +1,128 @@
+"""Grammars beside speculation: the same answers, in any company, with every backend."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from vllm import SamplingParams
+from vllm.sampling_params import StructuredOutputsParams
+
+from tests.e2e.conftest import SPECS, assert_same, token_ids
+from tests.verification.requests import BACKENDS
+from vllm_ascend_spec.metrics.acceptance import from_engine
+
+REGEX = r"[a-z]{3,9}( [a-z]{3,9}){12}"
+CHOICE = ["import os", "import sys", "return None"]
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 9}, "size": {"type": "integer"}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+GRAMMARS: dict[str, dict[str, Any]] = {
+    "regex": {"regex": REGEX},
+    "choice": {"choice": CHOICE},
+    "json": {"json": SCHEMA},
+}
+
+
+@pytest.fixture(scope="module")
+def plain(make_engine: Any) -> Any:
+    return make_engine()
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def eagle(request: pytest.FixtureRequest, make_engine: Any) -> Any:
+    options = {"ascend_spec": {"verify_backend": request.param}}
+    return make_engine(SPECS["eagle"], additional_config=options)
+
+
+def bound_to(name: str, **options: Any) -> dict[str, Any]:
+    grammar = StructuredOutputsParams(**GRAMMARS[name])
+    return {"structured_outputs": grammar, "ignore_eos": False, **options}
+
+
+def fits(name: str, output: Any) -> bool:
+    """Tell whether an answer is one that its grammar allows, or the beginning of one."""
+    if output.finish_reason == "length":
+        return bool(output.text)
+    if name == "json":
+        value = json.loads(output.text)
+        return isinstance(value.get("name"), str) and len(value["name"]) <= 9
+    return bool(re.fullmatch(REGEX, output.text)) if name == "regex" else output.text in CHOICE
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_greedy_answer_is_the_same(
+    name: str, plain: Any, eagle: Any, generate: Any, prompts: list[str]
+) -> None:
+    expected = generate(plain, prompts[:6], **bound_to(name))
+    before = from_engine(eagle.get_metrics())
+    actual = generate(eagle, prompts[:6], **bound_to(name))
+    assert_same(token_ids(actual), token_ids(expected))
+    assert all(fits(name, output) for output in actual)
+    # Drafts were made and masked, and some were right. A choice is settled by its first tokens;
+    # no draft fits there.
+    accepted = from_engine(eagle.get_metrics()) - before
+    assert accepted.num_accepted_tokens > 0 or name == "choice"
+    # The grammar did something, or the comparison shows nothing.
+    assert token_ids(expected) != token_ids(generate(plain, prompts[:6]))
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_greedy_answer_is_the_same_with_a_draft_model(
+    name: str, plain: Any, make_engine: Any, generate: Any, prompts: list[str]
+) -> None:
+    expected = token_ids(generate(plain, prompts[:6], **bound_to(name)))
+    speculative = make_engine(SPECS["draft_model"])
+    assert_same(token_ids(generate(speculative, prompts[:6], **bound_to(name))), expected)
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_sampled_answers_fit_and_repeat(
+    name: str, eagle: Any, generate: Any, prompts: list[str]
+) -> None:
+    options = bound_to(name, temperature=1.0, seed=11)
+    answers = generate(eagle, prompts[:6], **options)
+    assert all(fits(name, output) for output in answers)
+    assert_same(token_ids(generate(eagle, prompts[:6], batch=2, **options)), token_ids(answers))
+
+
+COMPANY: tuple[dict[str, Any], ...] = (
+    bound_to("regex"),
+    {},
+    {"temperature": 0.9, "seed": 5},
+    {"repetition_penalty": 1.2, "frequency_penalty": 0.3},
+    bound_to("json", temperature=0.8, seed=6),
+    bound_to("choice", repetition_penalty=1.1),
+    {"temperature": 1.0, "top_p": 0.9},
+)
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_bound_and_free_requests_in_one_batch(
+    turn: int, plain: Any, eagle: Any, prompts: list[str]
+) -> None:
+    """In other orders, so that requests follow others of another kind in the same batch slots."""
+    common = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
+    options = [*COMPANY[2 * turn :], *COMPANY[: 2 * turn]]
+    parameters = [SamplingParams(**{**common, **option}) for option in options]
+    batch = prompts[: len(parameters)]
+    actual = eagle.generate(batch, parameters, use_tqdm=False)
+    expected = plain.generate(batch, parameters, use_tqdm=False)
+    for prompt, option, params, ours, theirs in zip(
+        batch, options, parameters, actual, expected, strict=True
+    ):
+        said, output = token_ids(ours.outputs), ours.outputs[0]
+        if "temperature" not in option:
+            assert_same(said, token_ids(theirs.outputs))
+        elif "seed" in option:
+            (alone,) = eagle.generate([prompt], params, use_tqdm=False)
+            assert_same(said, token_ids(alone.outputs))
+        if "structured_outputs" not in option:
+            assert len(said[0]) == 40
+        elif option["structured_outputs"].json:
+            assert fits("json", output)
