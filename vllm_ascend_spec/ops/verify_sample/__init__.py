@@ -70,8 +70,12 @@ def verify_sample(
     Backends add in different orders, so where a number lies within rounding of a threshold they
     may fall on different sides of it. A result is right if the reference gives it for uniforms,
     top-p and min-p that differ by no more than 2e-6; ``tests/ops/parity.py`` judges by that and
-    counts. Greedy requests, and filters by top-k, have no such leeway. A draft of -1 is rejected
-    and replaced by a sample of p; it ends the block.
+    counts. A draw from max(w p - q, 0) is only made with the probability that this sums to, and a
+    decision by h_i with R_i + 1 - w_i; their leeway is 2e-6 divided by that, so that the
+    distribution of the output moves as little. Greedy requests, and filters by top-k, have no
+    leeway.
+
+    A draft of -1 is rejected and replaced by a sample of p; it ends the block.
 
     Args:
         logits: float32, bfloat16 or float16 [num_rows, vocab_size], rows as in
