@@ -10,16 +10,17 @@ from typing import Any
 
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
+from vllm_ascend_spec.cli import bench_verify
 from vllm_ascend_spec.cli.check import parse_json
 from vllm_ascend_spec.config.preflight import check_engine
 from vllm_ascend_spec.errors import ConfigError
 
-HELP = "measure: `bench serve` end to end, `bench step` a step by its parts"
+HELP = "measure: `bench serve` end to end, `bench step` by parts, `bench verify` the kernels"
 DEFAULT_SPEC = '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe both benchmarks."""
+    """Describe the benchmarks."""
     benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="NAME")
     serve = benchmarks.add_parser("serve", help="two servers, with and without speculation")
     _add_common(serve)
@@ -36,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     step.add_argument("--rounds", type=int, default=3)
     step.add_argument("--compiled", action="store_true", help="with torch.compile")
     step.set_defaults(benchmark_run=run_step)
+    verify = benchmarks.add_parser("verify", help="verification kernels against their peers")
+    bench_verify.add_arguments(verify)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
