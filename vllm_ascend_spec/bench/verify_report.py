@@ -23,6 +23,7 @@ HEAD = (
     "vLLM / ours",
     "PyTorch, ms",
     "PyTorch / ours",
+    "ours / argmax",
     "GB/s (of reading)",
     "extra memory, ours / vLLM / PyTorch",
 )
@@ -70,6 +71,7 @@ def _token_cells(row: Row, judged: str) -> list[str]:
         _ratio(ratios.get("vllm")),
         _ms(row, "torch"),
         _ratio(ratios.get("torch")),
+        _ratio(ratios.get("argmax")),
         share,
         " / ".join(memory),
     ]
