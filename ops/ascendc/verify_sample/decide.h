@@ -1,0 +1,154 @@
+// How many drafts of a request are accepted, and what its last token is drawn from.
+#pragma once
+#include "masses.h"
+
+namespace spec {
+
+struct Decision {
+  uint32_t accepted;
+  int32_t token;  // of greedy requests; -1: to be drawn
+  Job job;
+  // Block rule with the draft's distributions: of the first `open` drafts more may be accepted;
+  // that depends on what remains after them.
+  uint32_t open;
+};
+
+// Makes the rows that a request's core looks at exist: a core that does whole requests scans each
+// row when it comes to it.
+template <typename In>
+class Supply {
+ public:
+  SPEC_FN explicit Supply(Context<In>& context)
+      : c(context), rows_(context), scan_(context), search_(context), masses_(context) {}
+
+  SPEC_FN void start() { scanned_ = 0; }
+
+  SPEC_FN int32_t argmax(const Request& request, uint32_t position) {
+    ensure(request, position);
+    return rows_.argmax(c.row_of(request, position));
+  }
+  SPEC_FN Row row(const Request& request, uint32_t position) {
+    ensure(request, position);
+    return masses_.load_row(request, position);
+  }
+
+  Context<In>& c;
+
+ private:
+  SPEC_FN void ensure(const Request& request, uint32_t position) {
+    if (!c.has(kByRequest) || position < scanned_) return;
+    scan_.scan(request, position, 0, c.num_tiles);
+    full_order();
+    if (c.has(kFilters) && !request.greedy) {
+      rows_.store(search_.filtered(request, position));
+      full_order();
+    }
+    scanned_ = position + 1;
+  }
+
+  Rows<In> rows_;
+  Scan<In> scan_;
+  Search<In> search_;
+  Masses<In> masses_;
+  uint32_t scanned_ = 0;
+};
+
+template <typename In>
+class Decide {
+ public:
+  SPEC_FN explicit Decide(Supply<In>& supply) : c(supply.c), supply_(supply) {}
+
+  SPEC_FN Decision decide(const Request& request) {
+    supply_.start();
+    if (request.greedy) return greedy(request);
+    return c.has(kBlockRule) ? by_block(request) : by_token(request);
+  }
+
+  SPEC_FN float uniform(const Request& request, uint32_t position) const {
+    return cut_uniform(c.accept_uniform.GetValue(request.first_draft + position));
+  }
+  // The chance to accept the first i drafts, given the weight of p and what remains after them.
+  static SPEC_FN float chance(float weight, float remains) {
+    return weight >= 1.0f ? 1.0f : remains / (remains + 1.0f - weight);
+  }
+
+ private:
+  static SPEC_FN Decision after(uint32_t accepted, Source source, float weight) {
+    return Decision{accepted, -1, Job{source, weight}, 0};
+  }
+
+  SPEC_FN Decision greedy(const Request& request) {
+    for (uint32_t position = 0;; ++position) {
+      const int32_t token = supply_.argmax(request, position);
+      if (position == request.num_drafts || token != c.draft_at(request, position)) {
+        return Decision{position, token, Job{Source::kNone, 0.0f}, 0};
+      }
+    }
+  }
+
+  SPEC_FN float draft_prob(const Row& row) const {
+    if (!c.has(kHasDraftProbs)) return 1.0f;
+    return c.draft_probs.GetValue(row.draft_row * c.args.draft_stride +
+                                  static_cast<uint32_t>(row.draft));
+  }
+
+  SPEC_FN Decision by_token(const Request& request) {
+    for (uint32_t position = 0; position < request.num_drafts; ++position) {
+      if (c.draft_at(request, position) < 0) return after(position, Source::kTarget, 1.0f);
+      const Row row = supply_.row(request, position);
+      if (!(uniform(request, position) * draft_prob(row) < row.draft_prob())) {
+        return after(position, Source::kResidual, 1.0f);
+      }
+    }
+    return after(request.num_drafts, Source::kTarget, 1.0f);
+  }
+
+  // The last i with u_i below its chance wins. A chance is at most the weight, so drafts whose
+  // weight does not exceed u need no further look.
+  SPEC_FN Decision by_block(const Request& request) {
+    const bool one_hot = !c.has(kHasDraftProbs);
+    Decision best = after(0, Source::kResidual, 1.0f);
+    float weight = 1.0f;
+    uint32_t i = 0;  // drafts before the one looked at
+    for (; i < request.num_drafts && c.draft_at(request, i) >= 0; ++i) {
+      if (weight <= (one_hot ? least_uniform(request, i) : 0.0f)) return best;
+      const Row row = supply_.row(request, i);
+      if (i > 0) judge(request, i, weight, one_hot ? weight * row.rest / row.total() : -1.0f, best);
+      const float p = row.draft_prob();
+      const float grown = p > 0.0f ? weight * (p / draft_prob(row)) : 0.0f;
+      weight = grown < 1.0f ? grown : 1.0f;
+    }
+    if (i == 0 || uniform(request, i - 1) < weight) best = after(i, Source::kTarget, 1.0f);
+    return best;
+  }
+
+  // Of the drafts from before the i-th on: with one-hot drafts weights never grow, so when none of
+  // these numbers is below the weight, nothing more will be accepted.
+  SPEC_FN float least_uniform(const Request& request, uint32_t i) const {
+    float found = 2.0f;
+    for (uint32_t j = i == 0 ? 0 : i - 1; j < request.num_drafts; ++j) {
+      const float u = uniform(request, j);
+      if (u < found) found = u;
+    }
+    return i == 0 ? 0.0f : found;
+  }
+
+  // Takes the first i drafts if they are accepted; remains < 0: not known yet.
+  SPEC_FN void judge(const Request& request, uint32_t i, float weight, float remains,
+                     Decision& best) {
+    const float u = uniform(request, i - 1);
+    c.chances.SetValue(i, 0.0f);
+    if (!(u < weight)) return;
+    if (weight >= 1.0f || (remains >= 0.0f && u < chance(weight, remains))) {
+      best = after(i, Source::kResidual, weight);
+    } else if (remains < 0.0f) {
+      c.chances.SetValue(i, weight);
+      best.open = i;
+    }
+  }
+
+  Context<In>& c;
+  Supply<In>& supply_;
+};
+
+}  // namespace spec

@@ -1,0 +1,139 @@
+"""The AscendC kernels' library: built for one SoC, or run on a CPU under the twin.
+
+An op's ``ascendc.py`` asks :func:`library` for whatever runs its kernel. That is the library which
+``python -m vllm_ascend_spec.ops.build_ascendc`` has built, on an NPU; or a stand-in, where
+:func:`use` or the environment variable ``VLLM_ASCEND_SPEC_TWIN`` names one: the folder with the
+kernels compiled for the twin (``ops/twin/README.md``), which tests and the simulated NPU use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from vllm_ascend_spec.errors import BackendUnavailableError
+
+NAMESPACE = "vllm_ascend_spec_npu"
+BUILT = Path(__file__).parent / "_ascendc"
+LIBRARY = BUILT / "libvllm_ascend_spec_npu.so"
+SOC = BUILT / "soc.txt"
+TWIN_VARIABLE = "VLLM_ASCEND_SPEC_TWIN"
+RULES = {"token": 0, "block": 1}
+REMEDY = "run python -m vllm_ascend_spec.ops.build_ascendc --soc SOC in a checkout, with CANN"
+# Chips whose kernels are interchangeable begin alike.
+FAMILIES = ("ascend910b", "ascend910_93")
+
+Outputs = tuple[torch.Tensor, torch.Tensor]
+
+
+class Library(Protocol):
+    """What runs the kernels. Arguments are those of the ops, contiguous where the ops say so."""
+
+    def verify_greedy(self, *arguments: Any) -> Outputs:
+        """Return the op's results for ``(logits, drafts, cu_num_draft_tokens, max_draft_len)``."""
+
+    def verify_sample(self, *arguments: Any, **options: Any) -> Outputs:
+        """Return the op's results; ``options`` are its keyword arguments."""
+
+    def grammar_mask(self, *arguments: Any) -> None:
+        """Change the first of ``(logits, bitmask, row_indices)``."""
+
+
+_stand_in: list[Library] = []
+
+
+@contextlib.contextmanager
+def use(stand_in: Library) -> Iterator[None]:
+    """Run the ``ascendc`` backend with ``stand_in``, on whatever device the tensors are."""
+    _stand_in.append(stand_in)
+    try:
+        yield
+    finally:
+        _stand_in.pop()
+
+
+def library() -> Library:
+    """Return what runs the kernels here.
+
+    Raises:
+        BackendUnavailableError: there is nothing; the message says why and what helps.
+    """
+    if _stand_in:
+        return _stand_in[-1]
+    if folder := os.environ.get(TWIN_VARIABLE):
+        return _twin(folder)
+    if reason := failure():
+        raise BackendUnavailableError(reason)
+    return _Built()
+
+
+def unavailable_reason(device_type: str) -> str | None:
+    """Return why the backend cannot run on a device, or None if it can."""
+    if _stand_in or os.environ.get(TWIN_VARIABLE):
+        return None
+    if device_type != "npu":
+        return f"the AscendC kernels run on an NPU, these tensors are on {device_type}"
+    return failure()
+
+
+@functools.cache
+def failure() -> str | None:
+    """Load the built library; return None, or in one line why it cannot be used."""
+    if not LIBRARY.is_file():
+        return f"the AscendC kernels were not built; remedy: {REMEDY}"
+    built_for = SOC.read_text().strip() if SOC.is_file() else ""
+    if reason := _mismatch(built_for, _device_name()):
+        return reason
+    try:
+        torch.ops.load_library(LIBRARY)
+    except OSError as error:
+        return f"the AscendC kernels cannot be loaded: {error}; remedy: {REMEDY}"
+    return None
+
+
+def _device_name() -> str:
+    npu: Any = getattr(torch, "npu", None)
+    return "" if npu is None else str(npu.get_device_name())
+
+
+def _mismatch(built_for: str, device: str) -> str | None:
+    """Return why kernels for one SoC do not run on another; an unknown device is given a try."""
+    families = [f for f in FAMILIES if device.lower().startswith(f)]
+    if not families or built_for.lower().startswith(families[0]):
+        return None
+    return (
+        f"the AscendC kernels were built for {built_for or 'an unknown SoC'}, this is a {device}; "
+        f"remedy: {REMEDY.replace('SOC', device.lower())}"
+    )
+
+
+class _Built:
+    """The library's ops, which its C++ part registers for NPU tensors."""
+
+    def __init__(self) -> None:
+        self._ops: Any = getattr(torch.ops, NAMESPACE)
+
+    def verify_greedy(self, *arguments: Any) -> Outputs:
+        outputs: Outputs = self._ops.verify_greedy.default(*arguments)
+        return outputs
+
+    def verify_sample(self, *arguments: Any, **options: Any) -> Outputs:
+        options["block_rule"] = bool(RULES[options.pop("rule")])
+        outputs: Outputs = self._ops.verify_sample.default(*arguments, **options)
+        return outputs
+
+    def grammar_mask(self, *arguments: Any) -> None:
+        self._ops.grammar_mask.default(*arguments)
+
+
+@functools.cache
+def _twin(folder: str) -> Library:
+    from vllm_ascend_spec.ops.ascendc_twin import Twin
+
+    return Twin(Path(folder))
