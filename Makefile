@@ -23,6 +23,7 @@ format: $(VENV)/.installed
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-$(VENV)/.installed: pyproject.toml .ci/setup
+# The C++ backend is built when the package is installed.
+$(VENV)/.installed: pyproject.toml .ci/setup ops/build.py $(wildcard ops/cpu/*)
 	PYTHON="$(PYTHON)" .ci/setup $(VENV)
 	touch $@

@@ -18,6 +18,10 @@ from setuptools.command.build_ext import build_ext
 
 OLDEST_TORCH = "0x020a000000000000"  # 2.10, in the encoding of torch/csrc/stable/version.h
 REASON_SUFFIX = ".reason.txt"
+COMPILER_REMEDY = (
+    "remedy: install a C++17 compiler (g++ or clang++), then vllm-ascend-spec again; pip install "
+    "--verbose shows what the compiler says"
+)
 COMMON = [
     *("-O3", "-std=c++17", "-fopenmp-simd", "-fvisibility=hidden", "-g0"),
     # Nobody reads errno or traps; without the second, gcc vectorises no choice between two values.
@@ -71,9 +75,11 @@ class BuildNative(build_ext):
             self._build(ext, target)
         except Exception as error:
             target.unlink(missing_ok=True)
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            reason.write_text(lines[0] + "\n")
-            self.warn(f"{ext.name} was not built: {lines[0]}")
+            why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            if not isinstance(error, NotBuiltError):
+                why = f"{why}; {COMPILER_REMEDY}"
+            reason.write_text(why + "\n")
+            self.warn(f"{ext.name} was not built: {why}")
 
     def _build(self, ext: Extension, target: Path) -> None:
         if os.name != "posix":

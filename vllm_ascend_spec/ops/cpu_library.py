@@ -11,7 +11,7 @@ import torch
 HERE = Path(__file__).parent
 LIBRARY = HERE / "_cpu.abi3.so"
 REASON = HERE / "_cpu.reason.txt"
-REMEDY = "install a C++17 compiler (g++ or clang++), then vllm-ascend-spec again"
+REMEDY = "install vllm-ascend-spec again, with pip's --no-deps --force-reinstall"
 
 
 @functools.cache
@@ -23,7 +23,7 @@ def failure() -> str | None:
     try:
         torch.ops.load_library(LIBRARY)
     except OSError as error:
-        return f"the C++ backend cannot be loaded: {error}"
+        return f"the C++ backend cannot be loaded: {error}; remedy: {REMEDY}"
     return None
 
 

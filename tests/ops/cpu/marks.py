@@ -1,0 +1,14 @@
+"""Skip marks of the C++ backend's tests; each gives its reason."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from vllm_ascend_spec.ops import cpu_library
+
+requires_library = pytest.mark.skipif(
+    cpu_library.failure() is not None, reason=str(cpu_library.failure())
+)
+requires_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
