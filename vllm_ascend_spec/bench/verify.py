@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -60,7 +59,6 @@ class Plan:
 
 def run(plan: Plan, timer: Timer | None = None) -> dict[str, Any]:
     """Run the plan and return its record."""
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     device = torch.device(plan.device)
     states = verify_peers.find_backends(plan.backends, device)
     backends = tuple(name for name, state in states.items() if state == "ready")

@@ -52,8 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``bench verify``."""
-    # Both are read when torch is loaded: the profiler's chatter, and threads of libraries.
+    # All are read when torch or vLLM is loaded; Kineto is PyTorch's profiler.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
     from vllm_ascend_spec.bench import verify, verify_report
 
