@@ -14,7 +14,8 @@
 #define __mix__(cube, vector)
 #define TWIN_SITE ::twin::Site site = ::twin::Site::here()
 
-using GM_ADDR = uint8_t*;
+// A macro, as in CANN: `GM_ADDR a, b;` makes b a byte.
+#define GM_ADDR uint8_t*
 using event_t = int32_t;
 
 enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_MTE1, PIPE_M, PIPE_FIX, PIPE_ALL };
