@@ -9,7 +9,7 @@ using AscendC::GlobalTensor;
 
 class Output {
  public:
-  SPEC_FN void init(AscendC::TPipe& pipe, GM_ADDR tokens, GM_ADDR counts, uint32_t width) {
+  SPEC_FN void init(AscendC::TPipe& pipe, Address tokens, Address counts, uint32_t width) {
     tokens_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(tokens));
     counts_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(counts));
     width_ = width;

@@ -9,7 +9,7 @@ using AscendC::GlobalTensor;
 // Inputs are read through the scalar unit's cache: nobody writes them during a launch.
 class Requests {
  public:
-  SPEC_FN void init(GM_ADDR drafts, GM_ADDR ends, uint32_t count) {
+  SPEC_FN void init(Address drafts, Address ends, uint32_t count) {
     drafts_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(drafts));
     ends_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(ends), count);
     count_ = count;

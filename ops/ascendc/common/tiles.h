@@ -33,7 +33,7 @@ class Tiles {
   using Type = typename Copied<In>::Type;
   static constexpr bool kWide = sizeof(In) == 4;
 
-  SPEC_FN void init(AscendC::TPipe& pipe, GM_ADDR matrix, uint32_t columns, uint64_t stride,
+  SPEC_FN void init(AscendC::TPipe& pipe, Address matrix, uint32_t columns, uint64_t stride,
                     uint32_t tile) {
     // The size is for messages of the twin only: the last row may end before its stride does.
     matrix_.SetGlobalBuffer(reinterpret_cast<__gm__ Type*>(matrix));

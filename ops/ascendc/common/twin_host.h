@@ -42,8 +42,8 @@ inline uint64_t span(int64_t rows, int64_t width, int64_t stride, int64_t elemen
   return rows == 0 ? 0 : static_cast<uint64_t>(((rows - 1) * stride + width) * element);
 }
 
-inline GM_ADDR address(const void* pointer) {
-  return reinterpret_cast<GM_ADDR>(const_cast<void*>(pointer));
+inline Address address(const void* pointer) {
+  return reinterpret_cast<Address>(const_cast<void*>(pointer));
 }
 
 // Device memory is not initialised either: what a kernel finds in it must not matter.

@@ -3,13 +3,14 @@
 // The vector unit selects by bitmaps, one bit an element from the lowest bit of the first byte on:
 // xgrammar's words are such bitmaps already. Cores share the masks' tiles evenly.
 #pragma once
-#include "../common/layout.h"
 #include "../common/tiles.h"
+
+#include "../common/layout.h"
 
 namespace spec {
 
 struct GrammarArguments {
-  GM_ADDR logits, bitmask, row_indices;
+  Address logits, bitmask, row_indices;
   uint32_t num_masked, num_words, vocab_size;
   uint64_t row_stride;
   uint32_t tile;

@@ -13,7 +13,7 @@
 namespace spec {
 
 struct GreedyArguments {
-  GM_ADDR logits, drafts, ends, tokens, counts, workspace;
+  Address logits, drafts, ends, tokens, counts, workspace;
   uint32_t num_reqs, num_rows, vocab_size, max_draft_len;
   uint64_t row_stride;
   uint32_t tile, by_request;
@@ -46,7 +46,7 @@ class VerifyGreedy {
     output_.init(pipe, args.tokens, args.counts, args.max_draft_len + 1);
     shares_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(args.workspace));
     pipe.InitBuffer(mask_, kTile / 8);
-    pipe.InitBuffer(scratch_, kTile / 8);
+    pipe.InitBuffer(scratch_, kReduceScratch);
     pipe.InitBuffer(found_, kBlock);
     pipe.InitBuffer(share_, kBlock);
     pipe.InitBuffer(shares_in_, kMaxCores * kBlock);
@@ -161,7 +161,7 @@ class VerifyGreedy {
   uint32_t core_, cores_;
 };
 
-static_assert(input_bytes(4) + 3 * kTile / 8 + 8 * 1024 <= kUsable,
+static_assert(input_bytes(2) + kTile / 8 + kReduceScratch + kMaxCores * kBlock + 4 * 1024 <= kUsable,
               "verify_greedy's buffers do not fit: shorten kTile");
 
 }  // namespace spec

@@ -20,8 +20,12 @@ constexpr uint32_t kPivots = 8;
 constexpr uint32_t kReport = 2 * kPivots + 8;
 // Floats of a data block, in which records of tiles, rows and jobs lie.
 constexpr uint32_t kRecord = kBlock / 4;
-// Values that a core's list holds. Room for a last repeat is left.
-constexpr uint32_t kListed = kTile - kLanes;
+// Values that a core's list holds; room for a last repeat is left. Tests make it short, to see what
+// happens when it does not hold a bracket.
+#ifndef SPEC_LISTED
+#define SPEC_LISTED (kTile - kLanes)
+#endif
+constexpr uint32_t kListed = SPEC_LISTED;
 
 // Offsets in bytes. What cores tell each other during the search is kept twice: a core may write
 // for the next pass while another still reads what was written for this one.

@@ -9,7 +9,7 @@
 namespace spec {
 
 struct SampleArguments {
-  GM_ADDR logits, drafts, ends, temperature, top_k, top_p, min_p, draft_probs, accept_uniform,
+  Address logits, drafts, ends, temperature, top_k, top_p, min_p, draft_probs, accept_uniform,
       sample_uniform, tokens, counts, workspace;
   uint32_t num_reqs, num_rows, vocab_size, max_draft_len;
   uint64_t row_stride, draft_stride;
