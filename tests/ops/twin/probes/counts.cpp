@@ -48,5 +48,5 @@ extern "C" int scale_twin(const twin_options* options, twin_stats* stats, twin_e
   kernel.output("out", out, count * 4);
   kernel.inout("marks", marks, 64);
   return kernel.run(
-      blocks, [&] { scale(GM_ADDR(in), GM_ADDR(out), GM_ADDR(marks), count); }, stats, error);
+      blocks, [&] { scale((GM_ADDR)in, (GM_ADDR)out, (GM_ADDR)marks, count); }, stats, error);
 }
