@@ -1,0 +1,156 @@
+"""The library loads; where it cannot, the reason is told once and the reference takes its place."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.ops.batches import Arguments, make_drafts, make_sampled
+from tests.ops.cpu.marks import requires_library
+from vllm_ascend_spec import log
+from vllm_ascend_spec.errors import BackendUnavailableError
+from vllm_ascend_spec.ops import (
+    OPS,
+    cpu_library,
+    grammar_mask,
+    registry,
+    verify_greedy,
+    verify_sample,
+)
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Let the library be looked for in an empty folder, by a process that has not tried yet."""
+    caches = (cpu_library.failure, registry._load, log.log_once)
+    monkeypatch.setattr(cpu_library, "LIBRARY", tmp_path / cpu_library.LIBRARY.name)
+    monkeypatch.setattr(cpu_library, "REASON", tmp_path / cpu_library.REASON.name)
+    for cache in caches:
+        cache.cache_clear()
+    yield tmp_path
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """Collect what our loggers say: vLLM's do not propagate."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger(log.PARENT)
+    logger.addHandler(handler)
+    yield lines
+    logger.removeHandler(handler)
+
+
+def calls(**options: Any) -> list[Callable[[], object]]:
+    """Return calls of every op, with right arguments."""
+    logits = torch.zeros(2, 40)
+    bitmask, rows = torch.full((1, 2), -1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    return [
+        lambda: verify_greedy(**make_drafts([2, 1], 4, seed=0), **options),
+        lambda: verify_sample(**make_sampled([2, 1], 4, seed=0), **options),
+        lambda: grammar_mask(logits, bitmask, rows, **options),
+    ]
+
+
+@requires_library
+def test_library_loads_and_names_its_instruction_set() -> None:
+    assert cpu_library.failure() is None
+    assert cpu_library.instruction_set() in ("portable", "x86_64_v3", "x86_64_v4")
+    for op in OPS:
+        assert op.status("cpu")["cpu"] == "ready"
+        assert op.backend(None, CPU).__module__ == f"vllm_ascend_spec.ops.{op.name}.cpu"
+
+
+def test_library_that_is_missing_without_a_reason_names_a_remedy(fresh: Path) -> None:
+    assert cpu_library.failure() == (
+        "the C++ backend was not built: remedy: install vllm-ascend-spec again, with pip's "
+        "--no-deps --force-reinstall"
+    )
+
+
+def test_library_that_is_missing_gives_the_reason_of_its_installation(fresh: Path) -> None:
+    cpu_library.REASON.write_text("no compiler; remedy: install one\n")
+    reason = "the C++ backend was not built: no compiler; remedy: install one"
+    assert cpu_library.failure() == reason
+    for op in OPS:
+        status = op.status("cpu")
+        assert (status["cpu"], status["reference"]) == (reason, "ready")
+
+
+def test_file_that_is_no_library_says_so_and_names_a_remedy(fresh: Path) -> None:
+    cpu_library.LIBRARY.write_bytes(b"not a library")
+    failure = cpu_library.failure()
+    assert failure is not None
+    assert failure.startswith("the C++ backend cannot be loaded: ")
+    assert "remedy: install vllm-ascend-spec again" in failure
+    assert "\n" not in failure
+
+
+def test_automatic_fall_back_is_logged_once_for_all_ops_and_calls(
+    fresh: Path, logged: list[str]
+) -> None:
+    cpu_library.REASON.write_text("no compiler\n")
+    for call in 3 * calls():
+        call()
+    assert logged == ["the C++ backend was not built: no compiler; the next backend is used"]
+    for op in OPS:
+        assert op.backend(None, CPU).__module__.endswith(".reference")
+
+
+def test_backend_asked_for_by_name_raises_with_the_remedy(fresh: Path, logged: list[str]) -> None:
+    for call, op in zip(calls(backend="cpu"), OPS, strict=True):
+        with pytest.raises(BackendUnavailableError) as raised:
+            call()
+        assert str(raised.value) == (
+            f"{op.name}: backend 'cpu' cannot run here: the C++ backend was not built: remedy: "
+            f"{cpu_library.REMEDY}"
+        )
+    assert logged == []
+
+
+def test_nothing_is_logged_where_the_reference_is_asked_for(fresh: Path, logged: list[str]) -> None:
+    for call in calls(backend="reference"):
+        call()
+    assert logged == []
+
+
+def on_meta(arguments: Arguments) -> Arguments:
+    return {
+        name: value.to("meta") if isinstance(value, torch.Tensor) else value
+        for name, value in arguments.items()
+    }
+
+
+def test_tensors_on_another_device_are_refused() -> None:
+    message = "the C\\+\\+ backend runs on CPU tensors, these are on meta"
+    with pytest.raises(BackendUnavailableError, match=message):
+        verify_greedy(**on_meta(make_drafts([2, 1], 4, seed=0)), backend="cpu")
+    with pytest.raises(BackendUnavailableError, match=message):
+        verify_sample(**on_meta(make_sampled([2, 1], 4, seed=0)), backend="cpu")
+    words = torch.empty(1, 1, dtype=torch.int32, device="meta")
+    with pytest.raises(BackendUnavailableError, match=message):
+        grammar_mask(torch.empty(2, 8, device="meta"), words, words[0], backend="cpu")
+
+
+@requires_library
+def test_nothing_but_the_logits_device_is_accepted() -> None:
+    arguments = make_sampled([2, 1], 4, seed=0)
+    with pytest.raises(ValueError, match="temperature: on meta, the logits are on cpu"):
+        verify_sample(**{**arguments, "temperature": arguments["temperature"].to("meta")})
+
+
+@requires_library
+def test_library_itself_has_no_kernel_for_other_devices() -> None:
+    empty = torch.empty(1, 8, device="meta")
+    with pytest.raises(NotImplementedError, match="vllm_ascend_spec_cpu::grammar_mask"):
+        torch.ops.vllm_ascend_spec_cpu.grammar_mask.default(empty, empty.int(), empty.int()[0])
