@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 import torch
 
-from tests.ops.batches import Arguments, float64, int32, make_drafts, make_sampled
+from tests.ops.batches import (
+    RULES,
+    SAMPLE_BACKENDS,
+    Arguments,
+    float64,
+    int32,
+    make_drafts,
+    make_sampled,
+)
+from tests.ops.parity import judge
 from vllm_ascend_spec.errors import AscendSpecError, BackendUnavailableError
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
 
@@ -35,6 +44,7 @@ BOTH: list[tuple[str, Any]] = [
     ("logits", torch.zeros(6, 4)),
     ("logits", torch.zeros(5, 0)),
     ("logits", torch.zeros(4, 5).T),
+    ("logits", torch.zeros(5, 8)[:, ::2]),
     ("draft_token_ids", torch.zeros(3, dtype=torch.int64)),
     ("draft_token_ids", torch.zeros(3)),
     ("draft_token_ids", torch.zeros(3, 1, dtype=torch.int32)),
@@ -42,6 +52,8 @@ BOTH: list[tuple[str, Any]] = [
     ("draft_token_ids", torch.zeros(3, dtype=torch.int32, device="meta")),
     ("draft_token_ids", int32([0, 1, 4])),
     ("draft_token_ids", int32([0, -2, 1])),
+    ("draft_token_ids", int32([0, 1, 2**31 - 1])),
+    ("draft_token_ids", int32([-(2**31), 1, 2])),
     ("cu_num_draft_tokens", torch.tensor([2, 3])),
     ("cu_num_draft_tokens", int32([2, 3])[:, None]),
     ("cu_num_draft_tokens", torch.tensor(3, dtype=torch.int32)),
@@ -50,6 +62,7 @@ BOTH: list[tuple[str, Any]] = [
     ("cu_num_draft_tokens", int32([-1, 3])),
     ("cu_num_draft_tokens", int32([1, 2])),
     ("cu_num_draft_tokens", int32([2, 4])),
+    ("cu_num_draft_tokens", int32([0, 0])),
     ("max_draft_len", 1),
     ("max_draft_len", -1),
 ]
@@ -62,6 +75,8 @@ SAMPLE: list[tuple[str, Any]] = [
     ("temperature", torch.tensor([1.0, -0.1])),
     ("temperature", torch.tensor([NAN, 1.0])),
     ("temperature", torch.tensor([INF, 1.0])),
+    ("temperature", torch.tensor([-INF, 1.0])),
+    ("temperature", torch.tensor(1.0)),
     ("top_k", torch.ones(2, dtype=torch.int64)),
     ("top_k", torch.ones(1, dtype=torch.int32)),
     ("top_k", torch.ones(2, dtype=torch.int32, device="meta")),
@@ -71,6 +86,8 @@ SAMPLE: list[tuple[str, Any]] = [
     ("top_p", torch.tensor([0.0, 1.0])),
     ("top_p", torch.tensor([1.0, 1.01])),
     ("top_p", torch.tensor([NAN, 1.0])),
+    ("top_p", torch.tensor([-0.5, 1.0])),
+    ("top_p", torch.tensor([1.0, INF])),
     ("min_p", torch.ones(2, dtype=torch.float16)),
     ("min_p", torch.ones(3)),
     ("min_p", torch.ones(2, device="meta")),
@@ -80,6 +97,8 @@ SAMPLE: list[tuple[str, Any]] = [
     ("draft_probs", torch.ones(3, 4, dtype=torch.float64)),
     ("draft_probs", torch.ones(2, 4)),
     ("draft_probs", torch.ones(3, 5)),
+    ("draft_probs", torch.ones(12)),
+    ("draft_probs", torch.ones(3, 4, dtype=torch.bfloat16)),
     ("draft_probs", torch.ones(3, 4, device="meta")),
     ("accept_uniform", torch.zeros(3)),
     ("accept_uniform", float64([0.0] * 5)),
@@ -87,6 +106,7 @@ SAMPLE: list[tuple[str, Any]] = [
     ("accept_uniform", float64([0.5, 1.0, 0.5])),
     ("accept_uniform", float64([0.5, -0.1, 0.5])),
     ("accept_uniform", float64([0.5, NAN, 0.5])),
+    ("accept_uniform", float64([0.5, INF, 0.5])),
     ("sample_uniform", torch.zeros(2)),
     ("sample_uniform", float64([0.0] * 3)),
     ("sample_uniform", torch.zeros(2, dtype=torch.float64, device="meta")),
@@ -95,6 +115,20 @@ SAMPLE: list[tuple[str, Any]] = [
     ("sample_uniform", float64([NAN, 0.5])),
     ("rule", "tokens"),
     ("rule", ""),
+    ("rule", "Block"),
+    ("rule", None),
+]
+
+# Values that are checked, in a batch so large that they are not looked at one by one.
+MANY = 100
+IN_MANY: list[tuple[str, float]] = [
+    ("draft_token_ids", 4),
+    ("draft_token_ids", -2),
+    *[("temperature", value) for value in (-0.1, NAN, INF, -INF)],
+    *[("top_p", value) for value in (0.0, -0.1, 1.01, NAN)],
+    *[("min_p", value) for value in (-0.1, 1.01, NAN)],
+    *[("accept_uniform", value) for value in (-0.1, 1.0, NAN, INF)],
+    *[("sample_uniform", value) for value in (-0.1, 1.0, NAN, INF)],
 ]
 
 
@@ -120,6 +154,55 @@ def test_verify_greedy_names_the_wrong_argument(greedy: Arguments, name: str, va
 def test_verify_sample_names_the_wrong_argument(sampled: Arguments, name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{name}: "):
         verify_sample(**{**sampled, name: value})
+
+
+@pytest.mark.parametrize("place", [0, 57, MANY - 1])
+@pytest.mark.parametrize(("name", "value"), IN_MANY)
+def test_one_wrong_value_of_many_is_shown(name: str, value: float, place: int) -> None:
+    arguments = make_sampled([1] * MANY, 4, seed=0, with_draft_probs=True)
+    verify_sample(**arguments)
+    arguments[name][place] = value
+    shown = str(arguments[name][place].item()).replace("+", r"\+")
+    with pytest.raises(ValueError, match=f"^{name}: {shown} is (not|neither)"):
+        verify_sample(**arguments)
+
+
+def test_wrong_counts_of_many_are_shown() -> None:
+    arguments = make_sampled([1] * MANY, 4, seed=0)
+    ends = arguments["cu_num_draft_tokens"]
+    ends[57] = 59
+    with pytest.raises(ValueError, match=r"^max_draft_len: 1 is less than the 2 drafts"):
+        verify_sample(**arguments)
+    ends[58] = 58
+    with pytest.raises(ValueError, match=r"^cu_num_draft_tokens: not monotonic: 58 follows 59"):
+        verify_sample(**{**arguments, "max_draft_len": 2})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", [0.0, 3e38]),
+        ("temperature", [-0.0, 1e-45]),
+        ("top_k", [-(2**31), 2**31 - 1]),
+        ("top_p", [1e-45, 1.0]),
+        ("min_p", [0.0, 1.0]),
+        ("accept_uniform", [0.0, -0.0, 1 - 2**-53]),
+        ("sample_uniform", [0.0, 1 - 2**-53]),
+    ],
+)
+@pytest.mark.parametrize("backend", SAMPLE_BACKENDS)
+@pytest.mark.parametrize("rule", RULES)
+def test_values_at_the_ends_are_right(
+    sampled: Arguments, backend: str, rule: str, name: str, value: list[float]
+) -> None:
+    edge = torch.tensor(value, dtype=sampled[name].dtype)
+    arguments = {**sampled, name: edge, "rule": rule}
+    assert judge(arguments, verify_sample(**arguments, backend=backend)).is_right
+
+
+def test_filters_and_draft_probs_may_be_absent(sampled: Arguments) -> None:
+    for name in ("top_k", "top_p", "min_p", "draft_probs"):
+        verify_sample(**{**sampled, name: None})
 
 
 @pytest.mark.parametrize(
