@@ -17,9 +17,12 @@ VOCABULARIES = (
     *(1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257),
     *(500, 511, 512, 513, 1000, 1003, 1024, 2047, 2048, 2049, 3001, 4096, 4999, 5000),
 )
-KINDS = ("normal", "normal", "peaked", "flat", "equal", "coarse", "tied at the top", "broken")
+KINDS = (
+    *("normal", "normal", "peaked", "flat", "equal", "coarse", "tied at the top", "broken"),
+    "huge",
+)
 DRAFTS = ("one-hot", "near", "near", "equal", "other", "sparse")
-TEMPERATURES = (0.0, 0.05, 0.3, 0.6, 0.8, 1.0, 1.0, 1.3, 2.0, 10.0)
+TEMPERATURES = (0.0, 1e-4, 0.05, 0.3, 0.6, 0.8, 1.0, 1.0, 1.3, 2.0, 100.0)
 TOP_PS = (1.0, 1e-6, 0.1, 0.5, 0.8, 0.9, 0.95, 0.99, 0.9999)
 MIN_PS = (0.0, 1e-5, 0.01, 0.05, 0.1, 0.5, 1.0)
 FILTERS = ("top_k", "top_p", "min_p")
@@ -109,7 +112,7 @@ def make_case(
         arguments["draft_probs"] = probs
     arguments["accept_uniform"] = make_uniforms(numbers, sum(lengths))
     arguments["sample_uniform"] = make_uniforms(numbers, len(lengths))
-    return arguments
+    return with_gaps(arguments) if numbers.happens(0.2) else arguments
 
 
 def make_logits(numbers: Numbers, kind: str, num_rows: int, vocab: int) -> torch.Tensor:
@@ -124,6 +127,8 @@ def make_logits(numbers: Numbers, kind: str, num_rows: int, vocab: int) -> torch
         logits = 0.01 * noise + shift
     elif kind == "equal":
         logits = torch.full_like(noise, shift)
+    elif kind == "huge":
+        logits = noise * numbers.pick((1e3, 1e37))
     elif kind == "coarse":
         logits = (noise * 2).round() / 2 + shift
     else:
@@ -195,6 +200,18 @@ def make_uniforms(numbers: Numbers, count: int) -> torch.Tensor:
     uniforms, fate = numbers.uniform(count), numbers.uniform(count)
     uniforms[fate < 0.01] = 0.0
     return uniforms.masked_fill_(fate > 0.99, JUST_BELOW_ONE)
+
+
+def with_gaps(arguments: Arguments) -> Arguments:
+    """Return the same case as views of wider tensors: only logits need be contiguous in a row."""
+
+    def spread(name: str, value: Any) -> Any:
+        if name == "logits" or not isinstance(value, torch.Tensor):
+            return value
+        wide = torch.stack([value, torch.full_like(value, 77)], dim=-1)
+        return wide[..., 0]
+
+    return {name: spread(name, value) for name, value in arguments.items()}
 
 
 def one_request(arguments: Arguments, index: int) -> Arguments:
