@@ -47,6 +47,7 @@ def row(
             }
         },
         "skipped": {},
+        "cpu_share": 0.99,
     }
 
 
@@ -151,6 +152,12 @@ def test_lines_of_the_terminal() -> None:
     text = verify_summary.format_summary(record(skipped))
     assert "4.0 us of 40.0 us (10%)" in text
     assert "vllm 20.00 (20.00-20.00)" in text
+
+
+@pytest.mark.parametrize(("share", "busy"), [(0.5, True), (0.96, False), (None, False)])
+def test_a_busy_machine_is_said(share: float | None, busy: bool) -> None:
+    text = verify_summary.format_summary(record(row() | {"cpu_share": share}))
+    assert ("the machine was busy: this process had 50%" in text) == busy
 
 
 def test_markdown_has_both_tables() -> None:

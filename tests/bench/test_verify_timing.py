@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -68,6 +71,20 @@ def test_ratios_are_formed_within_a_round() -> None:
     assert (ratio.low, ratio.high) == (2.0, 2.0)
 
 
+def test_an_interrupted_call_does_not_count() -> None:
+    clock = Clock()
+    costs = iter([0.001, 0.001, 0.9, 0.001, 0.001])
+    timer = verify_timing.CpuTimer(clock)
+    assert timer.seconds(clock.call("a", lambda: next(costs)), 5) == pytest.approx(0.001)
+
+
+def test_a_process_that_sleeps_has_little_of_the_processor() -> None:
+    idle = verify_timing.measure(
+        {"idle": lambda: time.sleep(0.05)}, verify_timing.CpuTimer(), rounds=2, limit_s=9
+    )
+    assert idle.cpu_share < 0.5
+
+
 def test_calls_take_turns_in_changing_order() -> None:
     clock = Clock()
     samples_of({name: lambda: 0.5 for name in "abc"}, clock, rounds=8)
@@ -98,7 +115,7 @@ def test_cuda_flushes_before_every_call_and_waits_once(monkeypatch) -> None:
         def elapsed_time(self, end: Event) -> float:
             return 3.0  # milliseconds
 
-    monkeypatch.setattr(verify_timing, "FLUSH_BYTES", 8)
+    monkeypatch.setattr(verify_timing, "CUDA_FLUSH_BYTES", 8)
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: log.append("wait"))
     timer = verify_timing.CudaTimer(CPU)
@@ -114,7 +131,20 @@ def test_cuda_flushes_before_every_call_and_waits_once(monkeypatch) -> None:
 
 
 def test_the_timer_fits_the_device() -> None:
-    assert isinstance(verify_timing.make_timer(CPU), verify_timing.CpuTimer)
+    warm = verify_timing.make_timer(CPU)
+    assert isinstance(warm, verify_timing.CpuTimer)
+    assert warm.flush is None
+
+
+def test_cold_reads_other_memory_before_every_call(monkeypatch) -> None:
+    monkeypatch.setattr(verify_timing, "CPU_FLUSH_BYTES", 8)
+    timer: Any = verify_timing.make_timer(CPU, cold=True)
+    assert timer.flush.nbytes == 8
+    clock = timer.clock = Clock()
+    timer.flush = SimpleNamespace(sum=clock.call("flush", lambda: 50.0))
+    # Emptying the caches is no part of the time.
+    assert timer.seconds(clock.call("call", lambda: 0.5), 2) == 0.5
+    assert clock.log == ["flush", "call"] * 2
 
 
 def test_memory_is_what_lies_beside_inputs_and_outputs() -> None:

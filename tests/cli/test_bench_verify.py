@@ -90,6 +90,11 @@ def test_quick_gives_way_to_what_is_said() -> None:
     assert plan_of("--quick", "--rounds", "5").rounds == 5
 
 
+def test_cold() -> None:
+    assert plan_of("--cold").cold
+    assert not plan_of().cold
+
+
 def test_lists() -> None:
     plan = plan_of("--kinds", "block,plain", "--acceptance", "mixed", "--backend", "cpu,reference")
     assert plan.kinds == ("block", "plain")

@@ -27,12 +27,13 @@ from vllm_ascend_spec.bench.verify_summary import format_row, format_summary, su
 from vllm_ascend_spec.bench.verify_timing import Call, Samples, Timer, make_timer, measure
 
 METHOD = (
-    "Each figure is the median, lowest and highest over the rounds; a sample is the mean of calls "
-    "back to back for at least 20 ms. All calls of a case take turns, in another order each round. "
-    "On a CPU each runs once untimed before a sample, from its own warm caches; on CUDA a write of "
-    "256 MiB comes before every timed call. Ratios are formed round by round. All have the same "
-    "input tensors; ours and torch are given uniforms, vllm draws its own. Figures of ours include "
-    "the checks of arguments."
+    "Each figure is the median, lowest and highest over the rounds; a round's figure is the median "
+    "of calls back to back for at least 20 ms (fewer where caches are emptied). All calls of a "
+    "case take turns, in another order each round, and have the same input tensors. On a CPU each "
+    "runs once untimed before its turn, from its own warm caches, unless the plan says cold: then "
+    "128 MiB of other memory are read before every call. On CUDA 256 MiB are written before every "
+    "call. Ratios are formed round by round. Ours and torch are given uniforms, vllm draws its "
+    "own. Figures of ours include the checks of arguments."
 )
 
 
@@ -50,6 +51,7 @@ class Plan:
     dtype: str = "float32"
     device: str = "cpu"
     limit_s: float = 120.0
+    cold: bool = False
 
     @property
     def cases(self) -> list[Case]:
@@ -62,7 +64,7 @@ def run(plan: Plan, timer: Timer | None = None) -> dict[str, Any]:
     device = torch.device(plan.device)
     states = verify_peers.find_backends(plan.backends, device)
     backends = tuple(name for name, state in states.items() if state == "ready")
-    timer = timer or make_timer(device)
+    timer = timer or make_timer(device, cold=plan.cold)
     record: dict[str, Any] = {
         "benchmark": "verify",
         "provenance": provenance.collect(),
@@ -105,6 +107,8 @@ def run_case(case: Case, plan: Plan, backends: tuple[str, ...], timer: Timer) ->
         "logits_bytes": batch.logits.nbytes,
         "inputs": describe(batch),
         "skipped": samples.skipped,
+        # On CUDA the host waits, which says nothing.
+        "cpu_share": round(samples.cpu_share, 3) if device.type == "cpu" else None,
         "milliseconds": {
             name: Summary.of([1e3 * value for value in values]).as_dict()
             for name, values in samples.seconds.items()

@@ -15,6 +15,8 @@ BLOCK_KINDS = ("block", "block-sampled-drafts")
 RATIOS = ("vllm", "torch", "argmax", "token rule")
 SHARE = "share_of_read"
 LARGE_BATCH = 8
+# With one thread and nothing beside it, a process gets nearly all of a processor.
+QUIET = 0.95
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,23 @@ def format_row(row: Row, judged: str) -> str:
 
 def format_summary(record: Mapping[str, Any]) -> str:
     """Return geometric means, overheads and aims, a line each."""
-    return "\n".join([*_geomean_lines(record), *_overhead_lines(record), *aim_lines(record)])
+    return "\n".join(
+        [
+            *_geomean_lines(record),
+            *_overhead_lines(record),
+            *aim_lines(record),
+            *_busy_lines(record),
+        ]
+    )
+
+
+def _busy_lines(record: Mapping[str, Any]) -> Iterator[str]:
+    shares = [row["cpu_share"] for row in record["results"] if row["cpu_share"] is not None]
+    if shares and (typical := statistics.median(shares)) < QUIET:
+        yield (
+            f"the machine was busy: this process had {typical:.0%} of a processor while it "
+            "measured; repeat it on a quiet one"
+        )
 
 
 def _geomean_lines(record: Mapping[str, Any]) -> Iterator[str]:

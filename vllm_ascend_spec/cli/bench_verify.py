@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=120.0,
         help="a call whose samples would take longer is skipped, and the record says so",
     )
+    parser.add_argument(
+        "--cold", action="store_true", help="empty the caches before every call; cuda always does"
+    )
     parser.add_argument("--quick", action="store_true", help="vocab 32000, batch 1,8, 3 rounds")
     parser.add_argument("--markdown", action="store_true", help="print tables, not the record")
     parser.add_argument(
@@ -108,6 +111,7 @@ def make_plan(args: argparse.Namespace) -> Any:
         dtype=args.dtype,
         device=args.device,
         limit_s=args.limit_s,
+        cold=args.cold,
     )
 
 
