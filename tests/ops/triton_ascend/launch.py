@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import itertools
+import mmap
 import os
 import re
 import signal
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -109,25 +111,24 @@ class Machine:
 
 def in_a_process(work: Callable[[Callable[[int], None]], None]) -> tuple[int, str] | None:
     """Run ``work`` in a forked process; return the last number it noted, and how it died, if so."""
-    progress = torch.zeros(1, dtype=torch.int64).share_memory_()
-    at = progress.data_ptr()
+    progress = mmap.mmap(-1, 8)
     child = os.fork()
     if child == 0:
         # Dying is an answer here, no reason for a dump.
         faulthandler.disable()
-        status = 1
+        code = 1
         try:
-            work(lambda number: ctypes.c_int64.from_address(at).__setattr__("value", number))
-            status = 0
+            work(lambda number: struct.pack_into("q", progress, 0, number))
+            code = 0
         finally:
-            os._exit(status)
+            os._exit(code)
     _, status = os.waitpid(child, 0)
     if status == 0:
         return None
     code = os.waitstatus_to_exitcode(status)
     outside = code in (-signal.SIGSEGV, -signal.SIGBUS)
-    name = "touched memory outside of its tensors" if outside else f"ended with {code}"
-    return int(progress), name
+    what = "touched memory outside of its tensors" if outside else f"ended with {code}"
+    return struct.unpack_from("q", progress)[0], what
 
 
 def _no_memory() -> list[Any]:
