@@ -62,6 +62,7 @@ MEMORY = {
     "uninitialised_ub": "uninitialised",
     "uninitialised_again": "uninitialised",
     "uninitialised_padding": "uninitialised",
+    "uninitialised_dummy": "uninitialised",
     "uninitialised_scratch": "uninitialised",
     "uninitialised_work": "uninitialised",
 }
@@ -223,7 +224,7 @@ class TestReports:
         assert str(error) == (
             f"ub_part, core 0, Adds at {error.site}: src needs 132 bytes, 4 more than its tensor"
             " has (128; VECCALC buffer of 256 bytes at 0). Remedy: allocate more in InitBuffer or"
-            " process less."
+            " process less. [ub-bounds]"
         )
         assert (error.op, error.core) == ("Adds", 0)
         # The probe's body is one macro argument, so its line is the last of it.

@@ -133,8 +133,9 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataC
   }
 }
 
-// Each block is filled up to whole data blocks: with paddingValue where there is padding and
-// isPad, with the block's first element where there is no padding, with anything otherwise.
+// Each block is filled up to whole data blocks: with paddingValue where padding is asked for and
+// isPad is set. Otherwise the filling is a dummy, which no kernel should read (the reference says
+// it is the block's first element if there is no padding).
 template <typename T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& p,
                  const DataCopyPadExtParams<T>& pad, TWIN_SITE) {
@@ -159,7 +160,7 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
       if (i < left || i >= left + data) std::memcpy(to + i, &fill, sizeof(T));
     }
     std::memcpy(to + left, from, data);
-    if (padded && !pad.isPad) op.forget(dst.ref(), at, left, data, whole);
+    if (!padded || !pad.isPad) op.forget(dst.ref(), at, left, data, whole);
     from += data + p.srcStride;
     at += whole + static_cast<uint64_t>(p.dstStride) * twin::kBlockBytes;
   }

@@ -126,6 +126,7 @@ class TwinError : public std::exception {
     if (!site.empty()) text += " at " + site;
     text += ": " + what + ".";
     if (!remedy.empty()) text += " Remedy: " + remedy + ".";
+    text += std::string(" [") + kind_name(kind) + "]";
     copy_text(record_.message, sizeof record_.message, text);
   }
   const char* what() const noexcept override { return record_.message; }

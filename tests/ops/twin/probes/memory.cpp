@@ -233,6 +233,12 @@ PROBE(uninitialised_padding, {  // without isPad, what surrounds the data is any
   Adds(p.b, p.a, 1.0f, 8);
 })
 
+PROBE(uninitialised_dummy, {  // nor is what fills the last data block a value
+  DataCopyPad(p.a, p.in, bytes(20), no_pad());
+  p.sync<HardEvent::MTE2_V>();
+  Adds(p.b, p.a, 1.0f, wrong ? 6 : 5);
+})
+
 PROBE(uninitialised_scratch, {  // sharedTmpBuffer holds nothing afterwards
   p.fill();
   LocalTensor<float> scratch = p.bits.Get<float>();
