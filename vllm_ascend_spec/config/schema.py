@@ -10,7 +10,7 @@ from vllm_ascend_spec.errors import ConfigError
 
 SECTION = "ascend_spec"
 # Of the verification ops, in this release; tests/config/test_schema.py compares with the ops.
-VERIFY_BACKENDS = ("cpu", "triton", "reference")
+VERIFY_BACKENDS = ("cpu", "triton", "ascendc", "reference")
 VERIFY_RULES = ("token", "block")
 DRAFT_LOOPS = ("auto", "fused", "stock")
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "call.h"
 #include "layout.h"
 
 namespace spec {
@@ -19,13 +20,6 @@ enum class Mode : int32_t { kAuto = 0, kSplit = 1, kByRequest = 2 };
 struct Wish {
   int64_t tile = 0;
   Mode mode = Mode::kAuto;
-};
-
-struct Tiling {
-  uint32_t cores = 1;  // blocks of the launch
-  uint32_t tile = 0;   // logits of a tile
-  // Whether a core does whole requests, row after row, and stops at the first rejection.
-  bool by_request = false;
 };
 
 // Tiles so long that copies are efficient, and so many that every core has some.

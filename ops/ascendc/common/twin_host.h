@@ -24,7 +24,6 @@ struct spec_launch {
 namespace spec {
 
 enum Status { kDone = 0, kRefused = 1, kBroken = 2 };
-enum class Dtype : int32_t { kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2 };
 
 inline int64_t size_of(int32_t dtype) {
   return static_cast<Dtype>(dtype) == Dtype::kFloat32 ? 4 : 2;
@@ -42,8 +41,8 @@ inline uint64_t span(int64_t rows, int64_t width, int64_t stride, int64_t elemen
   return rows == 0 ? 0 : static_cast<uint64_t>(((rows - 1) * stride + width) * element);
 }
 
-inline Address address(const void* pointer) {
-  return reinterpret_cast<Address>(const_cast<void*>(pointer));
+inline Wish wish_of(const spec_launch& launch) {
+  return Wish{launch.tile, static_cast<Mode>(launch.mode)};
 }
 
 // Device memory is not initialised either: what a kernel finds in it must not matter.

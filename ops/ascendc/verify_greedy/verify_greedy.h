@@ -19,11 +19,6 @@ struct GreedyArguments {
   uint32_t tile, by_request;
 };
 
-// Of each slot: the largest logit and its token, in a data block of its own.
-SPEC_FN uint64_t greedy_workspace(uint32_t rows, uint32_t cores) {
-  return static_cast<uint64_t>(num_slots(rows, cores)) * kBlock;
-}
-
 struct Best {
   float logit = -kInfinity;
   int32_t token = 0;  // of a row with nothing above -inf

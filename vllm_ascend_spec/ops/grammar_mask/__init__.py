@@ -19,7 +19,7 @@ WORD = 32
 OP = Op(
     name="grammar_mask",
     schema="(Tensor(a!) logits, Tensor bitmask, Tensor row_indices) -> ()",
-    backends=("cpu", "triton", "reference"),
+    backends=("cpu", "triton", "ascendc", "reference"),
 )
 
 

@@ -14,7 +14,7 @@ OP = Op(
         "(Tensor logits, Tensor draft_token_ids, Tensor cu_num_draft_tokens, int max_draft_len)"
         " -> (Tensor, Tensor)"
     ),
-    backends=("cpu", "triton", "reference"),
+    backends=("cpu", "triton", "ascendc", "reference"),
 )
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.triton_launch import make_plan, num_cores, on_device, unavailable_reason
+from vllm_ascend_spec.ops.triton_launch import (
+    FEWEST_POSITIONS,
+    make_plan,
+    num_cores,
+    on_device,
+    unavailable_reason,
+)
 
 __all__ = ["unavailable_reason", "verify_greedy"]
 
@@ -37,7 +43,7 @@ def verify_greedy(
             plan.num_chunks,
             plan.chunks_per_split,
             CHUNK=plan.chunk,
-            num_warps=4,
+            num_warps=plan.num_warps,
         )
         settle_greedy[(num_reqs,)](
             peak,
@@ -50,6 +56,6 @@ def verify_greedy(
             max_draft_len,
             POSITIONS=plan.positions,
             TILE=plan.tile(plan.num_chunks),
-            num_warps=4,
+            num_warps=min(plan.positions // FEWEST_POSITIONS, 4),
         )
     return tokens, counts

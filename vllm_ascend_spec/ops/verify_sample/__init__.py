@@ -25,7 +25,7 @@ OP = Op(
         " Tensor? draft_probs=None, Tensor accept_uniform, Tensor sample_uniform,"
         ' str rule="token") -> (Tensor, Tensor)'
     ),
-    backends=("cpu", "triton", "reference"),
+    backends=("cpu", "triton", "ascendc", "reference"),
 )
 
 
