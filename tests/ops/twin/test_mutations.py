@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.ops.twin.build import ROOT, build, requires_compiler
+from tests.ops.twin.build import (
+    AUTO_NONE,
+    AUTO_SCALAR,
+    NAN_IGNORE,
+    NAN_PROPAGATE,
+    ROOT,
+    build,
+    requires_compiler,
+)
 from tests.ops.twin.mutations import MUTATIONS, Mutation
 from vllm_ascend_spec.ops import verify_sample
 from vllm_ascend_spec.ops.ascendc_twin import Twin, TwinError
@@ -128,21 +136,27 @@ def mutate(mutation: Mutation, sources: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def mutants(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[dict[Mutation, Callable[[], Path]]]:
-    """Compile all mutants, two at a time; each value waits for its library."""
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mutants]:
+    """Compile the mutants that are asked for, two at a time; each value waits for its library."""
     folder = tmp_path_factory.mktemp("mutants")
+    calls = (getattr(item, "callspec", None) for item in request.session.items)
+    wanted = [call.params["mutation"] for call in calls if call and "mutation" in call.params]
     with ThreadPoolExecutor(2) as pool:
-        started = {m: pool.submit(mutate, m, folder / str(i)) for i, m in enumerate(MUTATIONS)}
+        started = {m: pool.submit(mutate, m, folder / str(i)) for i, m in enumerate(wanted)}
         yield {m: future.result for m, future in started.items()}
 
 
+@pytest.mark.parametrize("nan_mode", [NAN_PROPAGATE, NAN_IGNORE])
+@pytest.mark.parametrize("auto_sync", [AUTO_NONE, AUTO_SCALAR])
 @pytest.mark.parametrize("case", CASES)
-def test_without_an_error_nothing_is_reported(case: str, tmp_path: Path):
+def test_without_an_error_nothing_is_reported(
+    case: str, auto_sync: int, nan_mode: int, tmp_path: Path
+):
     settings, run = CASES[case]
     for op in OPS:
         folder_with(tmp_path, build(KERNELS / op / "twin_host.cpp", optimise=False), op)
-    run(Twin(tmp_path, **settings))
+    run(Twin(tmp_path, **settings, auto_sync=auto_sync, nan_mode=nan_mode))
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: f"{m.op}-{m.name.replace(' ', '_')}")
@@ -156,7 +170,9 @@ def test_an_error_is_reported(mutation: Mutation, mutants: Mutants, tmp_path: Pa
     assert kind[1] in mutation.kinds, str(broken.value)
 
 
-def test_there_are_enough_of_them():
+def test_there_are_enough_and_each_has_its_place():
     assert len(MUTATIONS) >= 14
     assert {m.op for m in MUTATIONS} == set(OPS)
     assert len({(m.op, m.name) for m in MUTATIONS}) == len(MUTATIONS)
+    for m in MUTATIONS:
+        assert (KERNELS / m.file).read_text().count(m.old) == 1, f"{m.file}: {m.old!r}"
