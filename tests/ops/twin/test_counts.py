@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import torch
 
 from tests.ops.twin import build as builder
 from tests.ops.twin.build import Host, TwinError, build, requires_compiler
+from vllm_ascend_spec.ops.ascendc_twin import TwinStats
 
 pytestmark = requires_compiler
 
@@ -90,3 +92,13 @@ def test_a_report_is_an_exception_with_its_parts():
     x, y, marks = torch.randn(100), torch.zeros(100), torch.zeros(16)
     with pytest.raises(TwinError, match=r"^scale, core -1, launch: 65 blocks"):
         host("scale_twin", 65, x, y, marks, 100)
+
+
+def test_python_and_the_header_agree_on_the_structs():
+    sizes = torch.zeros(3, dtype=torch.int64)
+    library = builder.load(build(PROBES / "counts.cpp", optimise=False))
+    library.struct_sizes(ctypes.c_void_p(sizes.data_ptr()))
+    structs = (builder.Options, builder.Stats, builder.Error)
+    assert sizes.tolist() == [ctypes.sizeof(struct) for struct in structs]
+    assert ctypes.sizeof(TwinStats) == ctypes.sizeof(builder.Stats)
+    assert [name for name, _ in TwinStats._fields_] == [name for name, _ in builder.Stats._fields_]

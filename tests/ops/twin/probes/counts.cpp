@@ -50,3 +50,9 @@ extern "C" int scale_twin(const twin_options* options, twin_stats* stats, twin_e
   return kernel.run(
       blocks, [&] { scale((GM_ADDR)in, (GM_ADDR)out, (GM_ADDR)marks, count); }, stats, error);
 }
+
+extern "C" void struct_sizes(int64_t* sizes) {
+  sizes[0] = sizeof(twin_options);
+  sizes[1] = sizeof(twin_stats);
+  sizes[2] = sizeof(twin_error);
+}
