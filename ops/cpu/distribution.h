@@ -24,13 +24,13 @@ struct Sampling {
   bool has_filters() const { return top_k > 0 || top_p < 1.0f || min_p > 0.0f; }
 };
 
-// Memory of one thread: 29 KiB, and 65 bytes for every 1,000 tokens of the vocabulary.
+// Memory of one thread: 29 KiB, and 33 bytes for every 1,000 tokens of the vocabulary.
 struct Scratch {
   static constexpr int kHeld = 1024;
   static constexpr int kBins = 512;
 
   float values[kBlock];        // a block that cannot be read in place
-  float weights[kBlock];       // of a block
+  float weights[kBlock];       // of a block, or the maxima that a search starts from
   float held[kHeld + kChunk];  // candidates for a threshold, and room for the chunk they end in
   struct Bin {
     double measure;
@@ -38,12 +38,12 @@ struct Scratch {
   } bins[kBins];
   std::vector<float> block_sums;  // [num_blocks], of a residual
   std::vector<float> chunk_max;   // [num_chunks], of the row that was read last, if filtered
-  std::vector<float> maxima;      // [num_chunks], those that a search starts from
 };
 
 // Index of the largest logit, the lowest of equal ones; 0 if there is none above -inf.
 int argmax(const Row& row, float* buffer);
 
+// Holds 4 bytes for every 1,000 tokens of the vocabulary.
 class Distribution {
  public:
   explicit Distribution(const Row& row) : row_(row) {}

@@ -51,28 +51,25 @@ float ThresholdSearch::lowest_with_weight() const {
 // A better lower end for a search: the chunks' maxima are values of the row, so where they alone
 // reach the goal, the row does. `low` where they do not.
 float ThresholdSearch::lowest_by_maxima(Measure measure, double goal, float low) const {
-  std::vector<float>& maxima = scratch_.maxima;
-  maxima.reserve(scratch_.chunk_max.size());
-  maxima.clear();
+  float* const maxima = scratch_.weights;  // as many as fit: some are as valid as all
+  float* end = maxima;
   for (const float max : scratch_.chunk_max) {
-    if (max >= low) maxima.push_back(max);
+    if (max >= low && end < maxima + kBlock) *end++ = max;
   }
   if (measure == Measure::kCount) {
-    const size_t top_k = static_cast<size_t>(goal);
-    if (top_k > maxima.size()) return low;
-    const auto kth = maxima.begin() + top_k - 1;
-    std::nth_element(maxima.begin(), kth, maxima.end(), std::greater<float>());
+    if (goal > end - maxima) return low;
+    float* const kth = maxima + static_cast<int64_t>(goal) - 1;
+    std::nth_element(maxima, kth, end, std::greater<float>());
     return *kth;
   }
-  const int num_maxima = static_cast<int>(maxima.size());
-  if (block_math().sum(maxima.data(), num_maxima, weighting_) < goal) return low;
-  std::make_heap(maxima.begin(), maxima.end());
+  if (block_math().sum(maxima, static_cast<int>(end - maxima), weighting_) < goal) return low;
+  std::make_heap(maxima, end);
   double reached = 0;
-  for (auto end = maxima.end(); end != maxima.begin(); end--) {
-    const float max = maxima.front();
+  for (; end != maxima; end--) {
+    const float max = *maxima;
     reached += weight(max);
     if (reached >= goal) return max;
-    std::pop_heap(maxima.begin(), end);
+    std::pop_heap(maxima, end);
   }
   return low;
 }

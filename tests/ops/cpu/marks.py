@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from vllm_ascend_spec.ops import cpu_library
@@ -11,4 +9,3 @@ from vllm_ascend_spec.ops import cpu_library
 requires_library = pytest.mark.skipif(
     cpu_library.failure() is not None, reason=str(cpu_library.failure())
 )
-requires_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
