@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.ops import batches
 from tests.ops.batches import RULES, Arguments, backends_on_cpu
-from tests.ops.cases import DRAFTS, KINDS, parity_cases
+from tests.ops.cases import DRAFTS, FILTERS, KINDS, parity_cases
 from tests.ops.parity import Outcome, Verdict, assert_right, judge, judge_greedy
 from tests.ops.sharp import sharpen
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
@@ -49,9 +49,12 @@ def test_every_kind_of_logits_equals_the_reference(backend: str, kind: str) -> N
 
 
 @pytest.mark.parametrize("backend", OTHERS)
-def test_numbers_beside_thresholds_fall_on_the_references_side(backend: str) -> None:
-    cases = (sharpen(case, i) for i, case in enumerate(parity_cases(600, seed=3, max_vocab=1100)))
-    assert_right(verdicts(cases, backend))
+@pytest.mark.parametrize("filters", [(), ("top_k",), ("top_p",), ("min_p",), FILTERS])
+def test_numbers_beside_thresholds_fall_on_the_references_side(
+    backend: str, filters: tuple[str, ...]
+) -> None:
+    cases = parity_cases(250, seed=3, max_vocab=600, filters=filters)
+    assert_right(verdicts((sharpen(case, i) for i, case in enumerate(cases)), backend))
 
 
 @pytest.mark.parametrize("backend", OTHERS)
@@ -107,12 +110,13 @@ def test_cases_are_of_every_kind() -> None:
         "broken": {bool(case["logits"].isnan().any()) for case in cases},
         "infinite": {bool((case["logits"] == float("inf")).any()) for case in cases},
         "no draft": {-1 in case["draft_token_ids"].tolist() for case in cases},
+        "gaps": {case["accept_uniform"].is_contiguous() for case in cases},
         "lengths": {n for case in cases for n in case["cu_num_draft_tokens"].diff().tolist()},
     }
     sizes = {name: len(values) for name, values in seen.items()}
     assert sizes == {
         "dtype": 3, "wide": 2, "rule": 2, "one-hot": 2, "filters": 3, "greedy": 2, "broken": 2,
-        "infinite": 2, "no draft": 2, "lengths": 6,
+        "infinite": 2, "no draft": 2, "gaps": 2, "lengths": 6,
     }  # fmt: skip
 
 

@@ -283,6 +283,29 @@ def test_filters_cut_where_they_should(
     assert seen == kept
 
 
+@pytest.mark.parametrize(("way", "kept"), [(0.7, {0}), (0.3, {0}), (1.3, {0, 1}), (1.7, {0, 1})])
+def test_min_p_cuts_between_neighbouring_logits(op: Variant, way: float, kept: set[int]) -> None:
+    # At -300 two floats are 3e-5 apart, and at a low temperature that is much: e^-6e-4. A limit
+    # that is rounded to the nearest logit is rounded past the second one.
+    best = torch.tensor(-300.0)
+    second = torch.nextafter(best, torch.tensor(NEG_INF))
+    step = (best - second).double().item() / 0.05
+    filters = {"min_p": torch.tensor([-way * step]).double().exp().float()}
+    seen = {
+        op.output_of(
+            one_request(
+                torch.stack([best, second])[None],
+                [],
+                temperature=torch.tensor([0.05]),
+                sample_uniform=float64([uniform]),
+                **filters,
+            ),
+        )[0]
+        for uniform in (0.0, JUST_BELOW_ONE)
+    }
+    assert seen == kept
+
+
 def test_greedy_and_sampled_requests_share_a_batch(op: Variant) -> None:
     arguments = make_sampled([3, 2, 0, 4], 6, seed=11, with_draft_probs=True)
     arguments["temperature"] = torch.tensor([0.0, 0.8, 0.0, 0.0])
