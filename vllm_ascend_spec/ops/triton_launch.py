@@ -15,11 +15,15 @@ COMPILERS = {"cuda": ("nvidia", "triton"), "npu": ("ascend", "triton-ascend")}
 PROGRAMS_PER_CORE = 8
 # Chunks are squares, so that the place of a token in one is found from sums of lines.
 SMALLEST_SIDE, USUAL_SIDE = 16, 64
-MOST_CHUNKS = 64
+MOST_CHUNKS = 128
+TOKENS_PER_WARP = 1024
 # Elements of the tile in which a request's chunks are added up.
 TILE_SIZE = 4096
-# Lanes of a row whose largest logits are collected, see triton_kernels/search.py.
-FEWEST_LANES, MOST_LANES = 256, 4096
+# Rows of a request that kernels are compiled for at least: few drafts need one variant.
+FEWEST_POSITIONS = 8
+# Lanes of a row whose largest logits are collected, see triton_kernels/search.py; what an NPU
+# holds on chip is less.
+FEWEST_LANES, MOST_LANES, MOST_LANES_OF_NPU = 256, 4096, 2048
 # Tokens travel as float32, which holds integers exactly up to here.
 LARGEST_VOCABULARY = 1 << 24
 
@@ -54,6 +58,7 @@ class Plan:
         num_chunks: chunks of a row.
         chunks_per_split: chunks that one program goes through.
         positions: rows of one request, rounded up to a power of two.
+        num_warps: warps of a program that goes through a chunk.
     """
 
     grid: tuple[int, int, int]
@@ -61,6 +66,7 @@ class Plan:
     num_chunks: int
     chunks_per_split: int
     positions: int
+    num_warps: int
 
     @property
     def chunk(self) -> int:
@@ -100,13 +106,25 @@ def make_plan(num_reqs: int, max_draft_len: int, vocab_size: int, num_cores: int
         side=side,
         num_chunks=num_chunks,
         chunks_per_split=chunks_per_split,
-        positions=power_of_two(max_draft_len + 1),
+        positions=max(power_of_two(max_draft_len + 1), FEWEST_POSITIONS),
+        num_warps=min(max(side * side // TOKENS_PER_WARP, 4), 16),
     )
 
 
-def lanes_of(vocab_size: int) -> int:
+def is_aligned(logits: torch.Tensor) -> bool:
+    """Tell whether rows are read in vectors, which pipelined loops need lest registers run out."""
+    return logits.shape[1] % 16 == 0 and logits.stride(0) % 16 == 0
+
+
+def lanes_of(vocab_size: int, device: torch.device) -> int:
     """Return the number of lanes in which a row is filtered."""
-    return min(max(power_of_two(vocab_size), FEWEST_LANES), MOST_LANES)
+    most = MOST_LANES_OF_NPU if device.type == "npu" else MOST_LANES
+    return min(max(power_of_two(vocab_size), FEWEST_LANES), most)
+
+
+def stores_holes(device: torch.device) -> bool:
+    """Tell whether a store under any mask leaves the rest alone, as it does not on Ascend."""
+    return device.type == "cuda"
 
 
 def power_of_two(number: int) -> int:
@@ -133,4 +151,5 @@ def on_device(tensor: torch.Tensor) -> AbstractContextManager[object]:
 
 def words_of(uniforms: torch.Tensor) -> torch.Tensor:
     """View float64 [n] as their int32 words: kernels read them without float64 arithmetic."""
-    return uniforms.contiguous().view(torch.int32)
+    # A single one may keep a stride, which the view would refuse.
+    return uniforms.contiguous().as_strided(uniforms.shape, (1,)).view(torch.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.triton_launch import on_device, unavailable_reason
+from vllm_ascend_spec.ops.triton_launch import on_device, stores_holes, unavailable_reason
 
 __all__ = ["grammar_mask", "unavailable_reason"]
 
@@ -33,5 +33,6 @@ def grammar_mask(
             num_words,
             row_indices.contiguous(),
             WORDS=WORDS,
+            HOLES=stores_holes(logits.device),
             num_warps=4,
         )

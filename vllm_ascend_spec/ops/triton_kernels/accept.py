@@ -80,6 +80,7 @@ def accept_block_of_samples(
     POSITIONS: tl.constexpr,
     CHUNKS: tl.constexpr,
     SIDE: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Return how many sampled drafts the block rule accepts, and the weight after them.
 
@@ -107,6 +108,7 @@ def accept_block_of_samples(
                 tl.where(candidate > 0, 1.0, 0.0),
                 CHUNKS,
                 SIDE,
+                STAGES,
             )
             residual = tl.sum(masses, axis=0)
             chance = tl.where(weight >= 1, 1.0, residual / (residual + 1 - weight))

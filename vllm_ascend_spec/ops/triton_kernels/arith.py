@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 import triton
 import triton.language as tl
+
+# Worth a variant of a kernel if divisible by 16: loads of rows are vectors then.
+SPECIALIZED = ("logits", "draft_probs", "row_stride", "vocab_size")
 
 # log2(e), as float32 and what that leaves.
 LOG2_E = tl.constexpr(1.4426950216293335)
 LOG2_E_REST = tl.constexpr(1.92596298909109e-08)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function as a kernel whose variants do not multiply with the batch's shape."""
+    names = [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in SPECIALIZED and "constexpr" not in str(parameter.annotation)
+    ]
+    return triton.jit(function, do_not_specialize=names)
 
 
 @triton.jit

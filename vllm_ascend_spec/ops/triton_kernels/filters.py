@@ -5,11 +5,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arith import find_request, rate_of, read_draft, read_score, read_scores
+from .arith import find_request, kernel, rate_of, read_draft, read_score, read_scores
 from .greedy import token_of
 from .limits import kept_mass, row_limit
 from .scan import note_draft
-from .search import SHALLOW, gather_tops
+from .search import gather_tops
 
 
 @triton.jit
@@ -17,12 +17,13 @@ def best_of_row(
     row,  # [vocab_size], one row of the logits
     vocab_size,
     LANES: tl.constexpr,
+    DEEP: tl.constexpr,
 ):
     """Return the largest logit of a row and the lowest token that has it."""
     lane = tl.arange(0, LANES)
     best = tl.full((LANES,), float("-inf"), tl.float32)
     block = tl.zeros((LANES,), tl.int32)
-    for offset in tl.range(0, vocab_size, LANES, num_stages=SHALLOW):
+    for offset in tl.range(0, vocab_size, LANES, num_stages=DEEP):
         x = read_scores(row, offset + lane, vocab_size, -1)
         block = tl.where(x > best, offset, block)
         best = tl.maximum(best, x)
@@ -43,10 +44,12 @@ def filter_row(
     min_p,  # [num_reqs] or None
     SHIFT: tl.constexpr,
     LANES: tl.constexpr,
+    DEEP: tl.constexpr,
+    SHALLOW: tl.constexpr,
 ):
     """Return a row's peak, its threshold, and the mass that is kept, the draft's left out."""
     rate = rate_of(temperature)
-    first, second, floor = gather_tops(row, vocab_size, draft, LANES)
+    first, second, floor = gather_tops(row, vocab_size, draft, LANES, DEEP)
     peak = tl.maximum(tl.max(first, axis=0), draft_score)
     # An infinite peak leaves nothing below it; in a row of nothing, nothing is kept.
     limit = float("inf")
@@ -68,12 +71,15 @@ def filter_row(
             min_p,
             SHIFT,
             LANES,
+            SHALLOW,
         )
-    mass = kept_mass(row, vocab_size, draft, first, second, floor, limit, peak, rate, LANES)
+    mass = kept_mass(
+        row, vocab_size, draft, first, second, floor, limit, peak, rate, LANES, SHALLOW
+    )
     return peak, limit, mass
 
 
-@triton.jit
+@kernel
 def filter_rows(
     logits,  # [num_rows, vocab_size]
     row_stride,
@@ -92,6 +98,8 @@ def filter_rows(
     threshold,  # [num_rows], written
     SHIFT: tl.constexpr,
     LANES: tl.constexpr,
+    DEEP: tl.constexpr,
+    SHALLOW: tl.constexpr,
 ):
     """Filter and weigh one row, without its draft. Grid: requests, positions.
 
@@ -109,12 +117,24 @@ def filter_rows(
             score = read_score(row, draft)
             note_draft(score, draft, index, at, vocab_size, draft_probs, draft_score, draft_prob)
             peak, limit, mass = filter_row(
-                row, vocab_size, draft, score, t, request, top_k, top_p, min_p, SHIFT, LANES
+                row,
+                vocab_size,
+                draft,
+                score,
+                t,
+                request,
+                top_k,
+                top_p,
+                min_p,
+                SHIFT,
+                LANES,
+                DEEP,
+                SHALLOW,
             )
             tl.store(threshold + index, limit)
             tl.store(row_peak + index, peak)
             tl.store(row_mass + index, mass)
         else:
-            peak, best = best_of_row(row, vocab_size, LANES)
+            peak, best = best_of_row(row, vocab_size, LANES, DEEP)
             tl.store(row_peak + index, peak)
             tl.store(row_mass + index, best.to(tl.float32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arith import element, find_request, read_scores
+from .arith import element, find_request, kernel, read_scores
 
 # More than any token; tokens travel as float32, which holds them exactly up to here.
 NO_TOKEN = tl.constexpr(1 << 24)
@@ -70,7 +70,7 @@ def write_output(
     tl.store(num_output_tokens + request, accepted + 1)
 
 
-@triton.jit
+@kernel
 def scan_greedy(
     logits,  # [num_rows, vocab_size]
     row_stride,
@@ -98,7 +98,7 @@ def scan_greedy(
             tl.store(chunk_best + index * num_chunks + chunk, best)
 
 
-@triton.jit
+@kernel
 def settle_greedy(
     chunk_peak,  # [num_rows, num_chunks]
     chunk_best,  # [num_rows, num_chunks]

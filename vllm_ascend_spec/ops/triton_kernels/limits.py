@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from .arith import read_scores, weight_of
-from .search import SHALLOW, key_of, search_row, search_tops, value_of
+from .search import key_of, search_row, search_tops, value_of
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)
 
@@ -28,6 +28,7 @@ def kept_mass(
     peak,
     rate,
     LANES: tl.constexpr,
+    SHALLOW: tl.constexpr,
 ):
     """Return the mass, relative to ``peak``, of what is at ``limit`` or above."""
     kept = tl.zeros((LANES,), tl.float32)
@@ -64,6 +65,7 @@ def top_k_limit(
     k,
     SHIFT: tl.constexpr,
     LANES: tl.constexpr,
+    SHALLOW: tl.constexpr,
 ):
     """Return the k-th largest logit."""
     target = k.to(tl.float32)
@@ -91,6 +93,7 @@ def top_k_limit(
             False,
             SHIFT,
             LANES,
+            SHALLOW,
         )
     return value_of(key, SHIFT)
 
@@ -110,6 +113,7 @@ def top_p_limit(
     p,
     SHIFT: tl.constexpr,
     LANES: tl.constexpr,
+    SHALLOW: tl.constexpr,
 ):
     """Return the largest logit such that it and those above have the share ``p`` of the mass.
 
@@ -126,6 +130,7 @@ def top_p_limit(
         peak,
         rate,
         LANES,
+        SHALLOW,
     )
     draft_weight = weight_of(draft_score, peak, rate)
     draft_weight = tl.where(draft_score >= limit, draft_weight, 0.0)
@@ -171,6 +176,7 @@ def top_p_limit(
             True,
             SHIFT,
             LANES,
+            SHALLOW,
         )
     return value_of(key, SHIFT)
 
@@ -193,6 +199,7 @@ def row_limit(
     min_p,  # [num_reqs] or None
     SHIFT: tl.constexpr,
     LANES: tl.constexpr,
+    SHALLOW: tl.constexpr,
 ):
     """Return the threshold of all filters of a row, whose peak is finite."""
     limit = float("-inf")
@@ -202,7 +209,18 @@ def row_limit(
         k = tl.load(top_k + request)
         if (k > 0) & (k < vocab_size):
             kth = top_k_limit(
-                row, vocab_size, draft, first, second, floor, peak, draft_score, k, SHIFT, LANES
+                row,
+                vocab_size,
+                draft,
+                first,
+                second,
+                floor,
+                peak,
+                draft_score,
+                k,
+                SHIFT,
+                LANES,
+                SHALLOW,
             )
             limit = tl.maximum(limit, kth)
     if top_p is not None:
@@ -222,6 +240,7 @@ def row_limit(
                 p,
                 SHIFT,
                 LANES,
+                SHALLOW,
             )
             limit = tl.maximum(limit, nucleus)
     return limit

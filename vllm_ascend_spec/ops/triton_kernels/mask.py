@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import triton
 import triton.language as tl
 
+from .arith import kernel
 
-@triton.jit
+
+@kernel
 def mask_rows(
     logits,  # [num_rows, vocab_size], written
     row_stride,
@@ -15,8 +16,13 @@ def mask_rows(
     num_words,
     row_indices,  # [num_masked] int32
     WORDS: tl.constexpr,
+    HOLES: tl.constexpr,
 ):
-    """Mask 32 * WORDS tokens of one row. Grid: masks, blocks of words."""
+    """Mask 32 * WORDS tokens of one row. Grid: masks, blocks of words.
+
+    Without ``HOLES``, no store leaves out single elements within a block: on Ascend it would also
+    write what lies past the vocabulary.
+    """
     mask_index, block = tl.program_id(0), tl.program_id(1)
     index = tl.load(row_indices + mask_index)
     if index >= 0:
@@ -29,6 +35,9 @@ def mask_rows(
         forbidden = tl.reshape(forbidden, (WORDS * 32,))
         token = block * WORDS * 32 + tl.arange(0, WORDS * 32)
         row = logits + index.to(tl.int64) * row_stride
-        # A store with holes would, on Ascend, also write what lies past the vocabulary.
-        x = tl.load(row + token, mask=token < vocab_size, other=0.0)
-        tl.store(row + token, tl.where(forbidden, float("-inf"), x), mask=token < vocab_size)
+        inside = token < vocab_size
+        if HOLES:
+            tl.store(row + token, float("-inf"), mask=inside & forbidden)
+        else:
+            x = tl.load(row + token, mask=inside, other=0.0)
+            tl.store(row + token, tl.where(forbidden, float("-inf"), x), mask=inside)

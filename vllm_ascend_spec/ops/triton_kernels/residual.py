@@ -8,9 +8,6 @@ import triton.language as tl
 from .arith import read_scores, weight_of
 from .draw import chunk_tokens, pick, pick_in_chunk
 
-# Chunks on their way from memory while one is added up.
-STAGES = tl.constexpr(4)
-
 
 @triton.jit
 def draw_from_chunks(
@@ -87,6 +84,7 @@ def residual_masses(
     minus,
     CHUNKS: tl.constexpr,
     SIDE: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Return the sum of :func:`residual_weights` of each chunk, [CHUNKS]."""
     index = tl.arange(0, CHUNKS)
@@ -123,6 +121,7 @@ def draw_from_row(
     uniform,
     CHUNKS: tl.constexpr,
     SIDE: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Draw a token of the residual of ``draft``; of the row itself if it is -1 or leaves nothing.
 
@@ -147,6 +146,7 @@ def draw_from_row(
                 minus,
                 CHUNKS,
                 SIDE,
+                STAGES,
             )
             total = tl.sum(masses, axis=0)
     chunk, before = pick(masses, uniform * total, CHUNKS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arith import find_request, rate_of, read_draft, read_score, read_scores, weight_of
+from .arith import find_request, kernel, rate_of, read_draft, read_score, read_scores, weight_of
 from .greedy import token_of
 
 
@@ -29,7 +29,7 @@ def note_draft(
         tl.store(draft_prob + index, q)
 
 
-@triton.jit
+@kernel
 def scan_sampled(
     logits,  # [num_rows, vocab_size]
     row_stride,

@@ -11,10 +11,6 @@ import triton.language as tl
 
 from .arith import read_scores, weight_of
 
-# Stages of the pipelined loops over a row: as many as shared memory takes where registers allow.
-DEEP = tl.constexpr(6)
-SHALLOW = tl.constexpr(2)
-
 
 @triton.jit
 def key_of(x, SHIFT: tl.constexpr):
@@ -42,6 +38,7 @@ def gather_tops(
     vocab_size,
     left_out,
     LANES: tl.constexpr,
+    DEEP: tl.constexpr,
 ):
     """Find the two largest of each lane's logits, a lane being every LANES-th token.
 
@@ -113,6 +110,7 @@ def search_row(
     BY_MASS: tl.constexpr,
     SHIFT: tl.constexpr,
     LANES: tl.constexpr,
+    SHALLOW: tl.constexpr,
 ):
     """Do what :func:`search_tops` does for a row whose tops do not reach far enough.
 

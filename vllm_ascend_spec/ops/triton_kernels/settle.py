@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from .accept import accept_block_of_certain, accept_block_of_samples, accept_by_token
-from .arith import element, find_request, rate_of, read_uniform, read_uniforms
+from .arith import element, find_request, kernel, rate_of, read_uniform, read_uniforms
 from .greedy import accept_greedy, best_of_rows, write_output
 from .residual import draw_from_chunks, draw_from_row
 from .sums import row_probabilities
@@ -35,6 +35,7 @@ def accept_drafts(
     POSITIONS: tl.constexpr,
     CHUNKS: tl.constexpr,
     SIDE: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Return how many drafts are accepted, and the weight of p in the residual after them."""
     q = tl.full((POSITIONS,), 1.0, tl.float32)
@@ -68,6 +69,7 @@ def accept_drafts(
                 POSITIONS,
                 CHUNKS,
                 SIDE,
+                STAGES,
             )
     else:
         uniform = read_uniforms(accept_uniform, start + positions, positions < num_drafts)
@@ -97,6 +99,7 @@ def draw_last(
     FILTERED: tl.constexpr,
     CHUNKS: tl.constexpr,
     SIDE: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Draw the token after the accepted drafts: the correction of ``draft``, or the bonus token."""
     index = start + request + accepted
@@ -117,6 +120,7 @@ def draw_last(
             uniform,
             CHUNKS,
             SIDE,
+            STAGES,
         )
     else:
         chunk = tl.arange(0, CHUNKS)
@@ -136,7 +140,7 @@ def draw_last(
     return token
 
 
-@triton.jit
+@kernel
 def settle_sampled(
     logits,  # [num_rows, vocab_size]
     row_stride,
@@ -161,6 +165,7 @@ def settle_sampled(
     TILE: tl.constexpr,
     CHUNKS: tl.constexpr,
     SIDE: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Verify one request from the sums of its rows. Grid: requests."""
     request = tl.program_id(0)
@@ -206,6 +211,7 @@ def settle_sampled(
             POSITIONS,
             CHUNKS,
             SIDE,
+            STAGES,
         )
         final = draw_last(
             logits,
@@ -228,6 +234,7 @@ def settle_sampled(
             threshold is not None,
             CHUNKS,
             SIDE,
+            STAGES,
         )
     else:
         best = best_of_rows(chunk_peak, chunk_mass, rows, used, num_parts, POSITIONS, TILE)

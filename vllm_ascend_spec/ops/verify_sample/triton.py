@@ -7,7 +7,9 @@ from typing import NamedTuple
 import torch
 
 from vllm_ascend_spec.ops.triton_launch import (
+    USUAL_SIDE,
     Plan,
+    is_aligned,
     lanes_of,
     make_plan,
     num_cores,
@@ -18,6 +20,10 @@ from vllm_ascend_spec.ops.triton_launch import (
 
 __all__ = ["unavailable_reason", "verify_sample"]
 
+# As many warps as let the registers of a row's largest logits stay registers.
+LANES_PER_WARP = 256
+# Stages of pipelined loops over rows: as many as shared memory takes where registers allow.
+DEEP_STAGES, SHALLOW_STAGES, SETTLE_STAGES = 6, 2, 4
 # Low bits of a float32 that a narrower logit leaves empty.
 EMPTY_BITS = {torch.float32: 0, torch.bfloat16: 16, torch.float16: 13}
 
@@ -118,7 +124,7 @@ def _scan(batch: Batch, plan: Plan) -> RowSums:
         plan.num_chunks,
         plan.chunks_per_split,
         CHUNK=plan.chunk,
-        num_warps=4,
+        num_warps=plan.num_warps,
     )
     return RowSums(score, prob, peak, mass, None)
 
@@ -134,6 +140,7 @@ def _filter(
 
     num_rows, vocab_size = batch.logits.shape
     score, prob, peak, mass, threshold = batch.temperature.new_empty((5, num_rows))
+    lanes = lanes_of(vocab_size, batch.logits.device)
     filter_rows[plan.grid[:2]](
         batch.logits,
         batch.logits.stride(0),
@@ -149,8 +156,10 @@ def _filter(
         mass,
         threshold,
         SHIFT=EMPTY_BITS[batch.logits.dtype],
-        LANES=lanes_of(vocab_size),
-        num_warps=16,
+        LANES=lanes,
+        DEEP=DEEP_STAGES if is_aligned(batch.logits) else 1,
+        SHALLOW=SHALLOW_STAGES if is_aligned(batch.logits) else 1,
+        num_warps=max(lanes // LANES_PER_WARP, 1),
     )
     return RowSums(score, prob, peak[:, None], mass[:, None], threshold)
 
@@ -191,5 +200,6 @@ def _settle(
         TILE=plan.tile(num_parts),
         CHUNKS=plan.padded_chunks,
         SIDE=plan.side,
-        num_warps=8 if reads_rows else 4,
+        STAGES=SETTLE_STAGES if plan.side <= USUAL_SIDE and is_aligned(batch.logits) else 1,
+        num_warps=max(plan.num_warps, 8) if reads_rows else plan.num_warps,
     )

@@ -1,0 +1,90 @@
+"""The Triton kernels against the reference, up to rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.ops.batches import DTYPES, RULES, Arguments
+from tests.ops.cases import FILTERS, parity_cases
+from tests.ops.parity import Verdict, assert_right, judge, judge_greedy
+from tests.ops.sharp import sharpen
+from vllm_ascend_spec.ops import triton_launch, verify_greedy, verify_sample
+
+GREEDY_ARGUMENTS = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_draft_len")
+
+
+@pytest.fixture
+def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut small vocabularies up as large ones are: chunks, splits, lanes of several logits."""
+    monkeypatch.setattr(triton_launch, "USUAL_SIDE", 16)
+    monkeypatch.setattr(triton_launch, "PROGRAMS_PER_CORE", 40)
+    monkeypatch.setattr(triton_launch, "FEWEST_LANES", 16)
+    monkeypatch.setattr(triton_launch, "MOST_LANES", 16)
+
+
+def verdict_on(arguments: Arguments) -> Verdict:
+    return judge(arguments, verify_sample(**arguments, backend="triton"))
+
+
+def assert_parity(count: int, seed: int, *, sharp: bool = False, **fixed: Any) -> None:
+    cases = parity_cases(count, seed, **fixed)
+    if sharp:
+        assert_right([verdict_on(sharpen(case, seed)) for case in cases], most_ties=0.02)
+    else:
+        assert_right([verdict_on(case) for case in cases], most_ties=0.02)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(2))
+def test_random_cases(rule: str, seed: int) -> None:
+    assert_parity(15, seed, max_vocab=129, rule=rule)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(2, 4))
+def test_random_cases_beside_their_thresholds(rule: str, seed: int) -> None:
+    assert_parity(15, seed, sharp=True, max_vocab=129, rule=rule)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(4, 6))
+@pytest.mark.usefixtures("in_small_pieces")
+def test_random_cases_in_small_pieces(rule: str, seed: int) -> None:
+    assert_parity(15, seed, sharp=True, max_vocab=300, max_requests=4, rule=rule)
+
+
+@pytest.mark.parametrize("kind", ["flat", "equal", "coarse", "broken"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.usefixtures("in_small_pieces")
+def test_filters_of_wide_distributions(kind: str, dtype: torch.dtype) -> None:
+    """The two largest logits of a lane do not reach far enough here: rows are searched."""
+    fixed = {"kind": kind, "dtype": dtype, "filters": FILTERS, "vocab_size": 300}
+    assert_parity(3, 7, max_requests=3, max_drafts=2, **fixed)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("vocab", "count"), [(32_001, 2), (151_936, 1)])
+@pytest.mark.parametrize("filters", [(), FILTERS])
+def test_full_vocabularies(rule: str, vocab: int, count: int, filters: tuple[str, ...]) -> None:
+    fixed = {"vocab_size": vocab, "rule": rule, "filters": filters}
+    assert_parity(count, vocab, sharp=True, max_requests=2, max_drafts=2, **fixed)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("pieces", [None, "in_small_pieces"])
+def test_greedy(dtype: torch.dtype, pieces: str | None, request: pytest.FixtureRequest) -> None:
+    if pieces:
+        request.getfixturevalue(pieces)
+    verdicts = []
+    for case in parity_cases(15, 11, max_vocab=1003, dtype=dtype):
+        arguments = {name: case[name] for name in GREEDY_ARGUMENTS}
+        verdicts.append(judge_greedy(arguments, verify_greedy(**arguments, backend="triton")))
+    assert_right(verdicts, most_ties=0)
+
+
+def test_more_drafts_than_a_tile_has_rows() -> None:
+    for case in parity_cases(2, 13, max_vocab=33, max_requests=2, max_drafts=70):
+        assert_right([verdict_on(case)], most_ties=1)

@@ -1,0 +1,146 @@
+"""Every kernel compiles for NVIDIA GPUs, as the backends launch it, and fits into them."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.ops.batches import RULES, Arguments
+from tests.ops.cases import FILTERS
+from tests.ops.triton.conftest import INTERPRETED
+from vllm_ascend_spec.ops.grammar_mask.triton import grammar_mask
+from vllm_ascend_spec.ops.verify_greedy.triton import verify_greedy
+from vllm_ascend_spec.ops.verify_sample.triton import verify_sample
+
+pytest.importorskip("triton", reason="needs the package triton")
+pytestmark = pytest.mark.skipif(INTERPRETED, reason="needs Triton without its interpreter")
+
+if not INTERPRETED:
+    from tests.ops.triton.offline import compiling_only, resources_of
+
+# Shared memory of a program, in bytes: of GPUs with capability 8.6 and 8.9, which have the least.
+LEAST_SHARED = 99 * 1024
+# A word or two that registers had no room for, outside of loops.
+FEW_SPILLS = 16
+HALF = (torch.bfloat16, torch.float16)
+VOCAB = 151_936
+
+
+def sampled(
+    dtype: torch.dtype, filters: tuple[str, ...], with_draft_probs: bool, vocab: int = VOCAB
+) -> Arguments:
+    """Return arguments whose shapes are those of a large model; the values do not matter."""
+    values = {"top_k": torch.ones(3).int(), "top_p": torch.ones(3), "min_p": torch.zeros(3)}
+    return {
+        "logits": torch.zeros(10, vocab, dtype=dtype),
+        "draft_token_ids": torch.zeros(7, dtype=torch.int32),
+        "cu_num_draft_tokens": torch.tensor([3, 3, 7], dtype=torch.int32),
+        "max_draft_len": 4,
+        "temperature": torch.ones(3),
+        **{name: values[name] if name in filters else None for name in values},
+        "draft_probs": torch.zeros(7, vocab) if with_draft_probs else None,
+        "accept_uniform": torch.zeros(7, dtype=torch.float64),
+        "sample_uniform": torch.zeros(3, dtype=torch.float64),
+    }
+
+
+def assert_fits(kernel: Any, folder: Path) -> None:
+    assert kernel.asm["cubin"]
+    assert ".f64" not in kernel.asm["ptx"]
+    resources = resources_of(kernel, folder)
+    assert resources.stack <= FEW_SPILLS, f"{kernel.name}: {resources}"
+    assert resources.shared <= LEAST_SHARED, f"{kernel.name}: {resources}"
+
+
+VARIANTS = [
+    *(
+        (90, torch.float32, *rest)
+        for rest in itertools.product(RULES, [(), FILTERS], [False, True])
+    ),
+    *(
+        (90, torch.bfloat16, "block", *rest)
+        for rest in itertools.product([(), FILTERS], [False, True])
+    ),
+    *((80, torch.float32, "block", *rest) for rest in [((), False), (FILTERS, True)]),
+    (90, torch.float16, "block", FILTERS, True),
+    *((90, torch.float32, "token", (name,), False) for name in FILTERS),
+]
+
+
+@pytest.mark.parametrize(("capability", "dtype", "rule", "filters", "with_draft_probs"), VARIANTS)
+def test_sampled_verification(
+    tmp_path: Path,
+    capability: int,
+    dtype: torch.dtype,
+    rule: str,
+    filters: tuple[str, ...],
+    with_draft_probs: bool,
+) -> None:
+    arguments = sampled(dtype, filters, with_draft_probs)
+    with compiling_only(capability) as kernels:
+        verify_sample(**arguments, rule=rule)
+    first = "filter_rows" if filters else "scan_sampled"
+    assert [kernel.name for kernel in kernels] == [first, "settle_sampled"]
+    for kernel in kernels:
+        assert_fits(kernel, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("vocab", "filters"),
+    [(1, ()), (33, FILTERS), (32_001, ()), (32_001, FILTERS), (262_208, FILTERS), (600_000, ())],
+)
+def test_sampled_verification_of_other_vocabularies(
+    tmp_path: Path, vocab: int, filters: tuple[str, ...]
+) -> None:
+    arguments = sampled(torch.float32, filters, False, vocab)
+    with compiling_only(90) as kernels:
+        verify_sample(**arguments, rule="token")
+    for kernel in kernels:
+        assert_fits(kernel, tmp_path)
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("dtype", [torch.float32, *HALF])
+def test_greedy_verification_and_masking(
+    tmp_path: Path, capability: int, dtype: torch.dtype
+) -> None:
+    names = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_draft_len")
+    arguments = sampled(dtype, (), False)
+    with compiling_only(capability) as kernels:
+        verify_greedy(*(arguments[name] for name in names))
+        bits = torch.zeros(2, VOCAB // 32, dtype=torch.int32)
+        grammar_mask(arguments["logits"], bits, torch.zeros(2, dtype=torch.int32))
+    assert [kernel.name for kernel in kernels] == ["scan_greedy", "settle_greedy", "mask_rows"]
+    for kernel in kernels:
+        assert_fits(kernel, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALF])
+def test_rows_are_read_in_vectors(dtype: torch.dtype) -> None:
+    """A load of single logits would be several times slower."""
+    names = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_draft_len")
+    arguments = sampled(dtype, (), False)
+    with compiling_only(90) as kernels:
+        verify_greedy(*(arguments[name] for name in names))
+    assert "ld.global.v4" in kernels[0].asm["ptx"]
+
+
+def test_variants_do_not_multiply_with_the_batch() -> None:
+    """A new variant would stop a server for a second while it is compiled."""
+    names = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_draft_len")
+    with compiling_only(90) as kernels:
+        for num_reqs in (1, 2, 3, 16, 33):
+            drafts = torch.zeros(2 * num_reqs + 1, dtype=torch.int32)
+            arguments = {
+                "logits": torch.zeros(3 * num_reqs, VOCAB, dtype=torch.bfloat16),
+                # Of odd alignment, as a slice of a larger buffer is.
+                "draft_token_ids": drafts[1:],
+                "cu_num_draft_tokens": 2 * torch.arange(1, num_reqs + 1, dtype=torch.int32),
+                "max_draft_len": 2 + num_reqs % 3,
+            }
+            verify_greedy(*(arguments[name] for name in names))
+    assert len({kernel.hash for kernel in kernels}) == 2
