@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -26,10 +25,8 @@ def _done(folder: Path) -> bool:
 
 
 def test_every_kernel_is_launched(launched: dict[Variant, Path]) -> None:
-    counts = Counter(variant.function for variant in launched)
-    assert set(counts) == {name for names in KERNELS.values() for name in names}
-    # The largest one has the most forms.
-    assert counts.most_common(1)[0][0] == "settle_sampled"
+    functions = {variant.function for variant in launched}
+    assert functions == {name for names in KERNELS.values() for name in names}
 
 
 def test_the_lowered_kernel_is_for_ascend_and_has_all_arguments(
