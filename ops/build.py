@@ -62,6 +62,16 @@ def find_torch() -> Path:
     )
 
 
+def leave_reason(target: Path, why: str | None) -> None:
+    """Leave beside the library why it was not built, and take away what does not hold now."""
+    reason = target.parent / (target.name.split(".")[0] + REASON_SUFFIX)
+    if why is None:
+        reason.unlink(missing_ok=True)
+    else:
+        target.unlink(missing_ok=True)
+        reason.write_text(why + "\n")
+
+
 class BuildNative(build_ext):
     """``build_ext`` that compiles each source with the flags it needs."""
 
@@ -69,17 +79,22 @@ class BuildNative(build_ext):
         """Build ``ext``, or write down why not."""
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        reason = target.parent / (target.name.split(".")[0] + REASON_SUFFIX)
-        reason.unlink(missing_ok=True)
+        ext.failure = None
         try:
             self._build(ext, target)
         except Exception as error:
-            target.unlink(missing_ok=True)
             why = (str(error).strip().splitlines() or [type(error).__name__])[0]
             if not isinstance(error, NotBuiltError):
                 why = f"{why}; {COMPILER_REMEDY}"
-            reason.write_text(why + "\n")
             self.warn(f"{ext.name} was not built: {why}")
+            ext.failure = why
+        leave_reason(target, ext.failure)
+
+    def copy_extensions_to_source(self) -> None:
+        """Copy what was built, as an editable installation does, or the reason."""
+        for ext in self.extensions:
+            leave_reason(Path(self.get_ext_fullpath(ext.name)), ext.failure)
+        super().copy_extensions_to_source()
 
     def _build(self, ext: Extension, target: Path) -> None:
         if os.name != "posix":

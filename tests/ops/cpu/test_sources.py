@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import platform
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
+from ops.build import COMMON, OLDEST_TORCH, find_torch
 from tests.ops.batches import DTYPES, RULES, with_wide_stride
 from tests.ops.cases import FILTERS, parity_cases
 from tests.ops.cpu import driver
@@ -95,6 +97,25 @@ def test_clang_gives_the_references_results(tmp_path: Path) -> None:
 def test_aarch64_gives_the_references_results(tmp_path: Path) -> None:
     program = driver.build(tmp_path, "aarch64-linux-gnu-g++", x86_levels=False)
     check_all_ops(["qemu-aarch64", "-L", AARCH64, str(program)], tmp_path, 300)
+
+
+@requires("aarch64-linux-gnu-g++")
+def test_bindings_compile_for_aarch64() -> None:
+    """PyTorch's headers are the same for every processor."""
+    headers = find_torch() / "include"
+    done = subprocess.run(
+        [
+            "aarch64-linux-gnu-g++",
+            *COMMON,
+            *("-Wall", "-Werror", "-fsyntax-only", f"-isystem{headers}"),
+            f"-DTORCH_TARGET_VERSION={OLDEST_TORCH}",
+            str(driver.ROOT / "ops" / "cpu" / "library.cpp"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,154 @@
+"""Installing builds the library; where it cannot, the installation goes on and says why.
+
+Uses setuptools' hooks as pip does, in copies of the sources.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+NAMES = ("pyproject.toml", "README.md", "LICENSE", "vllm_ascend_spec", "ops/build.py", "ops/cpu")
+LIBRARY, REASON = "vllm_ascend_spec/ops/_cpu.abi3.so", "vllm_ascend_spec/ops/_cpu.reason.txt"
+NO_COMPILER = {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
+
+# Which backend runs, after three ops' worth of calls, with every line that is logged.
+USE = """
+import logging
+logging.basicConfig(format="LOGGED %(message)s")
+import torch
+from vllm_ascend_spec.ops import OPS, cpu_library, verify_greedy
+zero = torch.zeros(1, dtype=torch.int32)
+for _ in range(3):
+    verify_greedy(torch.eye(2, 5), zero, zero + 1, 1)
+    backends = [op.backend(None, torch.device("cpu")).__module__ for op in OPS]
+print(cpu_library.__file__, *{name.rsplit(".")[-1] for name in backends})
+"""
+
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="the C++ backend is for Linux"),
+    pytest.mark.skipif(not importlib.util.find_spec("setuptools"), reason="needs setuptools"),
+]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Copy what is needed to build, and nothing that was built."""
+    copy = tmp_path / "source"
+    for name in NAMES:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("*.so", "*.reason.txt", "__pycache__")
+            shutil.copytree(ROOT / name, copy / name, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+def call_hook(hook: str, source: Path, *, python: str = sys.executable, **environment: str) -> Path:
+    """Run a hook of PEP 517, as pip does; return the archive that it made."""
+    target = source.parent / hook
+    code = f"from setuptools import build_meta; print(build_meta.{hook}({str(target)!r}))"
+    target.mkdir()
+    done = subprocess.run(
+        [python, "-c", code],
+        cwd=source,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return target / done.stdout.splitlines()[-1]
+
+
+def unpack(wheel: Path) -> Path:
+    folder = wheel.parent / "unpacked"
+    zipfile.ZipFile(wheel).extractall(folder)
+    return folder
+
+
+def use(installed: Path) -> tuple[str, list[str]]:
+    """Use an unpacked wheel in a new process; return its backend and what it logged."""
+    done = subprocess.run(
+        [sys.executable, "-c", USE],
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        cwd=installed,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *_, where, backend = done.stdout.split()
+    assert Path(where).is_relative_to(installed)
+    return backend, re.findall(r"^LOGGED (.*)$", done.stderr, re.MULTILINE)
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+def test_wheel_from_the_source_archive_has_the_library(source: Path) -> None:
+    archive = call_hook("build_sdist", source)
+    with tarfile.open(archive) as contents:
+        contents.extractall(source.parent / "unpacked", filter="data")
+    (unpacked,) = (source.parent / "unpacked").iterdir()
+    assert not list(unpacked.rglob("*.so")) + list(unpacked.rglob("*.reason.txt"))
+    sources = {path.name for path in (ROOT / "ops" / "cpu").iterdir()}
+    assert {path.name for path in (unpacked / "ops" / "cpu").iterdir()} == sources
+
+    wheel = call_hook("build_wheel", unpacked)
+    assert re.search(r"-cp310-abi3-linux_\w+\.whl$", wheel.name)
+    installed = unpack(wheel)
+    assert (installed / LIBRARY).is_file()
+    assert not (installed / REASON).exists()
+    assert not list(installed.glob("ops"))
+    assert use(installed) == ("cpu", [])
+
+
+def test_without_a_compiler_the_reference_is_used(source: Path) -> None:
+    installed = unpack(call_hook("build_wheel", source, **NO_COMPILER))
+    assert not (installed / LIBRARY).exists()
+    reason = (installed / REASON).read_text()
+    assert "no-such-compiler" in reason
+    assert "remedy: install a C++17 compiler" in reason
+    backend, logged = use(installed)
+    assert backend == "reference"
+    assert logged == [f"the C++ backend was not built: {reason.strip()}; the next backend is used"]
+
+
+def test_without_torch_the_reason_names_the_remedy(source: Path) -> None:
+    home = source.parent / "bare"
+    venv.create(home, with_pip=False, symlinks=True)
+    # An environment with setuptools alone, like pip's when it builds.
+    setuptools = Path(importlib.util.find_spec("setuptools").origin).parents[1]
+    only = source.parent / "only"
+    only.mkdir()
+    for pattern in ("setuptools", "setuptools-*", "_distutils_hack", "pkg_resources"):
+        for path in setuptools.glob(pattern):
+            (only / path.name).symlink_to(path)
+    python = str(home / "bin" / "python")
+    installed = unpack(call_hook("build_wheel", source, python=python, PYTHONPATH=str(only)))
+    assert not (installed / LIBRARY).exists()
+    reason = (installed / REASON).read_text()
+    assert reason.startswith("torch 2.10 or later was not there")
+    assert "remedy: install torch first" in reason
+    assert use(installed)[0] == "reference"
+
+
+def test_editable_installation_leaves_its_reason_in_the_sources(source: Path) -> None:
+    (source / LIBRARY).write_bytes(b"of an earlier build")
+    call_hook("build_editable", source, **NO_COMPILER)
+    assert not (source / LIBRARY).exists()
+    assert "no-such-compiler" in (source / REASON).read_text()
+    # The next one that succeeds, or fails otherwise, does not keep it.
+    shutil.rmtree(source.parent / "build_editable")
+    call_hook("build_editable", source, CC="other", CXX="other")
+    assert "no-such-compiler" not in (source / REASON).read_text()
