@@ -68,7 +68,8 @@ def record(*rows: dict[str, Any]) -> dict[str, Any]:
                 "checks_share": figure(0.1),
             }
         ],
-        "plan": {"dtype": "float32"},
+        "plan": {"dtype": "float32", "threads": 1},
+        "provenance": {"machine": {"load": [0.2, 0.1, 0.1]}},
         "device": {"name": "a CPU"},
     }
     found["summary"] = summarise(found)
@@ -154,10 +155,23 @@ def test_lines_of_the_terminal() -> None:
     assert "vllm 20.00 (20.00-20.00)" in text
 
 
-@pytest.mark.parametrize(("share", "busy"), [(0.5, True), (0.96, False), (None, False)])
-def test_a_busy_machine_is_said(share: float | None, busy: bool) -> None:
-    text = verify_summary.format_summary(record(row() | {"cpu_share": share}))
-    assert ("the machine was busy: this process had 50%" in text) == busy
+@pytest.mark.parametrize(
+    ("share", "threads", "load", "busy"),
+    [
+        (0.5, 1, 0.2, True),
+        (0.96, 1, 0.2, False),
+        (0.96, 1, 3.0, True),
+        (None, 1, 0.2, False),
+        (1.7, 2, 0.2, False),
+        (0.5, 2, 0.2, False),
+        (1.7, 2, 3.0, True),
+    ],
+)
+def test_a_busy_machine_is_said(share: float | None, threads: int, load: float, busy: bool) -> None:
+    found = record(row() | {"cpu_share": share})
+    found["plan"]["threads"] = threads
+    found["provenance"]["machine"]["load"] = [load]
+    assert ("the machine was busy: load" in verify_summary.format_summary(found)) == busy
 
 
 def test_markdown_has_both_tables() -> None:

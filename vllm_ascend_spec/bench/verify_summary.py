@@ -17,6 +17,7 @@ SHARE = "share_of_read"
 LARGE_BATCH = 8
 # With one thread and nothing beside it, a process gets nearly all of a processor.
 QUIET = 0.95
+QUIET_LOAD = 1.0
 
 
 @dataclass(frozen=True)
@@ -168,10 +169,13 @@ def format_summary(record: Mapping[str, Any]) -> str:
 
 def _busy_lines(record: Mapping[str, Any]) -> Iterator[str]:
     shares = [row["cpu_share"] for row in record["results"] if row["cpu_share"] is not None]
-    if shares and (typical := statistics.median(shares)) < QUIET:
+    # Threads that wait for one another spin, so of several the share tells nothing.
+    share = statistics.median(shares) if shares and record["plan"]["threads"] == 1 else 1.0
+    load = record["provenance"]["machine"]["load"][0]
+    if share < QUIET or load > QUIET_LOAD:
         yield (
-            f"the machine was busy: this process had {typical:.0%} of a processor while it "
-            "measured; repeat it on a quiet one"
+            f"the machine was busy: load {load:g} at the start, {share:.0%} of a processor for "
+            "this process while it measured; repeat it on a quiet one"
         )
 
 
