@@ -18,7 +18,8 @@ from tests.ops.batches import (
 )
 from tests.ops.parity import judge
 from vllm_ascend_spec.errors import AscendSpecError, BackendUnavailableError
-from vllm_ascend_spec.ops import verify_greedy, verify_sample
+from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample
+from vllm_ascend_spec.ops.checks import FEW
 
 NAN, INF = float("nan"), float("inf")
 
@@ -236,3 +237,57 @@ def test_unknown_backend_raises_and_lists_those_there_are(
             call()
         assert isinstance(raised.value, AscendSpecError)
         assert isinstance(raised.value, RuntimeError)
+
+
+# Of more values than a loop looks at: the first, the last, and one whose neighbours are right.
+@pytest.mark.parametrize("place", [0, 17, FEW, 2 * FEW - 1])
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("draft_token_ids", 4, r"4 is neither -1 nor in \[0, 4\)"),
+        ("draft_token_ids", -2, r"-2 is neither -1 nor in \[0, 4\)"),
+        ("temperature", NAN, "nan is not a number of 0 or more"),
+        ("temperature", INF, "inf is not a number of 0 or more"),
+        ("top_p", 0.0, r"0.0 is not in \(0, 1\]"),
+        ("top_p", NAN, r"nan is not in \(0, 1\]"),
+        ("min_p", 1.5, r"1.5 is not in \[0, 1\]"),
+        ("min_p", -INF, r"-inf is not in \[0, 1\]"),
+        ("accept_uniform", 1.0, r"1.0 is not in \[0, 1\)"),
+        ("sample_uniform", NAN, r"nan is not in \[0, 1\)"),
+    ],
+)
+def test_one_wrong_value_of_many_is_found(name: str, value: float, shown: str, place: int) -> None:
+    arguments = make_sampled([1] * (2 * FEW), 4, seed=0)
+    verify_sample(**arguments)
+    arguments[name][place] = value
+    with pytest.raises(ValueError, match=f"^{name}: {shown}$"):
+        verify_sample(**arguments)
+
+
+def test_ends_of_the_ranges_are_valid() -> None:
+    arguments = make_sampled([1] * (2 * FEW), 4, seed=0)
+    ends = {
+        "draft_token_ids": (-1, 3),
+        "temperature": (0.0, torch.finfo(torch.float32).max),
+        "top_p": (1e-45, 1.0),
+        "min_p": (0.0, 1.0),
+        "accept_uniform": (0.0, 1 - 2**-53),
+        "sample_uniform": (0.0, 1 - 2**-53),
+    }
+    for name, (least, most) in ends.items():
+        arguments[name][::2] = least
+        arguments[name][1::2] = most
+    verify_sample(**arguments)
+
+
+def test_vocabulary_must_fit_int32() -> None:
+    logits = torch.empty(1, 2**31, dtype=torch.bfloat16, device="meta")
+    none = torch.empty(0, dtype=torch.int32, device="meta")
+    with pytest.raises(ValueError, match=r"^logits: a vocabulary of 2147483648, valid: 1 to 2147"):
+        verify_greedy(logits, none, torch.empty(1, dtype=torch.int32, device="meta"), 0)
+
+
+def test_rows_that_are_masked_must_not_overlap() -> None:
+    logits = torch.zeros(8).expand(2, 8)
+    with pytest.raises(ValueError, match=r"^logits: the rows overlap"):
+        grammar_mask(logits, int32([0])[None], int32([0]))
