@@ -47,8 +47,9 @@ extern "C" int scale_twin(const twin_options* options, twin_stats* stats, twin_e
   kernel.input("in", in, count * 4);
   kernel.output("out", out, count * 4);
   kernel.inout("marks", marks, 64);
+  const auto address = [](float* tensor) { return reinterpret_cast<uint8_t*>(tensor); };
   return kernel.run(
-      blocks, [&] { scale((GM_ADDR)in, (GM_ADDR)out, (GM_ADDR)marks, count); }, stats, error);
+      blocks, [&] { scale(address(in), address(out), address(marks), count); }, stats, error);
 }
 
 extern "C" void struct_sizes(int64_t* sizes) {
