@@ -1,0 +1,178 @@
+"""Which library the ``ascendc`` backend uses, and what it says where there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.ops.ascendc.kernels import SOURCES, kernels, make_twin
+from tests.ops.batches import as_lists, int32, make_drafts, make_sampled
+from tests.ops.twin.build import requires_compiler
+from vllm_ascend_spec.errors import BackendUnavailableError
+from vllm_ascend_spec.ops import (
+    ascendc_library,
+    ascendc_twin,
+    grammar_mask,
+    verify_greedy,
+    verify_sample,
+)
+from vllm_ascend_spec.ops.ascendc_library import library, use
+from vllm_ascend_spec.ops.ascendc_twin import TwinError
+from vllm_ascend_spec.ops.verify_greedy import OP
+from vllm_ascend_spec.ops.verify_greedy import ascendc as greedy
+
+NAME = ascendc_library.NAMESPACE
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Look for the library in an empty folder; return where it would be."""
+    monkeypatch.setattr(ascendc_library, "LIBRARY", tmp_path / "lib.so")
+    monkeypatch.setattr(ascendc_library, "SOC", tmp_path / "soc.txt")
+    monkeypatch.delenv(ascendc_library.TWIN_VARIABLE, raising=False)
+    ascendc_library.failure.cache_clear()
+    yield tmp_path / "lib.so"
+    ascendc_library.failure.cache_clear()
+
+
+def test_it_is_not_picked_for_cpu_tensors() -> None:
+    assert OP.status("cpu")["ascendc"] == (
+        "the AscendC kernels run on an NPU, these tensors are on cpu"
+    )
+
+
+def test_asked_for_by_name_on_a_cpu_it_says_why_not() -> None:
+    with pytest.raises(BackendUnavailableError, match=r"'ascendc' cannot run here.*on cpu"):
+        verify_greedy(**make_drafts([1], 4, seed=0), backend="ascendc")
+
+
+def test_a_library_that_was_not_built_names_the_remedy() -> None:
+    reason = OP.status("npu")["ascendc"]
+    assert "were not built" in reason
+    assert "python -m vllm_ascend_spec.ops.build_ascendc --soc" in reason
+    with pytest.raises(BackendUnavailableError, match="were not built"):
+        library()
+    with pytest.raises(BackendUnavailableError, match="were not built"):
+        greedy.verify_greedy(**make_drafts([1], 4, seed=0))
+
+
+def test_a_library_that_cannot_be_loaded_says_why(fresh: Path) -> None:
+    fresh.write_bytes(b"not a library")
+    reason = ascendc_library.failure()
+    assert reason is not None
+    assert "cannot be loaded" in reason
+    assert str(fresh) in reason
+
+
+@pytest.mark.parametrize(
+    ("device", "built_for", "fits"),
+    [
+        ("Ascend910B2", "ascend910b1", True),
+        ("Ascend910_9391", "ascend910_9382", True),
+        ("Ascend910B3", "ascend910_9391", False),
+        ("Ascend910_9391", "ascend910b1", False),
+        ("Ascend910B3", "", False),
+        ("", "ascend910b1", True),
+    ],
+)
+def test_kernels_are_for_one_family_of_chips(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch, device: str, built_for: str, fits: bool
+) -> None:
+    fresh.write_bytes(b"not a library")
+    fresh.with_name("soc.txt").write_text(built_for + "\n")
+    npu = SimpleNamespace(get_device_name=lambda: device)
+    monkeypatch.setattr(torch, "npu", npu if device else None, raising=False)
+    reason = ascendc_library.failure()
+    assert reason is not None
+    if fits:
+        assert "cannot be loaded" in reason
+    else:
+        assert f"this is a {device}" in reason
+        assert f"--soc {device.lower()}" in reason
+
+
+@requires_compiler
+def test_the_environment_may_name_a_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ascendc_library.TWIN_VARIABLE, str(kernels()))
+    monkeypatch.setenv(ascendc_twin.CORES_VARIABLE, "6")
+    ascendc_library._twin.cache_clear()
+    arguments = make_drafts([2, 0, 3], 9, seed=1)
+    result = verify_greedy(**arguments, backend="ascendc")
+    assert as_lists(result) == as_lists(verify_greedy(**arguments, backend="reference"))
+    twin = library()
+    assert isinstance(twin, ascendc_twin.Twin)
+    assert twin.num_cores == 6
+    ascendc_library._twin.cache_clear()
+
+
+@requires_compiler
+def test_stand_ins_end_with_their_block() -> None:
+    twin = make_twin(num_cores=2)
+    with use(twin):
+        assert library() is twin
+    with pytest.raises(BackendUnavailableError):
+        library()
+
+
+@requires_compiler
+def test_what_the_host_refuses_is_an_error() -> None:
+    with (
+        use(make_twin(num_cores=0)),
+        pytest.raises(ValueError, match=r"num_cores: 0 is not in \[1, 64\]"),
+    ):
+        verify_greedy(**make_drafts([1], 4, seed=0), backend="ascendc")
+
+
+@requires_compiler
+def test_a_broken_rule_of_the_hardware_is_an_error() -> None:
+    twin = make_twin(num_cores=2)
+    logits = torch.zeros(2, 4)
+    with pytest.raises(TwinError, match="verify_greedy, core 0, GlobalTensor::GetValue"):
+        twin.verify_greedy(logits, int32([0]), int32([5]), 5)
+
+
+@pytest.fixture
+def built() -> Iterator[None]:
+    """Define the library's ops as its C++ part does, run by the twin."""
+    text = (SOURCES / "binding" / "binding.cpp").read_text()
+    schemas = [
+        "".join(re.findall('"(.*?)"', found))
+        for found in re.findall(r"m\.def\((.*?)\);", text, re.S)
+    ]
+    twin = make_twin(num_cores=3)
+    ops = torch.library.Library(NAME, "DEF")
+    for schema in schemas:
+        ops.define(schema)
+
+    def sample(*arguments: torch.Tensor, block_rule: bool, **options: torch.Tensor) -> object:
+        return twin.verify_sample(*arguments, rule="block" if block_rule else "token", **options)
+
+    for name, function in (
+        ("verify_greedy", twin.verify_greedy),
+        ("verify_sample", sample),
+        ("grammar_mask", twin.grammar_mask),
+    ):
+        ops.impl(name, function, "CPU")
+    yield
+    ops._destroy()
+
+
+@requires_compiler
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_built_ops_are_called_by_their_schemas(built: None, rule: str) -> None:
+    arguments = {**make_sampled([2, 0, 3], 9, seed=3, with_draft_probs=True), "rule": rule}
+    with use(ascendc_library._Built()):
+        got = verify_sample(**arguments, backend="ascendc")
+        drafts = make_drafts([2, 0, 3], 9, seed=3)
+        greedy_got = verify_greedy(**drafts, backend="ascendc")
+        logits = torch.zeros(2, 40)
+        bitmask = torch.tensor([[1, 0], [-1, -1]], dtype=torch.int32)
+        grammar_mask(logits, bitmask, int32([1, -1]), backend="ascendc")
+    assert as_lists(got) == as_lists(verify_sample(**arguments, backend="reference"))
+    assert as_lists(greedy_got) == as_lists(verify_greedy(**drafts, backend="reference"))
+    assert logits.isfinite().sum(dim=1).tolist() == [40, 1]

@@ -1,0 +1,82 @@
+"""The AscendC kernels under the twin, all of its checks on, against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.ops.ascendc.kernels import CORES, SHORT_LISTS, make_twin, twins
+from tests.ops.batches import RULES, Arguments
+from tests.ops.cases import KINDS, parity_cases
+from tests.ops.cpu.test_extremes import extreme_cases
+from tests.ops.parity import Verdict, assert_right, judge, judge_greedy
+from tests.ops.sharp import sharpen
+from tests.ops.twin.build import requires_compiler
+from vllm_ascend_spec.ops import verify_greedy, verify_sample
+from vllm_ascend_spec.ops.ascendc_library import use
+
+pytestmark = requires_compiler
+GREEDY_ARGUMENTS = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_draft_len")
+
+
+def verdicts(cases: Iterable[Arguments], defines: tuple[str, ...] = ()) -> list[Verdict]:
+    """Judge each case, on different numbers of cores and cut in different ways."""
+    cases = list(cases)
+    found = []
+    sizes = (case["logits"].shape[1] for case in cases)
+    for case, twin in zip(cases, twins(sizes, defines=defines), strict=True):
+        with use(twin):
+            found.append(judge(case, verify_sample(**case, backend="ascendc")))
+    return found
+
+
+def test_sampling_equals_the_reference_up_to_rounding() -> None:
+    assert_right(verdicts(parity_cases(480, seed=10)))
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("rule", RULES)
+def test_every_kind_of_logits_equals_the_reference(kind: str, rule: str) -> None:
+    cases = parity_cases(48, seed=11, kind=kind, rule=rule, max_vocab=600)
+    assert_right(verdicts(cases), most_ties=0.02)
+
+
+def test_numbers_beside_thresholds_fall_on_the_references_side() -> None:
+    cases = (sharpen(case, i) for i, case in enumerate(parity_cases(192, seed=12, max_vocab=1100)))
+    assert_right(verdicts(cases))
+
+
+@pytest.mark.parametrize("filters", [("top_k",), ("top_p",), ("top_k", "top_p", "min_p")])
+def test_searches_that_narrow_their_brackets_equal_the_reference(filters: tuple[str, ...]) -> None:
+    cases = parity_cases(144, seed=13, filters=filters)
+    assert_right(verdicts(cases, SHORT_LISTS))
+
+
+def test_greedy_equals_the_reference() -> None:
+    found = []
+    cases = list(parity_cases(288, seed=14))
+    for case, twin in zip(cases, twins(c["logits"].shape[1] for c in cases), strict=True):
+        arguments = {name: case[name] for name in GREEDY_ARGUMENTS}
+        with use(twin):
+            result = verify_greedy(**arguments, backend="ascendc")
+        found.append(judge_greedy(arguments, result))
+    assert_right(found, most_ties=0)
+
+
+@pytest.mark.parametrize("defines", [(), SHORT_LISTS])
+@settings(max_examples=150)
+@given(
+    case=extreme_cases(),
+    cores=st.sampled_from(CORES),
+    mode=st.sampled_from(["split", "by request"]),
+    nan_mode=st.sampled_from([0, 1]),
+)
+def test_the_ends_of_every_range_equal_the_reference(
+    defines: tuple[str, ...], case: Arguments, cores: int, mode: str, nan_mode: int
+) -> None:
+    with use(make_twin(defines=defines, num_cores=cores, mode=mode, nan_mode=nan_mode)):
+        result = verify_sample(**case, backend="ascendc")
+    assert_right([judge(case, result)], most_ties=1)
