@@ -94,6 +94,16 @@ def use(installed: Path) -> tuple[str, list[str]]:
     return backend, re.findall(r"^LOGGED (.*)$", done.stderr, re.MULTILINE)
 
 
+def test_compiler_may_use_no_more_than_the_processor_is_asked_for() -> None:
+    from ops.build import X86_LEVELS
+
+    dispatch = (ROOT / "ops" / "cpu" / "dispatch.cpp").read_text()
+    asked = set(re.findall(r'__builtin_cpu_supports\("(\w+)"\)', dispatch))
+    used = {flag.removeprefix("-m") for flags in X86_LEVELS.values() for flag in flags}
+    assert {name for name in used if "=" not in name} == asked
+    assert not any(flag.startswith("-march") for flags in X86_LEVELS.values() for flag in flags)
+
+
 @pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 def test_wheel_from_the_source_archive_has_the_library(source: Path) -> None:
     archive = call_hook("build_sdist", source)

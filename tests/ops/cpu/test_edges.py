@@ -115,6 +115,12 @@ def test_temperatures_may_be_as_low_as_float32_allows(temperature: float) -> Non
     assert set(sampled({**case, "logits": case["logits"] / temperature})) == {1}
 
 
+def test_top_p_tells_logits_apart_whose_probabilities_round_to_the_same() -> None:
+    logits = 1e-40 * torch.arange(6.0)
+    case = bonus_rows(logits.repeat(4, 1), top_p=torch.tensor([1e-38, 0.1, 0.45, 1.0]))
+    assert sampled(case | {"sample_uniform": float64([0.0] * 4)}) == [5, 5, 3, 0]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("top_k", [1, 1023, 1024, 1025, 2999, 3000, 2**31 - 1])
 def test_more_ties_than_a_search_can_hold_are_all_kept(dtype: torch.dtype, top_k: int) -> None:
