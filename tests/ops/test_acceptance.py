@@ -11,7 +11,7 @@ from tests.ops.batches import SAMPLE_BACKENDS
 from tests.ops.enumeration import Case, Prefix, mean_accepted
 from tests.ops.test_enumeration import CASES, describe
 
-# Breakpoints are found to 1e-12, and float32 draft probabilities add up to 1 ± 1e-7.
+# Breakpoints are found to 1e-9, and float32 draft probabilities add up to 1 ± 1e-7.
 ROUNDING = 1e-6
 SEVERAL = [case for case in CASES if case.sampled and case.num_drafts > 1]
 
@@ -40,13 +40,13 @@ def test_block_rule_accepts_more_drafts_as_a_rule() -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if not case.sampled], ids=describe)
 def test_rules_accept_as_many_certain_drafts(case: Case) -> None:
     token, block = both_rules(case)
-    assert block == pytest.approx(token, abs=1e-9)
+    assert block == pytest.approx(token, abs=1e-8)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.num_drafts == 1], ids=describe)
 def test_rules_accept_as_many_where_there_is_one_draft(case: Case) -> None:
     token, block = both_rules(case)
-    assert block == pytest.approx(token, abs=1e-9)
+    assert block == pytest.approx(token, abs=1e-8)
 
 
 @dataclass(frozen=True)
