@@ -19,8 +19,12 @@ float ThresholdSearch::find(const Sampling& sampling) {
 }
 
 void ThresholdSearch::keep_min_p(float min_p) {
-  weighting_.threshold = to_float(weighting_.max + std::log2(double{min_p}) / weighting_.scale);
-  mass_ = mass_above(weighting_.threshold);
+  const double least = weighting_.max + std::log2(double{min_p}) / weighting_.scale;
+  float& threshold = weighting_.threshold;
+  threshold = to_float(least);
+  // Rounded down it would keep a logit just below: far from 0 they lie that close.
+  if (threshold < least) threshold = std::nextafter(threshold, INFINITY);
+  mass_ = mass_above(threshold);
 }
 
 void ThresholdSearch::keep_top_k(int top_k) {
