@@ -18,6 +18,11 @@ from vllm_ascend_spec.ops.triton_launch import words_of
 INF = float("inf")
 
 
+@pytest.fixture(autouse=True)
+def same_numbers_every_time() -> None:
+    torch.manual_seed(1)
+
+
 @triton.jit
 def keys_kernel(x, keys, values, SIZE: tl.constexpr, SHIFT: tl.constexpr):
     index = tl.arange(0, SIZE)
@@ -155,21 +160,29 @@ def test_tops_hold_all_that_is_above_their_floor(size: int) -> None:
 
 
 @triton.jit
-def min_p_kernel(peak, temperature, min_p, out):
-    tl.store(out, min_p_limit(tl.load(peak), tl.load(temperature), tl.load(min_p)))
+def min_p_kernel(peak, temperature, min_p, limits, distances, SIZE: tl.constexpr):
+    index = tl.arange(0, SIZE)
+    floors = tl.load(min_p + index)
+    tl.store(limits + index, min_p_limit(tl.load(peak), tl.load(temperature), floors))
+    tl.store(distances + index, tl.load(temperature) * tl.log(floors))
 
 
 @pytest.mark.parametrize("peak", [-300.0, -1.0, 0.0, 0.3, 30.0])
-@pytest.mark.parametrize("min_p", [0.0, 1e-5, 0.1, 0.9, 1.0])
-def test_min_p_becomes_a_limit_on_logits(peak: float, min_p: float) -> None:
-    out = torch.empty(1)
-    values = [torch.tensor([value]) for value in (peak, 0.7, min_p)]
-    min_p_kernel[(1,)](*values, out)
-    if min_p == 0:
-        assert float(out) == -INF
-        return
-    exact = values[0].double() + values[1].double() * values[2].double().log()
-    # The lowest float that qualifies: within one step of the number itself, the peak at the most.
-    step = torch.nextafter(out, torch.tensor([INF])).double() - out.double()
-    assert float((out.double() - exact).abs()) <= float(step)
-    assert float(out) <= float(values[0])
+def test_min_p_keeps_what_is_as_near_to_the_peak_as_allowed(peak: float) -> None:
+    min_p = torch.rand(256)
+    min_p[:2] = torch.tensor([1.0, 1e-30])
+    limits, distances = torch.empty(256), torch.empty(256)
+    peak, temperature = torch.tensor([peak]), torch.tensor([0.01])
+    min_p_kernel[(1,)](peak, temperature, min_p, limits, distances, SIZE=256)
+    # The lowest float that is near enough; the one below is not, or falls on the same distance.
+    assert bool((limits - peak >= distances).all())
+    below = torch.nextafter(limits, torch.tensor(-INF)).double() - peak.double()
+    assert bool((below < distances.double() * (1 - 1e-7)).all())
+    assert float(limits[0]) == float(peak)
+
+
+def test_min_p_of_0_keeps_everything() -> None:
+    limits, distances = torch.empty(1), torch.empty(1)
+    one = torch.ones(1)
+    min_p_kernel[(1,)](one, one, torch.zeros(1), limits, distances, SIZE=1)
+    assert float(limits) == -INF

@@ -66,6 +66,13 @@ def test_filters_of_wide_distributions(kind: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("drafts", ["one-hot", "near"])
+def test_broken_rows_without_filters(rule: str, drafts: str) -> None:
+    fixed = {"kind": "broken", "filters": (), "rule": rule, "drafts": drafts}
+    assert_parity(12, 17, max_vocab=33, **fixed)
+
+
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(("vocab", "count"), [(32_001, 2), (151_936, 1)])
 @pytest.mark.parametrize("filters", [(), FILTERS])
 def test_full_vocabularies(rule: str, vocab: int, count: int, filters: tuple[str, ...]) -> None:
