@@ -51,7 +51,9 @@ SPEC_FN float cut_uniform(uint64_t bits) {
 
 SPEC_FN uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 SPEC_FN uint32_t most(uint32_t a, uint32_t b) { return a > b ? a : b; }
-SPEC_FN uint32_t round_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
+SPEC_FN uint32_t round_up(uint32_t value, uint32_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 // A sum that carries what rounding took from it.
 struct Sum {

@@ -57,7 +57,8 @@ inline std::string plan(const Batch& batch, uint32_t cores, const Wish& wish, Ti
   }
   const auto rows = static_cast<uint64_t>(batch.num_rows);
   const auto columns = static_cast<uint64_t>(batch.vocab_size);
-  tiling.tile = wish.tile != 0 ? static_cast<uint32_t>(wish.tile) : choose_tile(rows, columns, cores);
+  tiling.tile =
+      wish.tile != 0 ? static_cast<uint32_t>(wish.tile) : choose_tile(rows, columns, cores);
   const uint64_t tiles = (columns + tiling.tile - 1) / tiling.tile;
   if (tiles > kMaxTiles) {
     return "vocab_size: " + std::to_string(columns) + " needs more than " +

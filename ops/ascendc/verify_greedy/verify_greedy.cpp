@@ -28,8 +28,9 @@ SPEC_GREEDY_KERNEL(spec_verify_greedy_float16, half)
 #define SPEC_LAUNCH(kernel) \
   kernel<<<tiling->cores, nullptr, stream>>>(SPEC_GREEDY_CALL(*call, *tiling, workspace))
 
-extern "C" void spec_launch_verify_greedy(const spec_verify_greedy* call, const spec::Tiling* tiling,
-                                          void* workspace, void* stream) {
+extern "C" void spec_launch_verify_greedy(const spec_verify_greedy* call,
+                                          const spec::Tiling* tiling, void* workspace,
+                                          void* stream) {
   SPEC_FOR_DTYPE(call->dtype, spec_verify_greedy, SPEC_LAUNCH)
 }
 #endif

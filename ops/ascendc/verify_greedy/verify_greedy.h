@@ -133,8 +133,8 @@ class VerifyGreedy {
     const uint32_t from = cut.first_core(row), count = cut.last_core(row) - from + 1;
     const LocalTensor<float> in = shares_in_.Get<float>();
     order<HardEvent::S_MTE2>();
-    AscendC::DataCopyPad(in, shares_[slot_of(row, from) * (kBlock / 4)],
-                         AscendC::DataCopyExtParams(static_cast<uint16_t>(count), 8, kBlock - 8, 0, 0),
+    const AscendC::DataCopyExtParams copy(static_cast<uint16_t>(count), 8, kBlock - 8, 0, 0);
+    AscendC::DataCopyPad(in, shares_[slot_of(row, from) * (kBlock / 4)], copy,
                          AscendC::DataCopyPadExtParams<float>(false, 0, 0, 0.0f));
     order<HardEvent::MTE2_S>();
     Best best;
@@ -156,7 +156,8 @@ class VerifyGreedy {
   uint32_t core_, cores_;
 };
 
-static_assert(input_bytes(2) + kTile / 8 + kReduceScratch + kMaxCores * kBlock + 4 * 1024 <= kUsable,
+static_assert(input_bytes(2) + kTile / 8 + kReduceScratch + kMaxCores * kBlock + 4 * 1024 <=
+                  kUsable,
               "verify_greedy's buffers do not fit: shorten kTile");
 
 }  // namespace spec

@@ -194,7 +194,8 @@ struct Context {
 };
 
 // Copies between global memory and buffers, ordered against the scalar and the vector unit.
-SPEC_FN void copy_in(const LocalTensor<float>& to, const GlobalTensor<float>& from, uint32_t count) {
+SPEC_FN void copy_in(const LocalTensor<float>& to, const GlobalTensor<float>& from,
+                     uint32_t count) {
   order<HardEvent::S_MTE2>();
   order<HardEvent::V_MTE2>();
   AscendC::DataCopyPad(to, from, AscendC::DataCopyExtParams(1, count * 4, 0, 0, 0),

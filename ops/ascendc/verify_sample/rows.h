@@ -14,7 +14,8 @@ class Rows {
             c.num_tiles * kRecord);
   }
 
-  // Before filters. Leaves the tiles' records and their factors, exp((top of the tile - top) * beta).
+  // Before filters. Leaves the tiles' records and their factors,
+  // exp((top of the tile - top) * beta).
   SPEC_FN Row unfiltered(const Request& request, uint32_t position) {
     Row row;
     row.index = c.row_of(request, position);
@@ -71,9 +72,9 @@ class Rows {
   }
 
   SPEC_FN void store(const Row& row) {
-    const float fields[kRecord] = {row.top,          row.rest,      row.draft_weight,
-                                   row.draft_logit,  row.threshold, float_of(static_cast<uint32_t>(row.state)),
-                                   0.0f,             0.0f};
+    const float state = float_of(static_cast<uint32_t>(row.state));
+    const float fields[kRecord] = {row.top,       row.rest, row.draft_weight, row.draft_logit,
+                                   row.threshold, state,    0.0f,             0.0f};
     for (uint32_t i = 0; i < kRecord; ++i) c.staged.SetValue(i, fields[i]);
     copy_out(c.row_records[static_cast<uint64_t>(row.index) * kRecord], c.staged, kRecord);
   }

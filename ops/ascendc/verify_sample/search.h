@@ -134,8 +134,9 @@ class Search {
     AscendC::DataCopyPad(c.work, c.reports[place(parity, first, kToNext) * kReport],
                          AscendC::DataCopyExtParams(1, kReport * 4, 0, 0, 0), no_pad);
     const auto others = static_cast<uint16_t>(last - first);
-    AscendC::DataCopyPad(c.work[kReport], c.reports[place(parity, first + 1, kFromBefore) * kReport],
-                         AscendC::DataCopyExtParams(others, kReport * 4, kReport * 4, 0, 0), no_pad);
+    const AscendC::DataCopyExtParams copy(others, kReport * 4, kReport * 4, 0, 0);
+    AscendC::DataCopyPad(c.work[kReport],
+                         c.reports[place(parity, first + 1, kFromBefore) * kReport], copy, no_pad);
     order<HardEvent::MTE2_S>();
     order<HardEvent::MTE2_V>();
   }
