@@ -32,7 +32,9 @@ def block_weights(ratio, rest, positions, length, POSITIONS: tl.constexpr):
     missings = tl.zeros((POSITIONS,), tl.float32)
     for position in range(length):
         missing += weight * element(rest, positions, position)
-        weight = tl.minimum(weight * element(ratio, positions, position), 1.0)
+        grown = tl.minimum(weight * element(ratio, positions, position), 1.0)
+        # A weight of 0 stays: times the infinite ratio of a draft with q = 0 it would be NaN.
+        weight = tl.where(weight > 0, grown, 0.0)
         weights = tl.where(positions > position, weight, weights)
         missings = tl.where(positions > position, missing, missings)
     return weights, missings

@@ -59,10 +59,13 @@ def read_scores(
     vocab_size,
     left_out,
 ):
-    """Load logits as float32: NaN, ``left_out`` and what is past the vocabulary are -inf."""
+    """Load logits as float32: NaN, ``left_out`` (if any) and past the vocabulary are -inf."""
     # Left out after loading: a mask with a hole would break up the vector loads.
     x = tl.load(row + offsets, mask=offsets < vocab_size, other=float("-inf")).to(tl.float32)
-    return tl.where((x == x) & (offsets != left_out), x, float("-inf"))
+    wanted = x == x
+    if left_out is not None:
+        wanted &= offsets != left_out
+    return tl.where(wanted, x, float("-inf"))
 
 
 @triton.jit

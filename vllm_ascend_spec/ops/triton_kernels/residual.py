@@ -57,12 +57,14 @@ def residual_weights(
     ``q_row``, q is certain of ``draft``; ``minus`` is 0 or 1.
     """
     tokens = chunk_tokens(chunk, SIDE)
-    x = read_scores(row, tokens, vocab_size, -1)
+    x = read_scores(row, tokens, vocab_size, None)
     weights = tl.where(x >= threshold, weight_of(x, peak, rate), 0.0)
-    nothing = peak == float("-inf")
-    weights = tl.where(nothing, (tokens == 0).to(tl.float32), weights) * share
+    # Token 0 by arithmetic: a selection would hold four more vectors on chip.
+    nothing = (peak == float("-inf")).to(tl.float32)
+    first = tl.maximum(1.0 - tokens.to(tl.float32), 0.0)
+    weights = weights * (share * (1 - nothing)) + first * (share * nothing)
     if q_row is None:
-        weights *= tl.where(tokens == draft, 1 - minus, 1.0)
+        weights = tl.where(tokens == tl.where(minus > 0, draft, -1), 0.0, weights)
     else:
         # Bonus rows have no q; nothing may be read there.
         limit = tl.where(minus > 0, vocab_size, 0)
