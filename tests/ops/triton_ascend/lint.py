@@ -18,10 +18,12 @@ and every vector that an operation makes, is held from there to its last use; wi
 buffer counts twice, for Ascend's compiler keeps a second one to load ahead (``multibuffer``, on
 by default); what a loop carries is held throughout the loop. Rows are padded to 32 bytes,
 booleans take a byte, views take nothing, and no operation writes into its operand's place, though
-many could. Vectors of one repeated value take nothing: they become scalar operands in Ascend's
-compiler (its pass hfusion-inline-brc); ``Report.bytes_with_fills`` tells what would be held if
-they did not. The count knows neither the scratch space of single instructions nor what that
-compiler adds or saves: it finds kernels that ask for too much, and proves of none that it fits.
+many could. A vector of one repeated value takes nothing if only element-wise arithmetic uses it,
+where AscendNPU-IR's pass hfusion-inline-brc puts a scalar in its place; comparisons and selections
+are not among what that pass names, and keep the vector. ``Report.bytes_with_fills`` tells what
+would be held if none were replaced. The count knows neither the scratch space of single
+instructions nor what Ascend's compiler adds or saves: it finds kernels that ask for too much, and
+proves of none that it fits.
 
 Comparing vectors of int32 by anything but equality is counted too (``slow_compares``), but is no
 fault: the vector unit compares floats only, and Ascend's compiler may fall back to scalars there.
@@ -63,7 +65,7 @@ class Report:
     Attributes:
         findings: the broken rules.
         on_chip_bytes: what is held at once at most, and the operation at that point.
-        bytes_with_fills: the same with vectors of one repeated value.
+        bytes_with_fills: the same if every vector of one repeated value were held.
         slow_compares: comparisons of int32 vectors within loops that are not for equality.
     """
 

@@ -15,6 +15,16 @@ ALIASING = (
 # Without storage of their own: their results are filled by others.
 WITHOUT_STORAGE = ("tensor.empty", "bufferization.alloc_tensor", "memref.reinterpret_cast")
 FILL = "linalg.fill"
+# Take a scalar for a vector of one repeated value, by AscendNPU-IR's pass hfusion-inline-brc. It
+# names element-wise arithmetic only: comparisons and selections keep the vector.
+TAKING_SCALARS = tuple(
+    f"arith.{name}"
+    for name in (
+        *("addf", "subf", "mulf", "divf", "maxnumf", "minnumf", "maximumf", "minimumf"),
+        *("addi", "subi", "muli", "maxsi", "minsi", "andi", "ori", "xori"),
+        *("shli", "shrsi", "shrui"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -26,10 +36,16 @@ class Peak:
 
 
 class Holder:
-    """Computes the peak of a function's body, with or without vectors of one repeated value."""
+    """Computes the peak of a function's body.
 
-    def __init__(self, *, with_fills: bool) -> None:
-        self.without_storage = WITHOUT_STORAGE if with_fills else (*WITHOUT_STORAGE, FILL)
+    Args:
+        function: what to compute it of.
+        with_fills: whether every vector of one repeated value counts, not only those that
+            comparisons, selections and the like need.
+    """
+
+    def __init__(self, function: Op, *, with_fills: bool) -> None:
+        self.free_fills = set() if with_fills else _folded_fills(function)
         self.bytes_of: dict[str, int] = {}
         self.source_of: dict[str, str] = {}
 
@@ -46,7 +62,7 @@ class Holder:
         elif op.name == "memref.alloc":
             copies = 2 if in_loop else 1
             self.bytes_of[op.results[0]] = copies * _bytes(op.result_types[0])
-        elif op.name not in self.without_storage:
+        elif op.name not in WITHOUT_STORAGE and self.free_fills.isdisjoint(op.results):
             for value, kind in zip(op.results, op.result_types, strict=True):
                 self.bytes_of[value] = _bytes(kind, only="tensor")
 
@@ -92,6 +108,19 @@ class Holder:
         return max(peaks, key=lambda peak: peak.num_bytes, default=Peak(0, ""))
 
 
+def _folded_fills(function: Op) -> set[str]:
+    """Return the fills whose every use takes a scalar in their place."""
+    fills = {op.results[0] for op in function.walk() if op.name == FILL and op.results}
+    kept = {
+        value
+        for op in function.walk()
+        if op.name not in TAKING_SCALARS
+        for value in op.operands
+        if value in fills
+    }
+    return fills - kept
+
+
 def _bytes(kind: str, only: str | None = None) -> int:
     shaped = parse_type(kind)
     if shaped is None or not shaped.is_vector or only not in (None, shaped.kind):
@@ -102,4 +131,4 @@ def _bytes(kind: str, only: str | None = None) -> int:
 def peak_of(module: Op, *, with_fills: bool = False) -> Peak:
     """Return the peak of the first function of a module."""
     function = next(op for op in module.walk() if op.name == "func.func")
-    return Holder(with_fills=with_fills).peak(function.blocks[0], set(), set())
+    return Holder(function, with_fills=with_fills).peak(function.blocks[0], set(), set())

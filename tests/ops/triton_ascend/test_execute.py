@@ -132,6 +132,28 @@ def test_grammar_masks(machine: Machine, dtype: torch.dtype) -> None:
         assert gaps[:-1].eq(torch.tensor(1e4).to(dtype)).all()
 
 
+def test_an_impossible_draft_stays_rejected_whatever_follows(machine: Machine) -> None:
+    """Weight 0 times the infinite p / q of a draft with q = 0 must not count as a weight of 1."""
+    logits = torch.zeros(3, 8)
+    logits[0, 1] = float("-inf")
+    draft_probs = torch.full((2, 8), 1 / 8)
+    draft_probs[1, 2] = 0.0
+    case = {
+        "logits": logits,
+        "draft_token_ids": torch.tensor([1, 2], dtype=torch.int32),
+        "cu_num_draft_tokens": torch.tensor([2], dtype=torch.int32),
+        "max_draft_len": 2,
+        "temperature": torch.ones(1),
+        "draft_probs": draft_probs,
+        "accept_uniform": torch.tensor([0.5, 0.9], dtype=torch.float64),
+        "sample_uniform": torch.tensor([0.3], dtype=torch.float64),
+        "rule": "block",
+    }
+    tokens, counts = backend.verify_sample(case, machine.launch)
+    assert counts.tolist() == [1]
+    assert 1 not in tokens[0].tolist()
+
+
 def test_no_drafts_at_all(machine: Machine) -> None:
     """Nothing of the empty tensors may be read."""
     for drafts, filters in itertools.product(("one-hot", "near"), ((), ALL)):

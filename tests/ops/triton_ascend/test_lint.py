@@ -162,17 +162,28 @@ def test_branches_hold_the_larger_of_both() -> None:
     assert peak_of(parse(text)).num_bytes == 2 * 1024
 
 
-def test_rows_are_padded_and_repeated_values_are_counted_on_request() -> None:
-    text = function(
-        '%0 = "tensor.empty"() : () -> tensor<64x1xf32>',
-        '%1 = "linalg.fill"(%arg1, %0) ({',
-        "^bb0(%arg2: f32, %arg3: f32):",
-        '"linalg.yield"(%arg2) : (f32) -> ()',
-        "}) : (f32, tensor<64x1xf32>) -> tensor<64x1xf32>",
-        '"test.use"(%1) : (tensor<64x1xf32>) -> ()',
-    )
-    assert peak_of(parse(text)).num_bytes == 0
-    assert peak_of(parse(text), with_fills=True).num_bytes == 64 * 32
+FILL = (
+    '%0 = "tensor.empty"() : () -> tensor<64x1xf32>',
+    '%1 = "linalg.fill"(%arg1, %0) ({',
+    "^bb0(%arg2: f32, %arg3: f32):",
+    '"linalg.yield"(%arg2) : (f32) -> ()',
+    "}) : (f32, tensor<64x1xf32>) -> tensor<64x1xf32>",
+)
+
+
+@pytest.mark.parametrize(
+    ("user", "held"), [("arith.addf", 0), ("arith.cmpf", 1), ("arith.select", 1), ("test.use", 1)]
+)
+def test_repeated_values_are_held_where_no_scalar_takes_their_place(user: str, held: int) -> None:
+    module = parse(function(*FILL, f'"{user}"(%1) : (tensor<64x1xf32>) -> ()'))
+    # Rows are padded to 32 bytes.
+    assert peak_of(module).num_bytes == held * 64 * 32
+    assert peak_of(module, with_fills=True).num_bytes == 64 * 32
+
+
+def test_one_use_that_needs_the_vector_is_enough_to_hold_it() -> None:
+    uses = [f'"{user}"(%1) : (tensor<64x1xf32>) -> ()' for user in ("arith.addf", "arith.select")]
+    assert peak_of(parse(function(*FILL, *uses))).num_bytes == 64 * 32
 
 
 def test_what_is_no_generic_form_is_refused() -> None:
