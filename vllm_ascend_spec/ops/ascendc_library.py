@@ -58,8 +58,8 @@ def use(stand_in: Library) -> Iterator[None]:
         _stand_in.pop()
 
 
-def library() -> Library:
-    """Return what runs the kernels here.
+def library(device_type: str) -> Library:
+    """Return what runs the kernels for tensors of a device.
 
     Raises:
         BackendUnavailableError: there is nothing; the message says why and what helps.
@@ -68,7 +68,7 @@ def library() -> Library:
         return _stand_in[-1]
     if folder := os.environ.get(TWIN_VARIABLE):
         return _twin(folder)
-    if reason := failure():
+    if reason := unavailable_reason(device_type):
         raise BackendUnavailableError(reason)
     return _Built()
 

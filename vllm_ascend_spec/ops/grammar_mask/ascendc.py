@@ -16,4 +16,4 @@ def grammar_mask(
 ) -> None:
     """See :func:`vllm_ascend_spec.ops.grammar_mask.grammar_mask`."""
     if bitmask.shape[0] != 0:
-        library().grammar_mask(logits, bitmask, row_indices.contiguous())
+        library(logits.device.type).grammar_mask(logits, bitmask, row_indices.contiguous())

@@ -20,4 +20,4 @@ def verify_greedy(
     drafts, ends = draft_token_ids.contiguous(), cu_num_draft_tokens.contiguous()
     if ends.shape[0] == 0:
         return fake_outputs(logits, drafts, ends, max_draft_len)
-    return library().verify_greedy(logits, drafts, ends, max_draft_len)
+    return library(logits.device.type).verify_greedy(logits, drafts, ends, max_draft_len)

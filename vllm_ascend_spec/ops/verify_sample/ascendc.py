@@ -33,7 +33,7 @@ def verify_sample(
         draft_probs = None  # without drafts it has no rows
     elif draft_probs is not None and draft_probs.stride(1) != 1:
         draft_probs = draft_probs.contiguous()
-    return library().verify_sample(
+    return library(logits.device.type).verify_sample(
         logits,
         drafts,
         ends,
