@@ -89,7 +89,7 @@ def run(command: Sequence[str], folder: Path, jobs: Iterable[Job], **environment
     source, destination = folder / "jobs", folder / "results"
     jobs = list(jobs)
     source.write_bytes(b"".join(job.payload for job in jobs))
-    # vLLM, imported by another test, asks for libraries to be preloaded; sanitizers must come first.
+    # vLLM, once imported, has libraries preloaded; the sanitizers must come first.
     inherited = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     with source.open("rb") as stdin, destination.open("wb") as stdout:
         done = subprocess.run(
