@@ -24,7 +24,7 @@ def best_of_row(
     best = tl.full((LANES,), float("-inf"), tl.float32)
     block = tl.zeros((LANES,), tl.int32)
     for offset in tl.range(0, vocab_size, LANES, num_stages=DEEP):
-        x = read_scores(row, offset + lane, vocab_size, -1)
+        x = read_scores(row, offset + lane, vocab_size, None)
         block = tl.where(x > best, offset, block)
         best = tl.maximum(best, x)
     peak = tl.max(best, axis=0)

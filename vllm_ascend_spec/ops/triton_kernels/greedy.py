@@ -91,7 +91,7 @@ def scan_greedy(
         first = split * chunks_per_program
         for chunk in range(first, tl.minimum(first + chunks_per_program, num_chunks)):
             offsets = chunk * CHUNK + tl.arange(0, CHUNK)
-            x = read_scores(row, offsets, vocab_size, -1)
+            x = read_scores(row, offsets, vocab_size, None)
             peak = tl.max(x, axis=0)
             best = token_of(peak, x, offsets).to(tl.float32)
             tl.store(chunk_peak + index * num_chunks + chunk, peak)

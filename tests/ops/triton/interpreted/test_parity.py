@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.ops.batches import DTYPES, RULES, Arguments
+from tests.ops.batches import DTYPES, RULES, Arguments, float64, int32
 from tests.ops.cases import FILTERS, parity_cases
 from tests.ops.parity import Verdict, assert_right, judge, judge_greedy
 from tests.ops.sharp import sharpen
@@ -95,3 +95,20 @@ def test_greedy(dtype: torch.dtype, pieces: str | None, request: pytest.FixtureR
 def test_more_drafts_than_a_tile_has_rows() -> None:
     for case in parity_cases(2, 13, max_vocab=33, max_requests=2, max_drafts=70):
         assert_right([verdict_on(case)], most_ties=1)
+
+
+def test_a_weight_of_nothing_stays_through_a_draft_that_could_not_be() -> None:
+    """By the block rule: p = 0, then q = 0; 0 times infinity is no reason to accept."""
+    arguments = {
+        "logits": torch.tensor([[0.0, float("-inf"), 0.0], [0.0] * 3, [0.0] * 3]),
+        "draft_token_ids": int32([1, 2]),
+        "cu_num_draft_tokens": int32([2]),
+        "max_draft_len": 2,
+        "temperature": torch.ones(1),
+        "draft_probs": torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]),
+        "accept_uniform": float64([0.1, 0.1]),
+        "sample_uniform": float64([0.1]),
+        "rule": "block",
+    }
+    tokens, counts = verify_sample(**arguments, backend="triton")
+    assert (tokens.tolist(), counts.tolist()) == ([[0, -1, -1]], [1])
