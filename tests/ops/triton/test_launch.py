@@ -79,6 +79,7 @@ def test_a_missing_triton_is_named_with_its_remedy(
 
 @compiled
 def test_on_a_cpu_the_remedy_is_the_interpreter() -> None:
+    pytest.importorskip("triton", reason="needs the package triton")
     assert "TRITON_INTERPRET=1" in (unavailable_reason("cpu") or "")
     with pytest.raises(BackendUnavailableError, match="TRITON_INTERPRET=1"):
         verify_greedy(**make_drafts([1], 5, 1), backend="triton")
