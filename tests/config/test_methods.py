@@ -36,8 +36,16 @@ class TestEveryMethod:
         assert METHODS[method.name] is method
 
     def test_names_a_proposer_that_exists(self, method: Method) -> None:
-        module, name = method.proposer.split(":")
+        module, name = method.proposers["cpu"].split(":")
         assert isinstance(getattr(importlib.import_module(module), name), type)
+
+    def test_names_its_proposers_alike_on_every_device(self, method: Method) -> None:
+        # That of the NPU can be imported beside vllm-ascend only; tests/ascend runs it.
+        folder = f"vllm_ascend_spec.proposers.{method.name}"
+        files = {"cpu": f"{folder}.proposer", "npu": f"{folder}.npu"}
+        assert set(method.proposers) <= set(files)
+        for device, path in method.proposers.items():
+            assert path.split(":")[0] == files[device]
 
     def test_has_a_check_of_its_checkpoint(self, method: Method) -> None:
         assert (method.name in CHECKS) == method.needs_checkpoint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from vllm_ascend_spec.proposers import registry
 
 def test_unknown_method_is_refused_with_the_valid_ones() -> None:
     with pytest.raises(ConfigError) as raised:
-        registry.proposer_class("telepathy")
+        registry.proposer_class("telepathy", "cpu")
     message = str(raised.value)
     assert message.startswith("speculative_config.method='telepathy': ")
     for method in METHODS:
@@ -27,11 +28,20 @@ def test_importing_the_registry_imports_neither_torch_nor_vllm() -> None:
     assert heavy_imports_of("vllm_ascend_spec.proposers.registry") == []
 
 
+def test_method_is_refused_where_a_device_does_not_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    only_cpu = {"cpu": METHODS["eagle"].proposers["cpu"]}
+    monkeypatch.setitem(METHODS, "eagle", replace(METHODS["eagle"], proposers=only_cpu))
+    with pytest.raises(ConfigError, match="'eagle': not supported on npu; valid: 'draft_model'"):
+        registry.proposer_class("eagle", "npu")
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_a_proposer(method: str) -> None:
-    proposer = registry.proposer_class(method)
+    proposer = registry.proposer_class(method, "cpu")
     assert isinstance(proposer, type)
-    assert proposer.__module__ == METHODS[method].proposer.split(":")[0]
+    assert proposer.__module__ == METHODS[method].proposers["cpu"].split(":")[0]
     assert callable(proposer.create)
 
 
@@ -40,7 +50,7 @@ def test_proposers_are_of_the_classes_that_vllms_runner_asks_for() -> None:
     from vllm.v1.spec_decode.eagle import EagleProposer
 
     for method, stock in (("eagle", EagleProposer), ("draft_model", DraftModelProposer)):
-        assert issubclass(registry.proposer_class(method), stock)
+        assert issubclass(registry.proposer_class(method, "cpu"), stock)
 
 
 def test_proposer_is_created_from_the_engines_method(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,10 +59,11 @@ def test_proposer_is_created_from_the_engines_method(monkeypatch: pytest.MonkeyP
         def create(cls, *arguments: Any) -> Any:
             return arguments
 
-    asked: list[str] = []
-    monkeypatch.setattr(registry, "proposer_class", lambda name: asked.append(name) or Recorder)
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(registry, "proposer_class", lambda *names: asked.append(names) or Recorder)
     config: Any = SimpleNamespace(speculative_config=SimpleNamespace(method="eagle"))
     options = SpecOptions()
-    created = registry.create_proposer(config, "device", "runner", options)  # type: ignore[arg-type]
-    assert asked == ["eagle"]
-    assert created == (config, "device", "runner", options)
+    device: Any = SimpleNamespace(type="npu")
+    created = registry.create_proposer(config, device, "runner", options)
+    assert asked == [("eagle", "npu")]
+    assert created == (config, device, "runner", options)

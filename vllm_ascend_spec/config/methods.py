@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Ascend's fused attention takes at most 16 rows per request (vllm-ascend attention_v1.py:273), and
@@ -40,7 +41,8 @@ class Method:
 
     Attributes:
         name: the value.
-        proposer: ``module:class`` of its proposer, imported when an engine uses it.
+        proposers: ``module:class`` of its proposer by kind of device, imported when an engine uses
+            it. A kind that is not there does not have the method.
         needs_checkpoint: whether ``speculative_config.model`` names draft weights.
         has_draft_loop: whether drafts come one after another from a model.
         options: keys of ``speculative_config`` that have an effect.
@@ -48,15 +50,23 @@ class Method:
     """
 
     name: str
-    proposer: str
+    proposers: Mapping[str, str]
     needs_checkpoint: bool
     has_draft_loop: bool
     options: frozenset[str]
     required: tuple[str, ...] = ("num_speculative_tokens",)
 
 
-def _proposer(folder: str, cls: str) -> str:
-    return f"vllm_ascend_spec.proposers.{folder}.proposer:{cls}"
+def _proposers(folder: str, name: str) -> dict[str, str]:
+    """Return the two proposers of a method, by the names that they have in every folder.
+
+    ``proposer.py`` has the one on top of vLLM's, ``npu.py`` the one on top of vllm-ascend's.
+    """
+    package = f"vllm_ascend_spec.proposers.{folder}"
+    return {
+        "cpu": f"{package}.proposer:Spec{name}Proposer",
+        "npu": f"{package}.npu:SpecNpu{name}Proposer",
+    }
 
 
 METHODS: dict[str, Method] = {
@@ -64,7 +74,7 @@ METHODS: dict[str, Method] = {
     for method in (
         Method(
             name="eagle",
-            proposer=_proposer("eagle", "SpecEagleProposer"),
+            proposers=_proposers("eagle", "Eagle"),
             needs_checkpoint=True,
             has_draft_loop=True,
             options=_CHECKPOINT | {"disable_padded_drafter_batch", "disable_eagle_block_drop"},
@@ -72,7 +82,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="draft_model",
-            proposer=_proposer("draft_model", "SpecDraftModelProposer"),
+            proposers=_proposers("draft_model", "DraftModel"),
             needs_checkpoint=True,
             has_draft_loop=True,
             options=_CHECKPOINT | {"use_heterogeneous_vocab"},

@@ -15,16 +15,23 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.config.schema import SpecOptions
 
 
-def proposer_class(method: str) -> Any:
-    """Import and return the proposer of ``method``.
+def proposer_class(method: str, device_type: str) -> Any:
+    """Import and return the proposer of ``method`` for a kind of device.
+
+    Args:
+        method: ``speculative_config.method``.
+        device_type: ``cpu`` or ``npu``.
 
     Raises:
-        ConfigError: this release has no such method.
+        ConfigError: this release has no such method there.
     """
-    if method not in METHODS:
-        valid = ", ".join(map(repr, METHODS))
-        raise ConfigError("speculative_config.method", method, f"not supported; valid: {valid}")
-    module, name = METHODS[method].proposer.split(":")
+    valid = [name for name, known in METHODS.items() if device_type in known.proposers]
+    if method not in valid:
+        names = ", ".join(map(repr, valid)) or "none"
+        raise ConfigError(
+            "speculative_config.method", method, f"not supported on {device_type}; valid: {names}"
+        )
+    module, name = METHODS[method].proposers[device_type].split(":")
     return getattr(importlib.import_module(module), name)
 
 
@@ -33,8 +40,8 @@ def create_proposer(
 ) -> Any:
     """Build the proposer of an engine.
 
-    Every proposer subclasses vLLM's own of the same method, because the V1 runner asks for that
-    class by ``isinstance``.
+    Every proposer subclasses vLLM's or vllm-ascend's own of the same method, because their runners
+    ask for that class by ``isinstance``.
     """
     method = vllm_config.speculative_config.method
-    return proposer_class(method).create(vllm_config, device, runner, options)
+    return proposer_class(method, device.type).create(vllm_config, device, runner, options)
