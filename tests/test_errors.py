@@ -13,6 +13,7 @@ from vllm_ascend_spec.errors import (
     BackendUnavailableError,
     CheckpointError,
     ConfigError,
+    CustomProposerError,
     UnsupportedVersionError,
 )
 
@@ -24,6 +25,7 @@ from vllm_ascend_spec.errors import (
         (CheckpointError, (ConfigError,)),
         (UnsupportedVersionError, (AscendSpecError, RuntimeError)),
         (BackendUnavailableError, (AscendSpecError, RuntimeError)),
+        (CustomProposerError, (AscendSpecError, RuntimeError)),
     ],
 )
 def test_tree(error: type, bases: tuple[type, ...]) -> None:
@@ -61,7 +63,9 @@ def test_config_errors_survive_pickling(
     assert (copy.option, copy.value, copy.problem) == ("option", value, "problem")
 
 
-@pytest.mark.parametrize("error", [UnsupportedVersionError, BackendUnavailableError])
+@pytest.mark.parametrize(
+    "error", [UnsupportedVersionError, BackendUnavailableError, CustomProposerError]
+)
 def test_other_errors_survive_pickling(error: type[Exception]) -> None:
     copy = pickle.loads(pickle.dumps(error("message")))
     assert type(copy) is error

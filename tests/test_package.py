@@ -25,6 +25,7 @@ def test_public_names_are_frozen() -> None:
         "BackendUnavailableError",
         "CheckpointError",
         "ConfigError",
+        "CustomProposerError",
         "UnsupportedVersionError",
         "__version__",
     ]

@@ -9,6 +9,7 @@ from vllm_ascend_spec.errors import (
     BackendUnavailableError,
     CheckpointError,
     ConfigError,
+    CustomProposerError,
     UnsupportedVersionError,
 )
 
@@ -19,6 +20,7 @@ __all__ = [
     "BackendUnavailableError",
     "CheckpointError",
     "ConfigError",
+    "CustomProposerError",
     "UnsupportedVersionError",
     "__version__",
 ]

@@ -4,7 +4,8 @@
     ├── ConfigError (ValueError)      an option: names it, its value and what is valid
     │   └── CheckpointError           a draft or target checkpoint that cannot be used
     ├── UnsupportedVersionError (RuntimeError)   vLLM is missing or outside the range
-    └── BackendUnavailableError (RuntimeError)   an op backend asked for by name is not there
+    ├── BackendUnavailableError (RuntimeError)   an op backend asked for by name is not there
+    └── CustomProposerError (RuntimeError)   a person's proposer returned what cannot be used
 
 Anything else that escapes is a bug of ours.
 """
@@ -46,3 +47,7 @@ class UnsupportedVersionError(AscendSpecError, RuntimeError):
 
 class BackendUnavailableError(AscendSpecError, RuntimeError):
     """A backend that was asked for by name does not exist or cannot run here."""
+
+
+class CustomProposerError(AscendSpecError, RuntimeError):
+    """A proposer of method ``custom_class`` returned something that is no drafts."""

@@ -56,6 +56,21 @@ def test_bench_serve_asks_the_server_for_the_rule(
     assert f"None tokens/step{NOTES[rule]}  identical: 1 of 1" in serve.format_row(row)
 
 
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [
+        ("eagle", (step.NONE, step.BEFORE, step.AFTER)),
+        ("draft_model", (step.NONE, step.BEFORE, step.AFTER)),
+        ("ngram", (step.NONE, step.WITHOUT_LOOP)),
+        ("custom_class", (step.NONE, step.WITHOUT_LOOP)),
+    ],
+)
+def test_bench_step_compares_draft_loops_where_there_are_any(
+    method: str, names: tuple[str, ...]
+) -> None:
+    assert step.configurations({"method": method}) == names
+
+
 @pytest.mark.parametrize("rule", NOTES)
 def test_the_table_of_bench_step_ends_in_the_rule(rule: str | None) -> None:
     figures = {"ms_per_step": {"median": 1.0}, "parts_ms": {"rest": 0.5}}

@@ -77,19 +77,22 @@ def test_methods_are_those_of_vllm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "drafts", "words"),
+    ("rule", "method", "drafts", "words"),
     [
-        ("token", "greedy", None),
-        ("token", "probabilistic", None),
-        ("block", "probabilistic", None),
-        ("block", "greedy", "'probabilistic'"),
-        ("synthetic", "greedy", "not the target's"),
+        ("token", "eagle", "greedy", None),
+        ("token", "eagle", "probabilistic", None),
+        ("token", "ngram", "greedy", None),
+        ("block", "eagle", "probabilistic", None),
+        ("block", "eagle", "greedy", "'probabilistic'"),
+        ("block", "ngram", "greedy", "with method 'ngram', which cannot sample"),
+        ("block", "custom_class", "greedy", "with method 'custom_class', which cannot sample"),
+        ("synthetic", "eagle", "greedy", "not the target's"),
     ],
 )
 def test_choices_without_gain_or_loss_of_meaning_are_warned_of(
-    rule: str, drafts: str, words: str | None
+    rule: str, method: str, drafts: str, words: str | None
 ) -> None:
-    warnings = rule_warnings(rule, drafts)
+    warnings = rule_warnings(rule, method, drafts)
     assert len(warnings) == (words is not None)
     assert all(words and words in warning and "\n" not in warning for warning in warnings)
 

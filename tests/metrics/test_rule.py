@@ -157,7 +157,9 @@ def test_a_collector_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def engine(method: str | None, *, drafts: str = "greedy", **ours: Any) -> Any:
-    spec = SimpleNamespace(rejection_sample_method=method, draft_sample_method=drafts)
+    spec = SimpleNamespace(
+        method="eagle", rejection_sample_method=method, draft_sample_method=drafts
+    )
     return SimpleNamespace(
         model_config="a model",
         speculative_config=None if method is None else spec,

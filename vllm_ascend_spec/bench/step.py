@@ -1,7 +1,8 @@
-"""``bench step``: where the time of an engine step goes, for three configurations in turn.
+"""``bench step``: where the time of an engine step goes, for up to three configurations in turn.
 
-No speculation, speculation with vLLM's own draft loop (before), and with ours (after). All three
-engines live in this process and take turns, so the machine's drift hits them alike.
+No speculation, speculation with vLLM's own draft loop (before), and with ours (after); methods
+without a draft model have no loop, so there are two. All engines live in this process and take
+turns, so the machine's drift hits them alike.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Any
 from vllm_ascend_spec.bench import provenance
 from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
+from vllm_ascend_spec.config.preflight import check_method, with_underscores
 from vllm_ascend_spec.config.schema import SECTION
 from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
 
 BEFORE, AFTER, NONE = "stock draft loop", "fused draft loop", "none"
+WITHOUT_LOOP = "speculation"
 # Part -> (object below the runner, method). Parts inside another are indented in the table.
 PARTS: dict[str, tuple[str, str]] = {
     "prepare inputs": ("", "_prepare_inputs"),
@@ -160,14 +163,21 @@ class Engine:
         }
 
 
+def configurations(speculative_config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what there is to compare, no speculation first."""
+    spec = with_underscores(speculative_config)
+    return (NONE, BEFORE, AFTER) if check_method(spec).has_draft_loop else (NONE, WITHOUT_LOOP)
+
+
 def run(plan: Plan) -> dict[str, Any]:
-    """Run the three configurations in turn and return the record."""
+    """Run the configurations in turn and return the record."""
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     engines = {}
-    for name in (NONE, BEFORE, AFTER):
+    names = configurations(plan.speculative_config)
+    for name in names:
         say(f"loading: {name}")
         engines[name] = Engine(plan, name)
         engines[name].generate(record=False)
@@ -193,7 +203,7 @@ def run(plan: Plan) -> dict[str, Any]:
         "results": {name: engine.result() for name, engine in engines.items()},
         "speedup": {
             name: paired_ratio(engines[name].tokens_per_s, engines[NONE].tokens_per_s).as_dict()
-            for name in (BEFORE, AFTER)
+            for name in names[1:]
         },
     }
     say(format_table(record))
@@ -210,9 +220,10 @@ def format_table(record: Mapping[str, Any]) -> str:
         rows.append(
             (part, {name: result["parts_ms"].get(part) for name, result in results.items()})
         )
+    *_, last = results.values()
     lines = ["".join([" " * 24, *(f"{name:>18}" for name in results)])]
     for part, values in rows:
         cells = ("-" if values[name] is None else f"{values[name]:.2f}" for name in results)
         lines.append("".join([f"{part:24}", *(f"{cell:>18}" for cell in cells)]))
-    lines.append(f"speed-up: {record['speedup']}{note_on_rule(results[AFTER]['rule'])}")
+    lines.append(f"speed-up: {record['speedup']}{note_on_rule(last['rule'])}")
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.config.preflight import check_engine, with_underscores
+from vllm_ascend_spec.config.preflight import check_engine, check_method, with_underscores
 from vllm_ascend_spec.config.resolve import section_of
 from vllm_ascend_spec.config.rules import (
     GREEDY,
@@ -71,8 +71,11 @@ def resolve(
 
         require_backend(options.verify_backend, device or "cpu")
     rule = resolve_rule(spec.get("rejection_sample_method", STANDARD), section)
+    used = {**vars(options), "verify_rule": rule}
+    if not check_method(spec).has_draft_loop:
+        del used["draft_loop"]
     return {
-        SECTION: {**vars(options), "verify_rule": rule},
+        SECTION: used,
         "lossless": rule != SYNTHETIC,
-        "warnings": rule_warnings(rule, spec.get("draft_sample_method", GREEDY)),
+        "warnings": rule_warnings(rule, spec["method"], spec.get("draft_sample_method", GREEDY)),
     }

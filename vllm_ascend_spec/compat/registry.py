@@ -16,7 +16,6 @@ STAGES: dict[str, tuple[str, ...]] = {
         "cpu_rejection_kernels",
         "cpu_eagle_step_kernel",
         "cpu_expand_kernel",
-        "cpu_drafter_load_model",
     ),
 }
 

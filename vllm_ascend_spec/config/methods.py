@@ -56,6 +56,11 @@ class Method:
     options: frozenset[str]
     required: tuple[str, ...] = ("num_speculative_tokens",)
 
+    @property
+    def can_sample_drafts(self) -> bool:
+        """Whether drafts may be drawn from a distribution of their own."""
+        return "draft_sample_method" in self.options
+
 
 def _proposers(folder: str, name: str) -> dict[str, str]:
     """Return the two proposers of a method, by the names that they have in every folder.
@@ -86,6 +91,21 @@ METHODS: dict[str, Method] = {
             needs_checkpoint=True,
             has_draft_loop=True,
             options=_CHECKPOINT | {"use_heterogeneous_vocab"},
+            required=("model", "num_speculative_tokens"),
+        ),
+        Method(
+            name="ngram",
+            proposers=_proposers("ngram", "Ngram"),
+            needs_checkpoint=False,
+            has_draft_loop=False,
+            options=_ALWAYS | {"prompt_lookup_min", "prompt_lookup_max"},
+        ),
+        Method(
+            name="custom_class",
+            proposers=_proposers("custom_class", "CustomClass"),
+            needs_checkpoint=False,
+            has_draft_loop=False,
+            options=_ALWAYS | {"model"},
             required=("model", "num_speculative_tokens"),
         ),
     )

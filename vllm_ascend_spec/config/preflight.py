@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vllm_ascend_spec.config.checkpoint import CHECKS, find_folder
+from vllm_ascend_spec.config.custom_class import check_custom_class
 from vllm_ascend_spec.config.methods import MAX_DRAFT_TOKENS, METHODS, Method
+from vllm_ascend_spec.config.ngram import check_ngram
 from vllm_ascend_spec.config.resolve import require_speculation, section_of
 from vllm_ascend_spec.config.rules import STANDARD, check_synthetic, resolve_rule
 from vllm_ascend_spec.config.schema import SECTION, SpecOptions
@@ -18,6 +20,11 @@ SPEC = "speculative_config"
 # Values that say "not set" and are therefore never an option without effect.
 UNSET = (None, False)
 DRAFT_SAMPLE_METHODS = ("greedy", "probabilistic")
+# What a method's own options have to be, where the rules for all methods do not tell.
+OPTION_CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
+    "ngram": check_ngram,
+    "custom_class": check_custom_class,
+}
 # Filled in by vLLM when it builds the config, not by a person.
 INTERNAL = ("target_model_config", "target_parallel_config")
 
@@ -60,6 +67,8 @@ def check_engine(
             options.draft_loop,
             f"has no effect with method {method.name!r}, which has no draft model",
         )
+    if method.name in OPTION_CHECKS:
+        OPTION_CHECKS[method.name](spec)
     if method.needs_checkpoint and load_format != "dummy":
         check_checkpoint(method, spec, model)
 

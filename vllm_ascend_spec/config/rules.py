@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from vllm_ascend_spec.config import methods
 from vllm_ascend_spec.config.schema import SECTION, VERIFY_RULES
 from vllm_ascend_spec.errors import ConfigError
 
@@ -40,17 +41,24 @@ def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
     return method
 
 
-def rule_warnings(rule: str, draft_sample_method: str) -> list[str]:
+def rule_warnings(rule: str, method: str, draft_sample_method: str) -> list[str]:
     """Return what a person should know who chose ``rule``.
 
     Args:
         rule: as :func:`resolve_rule` returned it.
+        method: the drafting method.
         draft_sample_method: how the drafts are picked.
     """
     if rule == SYNTHETIC:
         return [
             "rejection_sample_method='synthetic' accepts drafts at given rates: the output is not "
             "the target's and acceptance is made up; use it for benchmarks only."
+        ]
+    drafting = methods.METHODS.get(method)
+    if rule == BLOCK and drafting is not None and not drafting.can_sample_drafts:
+        return [
+            "The block rule accepts no more drafts than the token rule with method "
+            f"{method!r}, which cannot sample its drafts."
         ]
     if rule == BLOCK and draft_sample_method == GREEDY:
         return [

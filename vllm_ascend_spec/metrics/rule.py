@@ -82,7 +82,7 @@ def announce_rule(vllm_config: VllmConfig) -> None:
     publish_rule(rule)
     if rule is None or spec is None:
         return
-    for warning in rule_warnings(rule, spec.draft_sample_method):
+    for warning in rule_warnings(rule, spec.method, spec.draft_sample_method):
         log_once(logging.WARNING, warning)
 
 

@@ -1,0 +1,145 @@
+"""The class of method ``custom_class`` is looked at before anything is loaded."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vllm_ascend_spec.config.custom_class import ARGUMENTS, KEYWORDS
+from vllm_ascend_spec.config.preflight import check_engine
+from vllm_ascend_spec.errors import ConfigError
+
+SOURCE = '''
+"""Proposers, right and wrong."""
+from functools import partial
+
+class Right:
+    def __init__(self, vllm_config): ...
+    def propose(self, sampled_token_ids, num_tokens_no_spec, token_ids_cpu, slot_mappings=None): ...
+
+class Loose:
+    def __init__(self, *args, **kwargs): ...
+    def propose(self, *args, **kwargs): ...
+
+class Static:
+    def __init__(self, vllm_config): ...
+    @staticmethod
+    def propose(sampled, lengths, tokens, *, slot_mappings): ...
+
+class OfTheClass(Right):
+    @classmethod
+    def propose(cls, sampled, lengths, tokens, slot_mappings=None): ...
+
+def make(vllm_config):
+    return Right(vllm_config)
+
+class NoPropose:
+    def __init__(self, vllm_config): ...
+
+class Attribute(NoPropose):
+    propose = 3
+
+class NoSlots(NoPropose):
+    def propose(self, sampled, lengths, tokens): ...
+
+class TooFew(NoPropose):
+    def propose(self, sampled, slot_mappings=None): ...
+
+class TooMany(NoPropose):
+    def propose(self, sampled, lengths, tokens, hidden_states, slot_mappings=None): ...
+
+class NoArgument:
+    def propose(self, *args, **kwargs): ...
+
+class TwoArguments:
+    def __init__(self, vllm_config, device): ...
+    def propose(self, *args, **kwargs): ...
+
+NUMBER = 3
+'''
+OPTION = "speculative_config.model"
+
+
+@pytest.fixture(autouse=True)
+def proposers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make modules of a person's, found by name."""
+    (tmp_path / "my_proposers.py").write_text(SOURCE)
+    (tmp_path / "my_broken_proposers.py").write_text("raise ZeroDivisionError('at\\nimport')\n")
+    (tmp_path / "my_needy_proposers.py").write_text("import no_such_module_anywhere\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("my_proposers", "my_broken_proposers", "my_needy_proposers"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def check(model: Any, **options: Any) -> None:
+    spec = {"method": "custom_class", "model": model, "num_speculative_tokens": 3, **options}
+    check_engine("org/target", spec)
+
+
+@pytest.mark.parametrize("name", ["Right", "Loose", "Static", "OfTheClass", "make"])
+def test_what_vllm_can_call_passes(name: str) -> None:
+    check(f"my_proposers.{name}")
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("NoDot", "is no path of a class"),
+        ("examples/my_proposers", "is no path of a class"),
+        ("my_proposers:Right", "is no path of a class"),
+        ("my_proposers.", "is no path of a class"),
+        (3, "is no path of a class"),
+        ("no_such_module.Right", "cannot import no_such_module (ModuleNotFoundError"),
+        ("my_proposers.sub.Right", "cannot import my_proposers.sub"),
+        ("my_broken_proposers.Right", "(ZeroDivisionError: at import)"),
+        ("my_needy_proposers.Right", "No module named 'no_such_module_anywhere'"),
+        ("my_proposers.Left", "module my_proposers has no Left"),
+        ("my_proposers.NUMBER", "is int, no class"),
+        ("my_proposers.NoPropose", "has no method propose"),
+        ("my_proposers.Attribute", "has no method propose"),
+        ("my_proposers.NoSlots", "cannot be called as propose(sampled_token_ids, "),
+        ("my_proposers.TooFew", "cannot be called as propose("),
+        ("my_proposers.TooMany", "token_ids_cpu, slot_mappings=…)"),
+        ("my_proposers.NoArgument", "cannot be made from the engine's VllmConfig alone"),
+        ("my_proposers.TwoArguments", "cannot be made from the engine's VllmConfig alone"),
+    ],
+)
+def test_anything_else_is_refused_in_one_line(model: Any, words: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check(model)
+    error = raised.value
+    assert (error.option, error.value) == (OPTION, model)
+    assert words in error.problem
+    assert "\n" not in str(error)
+
+
+def test_where_to_put_the_module_is_said() -> None:
+    with pytest.raises(ConfigError, match="PYTHONPATH"):
+        check("no_such_module.Right")
+
+
+@pytest.mark.parametrize("key", ["prompt_lookup_max", "draft_tensor_parallel_size", "quantization"])
+def test_options_of_other_methods_are_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match="has no effect with method 'custom_class'"):
+        check("my_proposers.Right", **{key: 2})
+
+
+def test_call_is_the_one_that_vllm_makes() -> None:
+    """The names and the order that are checked stand in vLLM's runner."""
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    source = inspect.getsource(GPUModelRunner.propose_draft_token_ids)
+    (call,) = (
+        node
+        for node in ast.walk(ast.parse(textwrap.dedent(source)))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "cast(Any, self.drafter).propose"
+    )
+    assert tuple(ast.unparse(arg).rpartition(".")[2] for arg in call.args) == ARGUMENTS
+    assert tuple(keyword.arg for keyword in call.keywords) == KEYWORDS

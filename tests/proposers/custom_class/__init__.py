@@ -1,0 +1,1 @@
+"""The proposer around a person's class."""
