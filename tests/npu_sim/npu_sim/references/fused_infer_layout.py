@@ -52,8 +52,9 @@ class Problem:
         require_dtype("query", self.query, FLOATS)
         require_same_dtype(query=self.query, key=self.key, value=self.value)
         require(
-            self.key.is_contiguous() and self.value.is_contiguous(),
-            "key and value must be contiguous",
+            self.block_table is not None
+            or (self.key.is_contiguous() and self.value.is_contiguous()),
+            "key and value must be contiguous where they are not a paged cache",
         )
         dims = 3 if self.layout in ("TND", "BSH") else 4
         require(self.query.dim() == dims, f"query must have {dims} dimensions in {self.layout}")
