@@ -5,6 +5,10 @@
 
 #include <cstring>
 
+#ifdef __AVX512DQ__
+#include "sum_avx512.h"
+#endif
+
 #ifndef SPEC_ISA
 #define SPEC_ISA portable
 #endif
@@ -30,9 +34,9 @@ inline uint32_t as_bits(float value) {
   return bits;
 }
 
-// 2^y for y <= 0, relative error below 3e-7; 0 below -126 and for NaN. A polynomial of degree 5,
+// 2^y for y < 127, relative error below 3e-7; 0 below -126 and for NaN. A polynomial of degree 5,
 // fitted to the least relative error on [-1/2, 1/2].
-inline float exp2_nonpositive(float y) {
+inline float exp2(float y) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const float shifted = y + kRound;
   const float f = y - (shifted - kRound);
@@ -47,9 +51,29 @@ inline float exp2_nonpositive(float y) {
   return y >= -126.0f ? power : 0.0f;
 }
 
+// Without a shift a product and a difference is all, but they must be rounded once, together: the
+// product may be far larger than the difference. So no shift takes a fused instruction.
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+constexpr bool kFused = true;
+inline float power(float x, Weighting w) {
+  return __builtin_fmaf(x - w.shift, w.scale, -w.exponent);
+}
+#else
+constexpr bool kFused = false;
+inline float power(float x, Weighting w) { return (x - w.shift) * w.scale - w.exponent; }
+#endif
+
 inline float weight(float x, Weighting w) {
-  const float power = exp2_nonpositive((x - w.max) * w.scale);
-  return x >= w.threshold ? power : 0.0f;
+  const float weight = exp2(power(x, w));
+  return x >= w.threshold ? weight : 0.0f;
+}
+
+Weighting block_weighting(float reference, float scale) {
+  const float power = reference * scale;
+  if (kFused && power > -0x1p20f && power < 0x1p20f) {
+    return {0.0f, scale, __builtin_ceilf(power), kNegativeInfinity};
+  }
+  return {reference, scale, 0.0f, kNegativeInfinity};
 }
 
 inline float larger(float a, float b) { return a > b ? a : b; }  // b where a is NaN
@@ -71,16 +95,6 @@ float block_max(const float* x, int n) {
   return lanes[0];
 }
 
-float block_chunk_max(const float* x, int n, float* out) {
-  float best = kNegativeInfinity;
-  for (int start = 0; start < n; start += kChunk) {
-    const int left = n - start;
-    *out = block_max(x + start, left < kChunk ? left : kChunk);
-    best = larger(*out++, best);
-  }
-  return best;
-}
-
 int block_find(const float* x, int n, float value) {
   constexpr int kStep = 64;
   int start = 0;
@@ -93,6 +107,13 @@ int block_find(const float* x, int n, float value) {
   }
   while (start < n && !(x[start] == value)) start++;
   return start;
+}
+
+int block_count(const float* x, int n, float low) {
+  int hits = 0;
+#pragma omp simd reduction(+ : hits)
+  for (int i = 0; i < n; i++) hits += x[i] >= low;
+  return hits;
 }
 
 inline int is_in(float x, float low, float high) { return (x >= low) & (x <= high); }
@@ -134,14 +155,34 @@ inline float sum_lanes(float* lanes) {
   return lanes[0];
 }
 
-float block_sum(const float* x, int n, Weighting w) {
+template <bool kFetch>
+float sum_generic(const float* x, int n, Weighting w) {
   float lanes[kLanes] = {};
   for (; n >= kLanes; n -= kLanes, x += kLanes) {
+    for (int j = 0; kFetch && j < kLanes; j += 16) __builtin_prefetch(x + kBlock + j);
 #pragma omp simd
     for (int j = 0; j < kLanes; j++) lanes[j] += weight(x[j], w);
   }
   for (int j = 0; j < n; j++) lanes[j] += weight(x[j], w);
   return sum_lanes(lanes);
+}
+
+float block_sum(const float* x, int n, Weighting w) {
+#ifdef __AVX512DQ__
+  if (w.shift == 0.0f) return avx512::sum(x, n, w);
+#endif
+  return sum_generic<false>(x, n, w);
+}
+
+float block_read(const float* x, int n, Weighting w, float* out) {
+#ifdef __AVX512DQ__
+  if (w.shift == 0.0f) return avx512::read(x, n, w, out);
+#endif
+  for (int start = 0; start < n; start += kChunk) {
+    const int left = n - start;
+    *out++ = block_max(x + start, left < kChunk ? left : kChunk);
+  }
+  return sum_generic<true>(x, n, w);
 }
 
 void block_weigh(const float* x, int n, Weighting w, float* out) {
@@ -191,8 +232,9 @@ void block_from_float16(const uint16_t* x, int n, float* out) {
 
 extern const BlockMath SPEC_JOIN(block_math_, SPEC_ISA);
 const BlockMath SPEC_JOIN(block_math_, SPEC_ISA) = {
-    SPEC_TEXT(SPEC_ISA), block_max,   block_chunk_max, block_find,          block_collect,
-    block_sum,           block_weigh, block_residual,  block_from_bfloat16, block_from_float16,
+    SPEC_TEXT(SPEC_ISA), block_max,   block_find,      block_count,    block_collect,
+    block_weighting,     block_sum,   block_read,      block_weigh,    block_residual,
+    block_from_bfloat16, block_from_float16,
 };
 
 }  // namespace spec

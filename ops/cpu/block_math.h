@@ -15,26 +15,36 @@ constexpr int kBlock = 2048;
 constexpr int kChunk = 128;
 static_assert(kBlock % kChunk == 0, "a chunk lies in one block");
 
-// How a row's logits become unnormalised probabilities: 2^((x - max) * scale), and 0 for x below
-// the threshold. scale is log2(e) / temperature.
+// How a row's logits become unnormalised probabilities: 2^((x - shift) * scale - exponent), and 0
+// for x below the threshold. scale is log2(e) / temperature.
 struct Weighting {
-  float max;
+  float shift;
   float scale;
+  float exponent;
   float threshold;  // -inf keeps everything
+
+  // The power of two that x weighs.
+  double power(float x) const { return (double{x} - shift) * scale - exponent; }
 };
 
 struct BlockMath {
   const char* name;
   // Largest value; NaN is passed over. -inf for a block of nothing else.
   float (*max)(const float* x, int n);
-  // The same of each chunk, into out[ceil(n / kChunk)]; returns the largest of all.
-  float (*chunk_max)(const float* x, int n, float* out);
   // First index of `value`, or n.
   int (*find)(const float* x, int n, float value);
+  // How many values are at or above `low`.
+  int (*count)(const float* x, int n, float low);
   // Copies the values in [low, high] to out [n], in their order; returns how many there are.
   int (*collect)(const float* x, int n, float low, float high, float* out);
-  // Sum of the weights.
+  // A weighting in which `reference`, a finite logit, weighs from 1/2 to 1, without a threshold.
+  Weighting (*weighting)(float reference, float scale);
+  // Sum of the weights; exact to 2^-126 for each value that has none.
   float (*sum)(const float* x, int n, Weighting w);
+  // The same without a threshold, and the largest value of each chunk into out[ceil(n / kChunk)].
+  // Fetches what follows the block meanwhile: arithmetic is slower than memory, but only if it need
+  // not wait for it.
+  float (*read)(const float* x, int n, Weighting w, float* out);
   // The weights themselves.
   void (*weigh)(const float* x, int n, Weighting w, float* out);
   // max(factor * weight - q, 0) into out; returns the sum.

@@ -7,7 +7,8 @@
 
 namespace spec {
 
-// Powers of two below the row's maximum at which a whole block adds nothing to a float.
+// Powers of two below the row's maximum at which a whole block adds nothing to a float. As many
+// above the reference of a weighting do no harm either.
 constexpr float kNegligible = -60.0f;
 
 int argmax(const Row& row, float* buffer) {
@@ -34,53 +35,53 @@ static double total(const std::vector<float>& masses) {
 void Distribution::read(const Sampling& sampling, Scratch& scratch) {
   // A temperature so low that this overflows leaves the maximum alone; 0 * inf would be NaN.
   // (One above 1e37 does not reach logits that are further apart than float32 can say.)
-  weighting_.scale = to_float(M_LOG2E / sampling.temperature);
-  weighting_.threshold = -INFINITY;
-  read_blocks(sampling.has_filters(), scratch);
-  if (std::isinf(weighting_.max)) {
-    row_.repair(weighting_.max);
-    read_blocks(sampling.has_filters(), scratch);
+  const float scale = to_float(M_LOG2E / sampling.temperature);
+  const float first = block_math().max(row_.block(0, scratch.values), row_.block_size(0));
+  if (!read_blocks(first, scale, scratch)) {
+    float max = row_max(scratch.values);
+    if (std::isinf(max)) max = row_.repair(max);
+    read_blocks(max, scale, scratch);
+  }
+  // Traces are dropped: they may be of tokens that have no weight at all beside the maximum.
+  for (size_t b = 0; b < block_mass_.size(); b++) {
+    if ((block_max_[b] - max_) * scale < kNegligible) block_mass_[b] = 0;
   }
   mass_ = total(block_mass_);
   if (!sampling.has_filters()) return;
-  ThresholdSearch search(row_, weighting_, mass_, scratch);
+  ThresholdSearch search(row_, weighting_, max_, mass_, scratch);
   weighting_.threshold = search.find(sampling);
   if (weighting_.threshold == -INFINITY) return;
   mass_ = search.mass();
   block_mass_is_kept_ = false;
 }
 
-void Distribution::read_blocks(bool has_filters, Scratch& scratch) {
+bool Distribution::read_blocks(float reference, float scale, Scratch& scratch) {
   const BlockMath& math = block_math();
+  if (std::isinf(reference)) return false;
+  weighting_ = math.weighting(reference, scale);
   const int num_blocks = row_.num_blocks();
   block_max_.resize(num_blocks);
   block_mass_.resize(num_blocks);
-  if (has_filters) scratch.chunk_max.resize(row_.num_chunks());
-  float best = -INFINITY;
+  scratch.chunk_max.resize(row_.num_chunks());
+  max_ = -INFINITY;
   for (int b = 0; b < num_blocks; b++) {
     const float* x = row_.block(b, scratch.values);
     const int n = row_.block_size(b);
-    const float max = has_filters
-                          ? math.chunk_max(x, n, &scratch.chunk_max[b * (kBlock / kChunk)])
-                          : math.max(x, n);
-    block_max_[b] = max;
-    best = std::max(best, max);
-    block_mass_[b] =
-        is_negligible(max, best) ? 0.0f : math.sum(x, n, {best, weighting_.scale, -INFINITY});
+    float* const chunk_max = &scratch.chunk_max[b * (kBlock / kChunk)];
+    block_mass_[b] = math.read(x, n, weighting_, chunk_max);
+    block_max_[b] = math.max(chunk_max, (n - 1) / kChunk + 1);
+    max_ = std::max(max_, block_max_[b]);
+    if (!(weighting_.power(block_max_[b]) < -kNegligible)) return false;
   }
-  weighting_.max = best;
-  // Each sum was relative to the maximum so far. Traces are dropped: they may be of tokens that
-  // have no weight at all beside the row's maximum.
-  float so_far = -INFINITY;
-  for (int b = 0; b < num_blocks; b++) {
-    so_far = std::max(so_far, block_max_[b]);
-    if (so_far < best) block_mass_[b] *= std::exp2((so_far - best) * weighting_.scale);
-    if (is_negligible(block_max_[b], best)) block_mass_[b] = 0;
-  }
+  return true;
 }
 
-bool Distribution::is_negligible(float block_max, float max) const {
-  return (block_max - max) * weighting_.scale < kNegligible;
+float Distribution::row_max(float* buffer) const {
+  float max = -INFINITY;
+  for (int b = 0; b < row_.num_blocks(); b++) {
+    max = std::max(max, block_math().max(row_.block(b, buffer), row_.block_size(b)));
+  }
+  return max;
 }
 
 float Distribution::weight(int token) const {
@@ -157,7 +158,8 @@ float Distribution::residual_block(
       static_cast<float>(factor / mass_), scratch.weights);
 }
 
-double Distribution::residual_mass(const float* q, double factor, Scratch& scratch) const {
+double Distribution::measure_residual(
+    const float* q, double factor, Scratch& scratch) const {
   scratch.block_sums.resize(row_.num_blocks());
   for (int b = 0; b < row_.num_blocks(); b++) {
     const bool any = block_max_[b] >= weighting_.threshold;
@@ -168,7 +170,7 @@ double Distribution::residual_mass(const float* q, double factor, Scratch& scrat
 
 int Distribution::draw_residual(
     const float* q, double factor, double uniform, Scratch& scratch) const {
-  const double goal = uniform * residual_mass(q, factor, scratch);
+  const double goal = uniform * total(scratch.block_sums);
   double reached = 0;
   const int b = find_block(scratch.block_sums, goal, &reached);
   if (b < 0) return -1;

@@ -30,14 +30,14 @@ struct Scratch {
   static constexpr int kBins = 512;
 
   float values[kBlock];        // a block that cannot be read in place
-  float weights[kBlock];       // of a block, or the maxima that a search starts from
+  float weights[kBlock];       // of a block
   float held[kHeld + kChunk];  // candidates for a threshold, and room for the chunk they end in
   struct Bin {
     double measure;
     float lowest, highest;
   } bins[kBins];
   std::vector<float> block_sums;  // [num_blocks], of a residual
-  std::vector<float> chunk_max;   // [num_chunks], of the row that was read last, if filtered
+  std::vector<float> chunk_max;   // [num_chunks], of the row that was read last
 };
 
 // Index of the largest logit, the lowest of equal ones; 0 if there is none above -inf.
@@ -59,19 +59,22 @@ class Distribution {
   // Returns -1 if there is no mass.
   int draw(double uniform, int without, Scratch& scratch);
 
-  // Sum of max(factor * p - q, 0) with p normalised; and a token drawn from it (-1: no mass).
-  double residual_mass(const float* q, double factor, Scratch& scratch) const;
+  // Sum of max(factor * p - q, 0) with p normalised; leaves the sums of its blocks in the scratch.
+  double measure_residual(const float* q, double factor, Scratch& scratch) const;
+  // A token drawn from what was measured last (-1: no mass).
   int draw_residual(const float* q, double factor, double uniform, Scratch& scratch) const;
 
  private:
-  void read_blocks(bool has_filters, Scratch& scratch);
-  // Whether a block adds nothing to one that has `max`.
-  bool is_negligible(float block_max, float max) const;
+  // Weighs the row by a logit that may not be its largest, so that once over it is enough. False
+  // if there is one so much larger, or infinite, that this does not do.
+  bool read_blocks(float reference, float scale, Scratch& scratch);
+  float row_max(float* buffer) const;
   void measure_kept(float* buffer);
   float residual_block(int block, const float* q, double factor, Scratch& scratch) const;
 
   Row row_;
   Weighting weighting_{};
+  float max_ = 0;  // the row's largest logit
   double mass_ = 0;
   bool block_mass_is_kept_ = true;
   std::vector<float> block_max_;   // [num_blocks]

@@ -8,8 +8,8 @@
 namespace spec {
 
 ThresholdSearch::ThresholdSearch(
-    const Row& row, Weighting weighting, double mass, Scratch& scratch)
-    : row_(row), weighting_(weighting), mass_(mass), scratch_(scratch) {}
+    const Row& row, Weighting weighting, float max, double mass, Scratch& scratch)
+    : row_(row), weighting_(weighting), max_(max), mass_(mass), scratch_(scratch) {}
 
 float ThresholdSearch::find(const Sampling& sampling) {
   if (sampling.min_p > 0.0f) keep_min_p(sampling.min_p);
@@ -19,12 +19,12 @@ float ThresholdSearch::find(const Sampling& sampling) {
 }
 
 void ThresholdSearch::keep_min_p(float min_p) {
-  const double least = weighting_.max + std::log2(double{min_p}) / weighting_.scale;
+  const double least = max_ + std::log2(double{min_p}) / weighting_.scale;
   float& threshold = weighting_.threshold;
   threshold = to_float(least);
   // Rounded down it would keep a logit just below: far from 0 they lie that close.
   if (threshold < least) threshold = std::nextafter(threshold, INFINITY);
-  mass_ = mass_above(threshold);
+  mass_ = measure_from(Measure::kMass, threshold);
 }
 
 void ThresholdSearch::keep_top_k(int top_k) {
@@ -33,10 +33,9 @@ void ThresholdSearch::keep_top_k(int top_k) {
 
 void ThresholdSearch::keep_top_p(float top_p) {
   // All tokens below `low` together have no more than what top-p drops: vocab of them at most,
-  // each below 2^((low - max) * scale).
+  // each below the weight of `low`.
   const double dropped = (1.0 - top_p) * mass_;
-  const double powers = std::log2(row_.vocab() / dropped) + 0.01;
-  const double low = weighting_.max - powers / weighting_.scale;
+  const double low = logit_of_power(std::log2(dropped / row_.vocab()) - 0.01);
   search(Measure::kMass, top_p * mass_,
          std::max({to_float(low), lowest_with_weight(), weighting_.threshold}));
 }
@@ -47,61 +46,74 @@ double ThresholdSearch::weight(float value) const {
   return weight;
 }
 
+double ThresholdSearch::logit_of_power(double power) const {
+  return weighting_.shift + (power + weighting_.exponent) / weighting_.scale;
+}
+
 // Below this a token's weight is 0 in float32, so that nothing changes if it is kept.
 float ThresholdSearch::lowest_with_weight() const {
-  return std::max(weighting_.max - 126.0f / weighting_.scale, -FLT_MAX);
+  return to_float(logit_of_power(-126.0));
 }
 
 // A better lower end for a search: the chunks' maxima are values of the row, so where they alone
 // reach the goal, the row does. `low` where they do not.
 float ThresholdSearch::lowest_by_maxima(Measure measure, double goal, float low) const {
-  float* const maxima = scratch_.weights;  // as many as fit: some are as valid as all
-  float* end = maxima;
-  for (const float max : scratch_.chunk_max) {
-    if (max >= low && end < maxima + kBlock) *end++ = max;
-  }
-  if (measure == Measure::kCount) {
-    if (goal > end - maxima) return low;
-    float* const kth = maxima + static_cast<int64_t>(goal) - 1;
-    std::nth_element(maxima, kth, end, std::greater<float>());
-    return *kth;
-  }
-  if (block_math().sum(maxima, static_cast<int>(end - maxima), weighting_) < goal) return low;
-  std::make_heap(maxima, end);
-  double reached = 0;
-  for (; end != maxima; end--) {
-    const float max = *maxima;
-    reached += weight(max);
-    if (reached >= goal) return max;
-    std::pop_heap(maxima, end);
+  constexpr int kSteps = 10;
+  const auto reaches_goal = [&](float threshold) {
+    const std::vector<float>& maxima = scratch_.chunk_max;
+    const int count = static_cast<int>(maxima.size());
+    return measure_of(measure, maxima.data(), count, threshold) >= goal;
+  };
+  if (!reaches_goal(low)) return low;
+  float high = max_;
+  for (int step = 0; step < kSteps; step++) {
+    const float middle = low + (high - low) / 2;
+    (reaches_goal(middle) ? low : high) = middle;
   }
   return low;
 }
 
 template <class Visit>
-void ThresholdSearch::each_chunk_from(float low, Visit visit) const {
+void ThresholdSearch::each_run_from(float low, int longest, Visit visit) const {
   const float* chunk_max = scratch_.chunk_max.data();
-  for (int b = 0; b < row_.num_blocks(); b++) {
+  for (int b = 0; b < row_.num_blocks(); b++, chunk_max += kBlock / kChunk) {
     const int n = row_.block_size(b);
     const float* x = nullptr;
-    for (int start = 0; start < n; start += kChunk) {
-      if (!(*chunk_max++ >= low)) continue;
+    for (int start = 0; start < n;) {
+      int end = start;
+      while (end < n && end - start < longest && chunk_max[end / kChunk] >= low) end += kChunk;
+      if (end == start) {
+        start += kChunk;
+        continue;
+      }
       if (!x) x = row_.block(b, scratch_.values);
-      visit(x + start, std::min(kChunk, n - start));
+      visit(x + start, std::min(end, n) - start);
+      start = end;
     }
   }
 }
 
-double ThresholdSearch::mass_above(float low) const {
-  double mass = 0;
-  const Weighting kept{weighting_.max, weighting_.scale, low};
-  each_chunk_from(low, [&](const float* x, int n) { mass += block_math().sum(x, n, kept); });
-  return mass;
+double ThresholdSearch::measure_of(Measure measure, const float* x, int n, float low) const {
+  if (measure == Measure::kCount) return block_math().count(x, n, low);
+  Weighting w = weighting_;
+  w.threshold = low;
+  return block_math().sum(x, n, w);
+}
+
+double ThresholdSearch::measure_from(Measure measure, float low) const {
+  double sum = 0;
+  each_run_from(
+      low, kBlock, [&](const float* x, int n) { sum += measure_of(measure, x, n, low); });
+  return sum;
 }
 
 void ThresholdSearch::search(Measure measure, double goal, float low) {
-  Bracket bracket{lowest_by_maxima(measure, goal, low), weighting_.max, 0.0};
+  Bracket bracket{lowest_by_maxima(measure, goal, low), max_, 0.0};
   int num_held = collect(bracket);
+  if (num_held > Scratch::kHeld) {
+    bracket = halve(measure, goal, bracket);
+    num_held = collect(bracket);
+  }
   while (num_held > Scratch::kHeld && bracket.low < bracket.high) {
     bracket = narrow(measure, goal, bracket);
     num_held = collect(bracket);
@@ -113,7 +125,7 @@ void ThresholdSearch::search(Measure measure, double goal, float low) {
 // fit.
 int ThresholdSearch::collect(const Bracket& bracket) {
   int num_held = 0;
-  each_chunk_from(bracket.low, [&](const float* x, int n) {
+  each_run_from(bracket.low, kChunk, [&](const float* x, int n) {
     if (num_held > Scratch::kHeld) return;
     float* end = scratch_.held + num_held;
     num_held += block_math().collect(x, n, bracket.low, bracket.high, end);
@@ -121,12 +133,31 @@ int ThresholdSearch::collect(const Bracket& bracket) {
   return num_held;
 }
 
+// Looks into the middle of the bracket a few times. A flat row has very many candidates, and summing
+// them is far cheaper than sorting them into bins.
+ThresholdSearch::Bracket ThresholdSearch::halve(
+    Measure measure, double goal, Bracket bracket) const {
+  constexpr int kSteps = 8;
+  for (int step = 0; step < kSteps; step++) {
+    const float middle = bracket.low + (bracket.high - bracket.low) / 2;
+    if (!(bracket.low < middle && middle <= bracket.high)) break;
+    const double from = measure_from(measure, middle);
+    if (from >= goal) {
+      bracket.low = middle;
+    } else {
+      bracket.above = from;
+      bracket.high = std::nextafter(middle, -INFINITY);
+    }
+  }
+  return bracket;
+}
+
 // Sorts the bracket's values into bins and returns the bin in which `goal` is reached. Its ends
 // are values of the row, so nothing is lost to the rounding of bins' edges.
 ThresholdSearch::Bracket ThresholdSearch::narrow(Measure measure, double goal, Bracket bracket) {
   std::fill_n(scratch_.bins, Scratch::kBins, Scratch::Bin{0.0, INFINITY, -INFINITY});
   const double bins_per_unit = Scratch::kBins / (double{bracket.high} - bracket.low);
-  each_chunk_from(bracket.low, [&](const float* x, int n) {
+  each_run_from(bracket.low, kChunk, [&](const float* x, int n) {
     float* values = scratch_.held;
     const int count = block_math().collect(x, n, bracket.low, bracket.high, values);
     if (measure == Measure::kMass) block_math().weigh(values, count, weighting_, scratch_.weights);
@@ -182,7 +213,7 @@ void ThresholdSearch::settle(
     }
   }
   weighting_.threshold = threshold;
-  mass_ = mass_above(threshold);
+  mass_ = measure_from(Measure::kMass, threshold);
 }
 
 }  // namespace spec

@@ -13,8 +13,9 @@ namespace spec {
 
 class ThresholdSearch {
  public:
-  // mass: of the whole row, which was read into scratch.chunk_max.
-  ThresholdSearch(const Row& row, Weighting weighting, double mass, Scratch& scratch);
+  // max, mass: of the whole row, which was read into scratch.chunk_max.
+  ThresholdSearch(
+      const Row& row, Weighting weighting, float max, double mass, Scratch& scratch);
 
   // The lowest logit that is kept; -inf if no filter drops anything that has a weight.
   float find(const Sampling& sampling);
@@ -35,20 +36,27 @@ class ThresholdSearch {
 
   // The largest value at or above `low` with at least `goal` at or above it.
   void search(Measure measure, double goal, float low);
+  Bracket halve(Measure measure, double goal, Bracket bracket) const;
   Bracket narrow(Measure measure, double goal, Bracket bracket);
   int collect(const Bracket& bracket);
   void settle(Measure measure, double goal, const Bracket& bracket, int num_held);
   double weight(float value) const;
+  // The logit that weighs 2^power.
+  double logit_of_power(double power) const;
   float lowest_with_weight() const;
   float lowest_by_maxima(Measure measure, double goal, float low) const;
-  double mass_above(float low) const;
+  // Measure of the values at or above `low`: of these n, and of the row.
+  double measure_of(Measure measure, const float* x, int n, float low) const;
+  double measure_from(Measure measure, float low) const;
 
-  // visit(x, n) for each chunk that has a value at or above `low`.
+  // visit(x, n) for neighbouring chunks, of `longest` values in all at most, that have a value at or
+  // above `low` each.
   template <class Visit>
-  void each_chunk_from(float low, Visit visit) const;
+  void each_run_from(float low, int longest, Visit visit) const;
 
   const Row& row_;
   Weighting weighting_;
+  float max_;
   double mass_;
   Scratch& scratch_;
 };

@@ -49,6 +49,7 @@ class SampledRequest {
   void finish(int num_accepted, Distribution& p, double factor);
   int accept_certain_block(std::vector<Distribution>& rows);
   int accept_sampled_block(std::vector<Distribution>& rows, double* factor);
+  bool may_accept_from(int length, double weight) const;
 
   Request request_;
   const Sampling sampling_;
@@ -58,6 +59,7 @@ class SampledRequest {
   const int64_t draft_probs_stride_;
   Scratch& scratch_;
   int length_;  // drafts before the first -1
+  bool residual_is_measured_ = false;  // with the factor of what is accepted
 };
 
 // Draws the token after the accepted drafts: of the residual where a draft was rejected, of p
@@ -66,6 +68,7 @@ void SampledRequest::finish(int num_accepted, Distribution& p, double factor) {
   int token = -1;
   if (num_accepted < length_) {
     const float* q = draft_row(num_accepted);
+    if (q && !residual_is_measured_) p.measure_residual(q, factor, scratch_);
     token = q ? p.draw_residual(q, factor, sample_uniform_, scratch_)
               : p.draw(sample_uniform_, request_.draft_ids[num_accepted], scratch_);
     // No residual: p equals q and only rounding rejected. draw() has changed p.
@@ -116,24 +119,36 @@ int SampledRequest::accept_certain_block(std::vector<Distribution>& rows) {
   }
 }
 
-// Sampled drafts. All rows are needed for the weights; the residuals only from the end down to
-// the first position that is accepted.
+// Whether `length` drafts or more can be accepted, if that many weigh `weight`. No p exceeds 1, so the
+// drafts' own probabilities bound the weights to come.
+bool SampledRequest::may_accept_from(int length, double weight) const {
+  for (; length <= length_; length++) {
+    if (accept_uniform_[length - 1] < weight) return true;
+    if (length < length_) weight = weight > 0 ? std::min(weight / draft_prob(length), 1.0) : 0.0;
+  }
+  return false;
+}
+
+// Sampled drafts. The weights need the rows of all that may be accepted; the residuals are only
+// taken from the end down to the first position that is.
 int SampledRequest::accept_sampled_block(std::vector<Distribution>& rows, double* factor) {
   std::vector<double> weights{1.0};
   for (int i = 0; i <= length_; i++) {
     rows.push_back(read(i));
     if (i == length_) break;
     const double p = target_prob(i, rows[i]);
-    weights.push_back(p > 0 ? std::min(weights[i] * p / draft_prob(i), 1.0) : 0.0);
-    if (weights.back() <= 0) break;
+    const double weight = p > 0 ? std::min(weights[i] * p / draft_prob(i), 1.0) : 0.0;
+    if (!may_accept_from(i + 1, weight)) break;
+    weights.push_back(weight);
   }
   for (int i = static_cast<int>(weights.size()) - 1; i > 0; i--) {
     *factor = weights[i];
     // No chance exceeds the weight, which is that of the last.
     if (accept_uniform_[i - 1] >= *factor) continue;
     if (i == length_ || *factor >= 1.0) return i;
-    const double rest = rows[i].residual_mass(draft_row(i), *factor, scratch_);
-    if (accept_uniform_[i - 1] < rest / (rest + 1.0 - *factor)) return i;
+    const double rest = rows[i].measure_residual(draft_row(i), *factor, scratch_);
+    residual_is_measured_ = accept_uniform_[i - 1] < rest / (rest + 1.0 - *factor);
+    if (residual_is_measured_) return i;
   }
   *factor = 1.0;
   return 0;

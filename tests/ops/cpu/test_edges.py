@@ -133,3 +133,43 @@ def test_more_ties_than_a_search_can_hold_are_all_kept(dtype: torch.dtype, top_k
     assert drawn[3] == (4999 if top_k > 3000 else 3099)
     kept = sampled(bonus_rows(logits, top_p=torch.full((4,), 0.5), sample_uniform=uniforms))
     assert (kept[0], kept[3]) == (100, 3099)
+
+
+BLOCK = 2048  # of ops/cpu/block_math.h
+
+
+@pytest.mark.parametrize("first", [NEGATIVE_INFINITY, float("nan"), -1e30, -100.0, -30.0])
+@pytest.mark.parametrize("filters", [{}, {"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.01}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_first_block_may_say_nothing_about_the_rest(
+    first: float, filters: dict[str, float], dtype: torch.dtype
+) -> None:
+    """A row is weighed by its first block's maximum, unless a later one is too far above it."""
+    logits = torch.randn(4, 3 * BLOCK + 11, generator=torch.Generator().manual_seed(3))
+    logits[:, :BLOCK] += first
+    logits[1, BLOCK : 2 * BLOCK] += 40
+    logits[2, 2 * BLOCK :] += torch.linspace(0, 300, BLOCK + 11)
+    logits[3, 5] = float("nan")
+    parameters = {
+        name: torch.full((4,), value, dtype=torch.int32 if name == "top_k" else torch.float32)
+        for name, value in filters.items()
+    }
+    for uniform in (0.0, 0.3, 0.999):
+        uniforms = torch.full((4,), uniform, dtype=torch.float64)
+        sampled(bonus_rows(logits.to(dtype), sample_uniform=uniforms, **parameters))
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_flat_rows_have_more_candidates_than_a_search_can_hold(
+    spread: float, dtype: torch.dtype
+) -> None:
+    logits = spread * torch.randn(6, 20_000, generator=torch.Generator().manual_seed(4))
+    sampled(
+        bonus_rows(
+            logits.to(dtype),
+            top_p=torch.tensor([0.5, 0.9, 0.999, 1.0, 0.3, 0.7]),
+            top_k=int32([0, 0, 0, 9000, 15_000, 1500]),
+            sample_uniform=float64([0.1, 0.5, 0.99, 0.3, 0.7, 0.9]),
+        )
+    )
