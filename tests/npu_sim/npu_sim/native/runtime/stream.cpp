@@ -1,0 +1,168 @@
+#include "stream.h"
+
+#include <atomic>
+#include <chrono>
+#include <unistd.h>
+
+#include "tape.h"
+
+using npu_sim::Event;
+using npu_sim::Stream;
+using npu_sim::Task;
+
+namespace {
+
+constexpr uint32_t kExternalFlag = 0x20;
+
+double milliseconds() {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+AclError create_stream(void** stream) {
+  static std::atomic<int32_t> next{1};
+  auto* created = new Stream;
+  created->id = next++;
+  *stream = created;
+  return kOk;
+}
+
+AclError create_event(void** event, uint32_t flag) {
+  auto* created = new Event;
+  created->external = flag & kExternalFlag;
+  *event = created;
+  return kOk;
+}
+
+}  // namespace
+
+ACL_API AclError aclrtCreateStream(void** stream) { return create_stream(stream); }
+ACL_API AclError aclrtCreateStreamWithConfig(void** stream, uint32_t, uint32_t) {
+  return create_stream(stream);
+}
+// Streams are few and torch_npu keeps them in pools: they live until the process ends.
+ACL_API AclError aclrtDestroyStream(void*) { return kOk; }
+ACL_API AclError aclrtDestroyStreamForce(void*) { return kOk; }
+
+ACL_API AclError aclrtSynchronizeStream(void* stream) {
+  return npu_sim::host_waits("stream", static_cast<Stream*>(stream));
+}
+ACL_API AclError aclrtSynchronizeStreamWithTimeout(void* stream, int32_t) {
+  return npu_sim::host_waits("stream", static_cast<Stream*>(stream));
+}
+ACL_API AclError aclrtSynchronizeDevice() { return npu_sim::host_waits("device"); }
+ACL_API AclError aclrtSynchronizeDeviceWithTimeout(int32_t) {
+  return npu_sim::host_waits("device");
+}
+
+ACL_API AclError aclrtStreamQuery(void* stream, int* status) {
+  *status = stream && !static_cast<Stream*>(stream)->backlog.empty();
+  return kOk;
+}
+ACL_API AclError aclrtStreamGetId(void* stream, int32_t* id) {
+  *id = stream ? static_cast<Stream*>(stream)->id : 0;
+  return kOk;
+}
+ACL_API AclError aclrtSetStreamFailureMode(void*, uint64_t) { return kOk; }
+ACL_API AclError aclrtSetStreamAttribute(void*, int, void*) { return kOk; }
+ACL_API AclError aclrtSetStreamOverflowSwitch(void*, uint32_t) { return kOk; }
+ACL_API AclError aclrtGetStreamOverflowSwitch(void*, uint32_t* flag) {
+  *flag = 0;
+  return kOk;
+}
+
+ACL_API AclError aclrtCreateEvent(void** event) { return create_event(event, 0); }
+ACL_API AclError aclrtCreateEventWithFlag(void** event, uint32_t flag) {
+  return create_event(event, flag);
+}
+ACL_API AclError aclrtCreateEventExWithFlag(void** event, uint32_t flag) {
+  return create_event(event, flag);
+}
+ACL_API AclError aclrtDestroyEvent(void* event) {
+  // A tape may still name an external event; they are few, so they stay.
+  if (!static_cast<Event*>(event)->external) delete static_cast<Event*>(event);
+  return kOk;
+}
+
+ACL_API AclError aclrtRecordEvent(void* handle, void* stream) {
+  auto* event = static_cast<Event*>(handle);
+  if (npu_sim::mode() == npu_sim::Mode::kCapture) {
+    event->capture = npu_sim::captured_by_this_thread();
+    if (!event->external) return kOk;  // orders streams within the graph: the tape is in order
+  }
+  Task task;
+  task.run = [event] {
+    event->recorded = true;
+    event->recorded_at = milliseconds();
+    npu_sim::resume(event);
+  };
+  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
+}
+
+ACL_API AclError aclrtStreamWaitEvent(void* stream, void* handle) {
+  auto* event = static_cast<Event*>(handle);
+  if (npu_sim::mode() == npu_sim::Mode::kCapture) {
+    npu_sim::join(static_cast<Stream*>(stream), event);
+    if (!event->external) return kOk;
+    Task task;
+    task.waits = event;
+    npu_sim::record(std::move(task));
+    return kOk;
+  }
+  if (event->external && !event->recorded)
+    return npu_sim::fail(kEndless,
+                         "a stream waits, outside of a graph, for an ExternalEvent that has not "
+                         "been recorded; the simulator runs streams at once and would never end");
+  return kOk;
+}
+
+ACL_API AclError aclrtResetEvent(void* handle, void* stream) {
+  auto* event = static_cast<Event*>(handle);
+  Task task;
+  task.run = [event] { event->recorded = false; };
+  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
+}
+
+ACL_API AclError aclrtSynchronizeEvent(void*) { return npu_sim::host_waits("event"); }
+ACL_API AclError aclrtQueryEventStatus(void* event, int* status) {
+  auto* asked = static_cast<Event*>(event);
+  *status = asked->external ? asked->recorded : 1;
+  return kOk;
+}
+ACL_API AclError aclrtQueryEventWaitStatus(void*, int* status) {
+  *status = 0;
+  return kOk;
+}
+ACL_API AclError aclrtEventElapsedTime(float* time, void* begin, void* end) {
+  *time = static_cast<float>(static_cast<Event*>(end)->recorded_at -
+                             static_cast<Event*>(begin)->recorded_at);
+  return kOk;
+}
+ACL_API AclError aclrtEventGetTimestamp(void* event, uint64_t* time) {
+  *time = static_cast<uint64_t>(static_cast<Event*>(event)->recorded_at * 1000);
+  return kOk;
+}
+
+// Callbacks to the host run where they are launched; a thread may poll for reports in vain.
+using Callback = void (*)(void*);
+
+static AclError callback(Callback function, void* data, void* stream) {
+  Task task;
+  task.run = [=] { function(data); };
+  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
+}
+
+ACL_API AclError aclrtLaunchCallback(Callback function, void* data, int, void* stream) {
+  return callback(function, data, stream);
+}
+ACL_API AclError aclrtLaunchHostFunc(void* stream, Callback function, void* data) {
+  return callback(function, data, stream);
+}
+ACL_API AclError aclrtSubscribeReport(uint64_t, void*) { return kOk; }
+ACL_API AclError aclrtUnSubscribeReport(uint64_t, void*) { return kOk; }
+ACL_API AclError aclrtProcessReport(int32_t timeout_ms) {
+  constexpr int32_t kPoll = 100;
+  usleep((timeout_ms > 0 && timeout_ms < kPoll ? timeout_ms : kPoll) * 1000);
+  return kOk;
+}

@@ -1,0 +1,32 @@
+// Streams and events. Streams run what they are given at once, in the order of the program.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "api.h"
+#include "tape.h"
+
+namespace npu_sim {
+
+// A replay that has begun: the tape and the next task on it.
+struct Replay {
+  std::shared_ptr<Tape> tape;
+  size_t next = 0;
+};
+
+struct Stream {
+  int32_t id;
+  std::shared_ptr<Tape> capture;  // what is captured on it
+  std::deque<Replay> backlog;     // the first one waits for an event; empty: not blocked
+};
+
+struct Event {
+  double recorded_at = 0;  // milliseconds
+  bool recorded = false;
+  bool external = false;          // may be waited for before it is recorded
+  std::shared_ptr<Tape> capture;  // the capture in which it was recorded last
+};
+
+}  // namespace npu_sim

@@ -1,0 +1,293 @@
+#include "tape.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+#include "stream.h"
+
+namespace npu_sim {
+
+namespace {
+
+// Bytes that were there before the capture changed them.
+struct Kept {
+  char* begin;
+  std::string bytes;
+};
+
+// What a thread captures.
+struct Capture {
+  std::shared_ptr<Tape> tape;
+  std::vector<Stream*> streams;         // those that take part
+  std::shared_ptr<TaskGroup> group;     // open task group, or null
+  std::vector<Kept> kept;
+  std::map<void*, size_t> kept_sizes;
+};
+
+// Which group a thread updates, and how far it got.
+struct Update {
+  std::shared_ptr<TaskGroup> group;
+  size_t next = 0;
+};
+
+thread_local std::unique_ptr<Capture> capture;
+thread_local std::unique_ptr<Update> update;
+
+std::mutex mutex;  // guards what several threads may reach: streams with a backlog, all tapes
+std::vector<Stream*> blocked;
+std::map<void*, std::shared_ptr<Tape>> tapes;            // by the handle that torch_npu holds
+std::map<void*, std::shared_ptr<TaskGroup>> task_groups;
+
+void put_back(Capture& ended) {
+  for (auto kept = ended.kept.rbegin(); kept != ended.kept.rend(); ++kept)
+    memcpy(kept->begin, kept->bytes.data(), kept->bytes.size());
+}
+
+// Run a tape from where it stopped. False: it waits for an event (again).
+bool run(Replay& replay) {
+  while (replay.next < replay.tape->tasks.size()) {
+    const std::shared_ptr<Task> task = replay.tape->tasks[replay.next];
+    if (task->waits && !task->waits->recorded) return false;
+    replay.next++;
+    if (task->run) perform(*task, Launch::kReplay);
+  }
+  return true;
+}
+
+void unblock(Stream* stream) {
+  std::lock_guard<std::mutex> lock(mutex);
+  blocked.erase(std::remove(blocked.begin(), blocked.end(), stream), blocked.end());
+}
+
+// Run what a stream has to do, until all is done or the first of it waits.
+void drain(Stream* stream) {
+  while (!stream->backlog.empty()) {
+    bool done = false;
+    try {
+      done = run(stream->backlog.front());
+    } catch (...) {
+      stream->backlog.clear();
+      unblock(stream);
+      throw;
+    }
+    if (!done) {
+      count_event("graph:pauses");
+      std::lock_guard<std::mutex> lock(mutex);
+      if (std::find(blocked.begin(), blocked.end(), stream) == blocked.end())
+        blocked.push_back(stream);
+      return;
+    }
+    stream->backlog.pop_front();
+  }
+  unblock(stream);
+}
+
+}  // namespace
+
+Mode mode() {
+  if (update) return Mode::kUpdate;
+  return capture ? Mode::kCapture : Mode::kEager;
+}
+
+std::shared_ptr<Tape> captured_by_this_thread() { return capture ? capture->tape : nullptr; }
+
+void record(Task task) {
+  if (!task.name.empty()) count_op(task.name, task.traffic, Launch::kCapture);
+  auto shared = std::make_shared<Task>(std::move(task));
+  capture->tape->tasks.push_back(shared);
+  if (capture->group) capture->group->tasks.push_back(shared);
+}
+
+void replace(Task task) {
+  auto& tasks = update->group->tasks;
+  if (update->next >= tasks.size())
+    throw std::runtime_error("npu_sim: " + task.name + " in an update of a task group that holds " +
+                             std::to_string(tasks.size()) + " ops only");
+  Task& replaced = *tasks[update->next];
+  if (replaced.name != task.name)
+    throw std::runtime_error("npu_sim: " + task.name + " in an update of a task group that has " +
+                             replaced.name + " at this place");
+  update->next++;
+  replaced = std::move(task);
+}
+
+void keep(void* begin, size_t bytes) {
+  if (!bytes) return;
+  size_t& size = capture->kept_sizes[begin];
+  if (size >= bytes) return;
+  size = bytes;
+  auto* from = static_cast<char*>(begin);
+  capture->kept.push_back({from, std::string(from, bytes)});
+}
+
+void join(Stream* stream, const Event* event) {
+  if (!stream || stream->capture || !event->capture || event->capture != capture->tape) return;
+  stream->capture = capture->tape;
+  capture->streams.push_back(stream);
+}
+
+void perform(const Task& task, Launch launch) {
+  task.run();
+  if (launch == Launch::kCapture) return;
+  if (!task.name.empty()) count_op(task.name, task.traffic, launch);
+  if (task.copied) count_copy(task.copies, task.copied);
+}
+
+AclError host_waits(const char* why, Stream* stream) {
+  if (capture)
+    return fail(kStreamCaptured, std::string("the host waits for the device (") + why +
+                                     ") while a graph is captured");
+  count_event(std::string("sync:") + why);
+  std::lock_guard<std::mutex> lock(mutex);
+  if (stream ? !stream->backlog.empty() : !blocked.empty())
+    return fail(kEndless, std::string("the host waits (") + why +
+                              ") for a graph's replay that waits for an ExternalEvent; nobody is "
+                              "left to record it");
+  return kOk;
+}
+
+AclError may_launch(Stream* stream, const std::string& name) {
+  if (!stream || stream->backlog.empty()) return kOk;
+  return fail(kEndless, name +
+                            " is launched on a stream on which a graph's replay waits for an "
+                            "ExternalEvent; the simulator cannot hold it back");
+}
+
+AclError submit(Stream* stream, Task task, void* changes, size_t bytes) {
+  if (capture) {
+    if (changes) {
+      keep(changes, bytes);
+      perform(task, Launch::kCapture);
+    }
+    record(std::move(task));
+  } else if (stream && !stream->backlog.empty()) {
+    auto tape = std::make_shared<Tape>();
+    tape->tasks.push_back(std::make_shared<Task>(std::move(task)));
+    stream->backlog.push_back({tape});
+  } else {
+    perform(task, Launch::kEager);
+  }
+  return kOk;
+}
+
+void resume(Event* event) {
+  std::vector<Stream*> waiting;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (Stream* stream : blocked) {
+      const Replay& replay = stream->backlog.front();
+      if (replay.tape->tasks[replay.next]->waits == event) waiting.push_back(stream);
+    }
+  }
+  for (Stream* stream : waiting) drain(stream);
+}
+
+}  // namespace npu_sim
+
+using namespace npu_sim;
+
+ACL_API AclError aclmdlRICaptureBegin(void* handle, int) {
+  static std::atomic<uint32_t> next{1};
+  if (capture) return fail(kStreamCaptured, "this thread captures a graph already");
+  auto* stream = static_cast<Stream*>(handle);
+  capture = std::make_unique<Capture>();
+  capture->tape = std::make_shared<Tape>();
+  capture->tape->id = next++;
+  capture->streams.push_back(stream);
+  stream->capture = capture->tape;
+  return kOk;
+}
+
+ACL_API AclError aclmdlRICaptureEnd(void* handle, void** model) {
+  if (!capture || static_cast<Stream*>(handle)->capture != capture->tape)
+    return fail(kInvalidParam, "the capture ends on a stream on which none has begun");
+  const std::unique_ptr<Capture> ended = std::move(capture);
+  for (Stream* stream : ended->streams) stream->capture.reset();
+  put_back(*ended);
+  count_event("graph:captures");
+  *model = ended->tape.get();
+  std::lock_guard<std::mutex> lock(mutex);
+  tapes[*model] = ended->tape;
+  return kOk;
+}
+
+ACL_API AclError aclmdlRICaptureGetInfo(void* handle, int* status, void** model) {
+  auto* stream = static_cast<Stream*>(handle);
+  const bool active = stream && stream->capture;
+  *status = active;
+  if (model) *model = active ? stream->capture.get() : nullptr;
+  return kOk;
+}
+
+ACL_API AclError aclmdlRICaptureThreadExchangeMode(int*) { return kOk; }
+
+ACL_API AclError aclmdlRIExecuteAsync(void* model, void* handle) {
+  static Stream nowhere{};
+  Stream* stream = handle ? static_cast<Stream*>(handle) : &nowhere;
+  Replay replay;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto tape = tapes.find(model);
+    if (tape == tapes.end()) return fail(kInvalidParam, "replay of a graph that does not exist");
+    replay.tape = tape->second;
+  }
+  count_event("graph:replays");
+  stream->backlog.push_back(replay);
+  if (stream->backlog.size() == 1) drain(stream);
+  return kOk;
+}
+
+ACL_API AclError aclmdlRIDestroy(void* model) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto tape = tapes.find(model);
+  if (tape == tapes.end()) return fail(kInvalidParam, "a graph is destroyed twice");
+  for (const auto& group : tape->second->groups) task_groups.erase(group.get());
+  tapes.erase(tape);
+  return kOk;
+}
+
+ACL_API AclError aclmdlRIGetId(void* model, uint32_t* id) {
+  *id = static_cast<Tape*>(model)->id;
+  return kOk;
+}
+
+ACL_API AclError aclmdlRICaptureTaskGrpBegin(void*) {
+  if (!capture || capture->group)
+    return fail(kInvalidParam, "a task group begins outside of a capture or within another");
+  capture->group = std::make_shared<TaskGroup>();
+  return kOk;
+}
+
+ACL_API AclError aclmdlRICaptureTaskGrpEnd(void*, void** handle) {
+  if (!capture || !capture->group) return fail(kInvalidParam, "no task group has begun");
+  *handle = capture->group.get();
+  std::lock_guard<std::mutex> lock(mutex);
+  task_groups[*handle] = capture->group;
+  capture->tape->groups.push_back(std::move(capture->group));
+  return kOk;
+}
+
+ACL_API AclError aclmdlRICaptureTaskUpdateBegin(void*, void* handle) {
+  if (update) return fail(kInvalidParam, "an update of a task group begins within another");
+  std::lock_guard<std::mutex> lock(mutex);
+  auto group = task_groups.find(handle);
+  if (group == task_groups.end()) return fail(kInvalidParam, "update of an unknown task group");
+  update = std::make_unique<Update>();
+  update->group = group->second;
+  return kOk;
+}
+
+ACL_API AclError aclmdlRICaptureTaskUpdateEnd(void*) {
+  if (!update) return fail(kInvalidParam, "no update of a task group has begun");
+  const std::unique_ptr<Update> ended = std::move(update);
+  count_event("graph:updates");
+  if (ended->next != ended->group->tasks.size())
+    return fail(kInvalidParam, "an update of a task group replaced " +
+                                   std::to_string(ended->next) + " of its " +
+                                   std::to_string(ended->group->tasks.size()) + " ops");
+  return kOk;
+}

