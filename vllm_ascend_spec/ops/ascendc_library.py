@@ -2,14 +2,16 @@
 
 An op's ``ascendc.py`` asks :func:`library` for whatever runs its kernel. That is the library which
 ``python -m vllm_ascend_spec.ops.build_ascendc`` has built, on an NPU; or a stand-in, where
-:func:`use` or the environment variable ``VLLM_ASCEND_SPEC_TWIN`` names one: the folder with the
-kernels compiled for the twin (``ops/twin/README.md``), which tests and the simulated NPU use.
+:func:`use` or the environment variable ``VLLM_ASCEND_SPEC_ASCENDC=module:function`` names one: a
+function that returns a :class:`Library`. Tests and the simulated NPU run the kernels under the twin
+that way (``ops/twin/README.md``), in every process of an engine.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +25,7 @@ NAMESPACE = "vllm_ascend_spec_npu"
 BUILT = Path(__file__).parent / "_ascendc"
 LIBRARY = BUILT / "libvllm_ascend_spec_npu.so"
 SOC = BUILT / "soc.txt"
-TWIN_VARIABLE = "VLLM_ASCEND_SPEC_TWIN"
+STAND_IN_VARIABLE = "VLLM_ASCEND_SPEC_ASCENDC"
 RULES = {"token": 0, "block": 1}
 REMEDY = "run python -m vllm_ascend_spec.ops.build_ascendc --soc SOC in a checkout, with CANN"
 # Chips whose kernels are interchangeable begin alike.
@@ -66,8 +68,8 @@ def library(device_type: str) -> Library:
     """
     if _stand_in:
         return _stand_in[-1]
-    if folder := os.environ.get(TWIN_VARIABLE):
-        return _twin(folder)
+    if named := os.environ.get(STAND_IN_VARIABLE):
+        return _named(named)
     if reason := unavailable_reason(device_type):
         raise BackendUnavailableError(reason)
     return _Built()
@@ -75,8 +77,10 @@ def library(device_type: str) -> Library:
 
 def unavailable_reason(device_type: str) -> str | None:
     """Return why the backend cannot run on a device, or None if it can."""
-    if _stand_in or os.environ.get(TWIN_VARIABLE):
+    if _stand_in:
         return None
+    if named := os.environ.get(STAND_IN_VARIABLE):
+        return _stand_in_failure(named)
     if device_type != "npu":
         return f"the AscendC kernels run on an NPU, these tensors are on {device_type}"
     return failure()
@@ -85,16 +89,34 @@ def unavailable_reason(device_type: str) -> str | None:
 @functools.cache
 def failure() -> str | None:
     """Load the built library; return None, or in one line why it cannot be used."""
+    device = _device_name()
+    if reason := _no_kernels_for(device):
+        return reason
     if not LIBRARY.is_file():
-        return f"the AscendC kernels were not built; remedy: {REMEDY}"
+        return f"the AscendC kernels were not built; remedy: {_remedy(device)}"
     built_for = SOC.read_text().strip() if SOC.is_file() else ""
-    if reason := _mismatch(built_for, _device_name()):
+    if reason := _mismatch(built_for, device):
         return reason
     try:
         torch.ops.load_library(LIBRARY)
     except OSError as error:
-        return f"the AscendC kernels cannot be loaded: {error}; remedy: {REMEDY}"
+        return f"the AscendC kernels cannot be loaded: {error}; remedy: {_remedy(device)}"
     return None
+
+
+def _remedy(device: str) -> str:
+    return REMEDY.replace("SOC", device.lower()) if device else REMEDY
+
+
+def _family(soc: str) -> str | None:
+    return next((family for family in FAMILIES if soc.lower().startswith(family)), None)
+
+
+def _no_kernels_for(device: str) -> str | None:
+    if not device or _family(device):
+        return None
+    families = " and ".join(f"{family.capitalize()}*" for family in FAMILIES)
+    return f"the AscendC kernels are for {families} (Atlas A2 and A3), this is an {device}"
 
 
 def _device_name() -> str:
@@ -104,12 +126,12 @@ def _device_name() -> str:
 
 def _mismatch(built_for: str, device: str) -> str | None:
     """Return why kernels for one SoC do not run on another; an unknown device is given a try."""
-    families = [f for f in FAMILIES if device.lower().startswith(f)]
-    if not families or built_for.lower().startswith(families[0]):
+    family = _family(device)
+    if family is None or built_for.lower().startswith(family):
         return None
     return (
         f"the AscendC kernels were built for {built_for or 'an unknown SoC'}, this is a {device}; "
-        f"remedy: {REMEDY.replace('SOC', device.lower())}"
+        f"remedy: {_remedy(device)}"
     )
 
 
@@ -133,7 +155,16 @@ class _Built:
 
 
 @functools.cache
-def _twin(folder: str) -> Library:
-    from vllm_ascend_spec.ops.ascendc_twin import Twin
+def _stand_in_failure(named: str) -> str | None:
+    try:
+        _named(named)
+    except (ImportError, AttributeError, ValueError) as error:
+        return f"{STAND_IN_VARIABLE}={named}: {error}; valid: module:function"
+    return None
 
-    return Twin(Path(folder))
+
+@functools.cache
+def _named(named: str) -> Library:
+    module, name = named.split(":")
+    library: Library = getattr(importlib.import_module(module), name)()
+    return library

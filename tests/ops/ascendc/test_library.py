@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.ops.ascendc.kernels import SOURCES, kernels, make_twin
+from tests.ops.ascendc.kernels import SOURCES, make_twin
 from tests.ops.batches import as_lists, int32, make_drafts, make_sampled
 from tests.ops.twin.build import requires_compiler
 from vllm_ascend_spec.errors import BackendUnavailableError
@@ -34,7 +34,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Look for the library in an empty folder; return where it would be."""
     monkeypatch.setattr(ascendc_library, "LIBRARY", tmp_path / "lib.so")
     monkeypatch.setattr(ascendc_library, "SOC", tmp_path / "soc.txt")
-    monkeypatch.delenv(ascendc_library.TWIN_VARIABLE, raising=False)
+    monkeypatch.delenv(ascendc_library.STAND_IN_VARIABLE, raising=False)
     ascendc_library.failure.cache_clear()
     yield tmp_path / "lib.so"
     ascendc_library.failure.cache_clear()
@@ -96,18 +96,41 @@ def test_kernels_are_for_one_family_of_chips(
         assert f"--soc {device.lower()}" in reason
 
 
+@pytest.mark.parametrize("device", ["Ascend310P3", "Ascend910ProB", "Ascend950PR"])
+def test_other_chips_have_no_kernels_and_are_told_so(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    fresh.write_bytes(b"not a library")
+    npu = SimpleNamespace(get_device_name=lambda: device)
+    monkeypatch.setattr(torch, "npu", npu, raising=False)
+    assert ascendc_library.failure() == (
+        "the AscendC kernels are for Ascend910b* and Ascend910_93* (Atlas A2 and A3), this is an "
+        + device
+    )
+
+
 @requires_compiler
-def test_the_environment_may_name_a_twin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ascendc_library.TWIN_VARIABLE, str(kernels()))
+def test_the_environment_may_name_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ascendc_library.STAND_IN_VARIABLE, "tests.ops.ascendc.kernels:make_twin")
     monkeypatch.setenv(ascendc_twin.CORES_VARIABLE, "6")
-    ascendc_library._twin.cache_clear()
+    ascendc_library._named.cache_clear()
     arguments = make_drafts([2, 0, 3], 9, seed=1)
     result = verify_greedy(**arguments, backend="ascendc")
     assert as_lists(result) == as_lists(verify_greedy(**arguments, backend="reference"))
     twin = library("cpu")
     assert isinstance(twin, ascendc_twin.Twin)
     assert twin.num_cores == 6
-    ascendc_library._twin.cache_clear()
+    ascendc_library._named.cache_clear()
+
+
+@pytest.mark.parametrize("named", ["nowhere", "no.such.module:make", "os:no_such_function"])
+def test_a_stand_in_that_cannot_be_had_is_named(
+    named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ascendc_library.STAND_IN_VARIABLE, named)
+    reason = OP.status("npu")["ascendc"]
+    assert reason.startswith(f"VLLM_ASCEND_SPEC_ASCENDC={named}: ")
+    assert reason.endswith("valid: module:function")
 
 
 @requires_compiler
