@@ -14,6 +14,7 @@ from vllm_ascend_spec.errors import (
     CheckpointError,
     ConfigError,
     CustomProposerError,
+    PlatformError,
     UnsupportedVersionError,
 )
 
@@ -26,6 +27,7 @@ from vllm_ascend_spec.errors import (
         (UnsupportedVersionError, (AscendSpecError, RuntimeError)),
         (BackendUnavailableError, (AscendSpecError, RuntimeError)),
         (CustomProposerError, (AscendSpecError, RuntimeError)),
+        (PlatformError, (AscendSpecError, RuntimeError)),
     ],
 )
 def test_tree(error: type, bases: tuple[type, ...]) -> None:
@@ -64,7 +66,8 @@ def test_config_errors_survive_pickling(
 
 
 @pytest.mark.parametrize(
-    "error", [UnsupportedVersionError, BackendUnavailableError, CustomProposerError]
+    "error",
+    [UnsupportedVersionError, PlatformError, BackendUnavailableError, CustomProposerError],
 )
 def test_other_errors_survive_pickling(error: type[Exception]) -> None:
     copy = pickle.loads(pickle.dumps(error("message")))

@@ -14,9 +14,9 @@ from tests.installed import (
 )
 from vllm_ascend_spec import plugin
 from vllm_ascend_spec.compat import cpu_distribution_name, engine_preflight
-from vllm_ascend_spec.errors import UnsupportedVersionError
+from vllm_ascend_spec.errors import PlatformError, UnsupportedVersionError
 from vllm_ascend_spec.log import log_once
-from vllm_ascend_spec.platform import select
+from vllm_ascend_spec.platform import ascend_host, select
 
 OURS = "vllm_ascend_spec.platform.cpu.SpecCpuPlatform"
 
@@ -96,12 +96,12 @@ def test_standing_aside_is_told_once(
 def test_device_without_a_platform_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, applied: list[str]
 ) -> None:
-    pretend_devices(monkeypatch, "npu", "cpu")
+    pretend_devices(monkeypatch, "cuda", "cpu")
     with caplog.at_level(logging.INFO):
         assert plugin.register_platform() is None
     ((level, message),) = messages(caplog)
     assert level == logging.WARNING
-    assert "Ascend NPU" in message
+    assert "NVIDIA GPU" in message
     assert applied == []
 
 
@@ -165,3 +165,47 @@ def test_general_plugin_does_nothing_without_a_platform_of_ours(
     pretend_devices(monkeypatch, "cuda", "cpu")
     plugin.register_general()
     assert applied == []
+
+
+NPU = "vllm_ascend_spec.platform.npu.SpecNpuPlatform"
+
+
+@pytest.fixture
+def npu_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with an NPU, with everything in its place."""
+    pretend_devices(monkeypatch, "npu")
+    monkeypatch.setattr(ascend_host, "problem", lambda: None)
+    monkeypatch.setattr(ascend_host, "import_problem", lambda: None)
+
+
+@pytest.mark.usefixtures("npu_host")
+def test_platform_is_ours_on_an_npu(applied: list[str]) -> None:
+    assert plugin.register_platform() == NPU
+    plugin.register_general()
+    assert applied == ["cpu_distribution_name", "engine_preflight"]
+
+
+@pytest.mark.usefixtures("npu_host")
+@pytest.mark.parametrize("check", ["problem", "import_problem"])
+def test_trouble_of_the_host_is_one_message_and_no_crash(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    applied: list[str],
+    check: str,
+) -> None:
+    monkeypatch.setattr(ascend_host, check, lambda: "it is broken; mend it")
+    assert plugin.register_platform() is None
+    with pytest.raises(PlatformError, match="it is broken; mend it"):
+        plugin.register_general()
+    assert messages(caplog) == [(logging.ERROR, "it is broken; mend it")]
+    assert applied == []
+
+
+def test_two_active_platforms_are_one_message(
+    monkeypatch: pytest.MonkeyPatch, applied: list[str]
+) -> None:
+    monkeypatch.setenv("VLLM_PLUGINS", "ascend,ascend_spec")
+    pretend_platform_plugins(monkeypatch, "ascend", "ascend_spec")
+    assert plugin.register_platform() is None
+    with pytest.raises(PlatformError, match="vllm-ascend-spec env"):
+        plugin.register_general()

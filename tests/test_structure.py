@@ -31,6 +31,7 @@ LIGHT = [
     PACKAGE / "plugin.py",
     PACKAGE / "versions.py",
     PACKAGE / "platform" / "__init__.py",
+    PACKAGE / "platform" / "ascend_host.py",
     PACKAGE / "platform" / "select.py",
     PACKAGE / "proposers" / "__init__.py",
     PACKAGE / "proposers" / "registry.py",

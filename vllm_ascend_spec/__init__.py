@@ -10,6 +10,7 @@ from vllm_ascend_spec.errors import (
     CheckpointError,
     ConfigError,
     CustomProposerError,
+    PlatformError,
     UnsupportedVersionError,
 )
 
@@ -21,6 +22,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "CustomProposerError",
+    "PlatformError",
     "UnsupportedVersionError",
     "__version__",
 ]

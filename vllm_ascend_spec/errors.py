@@ -4,6 +4,7 @@
     ├── ConfigError (ValueError)      an option: names it, its value and what is valid
     │   └── CheckpointError           a draft or target checkpoint that cannot be used
     ├── UnsupportedVersionError (RuntimeError)   vLLM is missing or outside the range
+    ├── PlatformError (RuntimeError)             the device's platform cannot be used
     ├── BackendUnavailableError (RuntimeError)   an op backend asked for by name is not there
     └── CustomProposerError (RuntimeError)   a person's proposer returned what cannot be used
 
@@ -43,6 +44,10 @@ class CheckpointError(ConfigError):
 
 class UnsupportedVersionError(AscendSpecError, RuntimeError):
     """vLLM is missing, or its version is not one this release supports."""
+
+
+class PlatformError(AscendSpecError, RuntimeError):
+    """Two platforms are active, or the device's software is missing or does not fit."""
 
 
 class BackendUnavailableError(AscendSpecError, RuntimeError):

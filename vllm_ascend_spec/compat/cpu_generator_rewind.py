@@ -11,6 +11,7 @@ Until: the CPU runner of vLLM rewinds by state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,24 +32,24 @@ def discarded_generators(runner: Any) -> dict[int, torch.Generator]:
     return {index: batch.generators[index] for index in discarded if index in batch.generators}
 
 
-def apply() -> None:
-    """Install the mend once."""
-    if _patches:
-        return
-    from vllm.v1.worker.cpu_model_runner import CPUModelRunner
-
-    stock_sample = CPUModelRunner._sample
-    stock_bookkeeping = CPUModelRunner._bookkeeping_sync
+def keep_generators(
+    patches: Patches,
+    runner_class: type,
+    discarded: Callable[[Any], dict[int, torch.Generator]],
+) -> None:
+    """Make a runner class leave the generators of ``discarded(runner)`` as they were."""
+    stock: Any = runner_class
+    stock_sample, stock_bookkeeping = stock._sample, stock._bookkeeping_sync
 
     def _sample(self: Any, *args: Any, **kwargs: Any) -> Any:
-        saved = [(g, g.get_state()) for g in discarded_generators(self).values()]
+        saved = [(g, g.get_state()) for g in discarded(self).values()]
         output = stock_sample(self, *args, **kwargs)
         for generator, state in saved:
             generator.set_state(state)
         return output
 
     def _bookkeeping_sync(self: Any, *args: Any, **kwargs: Any) -> Any:
-        hidden = discarded_generators(self)
+        hidden = discarded(self)
         for index in hidden:
             del self.input_batch.generators[index]
         try:
@@ -56,5 +57,14 @@ def apply() -> None:
         finally:
             self.input_batch.generators.update(hidden)
 
-    _patches.set(CPUModelRunner, "_sample", _sample)
-    _patches.set(CPUModelRunner, "_bookkeeping_sync", _bookkeeping_sync)
+    patches.set(runner_class, "_sample", _sample)
+    patches.set(runner_class, "_bookkeeping_sync", _bookkeeping_sync)
+
+
+def apply() -> None:
+    """Install the mend once."""
+    if _patches:
+        return
+    from vllm.v1.worker.cpu_model_runner import CPUModelRunner
+
+    keep_generators(_patches, CPUModelRunner, discarded_generators)

@@ -10,12 +10,17 @@ STAGES: dict[str, tuple[str, ...]] = {
     "before_runner": (
         "spec_logits_processors",
         "allowed_token_mask",
-        "cpu_generator_rewind",
     ),
+    "cpu": ("cpu_generator_rewind",),
     "cpu_kernels": (
         "cpu_rejection_kernels",
         "cpu_eagle_step_kernel",
         "cpu_expand_kernel",
+    ),
+    "npu": (
+        "npu_draft_model_graph",
+        "npu_generator_rewind",
+        "npu_logprobs_mode",
     ),
 }
 

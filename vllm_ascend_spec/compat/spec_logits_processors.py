@@ -11,6 +11,7 @@ Until: vLLM's V1 runner applies them itself.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,3 +49,7 @@ def apply() -> None:
         return stock.LogitsProcessors(built)
 
     _patches.set(gpu_model_runner, "build_logitsprocs", build_logitsprocs)
+    # vllm-ascend's runner builds its batch anew and has a name of its own for the function.
+    ascend = sys.modules.get("vllm_ascend.worker.model_runner_v1")
+    if ascend is not None:
+        _patches.set(ascend, "build_logitsprocs", build_logitsprocs)

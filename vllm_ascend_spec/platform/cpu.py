@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vllm.platforms.cpu import CpuPlatform
 
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.platform.shared import check_command_line, check_engine_config
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -23,25 +23,12 @@ class SpecCpuPlatform(CpuPlatform):
     def pre_register_and_update(cls, parser: FlexibleArgumentParser | None = None) -> None:
         """Check the command line before anything expensive starts."""
         super().pre_register_and_update(parser)
-        if parser is not None:
-            from vllm_ascend_spec.compat import parser_preflight
-
-            parser_preflight.apply(parser)
+        check_command_line(parser)
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
         """Validate our options and name our worker, whatever vLLM's platform chose before."""
-        from vllm_ascend_spec.config.resolve import resolve_options
-        from vllm_ascend_spec.metrics.rule import announce_rule
-
-        resolve_options(vllm_config)
-        announce_rule(vllm_config)
-        if vllm_config.speculative_config is not None and vllm_config.use_v2_model_runner:
-            raise ConfigError(
-                "VLLM_USE_V2_MODEL_RUNNER",
-                "1",
-                "speculative decoding of vllm-ascend-spec runs on model runner V1; set it to 0",
-            )
+        check_engine_config(vllm_config)
         if vllm_config.parallel_config.worker_cls == "auto":
             vllm_config.parallel_config.worker_cls = WORKER
         wanted = vllm_config.parallel_config.distributed_executor_backend

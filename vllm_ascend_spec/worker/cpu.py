@@ -20,6 +20,7 @@ class SpecCPUModelRunner(SpecRunnerMixin, CPUModelRunner):
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
         # Before the stock __init__: it builds the logits processors that one mend widens.
         compat.apply("before_runner")
+        compat.apply("cpu")
         super().__init__(vllm_config, device)
         self.install_spec_parts()
 
