@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from vllm_ascend_spec.config.methods import METHODS
+
 ZOO = Path(__file__).parents[2] / "examples" / "zoo"
 TARGET = str(ZOO / "target")
 SPECS: dict[str, dict[str, Any]] = {
@@ -19,7 +21,26 @@ SPECS: dict[str, dict[str, Any]] = {
         "model": str(ZOO / "draft"),
         "num_speculative_tokens": 3,
     },
+    "ngram": {
+        "method": "ngram",
+        "num_speculative_tokens": 5,
+        "prompt_lookup_min": 2,
+        "prompt_lookup_max": 4,
+    },
+    "custom_class": {
+        "method": "custom_class",
+        "model": "examples.custom_proposer.RecentFollower",
+        "num_speculative_tokens": 3,
+    },
 }
+WITH_A_LOOP = [name for name in SPECS if METHODS[name].has_draft_loop]
+# Method and how its drafts are picked.
+WAYS_TO_DRAFT = [
+    (name, how)
+    for name in SPECS
+    for how in ("greedy", "probabilistic")
+    if how == "greedy" or METHODS[name].can_sample_drafts
+]
 ENGINE: dict[str, Any] = {
     "model": TARGET,
     "dtype": "float32",
@@ -93,6 +114,11 @@ def generate() -> Generate:
         return [output.outputs[0] for output in outputs]
 
     return run
+
+
+def drafting(method: str, how: str) -> dict[str, Any]:
+    """Return the spec of a method whose drafts are picked so; "greedy" is the default."""
+    return SPECS[method] | ({} if how == "greedy" else {"draft_sample_method": how})
 
 
 def token_ids(outputs: Sequence[Any]) -> list[list[int]]:

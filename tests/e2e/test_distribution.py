@@ -13,7 +13,7 @@ import pytest
 import torch
 from vllm import SamplingParams
 
-from tests.e2e.conftest import SPECS
+from tests.e2e.conftest import SPECS, WAYS_TO_DRAFT, drafting
 from vllm_ascend_spec.proposers import base
 
 SAMPLES = 4096
@@ -47,12 +47,11 @@ def expected(make_engine: Any, prompts: list[str]) -> Counter[tuple[int, ...]]:
     return sample(make_engine(**ARGUMENTS), prompts[3])
 
 
-@pytest.mark.parametrize("drafts", ["greedy", "probabilistic"])
-@pytest.mark.parametrize("method", list(SPECS))
+@pytest.mark.parametrize(("method", "drafts"), WAYS_TO_DRAFT)
 def test_distribution_is_that_of_the_target(
     method: str, drafts: str, make_engine: Any, prompts: list[str], expected: Counter[Any]
 ) -> None:
-    spec = {**SPECS[method], "num_speculative_tokens": 2, "draft_sample_method": drafts}
+    spec = {**drafting(method, drafts), "num_speculative_tokens": 2}
     actual = sample(make_engine(spec, **ARGUMENTS), prompts[3])
     assert excess(actual, expected) < SIGMAS
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import SPECS, assert_same, token_ids
+from tests.e2e.conftest import SPECS, WITH_A_LOOP, assert_same, token_ids
 from vllm_ascend_spec.metrics.acceptance import from_engine
 
 METHODS = list(SPECS)
@@ -46,7 +46,7 @@ def test_any_number_of_drafts(
     assert_same(token_ids(generate(llm, prompts[:16])), expected[:16])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", WITH_A_LOOP)
 def test_stock_draft_loop(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
 ) -> None:
@@ -105,15 +105,22 @@ def test_preemption(
     assert sum(m.value for m in llm.get_metrics() if m.name == "vllm:num_preemptions") > 0
 
 
-def test_eagle_with_fewer_drafts_in_large_batches(
-    make_engine: Any, generate: Any, prompts: list[str], expected: Any
+@pytest.mark.parametrize("method", ["eagle", "ngram", "custom_class"])
+def test_fewer_drafts_in_large_batches(
+    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
 ) -> None:
     """``num_speculative_tokens_per_batch_size``: three drafts alone, none from five requests on."""
     schedule = [[1, 1, 3], [2, 4, 1], [5, 8, 0]]
-    spec = {**SPECS["eagle"], "num_speculative_tokens_per_batch_size": schedule}
-    llm = make_engine(spec)
+    llm = make_engine({**SPECS[method], "num_speculative_tokens_per_batch_size": schedule})
     for batch in (1, 3, 8):
         assert_same(token_ids(generate(llm, prompts[:8], batch)), expected[:8])
+
+
+def test_careless_class(make_engine: Any, generate: Any, prompts: list[str], expected: Any) -> None:
+    """Drafts of any length, in tensors, with ids that no vocabulary has."""
+    llm = make_engine({**SPECS["custom_class"], "model": "tests.e2e.careless.Careless"})
+    for batch in (1, 8):
+        assert_same(token_ids(generate(llm, prompts[:16], batch)), expected[:16])
 
 
 def test_compiled(make_engine: Any, generate: Any, prompts: list[str]) -> None:

@@ -9,7 +9,7 @@ import torch
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
-from tests.e2e.conftest import SPECS, assert_same, token_ids
+from tests.e2e.conftest import SPECS, WAYS_TO_DRAFT, assert_same, drafting, token_ids
 
 
 class NoRepeat(AdapterLogitsProcessor):
@@ -132,12 +132,11 @@ def test_sampling_with_one_token_left_is_greedy(
     assert_same(token_ids(actual), expected)
 
 
-@pytest.mark.parametrize("drafts", ["greedy", "probabilistic"])
-@pytest.mark.parametrize("method", list(SPECS))
+@pytest.mark.parametrize(("method", "drafts"), WAYS_TO_DRAFT)
 def test_a_seeded_request_repeats_alone_and_in_a_batch(
     method: str, drafts: str, make_engine: Any, generate: Any, prompts: list[str]
 ) -> None:
-    llm = make_engine({**SPECS[method], "draft_sample_method": drafts})
+    llm = make_engine(drafting(method, drafts))
     sampled = {"temperature": 0.8, "top_p": 0.95, "seed": 7}
     alone = token_ids(generate(llm, prompts[:1], **sampled))
     again = token_ids(generate(llm, prompts[:1], **sampled))

@@ -72,12 +72,13 @@ def test_greedy_answer_is_the_same(
     assert token_ids(expected) != token_ids(generate(plain, prompts[:6]))
 
 
+@pytest.mark.parametrize("method", [name for name in SPECS if name != "eagle"])
 @pytest.mark.parametrize("name", GRAMMARS)
-def test_greedy_answer_is_the_same_with_a_draft_model(
-    name: str, plain: Any, make_engine: Any, generate: Any, prompts: list[str]
+def test_greedy_answer_is_the_same_with_every_method(
+    name: str, method: str, plain: Any, make_engine: Any, generate: Any, prompts: list[str]
 ) -> None:
     expected = token_ids(generate(plain, prompts[:6], **bound_to(name)))
-    speculative = make_engine(SPECS["draft_model"])
+    speculative = make_engine(SPECS[method])
     assert_same(token_ids(generate(speculative, prompts[:6], **bound_to(name))), expected)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.v1.spec_decode.ngram_proposer import NgramProposer
 
-from vllm_ascend_spec.proposers.ngram.warmup import warm_up
+from vllm_ascend_spec.proposers.ngram.search import NgramSearchMixin
 
 if TYPE_CHECKING:
     import torch
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.config.schema import SpecOptions
 
 
-class SpecNgramProposer(NgramProposer):
-    """vLLM's n-gram proposer, compiled before the first request."""
+class SpecNgramProposer(NgramSearchMixin, NgramProposer):
+    """vLLM's n-gram proposer with our search."""
 
     @classmethod
     def create(
@@ -24,5 +24,5 @@ class SpecNgramProposer(NgramProposer):
     ) -> SpecNgramProposer:
         """Build the proposer of an engine."""
         proposer = cls(vllm_config)
-        warm_up(proposer, runner)
+        proposer.warm_up(runner)
         return proposer
