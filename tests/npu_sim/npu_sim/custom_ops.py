@@ -96,16 +96,21 @@ def define() -> list[str]:
     load_all()
     library = torch.library.Library(NAMESPACE, "FRAGMENT")
     _libraries.append(library)
-    for schema in schemas:
-        try:
-            library.define(schema)
-        except RuntimeError as error:
-            raise CustomOpsError(f"{path}: cannot define {schema!r}: {error}") from error
-        name = schema.partition("(")[0].strip()
-        _defined.append(f"{NAMESPACE}::{name}")
-        if name in _HOST_OPS:
-            library.impl(name, _HOST_OPS[name], "CompositeExplicitAutograd")
-        meta = META.get(_defined[-1])
-        if meta is not None:
-            library.impl(name, meta, "Meta")
+    names = [_define_one(library, schema, path) for schema in schemas]
+    _defined.extend(names)
     return _defined
+
+
+def _define_one(library: torch.library.Library, schema: str, path: Path) -> str:
+    """Define one op with what it has apart from a kernel; give its qualified name."""
+    try:
+        library.define(schema)
+    except RuntimeError as error:
+        raise CustomOpsError(f"{path}: cannot define {schema!r}: {error}") from error
+    name = schema.partition("(")[0].strip()
+    if name in _HOST_OPS:
+        library.impl(name, _HOST_OPS[name], "CompositeExplicitAutograd")
+    qualified = f"{NAMESPACE}::{name}"
+    if qualified in META:
+        library.impl(name, META[qualified], "Meta")
+    return qualified

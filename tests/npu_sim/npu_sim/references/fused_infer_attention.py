@@ -28,7 +28,7 @@ from npu_sim.references.registry import reference
 
 def _run(problem: Problem, want_lse: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Give the attention in the query's layout, and its log sums or a single 0."""
-    out = torch.zeros_like(problem.query, memory_format=torch.contiguous_format)
+    out = problem.query.new_zeros(problem.out_shape)
     parts: list[tuple[OneSequence, torch.Tensor]] = []
     for seq in sequences(problem):
         result, log_sum = attend(
@@ -82,9 +82,9 @@ def fused_infer_attention_score(
     `inner_precise` chooses between exactness and speed on a real NPU and changes nothing here.
 
     Returns:
-        The attention in the query's shape and dtype, and the logarithms of the softmax's sums in
-        float32: [tokens, heads, 1] or [batch, heads, q_len, 1]; [1] and 0 without
-        softmax_lse_flag.
+        The attention in the query's dtype and shape (with the value's size of head), and the
+        logarithms of the softmax's sums in float32: [tokens, heads, 1] or
+        [batch, heads, q_len, 1]; [1] and 0 without softmax_lse_flag.
     """
     refuse(**unhonoured)
     require(inner_precise in (0, 1, 2, 3), f"inner_precise is {inner_precise}; valid: 0 to 3")

@@ -75,6 +75,16 @@ class Problem:
         """Rows per sequence in a padded layout."""
         return self.query.shape[2 if self.layout == "BNSD" else 1]
 
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """The result's shape: the query's, with the value's size of head."""
+        value = self.value
+        flat = self.layout == "BSH" or (self.block_table is not None and value.dim() == 3)
+        size = value.shape[-1] // (self.num_kv_heads if flat else 1)
+        if self.layout == "BSH":
+            size *= self.num_heads
+        return (*self.query.shape[:-1], size)
+
 
 @dataclass(frozen=True)
 class OneSequence:
