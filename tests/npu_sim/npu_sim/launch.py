@@ -12,7 +12,13 @@ from torch.utils._pytree import tree_flatten, tree_map
 from npu_sim.native_parts import native
 
 
-def as_device_op(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+# Bytes read and written by the launch that was last.
+Traffic = Callable[[], tuple[int, int]]
+
+
+def as_device_op(
+    name: str, function: Callable[..., Any], traffic: Traffic | None = None
+) -> Callable[..., Any]:
     """Wrap a function so that a call is one device op: counted once, one task on a graph's tape.
 
     The function gets CPU tensors that share the memory of the NPU tensors that the wrapper was
@@ -22,11 +28,13 @@ def as_device_op(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     Args:
         name: Under which it is counted, such as "triton::my_kernel".
         function: Computes with tensors; may take and return tuples, lists and dicts of them.
+        traffic: Tells the bytes that the last call of `function` has read and written. Without it
+            every argument counts as read, and as written: which of them change is not known.
     """
 
     @functools.wraps(function)
     def launch(*args: Any, **kwargs: Any) -> Any:
-        return _launch(name, function, args, kwargs)
+        return _launch(name, function, traffic, args, kwargs)
 
     return launch
 
@@ -36,16 +44,17 @@ def alias(tensor: Any) -> Any:
     return native().cpu_alias(tensor) if isinstance(tensor, torch.Tensor) else tensor
 
 
-def _launch(name: str, function: Callable[..., Any], args: tuple, kwargs: dict) -> Any:
+def _launch(
+    name: str, function: Callable[..., Any], traffic: Traffic | None, args: tuple, kwargs: dict
+) -> Any:
     """Run, record or replace one call, as the calling thread's mode wants it."""
     core = native()
     mode = core.mode()
     tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if is_npu(leaf)]
     cpu_args, cpu_kwargs = tree_map(alias, (args, kwargs))
-    # Which arguments a function changes is not known: each counts as read, and as written.
-    traffic = sum(core.tensor_bytes(tensor) for tensor in tensors)
+    moved = (sum(core.tensor_bytes(tensor) for tensor in tensors),) * 2
     if mode == core.Mode.UPDATE:
-        core.replace(name, traffic, traffic, lambda: function(*cpu_args, **cpu_kwargs))
+        core.replace(name, *moved, lambda: function(*cpu_args, **cpu_kwargs))
         return None
     if mode == core.Mode.EAGER:
         core.check_launch(name)
@@ -53,12 +62,13 @@ def _launch(name: str, function: Callable[..., Any], args: tuple, kwargs: dict) 
         for tensor in tensors:
             core.keep(tensor)
     results = function(*cpu_args, **cpu_kwargs)
+    moved = traffic() if traffic else moved
     own_results = to_device(results, tensors)
     if mode == core.Mode.EAGER:
-        core.count_launch(name, traffic, traffic)
+        core.count_launch(name, *moved)
     else:
         again = _Again(function, cpu_args, cpu_kwargs, tree_map(alias, own_results))
-        core.record(name, traffic, traffic, again)
+        core.record(name, *moved, again)
     return own_results
 
 

@@ -1,0 +1,57 @@
+"""Our AscendC kernels as ops of the simulated NPU: the twin runs their source on its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from npu_sim.launch import as_device_op
+
+from tests.ops.ascendc.kernels import make_twin
+from vllm_ascend_spec.ops import OPS
+from vllm_ascend_spec.ops.ascendc_library import NAMESPACE, Outputs
+from vllm_ascend_spec.ops.ascendc_twin import Twin
+
+# What VLLM_ASCEND_SPEC_ASCENDC names.
+STAND_IN = f"{__name__}:library"
+
+
+class DeviceTwin:
+    """The twin, each launch one op of the device: counted, and on the tape of a graph.
+
+    See :class:`~vllm_ascend_spec.ops.ascendc_library.Library`.
+
+    Args:
+        twin: runs the kernels; its checks decide whether a broken rule of the hardware raises.
+    """
+
+    def __init__(self, twin: Twin) -> None:
+        self.twin = twin
+        self._launch: dict[str, Callable[..., Any]] = {
+            op.name: as_device_op(f"{NAMESPACE}::{op.name}", getattr(twin, op.name), self._traffic)
+            for op in OPS
+        }
+
+    def verify_greedy(self, *arguments: Any) -> Outputs:
+        """Launch the kernel of ``verify_greedy``."""
+        outputs: Outputs = self._launch["verify_greedy"](*arguments)
+        return outputs
+
+    def verify_sample(self, *arguments: Any, **options: Any) -> Outputs:
+        """Launch the kernel of ``verify_sample``."""
+        outputs: Outputs = self._launch["verify_sample"](*arguments, **options)
+        return outputs
+
+    def grammar_mask(self, *arguments: Any) -> None:
+        """Launch the kernel of ``grammar_mask``."""
+        self._launch["grammar_mask"](*arguments)
+
+    def _traffic(self) -> tuple[int, int]:
+        """Return the bytes that the last launch has read and written, as the twin counted them."""
+        stats = self.twin.stats
+        return sum(stats.gm_read_bytes), sum(stats.gm_write_bytes)
+
+
+def library() -> DeviceTwin:
+    """Return the kernels with every check of the twin on."""
+    return DeviceTwin(make_twin())

@@ -1,0 +1,113 @@
+"""The AscendC source runs as ops of the NPU: chosen by itself, checked, and part of graphs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.ascend.kernels import DeviceTwin
+from tests.ops.ascendc.kernels import SOURCES, make_twin
+from tests.ops.batches import Arguments, as_lists, make_drafts, make_sampled
+from tests.ops.parity import assert_right, judge
+from tests.ops.twin.build import build
+from tests.ops.twin.mutations import MUTATIONS
+from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample
+from vllm_ascend_spec.ops.ascendc_library import use
+from vllm_ascend_spec.ops.ascendc_twin import Twin, TwinError
+
+NPU = torch.device("npu")
+
+
+@pytest.fixture(autouse=True)
+def kernels() -> Iterator[DeviceTwin]:
+    """Let our kernels run on this process's simulated NPU."""
+    library = DeviceTwin(make_twin(num_cores=8))
+    with use(library):
+        yield library
+
+
+def on_npu(arguments: Arguments) -> Arguments:
+    """Return the arguments with their tensors on the NPU."""
+    return {
+        name: value.to(NPU) if isinstance(value, torch.Tensor) else value
+        for name, value in arguments.items()
+    }
+
+
+def on_cpu(result: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return an op's result on the CPU."""
+    return result[0].cpu(), result[1].cpu()
+
+
+def launches(kernels: DeviceTwin) -> int:
+    """Return how many instructions the twin counted in its last launch."""
+    return sum(kernels.twin.stats.instructions)
+
+
+@pytest.mark.parametrize("lengths", [[3, 0, 2], [0, 0], [5]])
+def test_greedy_verification_runs_the_kernel_on_the_npus_memory(
+    kernels: DeviceTwin, lengths: list[int]
+) -> None:
+    arguments = make_drafts(lengths, 301, seed=1)
+    result = verify_greedy(**on_npu(arguments))
+    assert [tensor.device.type for tensor in result] == ["npu", "npu"]
+    assert launches(kernels) > 0
+    assert as_lists(on_cpu(result)) == as_lists(verify_greedy(**arguments))
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_sampled_verification_equals_the_reference(kernels: DeviceTwin, rule: str) -> None:
+    arguments = make_sampled([2, 4, 0, 3], 211, seed=2) | {"rule": rule}
+    tokens, counts = verify_sample(**on_npu(arguments))
+    assert launches(kernels) > 0
+    assert_right([judge(arguments, on_cpu((tokens, counts)))], most_ties=1)
+
+
+def test_masks_are_applied_in_place(kernels: DeviceTwin) -> None:
+    logits = torch.zeros(3, 70, device=NPU)
+    words = torch.full((1, 3), 5, dtype=torch.int32, device=NPU)
+    grammar_mask(logits, words, torch.tensor([1], dtype=torch.int32, device=NPU))
+    assert launches(kernels) > 0
+    kept = logits.cpu()[1].isfinite().nonzero().flatten().tolist()
+    assert kept == [0, 2, 32, 34, 64, 66]
+    assert logits.cpu()[[0, 2]].eq(0).all()
+
+
+def test_torch_ops_are_the_same_kernels(kernels: DeviceTwin) -> None:
+    arguments = on_npu(make_drafts([2, 1], 65, seed=3))
+    result = torch.ops.vllm_ascend_spec.verify_greedy(*arguments.values())
+    assert launches(kernels) > 0
+    expected = verify_greedy(**arguments, backend="reference")
+    assert as_lists(on_cpu(result)) == as_lists(on_cpu(expected))
+
+
+def test_a_captured_verification_follows_its_inputs(kernels: DeviceTwin) -> None:
+    first, second = (make_drafts([3, 3], 129, seed=seed) for seed in (4, 5))
+    held = on_npu(first)
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        outputs = verify_greedy(**held)
+    for arguments in (second, first):
+        for name in ("logits", "draft_token_ids", "cu_num_draft_tokens"):
+            held[name].copy_(arguments[name])
+        graph.replay()
+        assert as_lists(on_cpu(outputs)) == as_lists(verify_greedy(**arguments))
+
+
+def test_a_kernel_that_breaks_a_rule_of_the_hardware_is_an_error(tmp_path: Path) -> None:
+    """Negative control: without its barrier, cores read what others have not written yet."""
+    mutation = next(one for one in MUTATIONS if one.name == "SyncAll forgotten")
+    sources = tmp_path / "ascendc"
+    shutil.copytree(SOURCES, sources)
+    file = sources / mutation.file
+    assert mutation.old in file.read_text()
+    file.write_text(file.read_text().replace(mutation.old, mutation.new))
+    library = build(sources / mutation.op / "twin_host.cpp", optimise=False)
+    (tmp_path / f"{mutation.op}.so").symlink_to(library)
+    twin = Twin(tmp_path, num_cores=3, mode="split", tile=256)
+    with use(DeviceTwin(twin)), pytest.raises(TwinError, match="SyncAll|race|written"):
+        verify_greedy(**on_npu(make_drafts([2, 0, 3, 1], 1003, seed=6, broken=False)))
