@@ -42,13 +42,13 @@ _kept: list = []
 
 
 def before_torch_npu() -> None:
-    """Prepare the process: environment, stand-ins, the fake CANN."""
-    from npu_sim import standins
+    """Prepare the process: environment, vLLM's name, the fake CANN."""
+    from npu_sim import distribution
 
     os.environ.update(ENVIRONMENT)
     # A CANN that is installed after all must not be mixed with the fake one.
     os.environ.pop("ASCEND_HOME_PATH", None)
-    standins.install()
+    distribution.install()
     native_parts.load_fake_cann()
 
 

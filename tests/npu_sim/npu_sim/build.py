@@ -55,14 +55,13 @@ def package_folder(name: str) -> Path:
 
 
 def sources() -> list[Path]:
-    """List the native sources, and the Python code that decides how they are built."""
-    here = Path(__file__).parent
-    return sorted(NATIVE.glob("*/*")) + [here / "build.py", here / "stubs.py"]
+    """List the native sources."""
+    return sorted(NATIVE.glob("*/*"))
 
 
 def fingerprint() -> str:
     """Name the folder of a build: same sources, same versions, same name."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(repr((RUNTIME_FLAGS, TORCH_FLAGS, SYSTEM_LIBRARIES)).encode())
     for source in sources():
         digest.update(source.name.encode() + source.read_bytes())
     for package in ("torch", "torch-npu"):

