@@ -9,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 OPS = load_all()
 FIA = "npu::npu_fused_infer_attention_score"
+FIA2 = "npu::npu_fused_infer_attention_score_v2"
 BLOCK = 16
 TRIANGLE = torch.triu(torch.ones(2048, 2048), diagonal=1).to(torch.int8)
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
@@ -246,6 +247,153 @@ def decode(**changed):
     return OPS[name](**{**arguments, **changed})
 
 
+LAYOUT_PAIRS = {
+    "TND_NTD": ("TND", (1, 0, 2)),
+    "BNSD_BSND": ("BNSD", (0, 2, 1, 3)),
+    "BNSD_NBSD": ("BNSD", (1, 0, 2, 3)),
+    "BSND_NBSD": ("BSND", (2, 0, 1, 3)),
+}
+
+
+@pytest.mark.parametrize("layouts", list(LAYOUT_PAIRS))
+def test_a_result_that_is_laid_out_otherwise(layouts):
+    layout, order = LAYOUT_PAIRS[layouts]
+    shapes = {"TND": (6, 4, 8), "BNSD": (3, 4, 2, 8), "BSND": (3, 2, 4, 8)}
+    query, key, value = (rows(*shapes[layout]) + i for i in range(3))
+    keywords = {"num_heads": 4, "scale": 0.5}
+    if layout == "TND":
+        keywords |= {"actual_seq_lengths": [2, 6], "actual_seq_lengths_kv": [2, 6]}
+    straight, _ = OPS[FIA](query, key, value, input_layout=layout, **keywords)
+    turned, _ = OPS[FIA](query, key, value, input_layout=layouts, **keywords)
+    assert torch.equal(turned, straight.permute(order))
+    assert turned.is_contiguous()
+
+
+def test_mla_prefill_adds_the_rope_parts_scores():
+    query, key, value = rows(5, 3, 8), rows(5, 3, 8) + 1, rows(5, 3, 6)
+    query_rope, key_rope = rows(5, 3, 4), rows(5, 3, 4) - 1
+    out, _ = OPS[FIA](
+        query,
+        key,
+        value,
+        query_rope=query_rope,
+        key_rope=key_rope,
+        atten_mask=TRIANGLE,
+        actual_seq_lengths=[2, 5],
+        actual_seq_lengths_kv=[2, 5],
+        num_heads=3,
+        input_layout="TND",
+        scale=0.3,
+        sparse_mode=3,
+    )
+    assert out.shape == (5, 3, 6)
+    for a, b in ((0, 2), (2, 5)):
+        want = expected(
+            torch.cat((query, query_rope), -1)[a:b],
+            torch.cat((key, key_rope), -1)[a:b],
+            value[a:b],
+            0.3,
+            causal(b - a, b - a),
+        )
+        torch.testing.assert_close(out[a:b].double(), want, atol=1e-5, rtol=1e-5)
+
+
+def absorbed(q_lengths, kv_lengths, **changed):
+    """Verify drafts with absorbed MLA: one latent head that is key and value at once."""
+    keys, cache, table = pages(kv_lengths, 1, 576, heads_first=True)
+    latents, ropes = zip(*[key.split([512, 64], -1) for key in keys], strict=True)
+    latent_cache, rope_cache = cache.split([512, 64], -1)
+    tokens = sum(q_lengths)
+    arguments = {
+        "query": rows(tokens, 2, 512),
+        "key": latent_cache,
+        "value": latent_cache,
+        "query_rope": rows(tokens, 2, 64),
+        "key_rope": rope_cache,
+        "atten_mask": TRIANGLE,
+        "block_table": table,
+        "actual_seq_qlen": ends(q_lengths),
+        "actual_seq_kvlen": kv_lengths,
+        "num_query_heads": 2,
+        "num_key_value_heads": 1,
+        "softmax_scale": 0.05,
+        "block_size": BLOCK,
+        "input_layout": "TND_NTD",
+        "sparse_mode": 3,
+        **changed,
+    }
+    return arguments, latents, ropes
+
+
+def test_absorbed_mla_over_pages():
+    arguments, latents, ropes = absorbed([3, 1], [20, 7])
+    want, first = [], 0
+    for q_len, latent, rope in zip([3, 1], latents, ropes, strict=True):
+        query = torch.cat((arguments["query"], arguments["query_rope"]), -1)[first : first + q_len]
+        key = torch.cat((latent, rope), -1)
+        want.append(expected(query, key, latent, 0.05, causal(q_len, len(key))))
+        first += q_len
+    out, _ = OPS[FIA2](**arguments)
+    assert out.shape == (2, 4, 512)
+    torch.testing.assert_close(out.transpose(0, 1).double(), torch.cat(want), atol=1e-4, rtol=1e-4)
+    given = torch.zeros(2, 4, 512)
+    got = OPS[f"{FIA2}.out"](**arguments, out=[given, torch.zeros(1)], workspace=torch.zeros(1))
+    assert got[0] is given
+    assert torch.equal(given, out)
+    name = "npu::_npu_fused_infer_attention_score_v2_get_max_workspace"
+    assert name in HOST_ONLY
+    assert OPS[name](**arguments).dim() == 1
+
+
+def test_absorbed_mla_takes_up_to_sixteen_rows():
+    OPS[FIA2](**absorbed([16], [20])[0])
+    with pytest.raises(OpError, match="sequence 0 has 17 rows; absorbed MLA takes up to 16"):
+        OPS[FIA2](**absorbed([17], [20])[0])
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"query_rope": rows(3, 2, 32)}, "query_rope has shape"),
+        ({"block_table": None}, "absorbed MLA needs a paged cache"),
+        ({"key_rope": None}, "must be given together"),
+        ({"query_quant_mode": 3}, "no reference for query_quant_mode=3"),
+        ({"learnable_sink": torch.zeros(3)}, "learnable_sink has shape"),
+    ],
+)
+def test_second_interface_refuses(changed, reason):
+    with pytest.raises(OpError, match=rf"^{FIA2}: .*{reason}"):
+        OPS[FIA2](**absorbed([3], [20], **changed)[0])
+
+
+def test_a_sink_takes_part_in_the_sum_alone():
+    query, key, value, sink = rows(4, 2, 6), rows(4, 1, 6), rows(4, 1, 6) + 2, rows(2)
+    out, lse = OPS[FIA2](
+        query,
+        key,
+        value,
+        actual_seq_qlen=[4],
+        actual_seq_kvlen=[4],
+        num_query_heads=2,
+        num_key_value_heads=1,
+        input_layout="TND",
+        learnable_sink=sink,
+        return_softmax_lse=True,
+    )
+    for token in range(4):
+        for head in range(2):
+            scores = [float(query[token, head].double() @ k[0].double()) for k in key]
+            total = sum(torch.tensor([*scores, float(sink[head])]).double().exp())
+            want = sum(
+                torch.tensor(s).double().exp() / total * v[0].double()
+                for s, v in zip(scores, value, strict=True)
+            )
+            torch.testing.assert_close(out[token, head].double(), want, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(
+                lse[token, head, 0].double(), total.log(), atol=1e-4, rtol=1e-4
+            )
+
+
 def test_out_variant_writes_into_the_callers_tensors():
     want, _ = decode()
     whole = torch.full((5, 4 * 8), 9.0)
@@ -288,7 +436,7 @@ def test_the_workspace_needs_no_device_op():
         ({"inner_precise": 4}, "inner_precise is 4"),
         ({"query": torch.zeros(2, 4, 8, dtype=torch.bfloat16)}, "dtypes differ"),
         ({"pse_shift": torch.zeros(1)}, "no reference for pse_shift"),
-        ({"query_rope": torch.zeros(1)}, "no reference for query_rope"),
+        ({"query_rope": torch.zeros(2, 4, 3)}, "must be given together"),
         ({"key_antiquant_mode": 1}, "no reference for key_antiquant_mode=1"),
     ],
 )

@@ -1,10 +1,11 @@
 """FusedInferAttentionScore (FIA): attention for inference, with or without a paged cache.
 
 Documented in torch_npu's docstrings (`npu_fused_infer_attention_score` and its `.out`). What the
-arguments must look like is in `fused_infer_layout.py`. Honoured here: layouts TND, BSH, BSND and
-BNSD; caches of [blocks, block_size, kv_heads * size] and [blocks, kv_heads, block_size, size];
-grouped heads; sparse modes 0 to 4; the softmax's log sum. Not honoured, and refused: quantisation,
-position biases, padding on the left, shared prefixes, the split rope part of MLA.
+arguments must look like is in `fused_infer_problem.py`. Honoured here: layouts by token (TND) and
+padded (BSH, BSND, BNSD), also with a result that is laid out otherwise; caches of
+[blocks, block_size, kv_heads * size] and [blocks, kv_heads, block_size, size]; grouped heads;
+sparse modes 0 to 4; MLA's parts with and without rope; the softmax's log sum. Not honoured, and
+refused: quantisation, position biases, padding on the left, shared prefixes.
 
 float32 is accepted although a real NPU takes float16 and bfloat16 only: the simulator's tests
 compare tokens with a CPU's, which needs float32.
@@ -16,18 +17,13 @@ import torch
 
 from npu_sim.references.attention import attend
 from npu_sim.references.checks import refuse, require, require_dtype
-from npu_sim.references.fused_infer_layout import (
-    UNLIMITED,
-    OneSequence,
-    Problem,
-    sequences,
-    write_back,
-)
+from npu_sim.references.fused_infer_problem import LAYOUTS, UNLIMITED, Problem
+from npu_sim.references.fused_infer_sequences import OneSequence, sequences, write_back
 from npu_sim.references.registry import reference
 
 
-def _run(problem: Problem, want_lse: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give the attention in the query's layout, and its log sums or a single 0."""
+def run(problem: Problem, want_lse: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give the attention in the layout asked for, and its log sums or a single 0."""
     out = problem.query.new_zeros(problem.out_shape)
     parts: list[tuple[OneSequence, torch.Tensor]] = []
     for seq in sequences(problem):
@@ -36,6 +32,9 @@ def _run(problem: Problem, want_lse: bool) -> tuple[torch.Tensor, torch.Tensor]:
         )
         write_back(problem, out, seq, result)
         parts.append((seq, log_sum))
+    order = LAYOUTS[problem.layouts]
+    if order != tuple(range(out.dim())):
+        out = out.permute(order).contiguous()
     return out, _log_sums(problem, parts) if want_lse else out.new_zeros(1, dtype=torch.float32)
 
 
@@ -65,6 +64,8 @@ def fused_infer_attention_score(
     actual_seq_lengths: list[int] | None = None,  # cumulative for TND
     actual_seq_lengths_kv: list[int] | None = None,  # cumulative for TND without a paged cache
     block_table: torch.Tensor | None = None,  # [batch, max_blocks], int32
+    query_rope: torch.Tensor | None = None,  # query's shape with a size of its own
+    key_rope: torch.Tensor | None = None,  # key's shape with query_rope's size
     num_heads: int = 1,
     scale: float = 1.0,
     pre_tokens: int = UNLIMITED,
@@ -101,14 +102,16 @@ def fused_infer_attention_score(
         scale=scale,
         pre_tokens=pre_tokens,
         next_tokens=next_tokens,
-        layout=input_layout,
+        layouts=input_layout,
         sparse_mode=sparse_mode,
         block_size=block_size,
+        query_rope=query_rope,
+        key_rope=key_rope,
     )
-    return _run(problem, softmax_lse_flag)
+    return run(problem, softmax_lse_flag)
 
 
-def _write_out(
+def write_out(
     result: tuple[torch.Tensor, torch.Tensor],
     workspace: torch.Tensor | None,
     out: list[torch.Tensor],
@@ -144,7 +147,7 @@ def fused_infer_attention_score_out(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Do the same into `out`: [attention_out, softmax_lse]. This one may be updated in graphs."""
     result = fused_infer_attention_score(query, key, value, **arguments)
-    return _write_out(result, workspace, out, bool(arguments.get("softmax_lse_flag")))
+    return write_out(result, workspace, out, bool(arguments.get("softmax_lse_flag")))
 
 
 @reference("npu::_npu_fused_infer_attention_score_get_max_workspace", host_only=True)
