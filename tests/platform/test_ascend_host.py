@@ -80,3 +80,26 @@ def test_torch_npu_that_cannot_be_imported(
     assert str(error).splitlines()[0] in problem
     assert "long trace" not in problem
     assert "set_env.sh" in problem
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        (
+            "Traceback\n  File x\nImportError: libhccl.so: cannot open shared object file\n\n"
+            "The above exception ...\nRuntimeError: Failed to load the backend extension\n",
+            "libhccl.so: cannot open shared object file",
+        ),
+        ("Segmentation fault", "status 1"),
+    ],
+)
+def test_torch_npu_that_another_process_cannot_import(
+    monkeypatch: pytest.MonkeyPatch, stderr: str, reason: str
+) -> None:
+    done = SimpleNamespace(returncode=1, stderr=stderr)
+    monkeypatch.setattr(ascend_host, "subprocess", SimpleNamespace(run=lambda *_, **__: done))
+    problem = ascend_host.import_problem_elsewhere()
+    assert problem is not None
+    assert problem.startswith(f"torch_npu cannot be imported: {reason}. ")
+    done.returncode = 0
+    assert ascend_host.import_problem_elsewhere() is None

@@ -11,6 +11,7 @@ from typing import Any
 
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.bench import provenance
+from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform import select
 
 HELP = "report versions, device, platform and op backends, for a bug report"
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def report() -> dict[str, Any]:
     """Collect the report."""
-    choice, device = select.select_platform(), select.detect_device()
+    choice, device = select.select_platform(), detect_device()
     found = versions.installed_vllm()
     record = provenance.collect()
     return {
@@ -40,6 +41,14 @@ def report() -> dict[str, Any]:
         "machine": record["machine"],
         "environment": record["environment"],
     }
+
+
+def detect_device() -> str | None:
+    """Return the device; None too where the variable for it is wrong, which the note tells."""
+    try:
+        return select.detect_device()
+    except ConfigError:
+        return None
 
 
 def op_backends(device: str) -> dict[str, Any] | str:

@@ -11,7 +11,7 @@ from vllm_ascend_spec import __version__
 from vllm_ascend_spec.errors import AscendSpecError
 
 # Each module has `HELP`, `add_arguments(parser)` and `run(args) -> exit status`.
-COMMANDS = ("serve", "check", "info", "bench")
+COMMANDS = ("serve", "env", "check", "info", "bench")
 EXIT_BAD_INPUT = 2
 
 

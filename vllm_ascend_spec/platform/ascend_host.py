@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
+import subprocess
+import sys
 from importlib import metadata
 
 SUPPORTED_VLLM_ASCEND = "0.30"
@@ -59,8 +62,23 @@ def import_problem() -> str | None:
         importlib.import_module("torch_npu")
     except Exception as error:  # whatever it is, the remedy is the same
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return f"torch_npu cannot be imported: {reason}. Remedy: {CANN}."
+        return _cannot_be_imported(reason)
     return None
+
+
+def import_problem_elsewhere() -> str | None:
+    """Return the same, found out in a process of its own: a torch that cannot load it dies."""
+    code = "import torch, torch_npu"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    # The cause comes first where one error led to another.
+    found = re.search(r"^\w*(?:Error|Exception): (.+)$", done.stderr, re.MULTILINE)
+    return _cannot_be_imported(found.group(1) if found else f"status {done.returncode}")
+
+
+def _cannot_be_imported(reason: str) -> str:
+    return f"torch_npu cannot be imported: {reason}. Remedy: {CANN}."
 
 
 def _minor_is(version: str, minor: str) -> bool:

@@ -1,0 +1,65 @@
+"""``vllm-ascend-spec env``: the line that switches this plugin on beside vllm-ascend."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+
+from vllm_ascend_spec.platform import select
+
+HELP = 'print the line that chooses this plugin on an Ascend host; eval "$(vllm-ascend-spec env)"'
+VARIABLE = "VLLM_PLUGINS"
+# vLLM loads these only where they are named, so nothing but a person names them.
+NAMED_ONLY = "vllm.endpoint_plugins"
+NOTHING_TO_SET = (
+    "vllm-ascend is not installed and VLLM_PLUGINS is not set: "
+    "vLLM takes vllm-ascend-spec by itself, there is nothing to set"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take nothing."""
+
+
+def plugins(current: Mapping[str, str]) -> str | None:
+    """Return what ``VLLM_PLUGINS`` has to be so that ours is the platform; None to leave it unset.
+
+    The variable is a list of all plugins that vLLM may load, of every kind. So it names ours, those
+    parts of vllm-ascend that are no platform, and what is there of other people's: what the
+    variable names already, or whatever is installed.
+
+    Args:
+        current: the environment.
+    """
+    allowed = current.get(VARIABLE)
+    if allowed is None and not select.has_vllm_ascend():
+        return None
+    kept = installed_plugins() if allowed is None else [name.strip() for name in allowed.split(",")]
+    names = [name for name in kept if name not in ("", select.VLLM_ASCEND_PLUGIN)]
+    if select.has_vllm_ascend():
+        names += select.vllm_ascend_plugins()
+    return ",".join(dict.fromkeys([*names, select.PLUGIN_NAME]))
+
+
+def installed_plugins() -> list[str]:
+    """Return the names of all plugins that vLLM loads without being asked."""
+    groups = metadata.entry_points().groups
+    return sorted(
+        entry.name
+        for group in groups
+        if group.startswith("vllm.") and group != NAMED_ONLY
+        for entry in metadata.entry_points(group=group)
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the line for a shell."""
+    value = plugins(os.environ)
+    if value is None:
+        sys.stderr.write(f"vllm-ascend-spec env: {NOTHING_TO_SET}\n")
+    else:
+        sys.stdout.write(f"export {VARIABLE}={value}\n")
+    return 0
