@@ -48,6 +48,10 @@ class TwinStats(ctypes.Structure):
         ("core_gm_bytes", _PER_CORE),
     )
 
+    def pipes(self, name: str) -> dict[str, int]:
+        """Return a count by pipe: ``gm_read_bytes``, ``gm_write_bytes`` or ``instructions``."""
+        return dict(zip(PIPES, getattr(self, name), strict=True))
+
 
 class _Error(ctypes.Structure):
     _fields_ = (

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from vllm_ascend_spec.ops.ascendc_twin import TwinStats
+
 ROOT = Path(__file__).resolve().parents[3]
 INCLUDE = ROOT / "ops" / "twin" / "include"
 COMPILER = os.environ.get("CXX", "g++")
@@ -34,14 +36,9 @@ requires_compiler = pytest.mark.skipif(
     shutil.which(COMPILER) is None, reason=f"the twin needs {COMPILER}"
 )
 
-PIPES = ("S", "V", "MTE2", "MTE3")
-MAX_CORES = 64
 # What the compiler is trusted to order by itself, see twin/report.h.
 AUTO_NONE, AUTO_VECTOR, AUTO_SCALAR = 0, 1, 2
 NAN_PROPAGATE, NAN_IGNORE = 0, 1
-
-_PER_PIPE = ctypes.c_uint64 * len(PIPES)
-_PER_CORE = ctypes.c_uint64 * MAX_CORES
 
 
 class Options(ctypes.Structure):
@@ -53,28 +50,6 @@ class Options(ctypes.Structure):
         ("nan_mode", ctypes.c_int32),
         ("strict_positions", ctypes.c_int32),
     )
-
-
-class Stats(ctypes.Structure):
-    """``twin_stats``: counts of one launch."""
-
-    _fields_ = (
-        ("gm_read_bytes", _PER_PIPE),
-        ("gm_write_bytes", _PER_PIPE),
-        ("instructions", _PER_PIPE),
-        ("vector_bytes", ctypes.c_uint64),
-        ("scalar_gm_reads", ctypes.c_uint64),
-        ("scalar_gm_writes", ctypes.c_uint64),
-        ("sync_alls", ctypes.c_uint64),
-        ("num_cores", ctypes.c_uint64),
-        ("peak_ub", _PER_CORE),
-        ("core_instructions", _PER_CORE),
-        ("core_gm_bytes", _PER_CORE),
-    )
-
-    def pipes(self, name: str) -> dict[str, int]:
-        """Return a count by pipe: ``gm_read_bytes``, ``gm_write_bytes`` or ``instructions``."""
-        return dict(zip(PIPES, getattr(self, name), strict=True))
 
 
 class Error(ctypes.Structure):
@@ -177,7 +152,7 @@ class Host:
     nan_mode: int = NAN_PROPAGATE
     strict_positions: bool = False
 
-    def __call__(self, name: str, num_blocks: int, *arguments: Any) -> Stats:
+    def __call__(self, name: str, num_blocks: int, *arguments: Any) -> TwinStats:
         """Launch ``name`` on ``num_blocks`` cores.
 
         Tensors are passed by address, bool and int as int64, float as double; anything from
@@ -187,7 +162,7 @@ class Host:
             TwinError: the kernel broke a rule.
         """
         options = Options(self.checks, self.auto_sync, self.nan_mode, self.strict_positions)
-        stats, error = Stats(), Error()
+        stats, error = TwinStats(), Error()
         function = getattr(load(self.library), name)
         function.restype = ctypes.c_int
         status = function(

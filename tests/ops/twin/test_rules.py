@@ -11,13 +11,12 @@ from tests.ops.twin.build import (
     AUTO_NONE,
     AUTO_SCALAR,
     AUTO_VECTOR,
-    PIPES,
     Host,
-    Stats,
     TwinError,
     build,
     requires_compiler,
 )
+from vllm_ascend_spec.ops.ascendc_twin import PIPES, TwinStats
 
 pytestmark = requires_compiler
 
@@ -145,7 +144,7 @@ RULES = {
 }
 
 
-def probe(name: str, *, wrong: bool, cores: int = 1, output: bool = False, **options) -> Stats:
+def probe(name: str, *, wrong: bool, cores: int = 1, output: bool = False, **options) -> TwinStats:
     file = next((r[0] for n, r in RULES.items() if n == name), "memory")
     host = Host(build(PROBES / f"{file}.cpp", optimise=False), **options)
     # The data cache works in lines of 64 bytes: start the tensors at one.
