@@ -1,0 +1,99 @@
+"""One engine in a process of its own: vllm-ascend keeps much of it in globals.
+
+``python -m tests.ascend.engine`` reads a job from stdin and writes what came of it to the file that
+it names, both as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.ascend.matrix import NUM_PROMPTS, REQUESTS
+
+PROMPTS = Path(__file__).parents[2] / "examples" / "zoo" / "prompts.json"
+COUNTERS = (
+    "vllm:spec_decode_num_drafts",
+    "vllm:spec_decode_num_draft_tokens",
+    "vllm:spec_decode_num_accepted_tokens",
+    "vllm:num_preemptions",
+)
+
+
+def watch_draft_rows(rows: list[list[int]]) -> None:
+    """Note, for every draft of a batch, on how many rows the draft model runs in each step."""
+    from vllm_ascend_spec.proposers.npu import NpuModelProposerMixin as Mixin
+
+    run_all, run_model = Mixin._run_merged_draft, Mixin._run_model
+
+    def _run_merged_draft(self: Any, *args: Any, **kwargs: Any) -> Any:
+        rows.append([])
+        drafts = run_all(self, *args, **kwargs)
+        rows[-1].append(drafts.shape[0])
+        return drafts
+
+    def _run_model(self: Any, num_tokens: int) -> Any:
+        rows[-1].append(num_tokens)
+        return run_model(self, num_tokens)
+
+    Mixin._run_merged_draft, Mixin._run_model = _run_merged_draft, _run_model
+
+
+def answer(llm: Any, prompts: list[str], name: str) -> list[dict[str, Any]]:
+    """Return the answers to one kind of request: token ids, and logprobs if asked for."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    wanted = REQUESTS[name]
+    parameters = SamplingParams(**wanted["sampling"])
+    if "choices" in wanted:
+        parameters.structured_outputs = StructuredOutputsParams(choice=wanted["choices"])
+    batch = wanted.get("batch", len(prompts))
+    answers = []
+    for first in range(0, len(prompts), batch):
+        for output in llm.generate(prompts[first : first + batch], parameters, use_tqdm=False):
+            completion = output.outputs[0]
+            answers.append(
+                {
+                    "tokens": list(completion.token_ids),
+                    "text": completion.text,
+                    "logprobs": [
+                        {str(token): entry.logprob for token, entry in place.items()}
+                        for place in completion.logprobs or []
+                    ],
+                }
+            )
+    return answers
+
+
+def counters(llm: Any) -> dict[str, float]:
+    """Return vLLM's counters."""
+    return {m.name: m.value for m in llm.get_metrics() if m.name in COUNTERS}
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Start the engine and ask it everything."""
+    from vllm import LLM
+    from vllm.platforms import current_platform
+
+    rows: list[list[int]] = []
+    if job.get("watch_draft_rows"):
+        watch_draft_rows(rows)
+    llm = LLM(**job["arguments"], speculative_config=job["spec"])
+    started = len(rows)
+    prompts = json.loads(PROMPTS.read_text())[:NUM_PROMPTS]
+    return {
+        "platform": type(current_platform).__name__,
+        "answers": {name: answer(llm, prompts, name) for name in job["requests"]},
+        "counters": counters(llm),
+        "draft_rows_at_start": rows[:started],
+        "draft_rows": rows[started:],
+    }
+
+
+if __name__ == "__main__":
+    order = json.loads(sys.stdin.read())
+    result = run(order)
+    Path(order["output"]).write_text(json.dumps(result))

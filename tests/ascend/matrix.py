@@ -1,0 +1,120 @@
+"""Engines and what is asked of them: on the simulated NPU here, on silicon in tests/npu."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.e2e.conftest import SPECS, TARGET
+
+ENGINE: dict[str, Any] = {
+    "model": TARGET,
+    "dtype": "float32",
+    "max_model_len": 512,
+    "max_num_seqs": 8,
+    # A dummy run of vLLM's default, 8192 tokens, takes minutes on a simulated NPU.
+    "max_num_batched_tokens": 512,
+    "kv_cache_memory_bytes": 64 << 20,
+    "disable_log_stats": False,
+    "async_scheduling": False,
+    "seed": 0,
+}
+# For 1, 4 and 8 requests of K=3; the tests' batches of other sizes are padded, or run eagerly.
+CAPTURE_SIZES = [4, 16, 32]
+# How the target runs, by name.
+MODES: dict[str, dict[str, Any]] = {
+    "eager": {"enforce_eager": True},
+    "full_decode_only": {
+        "compilation_config": {
+            "cudagraph_mode": "FULL_DECODE_ONLY",
+            "cudagraph_capture_sizes": CAPTURE_SIZES,
+        }
+    },
+    "default": {"compilation_config": {"cudagraph_capture_sizes": CAPTURE_SIZES}},
+}
+CHOICES = ["yes", "no", "perhaps"]
+# What requests ask for, by name. "seeded" and "seeded_in_twos" differ in the batches they run in.
+GREEDY = {"temperature": 0, "ignore_eos": True, "max_tokens": 48}
+REQUESTS: dict[str, dict[str, Any]] = {
+    "greedy": {"sampling": GREEDY},
+    "penalties": {"sampling": {**GREEDY, "repetition_penalty": 1.15, "presence_penalty": 0.2}},
+    "structured": {"sampling": {"temperature": 0, "max_tokens": 8}, "choices": CHOICES},
+    "logprobs": {"sampling": {**GREEDY, "max_tokens": 8, "logprobs": 2}},
+    "seeded": {"sampling": {**GREEDY, "temperature": 0.8, "top_p": 0.95, "seed": 11}},
+    "seeded_in_twos": {
+        "sampling": {**GREEDY, "temperature": 0.8, "top_p": 0.95, "seed": 11},
+        "batch": 2,
+    },
+}
+# The same on every device; a seed's numbers are the device's own.
+EXACT = ("greedy", "penalties", "structured")
+NUM_PROMPTS = 6
+SPECULATIVE = ("ngram", "draft_model", "eagle", "custom_class")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One engine.
+
+    Attributes:
+        method: of speculation; None without.
+        mode: a key of :data:`MODES`.
+        engine: further arguments of the engine.
+        requests: keys of :data:`REQUESTS`.
+        devices: how many NPUs it wants.
+    """
+
+    method: str | None
+    mode: str
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    requests: tuple[str, ...] = ("greedy",)
+    devices: int = 1
+
+    def spec(self) -> dict[str, Any] | None:
+        """Return the speculative config."""
+        return None if self.method is None else dict(SPECS[self.method])
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of ``LLM``, but for the speculative config."""
+        parallel = {"tensor_parallel_size": self.devices} if self.devices > 1 else {}
+        return {**ENGINE, **MODES[self.mode], **parallel, **self.engine}
+
+
+# Every method in every mode, with everything that a request can ask for in one of the modes.
+CASES: dict[str, Case] = {
+    f"{method}-{mode}": Case(
+        method=method,
+        mode=mode,
+        requests=tuple(REQUESTS) if mode == "full_decode_only" else ("greedy", "penalties"),
+    )
+    for method in SPECULATIVE
+    for mode in MODES
+}
+CASES |= {
+    f"{method}-{mode}-tp2": Case(method=method, mode=mode, devices=2)
+    for method in ("eagle", "ngram")
+    for mode in ("eager", "full_decode_only")
+}
+CASES["eagle-async"] = Case(
+    method="eagle",
+    mode="full_decode_only",
+    engine={"async_scheduling": True},
+    requests=EXACT,
+)
+CASES["eagle-eager-async"] = Case(
+    method="eagle", mode="eager", engine={"async_scheduling": True}, requests=tuple(REQUESTS)
+)
+# Six answers of up to two blocks each, and seven blocks: requests are thrown out and start again.
+CASES["eagle-preemption"] = Case(
+    method="eagle",
+    mode="full_decode_only",
+    engine={"num_gpu_blocks_override": 8, "enable_prefix_caching": False},
+)
+# Prompts of about a hundred tokens in pieces, beside requests that decode.
+CASES["eagle-chunked"] = Case(
+    method="eagle",
+    mode="default",
+    engine={"max_num_batched_tokens": 48, "max_num_seqs": 4},
+    requests=("greedy", "seeded", "seeded_in_twos"),
+)

@@ -1,0 +1,51 @@
+"""Every method in every mode answers as a CPU does without speculation, token for token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.ascend.matrix import CASES, CHOICES, EXACT
+from tests.e2e.conftest import assert_same
+
+NPU_PLATFORM = "SpecNpuPlatform"
+# With two processes and graphs a case takes a minute or two on two cores.
+pytestmark = pytest.mark.timeout(900)
+
+
+def tokens(answers: list[dict[str, Any]]) -> list[list[int]]:
+    return [answer["tokens"] for answer in answers]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answers(name: str, run_engine: Any, on_cpu: Any) -> None:
+    case = CASES[name]
+    outcome = run_engine(case)
+    assert outcome["platform"] == NPU_PLATFORM
+    answers = outcome["answers"]
+    for kind in [kind for kind in case.requests if kind in EXACT]:
+        assert_same(tokens(answers[kind]), tokens(on_cpu["answers"][kind]))
+    if "structured" in answers:
+        assert {answer["text"] for answer in answers["structured"]} <= set(CHOICES)
+    if "seeded" in answers:
+        # A seed repeats whatever runs beside it, and is not the greedy answer.
+        assert_same(tokens(answers["seeded_in_twos"]), tokens(answers["seeded"]))
+        assert tokens(answers["seeded"]) != tokens(answers["greedy"])
+    if "logprobs" in answers:
+        assert_close(answers["logprobs"], on_cpu["answers"]["logprobs"])
+    assert_some_drafts_are_accepted(outcome["counters"])
+    if "preemption" in name:
+        assert outcome["counters"]["vllm:num_preemptions"] > 0
+
+
+def assert_some_drafts_are_accepted(counters: dict[str, float]) -> None:
+    """An engine that never drafts, or accepts nothing, would answer rightly, too."""
+    drafted = counters["vllm:spec_decode_num_draft_tokens"]
+    assert 0.1 * drafted < counters["vllm:spec_decode_num_accepted_tokens"] < drafted
+
+
+def assert_close(actual: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    for ours, theirs in zip(actual, expected, strict=True):
+        for place, wanted in zip(ours["logprobs"], theirs["logprobs"], strict=True):
+            assert place == pytest.approx(wanted, abs=1e-3)
