@@ -355,7 +355,15 @@ def test_absorbed_mla_takes_up_to_sixteen_rows():
     ("changed", "reason"),
     [
         ({"query_rope": rows(3, 2, 32)}, "query_rope has shape"),
-        ({"block_table": None}, "absorbed MLA needs a paged cache"),
+        (
+            {
+                "block_table": None,
+                "key": rows(20, 1, 512),
+                "value": rows(20, 1, 512),
+                "key_rope": rows(20, 1, 64),
+            },
+            "absorbed MLA needs a paged cache",
+        ),
         ({"key_rope": None}, "must be given together"),
         ({"query_quant_mode": 3}, "no reference for query_quant_mode=3"),
         ({"learnable_sink": torch.zeros(3)}, "learnable_sink has shape"),

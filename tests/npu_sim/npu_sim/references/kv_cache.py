@@ -64,7 +64,7 @@ def _check(
     require(contiguous, "key, value and slot_mapping must be contiguous")
 
 
-def _write_rows(
+def write_rows(
     rows: torch.Tensor,  # [tokens, heads, size]
     cache: torch.Tensor,  # [num_blocks, block_size, heads, size]
     slots: torch.Tensor,  # [tokens]
@@ -115,7 +115,7 @@ def scatter_pa_kv_cache(
     )
     require_choice("cache_mode", cache_mode, (None, "Norm", "PA_NZ"))
     _check(key, value, key_cache, value_cache, slot_mapping)
-    write = _write_tiles if cache_mode == "PA_NZ" else _write_rows
+    write = _write_tiles if cache_mode == "PA_NZ" else write_rows
     write(key, key_cache, slot_mapping)
     write(value, value_cache, slot_mapping)
 
@@ -137,8 +137,8 @@ def scatter_pa_kv_cache_by_mode(
     if scatter_mode == "NHSD":
         key_cache, value_cache = key_cache.transpose(1, 2), value_cache.transpose(1, 2)
     _check(key, value, key_cache, value_cache, slot_mapping)
-    _write_rows(key, key_cache, slot_mapping)
-    _write_rows(value, value_cache, slot_mapping)
+    write_rows(key, key_cache, slot_mapping)
+    write_rows(value, value_cache, slot_mapping)
 
 
 @reference("atb::_npu_reshape_and_cache")
@@ -163,7 +163,7 @@ def reshape_and_cache_siso(
     """Do the same for one tensor alone."""
     require_dtype("slot_indices", slot_indices, (torch.int32,))
     _check(key, key, key_cache, key_cache, slot_indices)
-    _write_rows(key, key_cache, slot_indices)
+    write_rows(key, key_cache, slot_indices)
 
 
 @reference("npu::npu_scatter_nd_update_")
