@@ -36,8 +36,12 @@ OWN_NPU = (
     "get_storage_size",
     "npu_view_copy",
 )
-# torch_npu would launch from a thread of its own, later than the CPU's kernels run.
-ENVIRONMENT = {"TASK_QUEUE_ENABLE": "0"}
+ENVIRONMENT = {
+    # torch_npu would launch from a thread of its own, later than the CPU's kernels run.
+    "TASK_QUEUE_ENABLE": "0",
+    # torch_npu's compiled functions are not of the type that this cache of torch 2.13 stores.
+    "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+}
 _kept: list = []
 
 

@@ -95,26 +95,19 @@ ACL_API AclError aclrtRecordEvent(void* handle, void* stream) {
   task.run = [event] {
     event->recorded = true;
     event->recorded_at = milliseconds();
-    npu_sim::resume(event);
+    npu_sim::resume();
   };
   return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
 }
 
 ACL_API AclError aclrtStreamWaitEvent(void* stream, void* handle) {
   auto* event = static_cast<Event*>(handle);
-  if (npu_sim::mode() == npu_sim::Mode::kCapture) {
+  if (npu_sim::mode() == npu_sim::Mode::kCapture)
     npu_sim::join(static_cast<Stream*>(stream), event);
-    if (!event->external) return kOk;
-    Task task;
-    task.waits = event;
-    npu_sim::record(std::move(task));
-    return kOk;
-  }
-  if (event->external && !event->recorded)
-    return npu_sim::fail(kEndless,
-                         "a stream waits, outside of a graph, for an ExternalEvent that has not "
-                         "been recorded; the simulator runs streams at once and would never end");
-  return kOk;
+  if (!event->external) return kOk;  // what was launched before it has run
+  Task task;
+  task.ready = [event] { return event->recorded; };
+  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
 }
 
 ACL_API AclError aclrtResetEvent(void* handle, void* stream) {
@@ -142,6 +135,31 @@ ACL_API AclError aclrtEventElapsedTime(float* time, void* begin, void* end) {
 ACL_API AclError aclrtEventGetTimestamp(void* event, uint64_t* time) {
   *time = static_cast<uint64_t>(static_cast<Event*>(event)->recorded_at * 1000);
   return kOk;
+}
+
+// Numbers in device memory that one stream writes and another waits for.
+ACL_API AclError aclrtValueWrite(void* address, uint64_t value, uint32_t, void* stream) {
+  Task task;
+  task.run = [=] {
+    *static_cast<uint64_t*>(address) = value;
+    npu_sim::resume();
+  };
+  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
+}
+
+ACL_API AclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, void* stream) {
+  enum { kAtLeast, kEqual, kAnyBit, kNotAllBits };
+  Task task;
+  task.ready = [=] {
+    const uint64_t now = *static_cast<uint64_t*>(address);
+    switch (condition) {
+      case kAtLeast: return static_cast<int64_t>(now - value) >= 0;
+      case kEqual: return now == value;
+      case kAnyBit: return (now & value) != 0;
+      default: return ~(now | value) != 0;
+    }
+  };
+  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
 }
 
 // Callbacks to the host run where they are launched; a thread may poll for reports in vain.

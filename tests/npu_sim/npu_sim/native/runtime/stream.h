@@ -19,7 +19,8 @@ struct Replay {
 struct Stream {
   int32_t id;
   std::shared_ptr<Tape> capture;  // what is captured on it
-  std::deque<Replay> backlog;     // the first one waits for an event; empty: not blocked
+  std::deque<Replay> backlog;     // the first one waits for something; empty: not blocked
+  bool running = false;           // runs its backlog
 };
 
 struct Event {

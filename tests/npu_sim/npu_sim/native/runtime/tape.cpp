@@ -39,8 +39,10 @@ thread_local std::unique_ptr<Update> update;
 
 std::mutex mutex;  // guards what several threads may reach: streams with a backlog, all tapes
 std::vector<Stream*> blocked;
-std::map<void*, std::shared_ptr<Tape>> tapes;            // by the handle that torch_npu holds
-std::map<void*, std::shared_ptr<TaskGroup>> task_groups;
+// By the handle that torch_npu holds. Never destroyed: tasks hold Python objects, and the interpreter
+// is gone when static objects are destroyed.
+auto& tapes = *new std::map<void*, std::shared_ptr<Tape>>;
+auto& task_groups = *new std::map<void*, std::shared_ptr<TaskGroup>>;
 
 void put_back(Capture& ended) {
   for (auto kept = ended.kept.rbegin(); kept != ended.kept.rend(); ++kept)
@@ -51,7 +53,7 @@ void put_back(Capture& ended) {
 bool run(Replay& replay) {
   while (replay.next < replay.tape->tasks.size()) {
     const std::shared_ptr<Task> task = replay.tape->tasks[replay.next];
-    if (task->waits && !task->waits->recorded) return false;
+    if (task->ready && !task->ready()) return false;
     replay.next++;
     if (task->run) perform(*task, Launch::kReplay);
   }
@@ -63,27 +65,31 @@ void unblock(Stream* stream) {
   blocked.erase(std::remove(blocked.begin(), blocked.end(), stream), blocked.end());
 }
 
+void block(Stream* stream) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (std::find(blocked.begin(), blocked.end(), stream) == blocked.end())
+    blocked.push_back(stream);
+}
+
 // Run what a stream has to do, until all is done or the first of it waits.
 void drain(Stream* stream) {
-  while (!stream->backlog.empty()) {
-    bool done = false;
-    try {
-      done = run(stream->backlog.front());
-    } catch (...) {
-      stream->backlog.clear();
-      unblock(stream);
-      throw;
-    }
-    if (!done) {
-      count_event("graph:pauses");
-      std::lock_guard<std::mutex> lock(mutex);
-      if (std::find(blocked.begin(), blocked.end(), stream) == blocked.end())
-        blocked.push_back(stream);
-      return;
-    }
-    stream->backlog.pop_front();
+  if (stream->running) return;  // one of its own tasks ends another stream's wait
+  stream->running = true;
+  try {
+    while (!stream->backlog.empty() && run(stream->backlog.front())) stream->backlog.pop_front();
+  } catch (...) {
+    stream->running = false;
+    stream->backlog.clear();
+    unblock(stream);
+    throw;
   }
-  unblock(stream);
+  stream->running = false;
+  if (stream->backlog.empty()) {
+    unblock(stream);
+  } else {
+    count_event("graph:pauses");
+    block(stream);
+  }
 }
 
 }  // namespace
@@ -164,24 +170,22 @@ AclError submit(Stream* stream, Task task, void* changes, size_t bytes) {
       perform(task, Launch::kCapture);
     }
     record(std::move(task));
-  } else if (stream && !stream->backlog.empty()) {
+  } else if (stream && (!stream->backlog.empty() || (task.ready && !task.ready()))) {
     auto tape = std::make_shared<Tape>();
     tape->tasks.push_back(std::make_shared<Task>(std::move(task)));
     stream->backlog.push_back({tape});
-  } else {
+    drain(stream);
+  } else if (task.run) {
     perform(task, Launch::kEager);
   }
   return kOk;
 }
 
-void resume(Event* event) {
+void resume() {
   std::vector<Stream*> waiting;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    for (Stream* stream : blocked) {
-      const Replay& replay = stream->backlog.front();
-      if (replay.tape->tasks[replay.next]->waits == event) waiting.push_back(stream);
-    }
+    waiting = blocked;
   }
   for (Stream* stream : waiting) drain(stream);
 }
@@ -237,7 +241,7 @@ ACL_API AclError aclmdlRIExecuteAsync(void* model, void* handle) {
   }
   count_event("graph:replays");
   stream->backlog.push_back(replay);
-  if (stream->backlog.size() == 1) drain(stream);
+  drain(stream);
   return kOk;
 }
 

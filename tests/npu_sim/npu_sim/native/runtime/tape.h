@@ -1,8 +1,9 @@
 // Graphs. Capturing writes tasks on a tape, replaying runs them in the order of the capture.
 //
-// A task may wait for an external event. vllm-ascend launches a replay first and records the
+// A task may wait for an external event, which torch_npu makes of a number in device memory that
+// one stream waits for and another writes. vllm-ascend launches a replay first and records the
 // events afterwards, from another stream, when it has updated the attention's arguments: so a
-// replay stops at such a task, its stream is blocked, and the event's recording resumes it.
+// replay stops at such a task, its stream is blocked, and whatever is recorded resumes it.
 #pragma once
 
 #include <functional>
@@ -24,7 +25,7 @@ struct Task {
   Traffic traffic;
   CopyKind copies = CopyKind::kHostToHost;  // for copies between host and device,
   int64_t copied = 0;                       // and how many bytes
-  Event* waits = nullptr;  // do not start before this external event has been recorded
+  std::function<bool()> ready;  // do not start before this holds; empty: it need not wait
 };
 
 // A group of tasks whose arguments may be replaced later.
@@ -80,7 +81,7 @@ SIM_API AclError may_launch(Stream* stream, const std::string& name);
 // `changes`) also runs when it is captured.
 AclError submit(Stream* stream, Task task, void* changes = nullptr, size_t bytes = 0);
 
-// Go on with the replays that wait for this event.
-void resume(Event* event);
+// Go on with what waits and need not wait any longer.
+void resume();
 
 }  // namespace npu_sim

@@ -129,8 +129,7 @@ class Call {
   }
 
   at::Tensor alias(const c10::Argument& argument, const at::Tensor& tensor) {
-    if (is_npu(tensor) && argument.alias_info() && argument.alias_info()->isWrite())
-      changed_.push_back(tensor);
+    if (is_npu(tensor) && changes(argument)) changed_.push_back(tensor);
     return aliases_.to_cpu(tensor);
   }
 

@@ -39,6 +39,10 @@ int64_t bytes_of(const c10::IValue& value) {
 
 }  // namespace
 
+bool changes(const c10::Argument& argument) {
+  return (argument.alias_info() && argument.alias_info()->isWrite()) || argument.name() == "out";
+}
+
 int64_t tensor_bytes(const at::Tensor& tensor) {
   if (!tensor.defined()) return 0;
   int64_t elements = 1;
@@ -57,9 +61,9 @@ Traffic argument_traffic(const c10::FunctionSchema& schema, const torch::jit::St
     const c10::Argument& argument = schema.arguments()[i];
     int64_t bytes = bytes_of(arguments[i]);
     if (i == 0 && scatters) bytes = std::min(bytes, largest_other);
-    const bool writes = argument.alias_info() && argument.alias_info()->isWrite();
-    const bool overwrites =
-        writes && (argument.is_out() || kOverwriting.count(schema.name()) || scatters);
+    const bool writes = changes(argument);
+    const bool is_out = argument.is_out() || argument.name() == "out";
+    const bool overwrites = writes && (is_out || kOverwriting.count(schema.name()) || scatters);
     if (writes) traffic.written += bytes;
     if (!overwrites) traffic.read += bytes;
   }

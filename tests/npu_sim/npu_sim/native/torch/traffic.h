@@ -11,6 +11,9 @@ namespace npu_sim {
 // The call's traffic without what it returns newly. `arguments` as the op was called.
 Traffic argument_traffic(const c10::FunctionSchema& schema, const torch::jit::Stack& arguments);
 
+// Whether an op changes an argument. torch_npu's schemas do not mark all that are named "out".
+bool changes(const c10::Argument& argument);
+
 // Bytes that a tensor occupies: elements that share memory by a stride of 0 count once.
 int64_t tensor_bytes(const at::Tensor& tensor);
 
