@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,15 @@ from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
 from vllm_ascend_spec.cli import bench_verify
 from vllm_ascend_spec.cli.check import parse_json
+from vllm_ascend_spec.cli.env import plugins
 from vllm_ascend_spec.config.preflight import check_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.platform import select
 
-HELP = "measure: `bench serve` end to end, `bench step` by parts, `bench verify` the kernels"
+HELP = (
+    "measure: `bench serve` end to end, `bench step` by parts, `bench verify` the kernels, "
+    "`bench npu-sim` counts on a simulated NPU"
+)
 DEFAULT_SPEC = '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}'
 
 
@@ -37,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     step.add_argument("--rounds", type=int, default=3)
     step.add_argument("--compiled", action="store_true", help="with torch.compile")
     step.set_defaults(benchmark_run=run_step)
+    counts = benchmarks.add_parser("npu-sim", help="counts on a simulated NPU, against vllm-ascend")
+    _add_common(counts)
+    counts.add_argument("--batch", type=int, default=8)
+    counts.add_argument("--graph-mode", default="FULL_DECODE_ONLY", help="cudagraph_mode, or eager")
+    counts.add_argument("--workloads", default="greedy,sampled,structured", help="a list")
+    counts.set_defaults(benchmark_run=run_npu_sim, max_tokens=16)
     verify = benchmarks.add_parser("verify", help="verification kernels against their peers")
     bench_verify.add_arguments(verify)
 
@@ -128,6 +140,29 @@ def run_step(args: argparse.Namespace) -> int:
         compiled=args.compiled,
     )
     return _finish(step.run(plan), args.output)
+
+
+def run_npu_sim(args: argparse.Namespace) -> int:
+    """Run ``bench npu-sim``."""
+    from vllm_ascend_spec.bench import npu_sim
+
+    npu_sim.require_simulator()
+    spec = parse_json("--speculative-config", args.speculative_config)
+    check_engine(args.model, spec)
+    workloads = tuple(args.workloads.split(","))
+    for workload in workloads:
+        if workload not in npu_sim.WORKLOADS:
+            valid = ", ".join(npu_sim.WORKLOADS)
+            raise ConfigError("--workloads", args.workloads, f"valid: {valid}")
+    plan = npu_sim.Plan(
+        model=args.model,
+        speculative_config=spec,
+        prompts=read_prompts(args.prompts)[: args.batch],
+        max_tokens=args.max_tokens,
+        graph_mode=args.graph_mode,
+        workloads=workloads,
+    )
+    return _finish(npu_sim.run(plan, plugins(os.environ) or select.PLUGIN_NAME), args.output)
 
 
 def _finish(record: dict[str, Any], output: Path | None) -> int:
