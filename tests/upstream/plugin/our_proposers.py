@@ -1,0 +1,72 @@
+"""A pytest plugin: vllm-ascend's modules offer our proposers under its own names.
+
+Loaded into a run of vllm-ascend's tests (see ../test_vllm_ascend_tests.py), where ``tests`` is
+vllm-ascend's folder, so nothing of ours but the package can be imported here. Environment:
+``OUR_PROPOSERS_REPORT`` names the JSON file for what was put in and how each test ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.config.methods import METHODS
+
+THEIRS = "vllm_ascend."
+swapped: dict[str, str] = {}
+failed: dict[str, str] = {}
+passed: set[str] = set()
+
+
+def replacements() -> Iterator[tuple[type, type]]:
+    """Yield each class of vllm-ascend's and the one of ours that stands in for it."""
+    from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
+
+    from vllm_ascend_spec.proposers.npu import NpuModelProposerMixin
+    from vllm_ascend_spec.proposers.registry import proposer_class
+
+    bases = (NpuModelProposerMixin, AscendSpecDecodeBaseProposer)
+    yield AscendSpecDecodeBaseProposer, type(AscendSpecDecodeBaseProposer.__name__, bases, {})
+    for method in METHODS:
+        ours = proposer_class(method, "npu")
+        theirs = (cls for cls in ours.__mro__ if cls.__module__.startswith(THEIRS))
+        stock = next(theirs, None)
+        if stock is not None:
+            yield stock, ours
+
+
+def uses_own_loop(proposer: Any) -> bool:
+    """Decide as create() does, for a proposer that a test has made by half, too."""
+    try:
+        return proposer.own_loop_obstacle() is None
+    except (AttributeError, TypeError):
+        return getattr(proposer, "dcp_size", 1) == 1
+
+
+def pytest_collection(session: Any) -> None:
+    """Put ours in, once vllm-ascend's conftest has mocked torch_npu and before tests import."""
+    for stock, ours in list(replacements()):
+        if hasattr(ours, "own_loop_obstacle"):
+            ours.use_own_loop = property(uses_own_loop)  # type: ignore[attr-defined]
+        for name, module in list(sys.modules.items()):
+            if name.startswith(THEIRS) and vars(module).get(stock.__name__) is stock:
+                setattr(module, stock.__name__, ours)
+        swapped[stock.__name__] = f"{ours.__module__}.{ours.__qualname__}"
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Keep how each test ended, and the last line of why it failed."""
+    if report.failed:
+        failed[report.nodeid] = str(report.longrepr).strip().splitlines()[-1]
+    elif report.passed and report.when == "call":
+        passed.add(report.nodeid)
+
+
+def pytest_sessionfinish(session: Any) -> None:
+    """Write the report."""
+    report = {"swapped": swapped, "failed": failed, "passed": sorted(passed - set(failed))}
+    Path(os.environ["OUR_PROPOSERS_REPORT"]).write_text(json.dumps(report))
