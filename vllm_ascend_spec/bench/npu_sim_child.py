@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+
+import torch  # noqa: F401 - brings the simulated NPU up, which the next lines need
+from npu_sim import counters
+from npu_sim.launch import as_device_op
 
 from vllm_ascend_spec.bench.npu_sim import MARK
 
@@ -19,52 +22,27 @@ OWN = "bench::draft_rows "
 
 
 class Meter:
-    """Adds up counts of the device between two moments, again and again."""
+    """Adds up what the device was asked to do between two moments, again and again."""
 
     def __init__(self) -> None:
-        self.sums: Counter[str] = Counter()
-        self._start: Counter[str] = Counter()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.sum = counters.Snapshot()
+        self._before = counters.Snapshot()
 
     def start(self) -> None:
         """Begin to count."""
-        self._start = read_counters()
+        self._before = counters.snapshot()
 
-    def stop(self) -> Counter[str]:
+    def stop(self) -> counters.Snapshot:
         """Return what was counted since :meth:`start`."""
-        return read_counters() - self._start
-
-
-def read_counters() -> Counter[str]:
-    """Return the device's counts so far, flat."""
-    from npu_sim.native_parts import native
-
-    counters = native().counters()
-    flat: Counter[str] = Counter()
-    for name, (launched, replayed, _, read, written) in counters["ops"].items():
-        if name.startswith(OWN):
-            flat[name] += launched + replayed
-            continue
-        flat["device_ops"] += launched + replayed
-        flat["bytes"] += read + written
-        flat[f"op {name}"] += launched + replayed
-    for name, amount in counters["events"].items():
-        kind, _, what = name.partition(":")
-        if kind == "sync":
-            flat["syncs"] += amount
-            flat[name] += amount
-        elif what == "bytes":
-            flat[f"{kind}_bytes"] += amount
-        elif what == "copies":
-            flat[f"{kind}_copies"] += amount
-        else:
-            flat[name] += amount
-    return flat
+        return counters.snapshot() - self._before
 
 
 def count_draft_rows() -> None:
     """Make every run of a draft model count its rows, also in graphs; before an engine exists."""
-    import torch  # noqa: F401 - brings the simulated NPU up, which the next line needs
-    from npu_sim.launch import as_device_op
     from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
 
     stock = AscendSpecDecodeBaseProposer.load_model
@@ -129,7 +107,7 @@ class Engine:
             # Steps of all requests with all their drafts: the others differ by chance.
             self.is_full_step = metadata is not None and sum(metadata.num_draft_tokens) == most
             if self.is_full_step:
-                self.verification.sums += counted
+                self.verification.sum += counted
             return result
 
         runner.sample_tokens, runner._sample = watched_sample_tokens, watched_sample
@@ -137,19 +115,18 @@ class Engine:
     def count(self, workload: str) -> dict[str, Any]:
         """Serve one workload twice, the second time counting; return counts per step."""
         self._serve(workload)
-        self.verification.sums.clear()
-        self.step.sums.clear()
+        self.verification.reset()
+        self.step.reset()
         self.num_steps = 0
         tokens = self._serve(workload)
         steps = max(self.num_steps, 1)
-        step = {name: amount / steps for name, amount in self.step.sums.items()}
         return {
             "steps": self.num_steps,
-            "verification": _per_step(self.verification.sums, steps),
-            "step": _per_step(self.step.sums, steps),
+            "verification": _per_step(self.verification.sum, steps),
+            "step": _per_step(self.step.sum, steps),
             "draft_rows": {
-                name.removeprefix(OWN): amount
-                for name, amount in step.items()
+                name.removeprefix(OWN): op.executed / steps
+                for name, op in self.step.sum.ops.items()
                 if name.startswith(OWN)
             },
             "tokens": tokens,
@@ -165,7 +142,7 @@ class Engine:
             self.is_full_step = False
             outputs = core.step()
             if self.is_full_step:
-                self.step.sums += self.step.stop()
+                self.step.sum += self.step.stop()
                 self.num_steps += 1
             for output in outputs:
                 tokens[output.request_id] = list(output.outputs[0].token_ids)
@@ -188,11 +165,20 @@ class Engine:
         )
 
 
-def _per_step(sums: Mapping[str, int], steps: int) -> dict[str, Any]:
-    names = ("device_ops", "bytes", "syncs", "d2h_copies", "d2h_bytes", "h2d_copies", "h2d_bytes")
-    ops = {name: amount / steps for name, amount in sorted(sums.items()) if name.startswith("op ")}
-    waits = {name: amount / steps for name, amount in sums.items() if name.startswith("sync:")}
-    return {**{name: sums[name] / steps for name in names}, "waits": waits, "ops": ops}
+def _per_step(counted: counters.Snapshot, steps: int) -> dict[str, Any]:
+    ops = {name: op for name, op in counted.ops.items() if not name.startswith(OWN)}
+    return {
+        "device_ops": sum(op.executed for op in ops.values()) / steps,
+        "bytes": (counted.bytes_read + counted.bytes_written) / steps,
+        "syncs": counted.syncs_total / steps,
+        "d2h_copies": counted.device_to_host[0] / steps,
+        "d2h_bytes": counted.device_to_host[1] / steps,
+        "h2d_copies": counted.host_to_device[0] / steps,
+        "h2d_bytes": counted.host_to_device[1] / steps,
+        "replays": counted.replays / steps,
+        "waits": {name: amount / steps for name, amount in counted.syncs.items()},
+        "ops": {name: op.executed / steps for name, op in ops.items() if op.executed},
+    }
 
 
 def main() -> None:
