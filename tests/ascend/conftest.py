@@ -28,8 +28,13 @@ COMMON = {
     "VLLM_LOGGING_LEVEL": "WARNING",
     "HF_HUB_OFFLINE": "1",
     "TRITON_INTERPRET": "1",
+    # What one engine's torch_npu has compiled another one cannot load.
+    "VLLM_DISABLE_COMPILE_CACHE": "1",
 }
 NPU = {**COMMON, "VLLM_ASCEND_SPEC_DEVICE": "npu"}
+if importlib.util.find_spec("npu_sim") is not None:
+    # The kernels' source; on silicon what was built of it.
+    NPU["VLLM_ASCEND_SPEC_ASCENDC"] = "tests.ascend.kernels:library"
 CPU = {
     **COMMON,
     "VLLM_ASCEND_SPEC_DEVICE": "cpu",

@@ -41,13 +41,24 @@ def watch_draft_rows(rows: list[list[int]]) -> None:
     Mixin._run_merged_draft, Mixin._run_model = _run_merged_draft, _run_model
 
 
-def answer(llm: Any, prompts: list[str], name: str) -> list[dict[str, Any]]:
-    """Return the answers to one kind of request: token ids, and logprobs if asked for."""
+def answer(
+    llm: Any, prompts: list[str], name: str, logprobs: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the answers to one kind of request: token ids, and logprobs if asked for.
+
+    Args:
+        llm: the engine.
+        prompts: what to go on from.
+        name: a key of ``REQUESTS``.
+        logprobs: how many to return for every token, whatever the kind says.
+    """
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
     wanted = REQUESTS[name]
     parameters = SamplingParams(**wanted["sampling"])
+    if logprobs is not None:
+        parameters.logprobs = logprobs
     if "choices" in wanted:
         parameters.structured_outputs = StructuredOutputsParams(choice=wanted["choices"])
     batch = wanted.get("batch", len(prompts))
@@ -86,7 +97,9 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     prompts = json.loads(PROMPTS.read_text())[:NUM_PROMPTS]
     return {
         "platform": type(current_platform).__name__,
-        "answers": {name: answer(llm, prompts, name) for name in job["requests"]},
+        "answers": {
+            name: answer(llm, prompts, name, job.get("logprobs")) for name in job["requests"]
+        },
         "counters": counters(llm),
         "draft_rows_at_start": rows[:started],
         "draft_rows": rows[started:],

@@ -49,6 +49,37 @@ def test_each_row_takes_the_drafts_before_it_for_granted() -> None:
     assert rows.drafts == [[], [7], [7, 8], [], [], [9]]
 
 
+class OnDevice:
+    """Drafts that nobody should have to wait for."""
+
+    def tolist(self) -> list[int]:
+        raise AssertionError("the device was waited for")
+
+
+@pytest.mark.parametrize(
+    ("on_host", "is_used"),
+    [
+        ([[7, 8], [], [9]], True),
+        ([[7, 8], [], [9], [], []], True),
+        (None, False),
+        ([[-1, -1], [], [-1]], False),
+        ([[7], [], [9]], False),
+    ],
+)
+def test_drafts_known_on_the_host_are_not_asked_of_the_device(
+    on_host: list[list[int]] | None, is_used: bool
+) -> None:
+    """A batch's list may be longer; placeholders and stale lists are of no use."""
+    metadata = spec_metadata([request((7, 8)), request(), request((9,))])
+    assert expand_rows(metadata, on_host) == expand_rows(metadata)
+    metadata.draft_token_ids = OnDevice()  # type: ignore[assignment]
+    if is_used:
+        expand_rows(metadata, on_host)
+    else:
+        with pytest.raises(AssertionError, match="waited for"):
+            expand_rows(metadata, on_host)
+
+
 @pytest.mark.parametrize(
     "params",
     [

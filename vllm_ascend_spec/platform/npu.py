@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vllm_ascend.device.hardware_profile import get_current_hardware_profile
 from vllm_ascend.platform import NPUPlatform
 
+from vllm_ascend_spec.config.ascend import check_ascend_options
+from vllm_ascend_spec.errors import PlatformError
 from vllm_ascend_spec.platform.shared import check_command_line, check_engine_config
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+STOCK_WORKER = "vllm_ascend.worker.worker.NPUWorker"
 WORKER = "vllm_ascend_spec.worker.npu.SpecNPUWorker"
 
 
@@ -26,12 +30,26 @@ class SpecNpuPlatform(NPUPlatform):
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
-        """Validate our options and name our worker, whatever vllm-ascend would choose."""
+        """Validate our options and, with speculation, name our worker."""
         check_engine_config(vllm_config)
         if vllm_config.speculative_config is not None:
-            from vllm_ascend_spec.config.ascend import check_ascend_options
-
             check_ascend_options(vllm_config)
-        if vllm_config.parallel_config.worker_cls == "auto":
-            vllm_config.parallel_config.worker_cls = WORKER
+            require_stock_worker()
+            if vllm_config.parallel_config.worker_cls == "auto":
+                vllm_config.parallel_config.worker_cls = WORKER
         super().check_and_update_config(vllm_config)
+
+
+def require_stock_worker() -> None:
+    """Raise unless this NPU is one for which vllm-ascend has the worker that ours extends.
+
+    Raises:
+        PlatformError: it is another one, a 310P for instance.
+    """
+    worker = get_current_hardware_profile().default_worker_cls
+    if worker != STOCK_WORKER:
+        raise PlatformError(
+            f"vllm-ascend runs this NPU with {worker}, which vllm-ascend-spec does not know: there "
+            "is no speculative decoding with it here. Remedy: leave out --speculative-config, or "
+            "ascend_spec in VLLM_PLUGINS."
+        )

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.config.schema import SpecOptions
 
 logger = get_logger(__name__)
+REMEDY = (
+    "leave it out, or set speculative_config.enforce_eager=true, or a cudagraph_mode without FULL"
+)
 Drafts = list[tuple[torch.Tensor, torch.Tensor | None]]
 
 
@@ -116,7 +119,8 @@ class NpuModelProposerMixin:
         drafts: Drafts = [self._draft(last[rows], sampling, positions)]
         if self.num_speculative_tokens > 1:
             # The first step's metadata is in the forward context already.
-            later = multi_steps_attn_metadata[1:] or [None] * (self.num_speculative_tokens - 1)
+            nothing: list[Any] = [None] * (self.num_speculative_tokens - 1)
+            later = multi_steps_attn_metadata[1:] or nothing
             self._later_steps(later, hidden[rows], positions, drafts, sampling)
         if drafts[0][1] is not None:
             self._last_draft_probs = torch.stack([probs for _, probs in drafts], dim=1)
@@ -259,12 +263,26 @@ def _require_possible(proposer: Any, options: SpecOptions) -> None:
             "not possible on an NPU, where the draft loop is one graph; "
             "valid here: 'auto', 'stock'",
         )
-    modes = proposer.compilation_config.cudagraph_mode
-    in_graph = proposer.use_cuda_graph and modes.has_full_cudagraphs()
-    if in_graph and proposer._enable_probabilistic_draft_probs:
+    mode = proposer.compilation_config.cudagraph_mode
+    if not proposer.use_cuda_graph or not mode.has_full_cudagraphs():
+        return
+    spec = proposer.speculative_config
+    if mode == CUDAGraphMode.FULL:
+        raise ConfigError(
+            "compilation_config.cudagraph_mode",
+            mode.name,
+            "not possible with a draft model on an NPU: a graph for any mixture of requests "
+            "drafts for too few of them; valid: FULL_AND_PIECEWISE, FULL_DECODE_ONLY, PIECEWISE",
+        )
+    if proposer._enable_probabilistic_draft_probs:
         raise ConfigError(
             "speculative_config.draft_sample_method",
-            "probabilistic",
-            "has no effect within a full graph on an NPU, which records a greedy choice; valid: "
-            "'greedy', or speculative_config.enforce_eager=true, or a cudagraph_mode without FULL",
+            spec.draft_sample_method,
+            f"has no effect within a full graph on an NPU, which records a greedy choice; {REMEDY}",
+        )
+    if spec.num_speculative_tokens_per_batch_size:
+        raise ConfigError(
+            "speculative_config.num_speculative_tokens_per_batch_size",
+            spec.num_speculative_tokens_per_batch_size,
+            f"not possible within a full graph on an NPU, which has all draft steps; {REMEDY}",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,18 @@ def mask_logits(
     # A copy: what came through a socket may be read-only.
     bitmask = torch.from_numpy(np.array(grammar_output.grammar_bitmask[: len(rows)], order="C"))
     indices = torch.tensor(rows, dtype=torch.int32)
-    device = logits.device
-    grammar_mask(
-        logits,
-        bitmask.to(device, non_blocking=True),
-        indices.to(device, non_blocking=True),
-        backend=backend,
-    )
+    on_device = [_copy(tensor, logits.device) for tensor in (bitmask, indices)]
+    grammar_mask(logits, *on_device, backend=backend)
+
+
+# Copies that may be under way: their sources have to live as long. Two a step, a few steps.
+_sources: deque[torch.Tensor] = deque(maxlen=16)
+
+
+def _copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy to the device without waiting for it, which takes pinned memory."""
+    if device.type == "cpu":
+        return tensor
+    pinned = tensor.pin_memory()
+    _sources.append(pinned)
+    return pinned.to(device, non_blocking=True)

@@ -40,7 +40,7 @@ def gather_logprobs(
         return None
     values = logits.float()
     if mode.startswith("processed"):
-        values = _processed(constrained, metadata, sampling)
+        values = _processed(sampler, constrained, metadata, sampling)
     grid = make_grid(metadata.draft_token_ids, metadata.cu_num_draft_tokens, metadata.max_spec_len)
     cells = values[grid.rows.flatten()]
     if mode.endswith("logprobs"):
@@ -59,6 +59,7 @@ def gather_logprobs(
 
 
 def _processed(
+    sampler: Sampler,
     constrained: Constrained,
     metadata: SpecDecodeMetadata,
     sampling: SamplingMetadata,
@@ -68,10 +69,12 @@ def _processed(
     if sampling.all_greedy or constrained.temperature is None:
         return logits
     counts = torch.tensor(metadata.num_draft_tokens, device=logits.device) + 1
-    request = torch.repeat_interleave(counts)
+    request = torch.repeat_interleave(counts, output_size=logits.shape[0])
     temperature = constrained.temperature[request]
     values = logits / torch.where(temperature > 0, temperature, 1.0)[:, None]
     values = mask_min_p(values, None if constrained.min_p is None else constrained.min_p[request])
     top_k = None if sampling.top_k is None else sampling.top_k[request]
     top_p = None if sampling.top_p is None else sampling.top_p[request]
-    return apply_top_k_top_p(values, top_k, top_p)
+    # A device's sampler may have its own.
+    apply = getattr(sampler.topk_topp_sampler, "apply_top_k_top_p", apply_top_k_top_p)
+    return apply(values, top_k, top_p)

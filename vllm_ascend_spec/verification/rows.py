@@ -62,9 +62,20 @@ class Rows:
     drafts: list[list[int]]
 
 
-def expand_rows(metadata: SpecDecodeMetadata) -> Rows:
-    """Lay out the rows: per request one for each draft, then the bonus row."""
-    tokens = metadata.draft_token_ids.tolist()
+def expand_rows(metadata: SpecDecodeMetadata, on_host: list[list[int]] | None = None) -> Rows:
+    """Lay out the rows: per request one for each draft, then the bonus row.
+
+    Args:
+        metadata: the drafts.
+        on_host: the same by request, as the runner knows them on the host; then the device is not
+            waited for. With asynchronous scheduling it knows placeholders only.
+    """
+    counts = metadata.num_draft_tokens
+    known = [] if on_host is None else on_host[: len(counts)]
+    if [len(drafts) for drafts in known] == counts and all(t >= 0 for d in known for t in d):
+        tokens = [token for drafts in known for token in drafts]
+    else:
+        tokens = metadata.draft_token_ids.tolist()
     request: list[int] = []
     drafts: list[list[int]] = []
     start = 0
@@ -118,7 +129,7 @@ def constrain_rows(
     min_p, temperature = min_p_of(metadata), metadata.temperature
     if not needs_rows(metadata):
         return Constrained(logits, temperature, min_p)
-    rows = expand_rows(spec)
+    rows = expand_rows(spec, metadata.spec_token_ids)
     index = torch.tensor(rows.request, device=logits.device)
     expanded = _expand_metadata(metadata, rows, index)
     logits = sampler.apply_logits_processors(logits.float().clone(), expanded, False)
