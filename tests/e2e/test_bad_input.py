@@ -91,6 +91,28 @@ def test_llm_refuses_before_it_loads(change: dict[str, Any], words: list[str]) -
         assert word in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("method", "change", "words"),
+    [
+        ("ngram", {"prompt_lookup_min": 5}, ["prompt_lookup_min=5", "up to prompt_lookup_max"]),
+        ("ngram", {"prompt_lookup_max": 0}, ["prompt_lookup_max=0", "from 1 on"]),
+        ("ngram", {"model": "ngram"}, ["model='ngram'", "no effect", "'ngram'"]),
+        ("ngram", {"num_speculative_tokens": 16}, ["num_speculative_tokens=16", "1 to 15"]),
+        ("custom_class", {"model": "no.such.Class"}, ["cannot import no.such", "PYTHONPATH"]),
+        ("custom_class", {"model": "json.JSONDecoder"}, ["json.JSONDecoder", "VllmConfig alone"]),
+        ("custom_class", {"model": "types.SimpleNamespace"}, ["SimpleNamespace", "propose"]),
+        ("custom_class", {"prompt_lookup_max": 3}, ["prompt_lookup_max", "no effect"]),
+    ],
+)
+def test_llm_refuses_before_it_loads_whatever_the_method(
+    method: str, change: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        engine({**SPECS[method], **change})
+    for word in words:
+        assert word in str(error.value)
+
+
 def test_llm_refuses_options_of_ours_without_speculation() -> None:
     with pytest.raises(ConfigError, match="without --speculative-config"):
         engine(None, additional_config={"ascend_spec": {"verify_rule": "block"}})
