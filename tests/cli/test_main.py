@@ -12,6 +12,7 @@ import pytest
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.cli import bench, info, serve
 from vllm_ascend_spec.cli.main import COMMANDS, main
+from vllm_ascend_spec.config.methods import METHODS
 from vllm_ascend_spec.ops import OPS, cpu_library
 from vllm_ascend_spec.ops.registry import Op
 
@@ -76,6 +77,27 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
     }
     assert resolved["lossless"] is True
     assert resolved["warnings"] == []
+
+
+def test_check_of_methods_without_a_draft_model(capsys) -> None:
+    spec = {"method": "ngram", "num_speculative_tokens": 4, "rejection_sample_method": "block"}
+    resolved = check(capsys, spec)
+    assert resolved["speculative_config"] == spec
+    assert resolved["ascend_spec"] == {"verify_backend": None, "verify_rule": "block"}
+    (warning,) = resolved["warnings"]
+    assert "with method 'ngram', which cannot sample its drafts" in warning
+    custom = {"method": "custom_class", "num_speculative_tokens": 4}
+    assert check(capsys, {**custom, "model": "examples.custom_proposer.RecentFollower"})
+    error = check(capsys, {**custom, "model": "examples.custom_proposer.NoSuchClass"})
+    assert "has no NoSuchClass" in error
+    assert error.count("\n") == 1
+
+
+def test_info_names_the_methods_of_the_device(monkeypatch) -> None:
+    monkeypatch.setattr(info, "op_backends", lambda device: {})
+    for device, methods in (("cpu", [*METHODS]), ("npu", [*METHODS]), (None, [])):
+        monkeypatch.setattr(info.select, "detect_device", lambda device=device: device)
+        assert info.report()["methods"] == methods
 
 
 def test_check_without_speculation_prints_no_options_of_ours(capsys) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.bench import provenance
+from vllm_ascend_spec.config.methods import METHODS
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform import select
 
@@ -36,6 +37,7 @@ def report() -> dict[str, Any]:
         "device": device,
         "platform": choice.platform,
         "note": choice.note or None,
+        "methods": [name for name, method in METHODS.items() if device in method.proposers],
         "op_backends": op_backends(device or "cpu"),
         "problems": problems(),
         "machine": record["machine"],
