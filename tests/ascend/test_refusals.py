@@ -1,0 +1,85 @@
+"""What cannot work on an NPU is refused at start, with the reason and what is valid."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vllm_ascend_spec.config.schema import SpecOptions
+from vllm_ascend_spec.errors import ConfigError, PlatformError
+
+FULL, PIECEWISE, DECODE = "FULL", "PIECEWISE", "FULL_DECODE_ONLY"
+
+
+def make_proposer(mode: str, *, graphs: bool = True, sampled: bool = False, **spec: Any) -> Any:
+    from vllm.config import CUDAGraphMode
+
+    spec = {
+        "num_speculative_tokens_per_batch_size": None,
+        "draft_sample_method": "probabilistic" if sampled else "greedy",
+        **spec,
+    }
+    return SimpleNamespace(
+        compilation_config=SimpleNamespace(cudagraph_mode=CUDAGraphMode[mode]),
+        use_cuda_graph=graphs,
+        _enable_probabilistic_draft_probs=sampled,
+        speculative_config=SimpleNamespace(**spec),
+    )
+
+
+def require_possible(proposer: Any, **options: Any) -> None:
+    from vllm_ascend_spec.proposers.npu import _require_possible
+
+    _require_possible(proposer, SpecOptions(**options))
+
+
+SCHEDULE = {"num_speculative_tokens_per_batch_size": [[1, 4, 3], [5, 8, 1]]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "given", "option"),
+    [
+        (FULL, {}, "compilation_config.cudagraph_mode='FULL'"),
+        (DECODE, {"sampled": True}, "speculative_config.draft_sample_method='probabilistic'"),
+        (DECODE, SCHEDULE, "speculative_config.num_speculative_tokens_per_batch_size=[[1, 4, 3]"),
+    ],
+)
+def test_full_graphs_refuse(mode: str, given: dict[str, Any], option: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        require_possible(make_proposer(mode, **given))
+    assert str(raised.value).startswith(option)
+    # The same without graphs for the draft is fine.
+    require_possible(make_proposer(mode, graphs=False, **given))
+
+
+@pytest.mark.parametrize("given", [{}, {"sampled": True}, SCHEDULE])
+def test_piecewise_graphs_refuse_nothing(given: dict[str, Any]) -> None:
+    require_possible(make_proposer(PIECEWISE, **given))
+
+
+def test_draft_loop_of_the_cpu_is_refused() -> None:
+    with pytest.raises(ConfigError, match="valid here: 'auto', 'stock'"):
+        require_possible(make_proposer(DECODE), draft_loop="fused")
+    require_possible(make_proposer(DECODE), draft_loop="stock")
+
+
+def test_npu_with_another_worker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm_ascend_spec.platform import npu
+
+    npu.require_stock_worker()
+    worker = "vllm_ascend._310p.worker_310p.NPUWorker310"
+    profile = SimpleNamespace(default_worker_cls=worker)
+    monkeypatch.setattr(npu, "get_current_hardware_profile", lambda: profile)
+    with pytest.raises(PlatformError, match=r"NPUWorker310.*Remedy"):
+        npu.require_stock_worker()
+
+
+def test_stock_worker_is_the_one_that_ours_extends() -> None:
+    from vllm_ascend_spec.platform import npu
+    from vllm_ascend_spec.worker.npu import SpecNPUWorker
+
+    (stock,) = SpecNPUWorker.__bases__
+    assert f"{stock.__module__}.{stock.__qualname__}" == npu.STOCK_WORKER
+    assert f"{SpecNPUWorker.__module__}.{SpecNPUWorker.__qualname__}" == npu.WORKER
