@@ -2,9 +2,12 @@
 
 The interpreter copies a kernel's tensors to the host and back. Here the memory of a device is host
 memory already, so the kernel gets aliases of it, and what it writes stays written. A launch is one
-device op, as on a real NPU, whatever NumPy does for it.
+device op, as on a real NPU, whatever NumPy does for it. A kernel that has a reference, because
+interpreting it takes too long, is computed by that (`references/triton_rope.py`).
 """
 
+import dataclasses
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -12,9 +15,16 @@ from typing import Any
 
 import torch
 
-# An Ascend 910B1: 24 AI cores, each with two vector cores of 192 KiB buffer.
-DEVICE_PROPERTIES = {"num_aicore": 24, "num_vectorcore": 48, "max_shared_mem": 192 * 1024}
+from npu_sim.references.registry import REFERENCES
+
+# AI cores with two vector cores each, and those with 192 KiB of buffer, as a 910B1 has 24. Kernels
+# divide their work by the number of cores, and the interpreter runs one after the other, so there
+# are fewer here.
+DEVICE_PROPERTIES = {"num_aicore": 2, "num_vectorcore": 4, "max_shared_mem": 192 * 1024}
 TARGET = "Ascend910B1"
+
+# "1" has even the kernels interpreted that have a reference.
+INTERPRET_ALL = "NPU_SIM_INTERPRET_ALL"
 
 Alias = Callable[[torch.Tensor], torch.Tensor]
 Launch = Callable[[str, Callable[..., Any]], Callable[..., Any]]
@@ -38,6 +48,8 @@ def install(alias: Alias, as_device_op: Launch) -> None:
         raise TritonModeError("Triton was imported before the simulator: set TRITON_INTERPRET=1")
     os.environ["TRITON_INTERPRET"] = "1"
     _choose_driver()
+    _patch_language_once()
+    _skip_overflow_checks()
     _launch_on_aliases(alias, as_device_op)
     from npu_sim import triton_extension
 
@@ -87,6 +99,49 @@ def _choose_driver() -> None:
     triton.runtime.driver.set_active(Driver())
 
 
+def _patch_language_once() -> None:
+    """Keep Triton's language as the interpreter patches it.
+
+    The interpreter patches it for every launch and every call of one kernel by another, and takes
+    back the former only. That is most of the time of a small kernel.
+    """
+    from triton import language
+    from triton.runtime import interpreter
+
+    patch, patched = interpreter._patch_lang, set()
+    nothing_to_restore = interpreter._LangPatchScope()
+
+    def patch_once(function: Any) -> Any:
+        visible = function.__globals__.values()
+        modules = tuple(any(v is m for v in visible) for m in (language, language.core))
+        if modules not in patched:
+            patch(function)
+            patched.add(modules)
+        return nothing_to_restore
+
+    interpreter._patch_lang = patch_once
+
+
+def _skip_overflow_checks() -> None:
+    """Let integers wrap, as a device does; checking each operation takes as long as the rest."""
+    from triton.runtime import interpreter
+
+    builder = interpreter.interpreter_builder
+    builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
+
+
+def _reference_of(name: str, parameters: list[str]) -> Callable[..., Any] | None:
+    """Give what computes a kernel faster than the interpreter, if there is such a thing.
+
+    A kernel of another version, with other parameters, is interpreted.
+    """
+    function = REFERENCES.get(name)
+    if function is None or os.environ.get(INTERPRET_ALL) == "1":
+        return None
+    fits = list(inspect.signature(function.__wrapped__).parameters) == list(parameters)
+    return function if fits else None
+
+
 def _launch_on_aliases(alias: Alias, as_device_op: Launch) -> None:
     """Replace the interpreter's copies to the host and back, and count each launch."""
     from triton.runtime import interpreter
@@ -112,7 +167,11 @@ def _launch_on_aliases(alias: Alias, as_device_op: Launch) -> None:
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
         name = f"triton::{getattr(self.fn, '__name__', 'kernel')}"
-        return as_device_op(name, lambda *a, **k: run(self, *a, **k))(*args, **kwargs)
+        function = _reference_of(name, self.arg_names)
+        if function is None:
+            return as_device_op(name, lambda *a, **k: run(self, *a, **k))(*args, **kwargs)
+        known = {key: value for key, value in kwargs.items() if key in self.arg_names}
+        return as_device_op(name, function)(*args, **known)
 
     executor._init_args_hst = on_aliases
     executor._restore_args_dev = nothing_to_copy_back

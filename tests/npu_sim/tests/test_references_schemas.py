@@ -8,7 +8,7 @@ from npu_sim import custom_ops
 from npu_sim.references import load_all
 from npu_sim.references.registry import HOST_ONLY, META
 
-NAMES = sorted(load_all())
+NAMES = sorted(name for name in load_all() if not name.startswith("triton::"))
 
 
 def schema_of(name):
