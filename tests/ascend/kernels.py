@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from npu_sim.launch import as_device_op
 
 from tests.ops.ascendc.kernels import make_twin
+from tests.ops.batches import Arguments
 from vllm_ascend_spec.ops import OPS
 from vllm_ascend_spec.ops.ascendc_library import NAMESPACE, Outputs
 from vllm_ascend_spec.ops.ascendc_twin import Twin
 
 # What VLLM_ASCEND_SPEC_ASCENDC names.
 STAND_IN = f"{__name__}:library"
+NPU = torch.device("npu")
 
 
 class DeviceTwin:
@@ -55,3 +58,16 @@ class DeviceTwin:
 def library() -> DeviceTwin:
     """Return the kernels with every check of the twin on."""
     return DeviceTwin(make_twin())
+
+
+def on_npu(arguments: Arguments) -> Arguments:
+    """Return the arguments with their tensors on the NPU."""
+    return {
+        name: value.to(NPU) if isinstance(value, torch.Tensor) else value
+        for name, value in arguments.items()
+    }
+
+
+def on_cpu(result: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return an op's result on the CPU."""
+    return result[0].cpu(), result[1].cpu()

@@ -9,17 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.ascend.kernels import DeviceTwin
+from tests.ascend.kernels import NPU, DeviceTwin, on_cpu, on_npu
 from tests.ops.ascendc.kernels import SOURCES, make_twin
-from tests.ops.batches import Arguments, as_lists, make_drafts, make_sampled
+from tests.ops.batches import as_lists, make_drafts, make_sampled
 from tests.ops.parity import assert_right, judge
 from tests.ops.twin.build import build
 from tests.ops.twin.mutations import MUTATIONS
 from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample
 from vllm_ascend_spec.ops.ascendc_library import use
 from vllm_ascend_spec.ops.ascendc_twin import Twin, TwinError
-
-NPU = torch.device("npu")
 
 
 @pytest.fixture(autouse=True)
@@ -28,19 +26,6 @@ def kernels() -> Iterator[DeviceTwin]:
     library = DeviceTwin(make_twin(num_cores=8))
     with use(library):
         yield library
-
-
-def on_npu(arguments: Arguments) -> Arguments:
-    """Return the arguments with their tensors on the NPU."""
-    return {
-        name: value.to(NPU) if isinstance(value, torch.Tensor) else value
-        for name, value in arguments.items()
-    }
-
-
-def on_cpu(result: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return an op's result on the CPU."""
-    return result[0].cpu(), result[1].cpu()
 
 
 def launches(kernels: DeviceTwin) -> int:
