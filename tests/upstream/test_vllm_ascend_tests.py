@@ -51,8 +51,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.skip(f"vllm-ascend's tests are not in {SOURCE}; make test-npu-sim has them")
     path = tmp_path_factory.mktemp("report") / "report.json"
     plugin = Path(__file__).parent / "plugin"
+    # What other tests of ours have set is not for theirs.
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("VLLM_", "TRITON_"))}
     environment = {
-        **os.environ,
+        **inherited,
         "PYTHONPATH": str(plugin),
         "OUR_PROPOSERS_REPORT": str(path),
         # Neither torch_npu nor a simulated NPU: these tests mock it.

@@ -1,0 +1,1 @@
+"""The matrix of tests/ascend on a real NPU."""
