@@ -14,7 +14,7 @@ from vllm_ascend_spec.errors import (
     UnsupportedVersionError,
 )
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "AscendSpecError",
