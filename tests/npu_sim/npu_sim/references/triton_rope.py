@@ -2,8 +2,8 @@
 
 The kernel goes through one token after another, at some milliseconds each; start-up alone runs a
 thousand tokens through every layer. This computes the same, in the same order of operations, and a
-test holds it to the interpreter (which cuts bfloat16 off; this rounds). `triton_bridge` uses it for a kernel of this name with these
-parameters, and interprets every other.
+test holds it to the interpreter (which cuts bfloat16 off, where this rounds). `triton_bridge` uses
+it for a kernel of this name with these parameters, and interprets every other.
 """
 
 import torch
