@@ -2,15 +2,25 @@
 PYTHON ?= python3
 VENV ?= .venv
 TRITON_ASCEND_VENV ?= .venv-triton-ascend
+NPU_VENV ?= .venv-npu
 TESTS ?= tests
 
-.PHONY: demo test setup-triton-ascend bench lint format clean
+.PHONY: demo test test-npu-sim setup-npu-sim setup-triton-ascend bench lint format clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo_serve.py
 
 test: $(VENV)/.installed
 	$(VENV)/bin/python -m pytest $(TESTS)
+	$(MAKE) test-npu-sim
+
+# The real torch_npu and the real vllm-ascend on a simulated NPU: the simulator's own tests, then
+# ours on top of vllm-ascend. Both need nothing but a CPU.
+test-npu-sim: $(NPU_VENV)/.installed
+	cd tests/npu_sim && $(abspath $(NPU_VENV))/bin/python -m pytest tests
+	$(NPU_VENV)/bin/python -m pytest tests/ascend tests/upstream
+
+setup-npu-sim: $(NPU_VENV)/.installed
 
 # Optional: lets the tests of the kernels for Ascend run, see tests/ops/triton_ascend.
 setup-triton-ascend: $(TRITON_ASCEND_VENV)/.installed
@@ -25,7 +35,7 @@ format: $(VENV)/.installed
 	$(VENV)/bin/ruff check --fix . && $(VENV)/bin/ruff format .
 
 clean:
-	rm -rf $(VENV) $(TRITON_ASCEND_VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(NPU_VENV) $(TRITON_ASCEND_VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # The C++ backend is built when the package is installed.
 $(VENV)/.installed: pyproject.toml .ci/setup ops/build.py $(wildcard ops/cpu/*)
@@ -34,4 +44,8 @@ $(VENV)/.installed: pyproject.toml .ci/setup ops/build.py $(wildcard ops/cpu/*)
 
 $(TRITON_ASCEND_VENV)/.installed: .ci/setup-triton-ascend
 	PYTHON="$(PYTHON)" .ci/setup-triton-ascend $(TRITON_ASCEND_VENV)
+	touch $@
+
+$(NPU_VENV)/.installed: .ci/setup-npu-sim pyproject.toml tests/npu_sim/pyproject.toml
+	PYTHON="$(PYTHON)" .ci/setup-npu-sim $(NPU_VENV)
 	touch $@

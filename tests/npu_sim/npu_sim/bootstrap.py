@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 from npu_sim import native_parts
 
@@ -42,6 +44,8 @@ ENVIRONMENT = {
     # torch_npu's compiled functions are not of the type that this cache of torch 2.13 stores.
     "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
 }
+WRONG_OP = "NPU_SIM_WRONG_OP"
+WRONG_FACTOR = 1.5
 _kept: list = []
 
 
@@ -80,13 +84,30 @@ def install_namespace(namespace: str) -> None:
     _kept.append(library)
     for name in names:
         # The reference is the op's kernel for the CPU; the NPU's runs that on its own memory.
-        library.impl(name.partition("::")[2], registry.REFERENCES[name], "CPU")
+        kernel = negative_control(name, registry.REFERENCES[name])
+        library.impl(name.partition("::")[2], kernel, "CPU")
     native_parts.native().install_namespace(
         namespace,
         [name.partition("::")[2] for name in names],
         [name.partition("::")[2] for name in names if name in registry.HOST_ONLY],
         list(OWN_NPU) if namespace == "npu" else [],
     )
+
+
+def negative_control(name: str, reference: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a reference wrong if `NPU_SIM_WRONG_OP` names its op.
+
+    A test that compares tokens proves something only if a wrong op makes it fail.
+    """
+    if os.environ.get(WRONG_OP) != name:
+        return reference
+
+    def wrong(*args: Any, **kwargs: Any) -> Any:
+        result = reference(*args, **kwargs)
+        (result[0] if isinstance(result, (tuple, list)) else result).mul_(WRONG_FACTOR)
+        return result
+
+    return wrong
 
 
 def install_custom_ops() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
+import importlib.machinery
 import os
 import subprocess
 import sys
@@ -48,7 +48,8 @@ def package_folder(name: str) -> Path:
     Raises:
         BuildError: It is not installed.
     """
-    spec = importlib.util.find_spec(name)
+    # Past the finder that hides torch_npu where the simulator is off.
+    spec = importlib.machinery.PathFinder.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise BuildError(f"{name} is not installed, see the README of npu_sim")
     return Path(next(iter(spec.submodule_search_locations)))

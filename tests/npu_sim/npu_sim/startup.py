@@ -83,6 +83,7 @@ def install() -> None:
     if switched_on():
         sys.meta_path.insert(0, TorchNpuFinder())
         return
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # or torch would miss it
     sys.meta_path[:] = [
         PathFinderWithout if finder is PathFinder else finder for finder in sys.meta_path
     ]

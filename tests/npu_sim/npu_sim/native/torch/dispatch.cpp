@@ -59,6 +59,7 @@ class Call {
     arguments_.assign(stack->end() - static_cast<int64_t>(count), stack->end());
     for (size_t i = 0; i < count; i++)
       cpu_arguments_.push_back(to_cpu(op.schema().arguments()[i], arguments_[i]));
+    find_generators();
   }
 
   const Stack& arguments() const { return arguments_; }
@@ -80,8 +81,10 @@ class Call {
         if (argument.isTensor() && argument.toTensor().defined() &&
             argument.toTensor().dim() == 0 && is_host(argument.toTensor()))
           argument = argument.toTensor().clone();
-    return [op = op_, arguments, results = fresh_] {
-      const Stack again = run_cpu(op, arguments);
+    return [op = op_, arguments, generators = generators_, results = fresh_] {
+      Stack now = arguments;
+      for (const auto& [index, generator] : generators) now[index] = cpu_twin(generator);
+      const Stack again = run_cpu(op, std::move(now));
       for (const auto& [index, position, into] : results) {
         const at::Tensor from = again[index].isTensor() ? again[index].toTensor()
                                                         : again[index].toTensorVector()[position];
@@ -151,15 +154,20 @@ class Call {
       aliases_.device = value.toDevice().has_index() ? value.toDevice() : current_device();
       return c10::Device(c10::kCPU);
     }
-    if (argument.name() == "generator") return generator(value);
     if (argument.name() == "pin_memory") return false;
     return value;
   }
 
-  IValue generator(const IValue& value) const {
-    if (value.isGenerator()) return cpu_twin(value.toGenerator());
-    const auto device = aliases_.device ? *aliases_.device : current_device();
-    return cpu_twin(at::globalContext().defaultGenerator(device));
+  // Draw from the generator that the op was given, or from the device's own. A replay draws on.
+  void find_generators() {
+    for (size_t i = 0; i < arguments_.size(); i++) {
+      if (op_.schema().arguments()[i].name() != "generator") continue;
+      const auto device = aliases_.device ? *aliases_.device : current_device();
+      generators_.emplace_back(i, arguments_[i].isGenerator()
+                                      ? arguments_[i].toGenerator()
+                                      : at::globalContext().defaultGenerator(device));
+      cpu_arguments_[i] = cpu_twin(generators_.back().second);
+    }
   }
 
   // Take aliases anew after an argument got other memory.
@@ -206,6 +214,7 @@ class Call {
   Stack arguments_;      // as the op was called
   Stack cpu_arguments_;  // as the CPU's kernel takes them
   Aliases aliases_;
+  std::vector<std::pair<size_t, at::Generator>> generators_;  // by argument
   std::vector<at::Tensor> changed_;  // arguments on the device that the op changes
   std::vector<Fresh> fresh_;         // new tensors that it returned
 };

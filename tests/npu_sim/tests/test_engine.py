@@ -1,0 +1,100 @@
+"""Plain vllm-ascend, without any other plugin, gives the tokens of Hugging Face on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("vllm_ascend", reason="vllm-ascend is not installed")
+pytestmark = pytest.mark.engine
+
+ENGINE = Path(__file__).with_name("engine.py")
+EAGER = {"enforce_eager": True}
+FULL = {
+    "compilation_config": {"cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [2, 4]}
+}
+# Other platforms that are installed beside vllm-ascend's must not answer.
+PLUGINS = "ascend,ascend_kv_connector,ascend_model_loader,ascend_service_profiling,ascend_model"
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_DISABLE_COMPILE_CACHE": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "NPU_SIM_DEVICES": "2",
+    "VLLM_PLUGINS": PLUGINS,
+}
+
+
+def start(*arguments: str, **environment: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ENGINE), *arguments],
+        env={**os.environ, **ENVIRONMENT, **environment},
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    start("make", str(folder), NPU_SIM="0")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    return json.loads((model / "expected.json").read_text())
+
+
+@pytest.fixture
+def generate(model, tmp_path):
+    def run(options, **environment):
+        output = tmp_path / "outcome.json"
+        start("run", str(model), str(output), json.dumps(options), **environment)
+        return json.loads(output.read_text())
+
+    return run
+
+
+def test_eager(generate, expected):
+    outcome = generate(EAGER)
+    assert outcome["tokens"] == expected
+    assert outcome["replays"] == 0
+    assert outcome["ops_launched"] > 0
+
+
+def test_full_graphs(generate, expected):
+    outcome = generate(FULL)
+    assert outcome["tokens"] == expected
+    # Two layers' attention is updated during each replay, which waits for it.
+    assert outcome["replays"] > 0
+    assert outcome["pauses"] == 2 * outcome["replays"]
+    assert outcome["ops_replayed"] > 10 * outcome["replays"]
+
+
+@pytest.mark.parametrize("mode", [EAGER, FULL], ids=["eager", "full graphs"])
+def test_two_devices(generate, expected, mode):
+    assert generate({**mode, "tensor_parallel_size": 2})["tokens"] == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "op"),
+    [
+        (EAGER, "npu::npu_fused_infer_attention_score"),
+        (FULL, "npu::npu_fused_infer_attention_score.out"),
+    ],
+    ids=["eager", "full graphs"],
+)
+def test_a_wrong_op_changes_the_tokens(generate, expected, mode, op):
+    """The negative control: comparing tokens would notice."""
+    assert generate(mode, NPU_SIM_WRONG_OP=op)["tokens"] != expected
