@@ -81,6 +81,8 @@ def install() -> None:
     """Put the finders in place."""
     sys.meta_path.insert(0, StandInFinder())
     if switched_on():
+        # Triton, which vLLM imports even before torch, decides at its import.
+        os.environ.setdefault("TRITON_INTERPRET", "1")
         sys.meta_path.insert(0, TorchNpuFinder())
         return
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # or torch would miss it

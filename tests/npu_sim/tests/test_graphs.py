@@ -21,7 +21,7 @@ def x():
 
 
 def test_a_replay_sees_new_inputs(x):
-    graph, y = capture(lambda: (x * 2 + 1).sum())
+    graph, y = capture(lambda: torch.sum(x * 2 + 1))
     for values in ([1.0, 2, 3, 4], [0.0, 0, 0, 1]):
         x.copy_(torch.tensor(values))
         graph.replay()
@@ -140,7 +140,7 @@ def test_random_numbers_go_on_in_replays():
     ids=["item", "to host", "from host", "mask", "device", "stream"],
 )
 def test_waiting_cannot_be_captured(x, step):
-    with pytest.raises(RuntimeError, match="while a graph is captured|captur"):
+    with pytest.raises(RuntimeError, match="captur"):
         capture(lambda: step(x))
     assert (x + 1).tolist() == [1, 2, 3, 4]  # the capture is over
     graph, y = capture(lambda: x + 2)
@@ -239,7 +239,7 @@ def test_without_its_updates_a_replay_cannot_be_waited_for(x):
 def test_an_update_must_match_its_group(x):
     updatable = Updatable(x)
     torch.npu.graph_task_update_begin(updatable.side, updatable.handles[0])
-    with pytest.raises(RuntimeError, match="has npu::npu_fused_infer_attention_score.out at this"):
+    with pytest.raises(RuntimeError, match="has npu::npu_fused_infer_attention_score"):
         torch.add(x, 1, out=x)
     updatable.attend(2, updatable.outs[0])
     torch.npu.graph_task_update_end(updatable.side)

