@@ -138,7 +138,7 @@ def _reference_of(name: str, parameters: list[str]) -> Callable[..., Any] | None
     function = REFERENCES.get(name)
     if function is None or os.environ.get(INTERPRET_ALL) == "1":
         return None
-    fits = list(inspect.signature(function.__wrapped__).parameters) == list(parameters)
+    fits = list(inspect.signature(inspect.unwrap(function)).parameters) == list(parameters)
     return function if fits else None
 
 

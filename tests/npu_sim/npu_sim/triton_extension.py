@@ -87,7 +87,7 @@ def _elementwise(function: Callable[[np.ndarray], np.ndarray], dtype: Any = None
 def _package(name: str, **members: Any) -> types.ModuleType:
     """Make a module that can be imported under `name`."""
     module = types.ModuleType(name)
-    module.__path__ = []  # type: ignore[attr-defined]
+    module.__path__ = []
     vars(module).update(members)
     sys.modules[name] = module
     return module
@@ -109,4 +109,4 @@ def install() -> None:
         isnan=_elementwise(np.isnan, tl.int1),
         nearbyint=_elementwise(np.rint),
     )
-    extra.cann = _package(CANN, extension=extension, libdevice=libdevice)  # type: ignore[attr-defined]
+    extra.cann = _package(CANN, extension=extension, libdevice=libdevice)

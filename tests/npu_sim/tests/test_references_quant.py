@@ -125,7 +125,7 @@ def test_quant_matmul_to_integers():
 
 def test_a_scale_in_the_lower_half_of_an_int64():
     x1, x2, scale = eights(2, 3), eights(3, 4), numbers(4).abs()
-    packed = scale.view(torch.int32).long() & 0xFFFFFFFF
+    packed = (scale.view(torch.int32).long() & 0xFFFFFFFF) + (7 << 40)  # something above it
     got, want = (
         OPS["npu::npu_quant_matmul"](x1, x2, s, output_dtype=torch.float16) for s in (packed, scale)
     )
