@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.config import CUDAGraphMode
+from vllm.distributed.parallel_state import get_pp_group
 from vllm.forward_context import get_forward_context
 from vllm_ascend.ascend_forward_context import _EXTRA_CTX
 from vllm_ascend.spec_decode.llm_base_proposer import _split_draft_outputs
@@ -211,6 +212,8 @@ class NpuModelProposerMixin:
         **kwargs: Any,
     ) -> tuple[Any, Any]:
         """Build the attention metadata of a later step; the signature is vllm-ascend's."""
+        if draft_index == 1:
+            old_common_metadata = self._without_rejected(old_common_metadata, batch_size)
         if self.use_own_loop:
             # A full graph has the width that it was captured with, see dummy_run.
             is_full = aclgraph_runtime_mode == CUDAGraphMode.FULL
@@ -225,6 +228,27 @@ class NpuModelProposerMixin:
             *args,
             **kwargs,
         )
+
+    def _without_rejected(self: Any, metadata: Any, num_reqs: int) -> Any:
+        """Return the metadata with the lengths on the host cut to what was accepted.
+
+        vllm-ascend takes the rejected tokens out of the lengths on the device, but its attention
+        reads those on the host: drafts would see rejected tokens, and after them whatever was in
+        the cache before. They would be worse, and a seeded request would not repeat. With
+        asynchronous scheduling the host does not know yet what was accepted.
+        """
+        if self.use_async_scheduling or get_pp_group().world_size > 1:
+            return metadata
+        known = torch.from_numpy(self.runner.input_batch.num_tokens_no_spec[:num_reqs].copy())
+        # The token sampled last is an input of the first pass of a draft model only.
+        known += self.net_num_new_slots_per_request - 1
+        metadata = self.shallow_copy_metadata(metadata)
+        for name in ("seq_lens_cpu", "_seq_lens_cpu"):
+            if (lengths := getattr(metadata, name)) is not None:
+                lengths = lengths.clone()
+                lengths[:num_reqs] = torch.minimum(lengths[:num_reqs], known.to(lengths.dtype))
+                setattr(metadata, name, lengths)
+        return metadata
 
     def _captured_reqs(self: Any, num_input_tokens: int) -> int:
         """Return how many requests a full graph of this width is for."""
