@@ -32,7 +32,7 @@ class RenamedDistribution(importlib.metadata.Distribution):
     def metadata(self) -> Any:
         """Return the metadata with the new name."""
         message = Message()
-        for key, value in self.own.metadata.items():
+        for key, value in self.own.metadata.items():  # type: ignore[attr-defined]
             message[key] = self.new_name if key == "Name" else value
         return message
 

@@ -11,7 +11,6 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from npu_sim.native_parts import native
 
-
 # Bytes read and written by the launch that was last.
 Traffic = Callable[[], tuple[int, int]]
 

@@ -6,7 +6,6 @@ of a stand-in that is called raises and says its name.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <stdexcept>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
 
@@ -63,6 +64,7 @@ ACL_API int HcclGetRootInfo(char* info) {
   static std::atomic<int> next{0};
   memset(info, 0, kRootInfoBytes);
   snprintf(info, kNameBytes, "/npu_sim_%d_%d", getpid(), next++);
+  shm_unlink(info);  // what a process of the same number left when it was killed
   return kOk;
 }
 
