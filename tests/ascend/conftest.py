@@ -32,7 +32,8 @@ COMMON = {
     "VLLM_DISABLE_COMPILE_CACHE": "1",
 }
 NPU = {**COMMON, "VLLM_ASCEND_SPEC_DEVICE": "npu"}
-if importlib.util.find_spec("npu_sim") is not None:
+IS_SIMULATED = importlib.util.find_spec("npu_sim") is not None
+if IS_SIMULATED:
     # The kernels' source; on silicon what was built of it.
     NPU["VLLM_ASCEND_SPEC_ASCENDC"] = "tests.ascend.kernels:library"
 CPU = {
@@ -89,7 +90,9 @@ def run_engine(tmp_path_factory: pytest.TempPathFactory) -> Run:
         }
         key = json.dumps([job, environment], sort_keys=True)
         if key not in outcomes:
-            outcomes[key] = start({**job, "output": str(folder / "outcome.json")}, environment)
+            devices = {"NPU_SIM_DEVICES": str(case.devices)}
+            output = str(folder / "outcome.json")
+            outcomes[key] = start({**job, "output": output}, environment | devices)
         return outcomes[key]
 
     return run

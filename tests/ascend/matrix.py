@@ -121,5 +121,5 @@ CASES["eagle-chunked"] = Case(
     method="eagle",
     mode="default",
     engine={"max_num_batched_tokens": 48, "max_num_seqs": 4},
-    requests=("greedy", "seeded", "seeded_in_twos"),
+    requests=("greedy", "seeded"),
 )

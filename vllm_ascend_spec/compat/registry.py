@@ -20,6 +20,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "npu": (
         "npu_draft_model_graph",
         "npu_draft_model_padding",
+        "npu_draft_model_lengths",
         "npu_generator_rewind",
         "npu_logprobs_mode",
     ),
