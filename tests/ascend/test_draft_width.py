@@ -43,3 +43,13 @@ def test_piecewise_graph(method: str, run_engine: Any) -> None:
         fitting = min(size for size in CAPTURE_SIZES if size >= num_reqs)
         assert set(steps) <= {num_reqs, fitting}
         assert first > fitting
+
+
+@pytest.mark.parametrize("method", WITH_A_LOOP)
+def test_a_full_graph_drafts_as_well_as_none(method: str, run_engine: Any) -> None:
+    """The same drafts are made and accepted: what is recorded sees what it should see."""
+    eager, graph = (
+        run_engine(Case(method=method, mode=mode), watch_draft_rows=True)["counters"]
+        for mode in ("eager", "full_decode_only")
+    )
+    assert graph == eager
