@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 TRITON_ASCEND_VENV ?= .venv-triton-ascend
 NPU_VENV ?= .venv-npu
+# Each starts engines, of one thread and 2 GB.
+NPU_TESTS_AT_ONCE ?= 2
 TESTS ?= tests
 
 .PHONY: demo test test-npu-sim setup-npu-sim setup-triton-ascend bench lint format clean
@@ -18,7 +20,7 @@ test: $(VENV)/.installed
 # ours on top of vllm-ascend. Both need nothing but a CPU.
 test-npu-sim: $(NPU_VENV)/.installed
 	cd tests/npu_sim && $(abspath $(NPU_VENV))/bin/python -m pytest tests
-	$(NPU_VENV)/bin/python -m pytest tests/ascend tests/upstream
+	$(NPU_VENV)/bin/python -m pytest -n $(NPU_TESTS_AT_ONCE) tests/ascend tests/upstream
 
 setup-npu-sim: $(NPU_VENV)/.installed
 
