@@ -1,0 +1,54 @@
+"""``vllm-ascend-spec serve``: a real server on the simulated NPU, its processes all its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ascend.conftest import CPU, NPU, ROOT
+from tests.ascend.engine import PROMPTS
+from tests.ascend.matrix import ENGINE, GREEDY, NUM_PROMPTS
+from tests.e2e.conftest import SPECS, TARGET, assert_same
+from vllm_ascend_spec.bench.client import Load, run_load
+from vllm_ascend_spec.bench.server import Server
+from vllm_ascend_spec.metrics.acceptance import from_prometheus
+
+ARGUMENTS = (
+    *("--dtype", ENGINE["dtype"], "--max-model-len", str(ENGINE["max_model_len"])),
+    *("--max-num-seqs", str(ENGINE["max_num_seqs"]), "--max-num-batched-tokens", "256"),
+    *("--kv-cache-memory-bytes", str(ENGINE["kv_cache_memory_bytes"]), "--enforce-eager"),
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Start a server by our command, with nothing about plugins in the environment."""
+    environment = dict.fromkeys(("VLLM_PLUGINS", *CPU)) | NPU
+    environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_LOGGING_LEVEL": "INFO"}
+    server = Server(
+        TARGET,
+        SPECS["eagle"],
+        arguments=ARGUMENTS,
+        environment={**environment, "PYTHONPATH": str(ROOT)},
+    )
+    server.command[0] = str(Path(sys.executable).with_name("vllm-ascend-spec"))
+    with server as running:
+        yield running
+
+
+def test_a_server_answers_as_a_cpu_without_speculation(server: Server, on_cpu: Any) -> None:
+    assert "Platform plugin ascend_spec is activated" in server.log_text()
+    before = from_prometheus(server.metrics())
+    prompts = json.loads(PROMPTS.read_text())[:NUM_PROMPTS]
+    load = Load(prompts, GREEDY["max_tokens"], concurrency=NUM_PROMPTS)
+    served = [list(answer.token_ids) for answer in run_load(server.url, TARGET, load).answers]
+    accepted = from_prometheus(server.metrics()) - before
+    assert accepted.num_drafts > 0
+    assert accepted.tokens_per_step is not None
+    assert accepted.tokens_per_step > 1.5
+    assert_same(served, [answer["tokens"] for answer in on_cpu["answers"]["greedy"]])
