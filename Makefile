@@ -14,7 +14,7 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(VENV)/bin/python -m pytest $(TESTS)
-	$(MAKE) test-npu-sim
+	$(if $(filter tests,$(TESTS)),$(MAKE) test-npu-sim)
 
 # The real torch_npu and the real vllm-ascend on a simulated NPU: the simulator's own tests, then
 # ours on top of vllm-ascend. Both need nothing but a CPU.
