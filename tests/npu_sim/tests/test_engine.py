@@ -34,6 +34,8 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "NPU_SIM_DEVICES": "2",
     "VLLM_PLUGINS": PLUGINS,
+    # vLLM's all_reduce returns its input, which PyTorch refuses where CI is set.
+    "TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING": "0",
 }
 
 
