@@ -50,6 +50,7 @@ class SampledRequest {
   int accept_certain_block(std::vector<Distribution>& rows);
   int accept_sampled_block(std::vector<Distribution>& rows, double* factor);
   bool may_accept_from(int length, double weight) const;
+  double most_residual(int position, double factor, const Distribution& p) const;
 
   Request request_;
   const Sampling sampling_;
@@ -96,6 +97,11 @@ void SampledRequest::verify_by_block_rule() {
   finish(accepted, rows[accepted], factor);
 }
 
+// The chance to accept a block that weighs `factor`, not all drafts, with that residual after it.
+static double block_chance(double factor, double residual) {
+  return residual / (residual + 1.0 - factor);
+}
+
 // One-hot drafts. The weight of the block only falls, and no chance exceeds it; so the rest need
 // not be read once it is below every uniform that is left.
 int SampledRequest::accept_certain_block(std::vector<Distribution>& rows) {
@@ -111,7 +117,7 @@ int SampledRequest::accept_certain_block(std::vector<Distribution>& rows) {
     }
     const double next = target_prob(i, rows[i]);
     const double rest = weight * (1.0 - next);
-    if (i > 0 && accept_uniform_[i - 1] < (weight >= 1.0 ? 1.0 : rest / (rest + 1.0 - weight))) {
+    if (i > 0 && accept_uniform_[i - 1] < (weight >= 1.0 ? 1.0 : block_chance(weight, rest))) {
       accepted = i;
     }
     weight *= next;
@@ -127,6 +133,13 @@ bool SampledRequest::may_accept_from(int length, double weight) const {
     if (length < length_) weight = weight > 0 ? std::min(weight / draft_prob(length), 1.0) : 0.0;
   }
   return false;
+}
+
+// A bound of the residual sum(max(factor * p - q, 0)) that reads no row: of the draft itself both
+// are known, and all other tokens together have no more than factor * (1 - p).
+double SampledRequest::most_residual(int position, double factor, const Distribution& p) const {
+  const double draft = target_prob(position, p);
+  return factor * (1.0 - draft) + std::max(factor * draft - draft_prob(position), 0.0);
 }
 
 // Sampled drafts. The weights need the rows of all that may be accepted; the residuals are only
@@ -146,8 +159,11 @@ int SampledRequest::accept_sampled_block(std::vector<Distribution>& rows, double
     // No chance exceeds the weight, which is that of the last.
     if (accept_uniform_[i - 1] >= *factor) continue;
     if (i == length_ || *factor >= 1.0) return i;
+    // Room for the rounding of the two sums: only what is clear beyond it is left unread.
+    const double most = most_residual(i, *factor, rows[i]) + 1e-5;
+    if (accept_uniform_[i - 1] >= block_chance(*factor, most)) continue;
     const double rest = rows[i].measure_residual(draft_row(i), *factor, scratch_);
-    residual_is_measured_ = accept_uniform_[i - 1] < rest / (rest + 1.0 - *factor);
+    residual_is_measured_ = accept_uniform_[i - 1] < block_chance(*factor, rest);
     if (residual_is_measured_) return i;
   }
   *factor = 1.0;
