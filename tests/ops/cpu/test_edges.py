@@ -173,3 +173,33 @@ def test_flat_rows_have_more_candidates_than_a_search_can_hold(
             sample_uniform=float64([0.1, 0.5, 0.99, 0.3, 0.7, 0.9]),
         )
     )
+
+
+@pytest.mark.parametrize("of_draft", [0.4, 0.7, 1.0])
+@pytest.mark.parametrize("offset, accepted", [(-1e-4, 1), (1e-4, 0)])
+def test_block_ends_where_its_chance_says(of_draft: float, offset: float, accepted: int) -> None:
+    """The residual is bounded by what is known of the draft; here the bound is all there is."""
+    vocab = BLOCK + 100
+    p = torch.full((3, vocab), 0.4 / (vocab - 2), dtype=torch.float64)
+    p[:, 7], p[:, 2060] = 0.25, 0.35
+    q = torch.zeros(2, vocab)
+    q[0, 7], q[0, 9] = 0.5, 0.5
+    # What else the second draft may be takes next to nothing off the residual.
+    q[1, 2060], q[1, 11] = of_draft, 1 - of_draft
+    weight = 0.25 / 0.5
+    residual = (weight * p[1] - q[1].double()).clamp(min=0).sum().item()
+    chance = residual / (residual + 1 - weight)
+    case = {
+        "logits": p.log().float(),
+        "draft_token_ids": int32([7, 2060]),
+        "cu_num_draft_tokens": int32([2]),
+        "max_draft_len": 2,
+        "temperature": torch.ones(1),
+        "draft_probs": q,
+        "accept_uniform": float64([chance + offset, 1 - 2**-53]),
+        "sample_uniform": float64([0.5]),
+        "rule": "block",
+    }
+    tokens, counts = verify_sample(**case, backend="cpu")
+    assert counts.tolist() == [accepted + 1]
+    assert_right([judge(case, (tokens, counts))], most_ties=1)
