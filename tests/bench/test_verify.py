@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from vllm_ascend_spec.bench import verify, verify_overhead, verify_timing
+from vllm_ascend_spec.bench import verify, verify_cases, verify_overhead, verify_timing
 from vllm_ascend_spec.bench.verify_cases import KINDS, Case
 from vllm_ascend_spec.bench.verify_timing import Samples
 
@@ -30,7 +30,7 @@ def test_record_is_json_and_says_where_it_comes_from(record: dict[str, Any]) -> 
     assert record["plan"]["num_drafts"] == 4
     assert record["plan"]["threads"] == 1
     assert "cpu_expand_kernel" in record["peer_note"]
-    assert "warm caches" in record["method"]
+    assert "32 requests together" in record["method"]
 
 
 def test_every_case_is_there(record: dict[str, Any]) -> None:
@@ -58,6 +58,23 @@ def test_every_row_has_its_peers(record: dict[str, Any]) -> None:
             "block": {"token rule"},
             "block-sampled-drafts": {"token rule"},
         }.get(row["kind"], {"vllm", "torch"})
+
+
+def test_batches_are_many_where_drafts_are_rejected_by_chance(record: dict[str, Any]) -> None:
+    for row in record["results"]:
+        many = {1: 32, 3: 11}[row["batch"]]
+        assert row["batches"] == (many if row["acceptance"] == "mixed" else 1)
+
+
+def test_cold_takes_more_logits_than_caches_hold(monkeypatch) -> None:
+    monkeypatch.setattr(verify_cases, "COLD_BYTES", 7 * 4 * 5 * 64)
+    monkeypatch.setattr(verify_timing, "MIN_SAMPLE_S", 0.0)
+    case = Case("plain", 64, 1)
+    for cold, expected in ((False, 1), (True, 7)):
+        plan = verify.Plan(backends=("reference",), rounds=1, cold=cold)
+        row = verify.run_case(case, plan, ("reference",), verify_timing.CpuTimer())
+        assert row["batches"] == expected
+        assert row["tokens_per_request"]["reference"] == 5.0
 
 
 def test_rows_that_are_not_read_have_no_bandwidth(record: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from vllm_ascend_spec.bench.verify_cases import (
     KINDS,
     NUM_DRAFTS,
     Case,
+    count_batches,
     describe,
     make_batch,
     plan_cases,
@@ -33,6 +34,33 @@ def test_mixed_greedy_requests_accept_every_number_of_drafts() -> None:
     batch = make_batch(Case("greedy", VOCAB, 6, "mixed"), torch.float32, CPU)
     _, counts = our_call("greedy", batch, "reference")()
     assert (counts - 1).tolist() == [2, 3, 4, 0, 1, 2]
+
+
+def test_further_batches_of_a_case_go_on_with_other_requests() -> None:
+    case = Case("greedy", VOCAB, 1, "mixed")
+    batches = [make_batch(case, torch.float32, CPU, index) for index in range(6)]
+    counts = [our_call("greedy", batch, "reference")()[1].item() for batch in batches]
+    assert counts == [3, 4, 5, 1, 2, 3]
+    assert not torch.equal(batches[0].logits, batches[1].logits)
+
+
+@pytest.mark.parametrize(
+    ("case", "cold", "batches"),
+    [
+        (Case("plain", 32_000, 8), False, 1),
+        (Case("block", 32_000, 8, "mixed"), False, 4),
+        (Case("block", 32_000, 7, "mixed"), False, 5),
+        (Case("block", 32_000, 64, "mixed"), False, 1),
+        (Case("plain", 32_000, 8), True, 27),
+        (Case("plain", 151_936, 32), True, 2),
+        (Case("block", 151_936, 8, "mixed"), True, 6),
+        (Case("plain", 64, 1), True, 256),
+    ],
+)
+def test_batches_are_as_many_as_chance_and_caches_ask_for(
+    case: Case, cold: bool, batches: int
+) -> None:
+    assert count_batches(case, 4, cold=cold) == batches
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "greedy"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -37,7 +35,7 @@ class Clock:
 
 
 def samples_of(costs: dict[str, Callable[[], float]], clock: Clock, **how: float):
-    calls = {name: clock.call(name, cost) for name, cost in costs.items()}
+    calls = {name: [clock.call(name, cost)] for name, cost in costs.items()}
     settings = {"rounds": 4, "limit_s": 1e9, **how}
     return verify_timing.measure(calls, verify_timing.CpuTimer(clock), **settings)
 
@@ -75,12 +73,12 @@ def test_an_interrupted_call_does_not_count() -> None:
     clock = Clock()
     costs = iter([0.001, 0.001, 0.9, 0.001, 0.001])
     timer = verify_timing.CpuTimer(clock)
-    assert timer.seconds(clock.call("a", lambda: next(costs)), 5) == pytest.approx(0.001)
+    assert timer.seconds([clock.call("a", lambda: next(costs))], 5) == pytest.approx(0.001)
 
 
 def test_a_process_that_sleeps_has_little_of_the_processor() -> None:
     idle = verify_timing.measure(
-        {"idle": lambda: time.sleep(0.05)}, verify_timing.CpuTimer(), rounds=2, limit_s=9
+        {"idle": [lambda: time.sleep(0.05)]}, verify_timing.CpuTimer(), rounds=2, limit_s=9
     )
     assert idle.cpu_share < 0.5
 
@@ -126,25 +124,32 @@ def test_cuda_flushes_before_every_call_and_waits_once(monkeypatch) -> None:
         timer.flush.fill_(1)
         log.append("call")
 
-    assert timer.seconds(call, 2) == pytest.approx(0.003)
+    assert timer.seconds([call], 2) == pytest.approx(0.003)
+    assert log == ["event", "call", "event"] * 2 + ["wait"]
+    log.clear()
+    assert timer.seconds([call, call], 1) == pytest.approx(0.003)
     assert log == ["event", "call", "event"] * 2 + ["wait"]
 
 
-def test_the_timer_fits_the_device() -> None:
-    warm = verify_timing.make_timer(CPU)
-    assert isinstance(warm, verify_timing.CpuTimer)
-    assert warm.flush is None
+def test_the_timer_of_a_cpu_is_its_clock() -> None:
+    assert isinstance(verify_timing.make_timer(CPU), verify_timing.CpuTimer)
 
 
-def test_cold_reads_other_memory_before_every_call(monkeypatch) -> None:
-    monkeypatch.setattr(verify_timing, "CPU_FLUSH_BYTES", 8)
-    timer: Any = verify_timing.make_timer(CPU, cold=True)
-    assert timer.flush.nbytes == 8
-    clock = timer.clock = Clock()
-    timer.flush = SimpleNamespace(sum=clock.call("flush", lambda: 50.0))
-    # Emptying the caches is no part of the time.
-    assert timer.seconds(clock.call("call", lambda: 0.5), 2) == 0.5
-    assert clock.log == ["flush", "call"] * 2
+def test_batches_take_turns_and_their_medians_are_averaged() -> None:
+    clock = Clock()
+    small = iter([0.001, 0.9, 0.001])
+    calls = [clock.call("small", lambda: next(small)), clock.call("large", lambda: 0.003)]
+    assert verify_timing.CpuTimer(clock).seconds(calls, 3) == pytest.approx(0.002)
+    assert clock.log == ["small", "large"] * 3
+
+
+def test_samples_go_through_all_batches() -> None:
+    clock = Clock()
+    calls = {"a": [clock.call(f"a{index}", lambda: 0.004) for index in range(5)]}
+    samples = verify_timing.measure(calls, verify_timing.CpuTimer(clock), rounds=2, limit_s=9)
+    assert samples.seconds["a"] == pytest.approx([0.004] * 2)
+    # Each twice before; a pass takes 20 ms, and one untimed pass comes before it.
+    assert clock.log == [f"a{index}" for index in range(5)] * (2 + 2 * 2)
 
 
 def test_memory_is_what_lies_beside_inputs_and_outputs() -> None:

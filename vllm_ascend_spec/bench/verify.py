@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from vllm_ascend_spec.bench.verify_cases import (
     NUM_DRAFTS,
     Batch,
     Case,
+    count_batches,
     describe,
     make_batch,
     plan_cases,
@@ -24,16 +26,25 @@ from vllm_ascend_spec.bench.verify_memory import memory_record, peak_bytes
 from vllm_ascend_spec.bench.verify_overhead import OVERHEAD_KINDS, measure_overhead
 from vllm_ascend_spec.bench.verify_peers import ARGMAX, BY_TOKEN_RULE, READS, TORCH, VLLM
 from vllm_ascend_spec.bench.verify_summary import format_row, format_summary, summarise
-from vllm_ascend_spec.bench.verify_timing import Call, Samples, Timer, make_timer, measure
+from vllm_ascend_spec.bench.verify_timing import (
+    Call,
+    Calls,
+    Samples,
+    Timer,
+    make_timer,
+    measure,
+)
 
 METHOD = (
     "Each figure is the median, lowest and highest over the rounds; a round's figure is the median "
-    "of calls back to back for at least 20 ms (fewer where caches are emptied). All calls of a "
-    "case take turns, in another order each round, and have the same input tensors. On a CPU each "
-    "runs once untimed before its turn, from its own warm caches, unless the plan says cold: then "
-    "128 MiB of other memory are read before every call. On CUDA 256 MiB are written before every "
-    "call. Ratios are formed round by round. Ours and torch are given uniforms, vllm draws its "
-    "own. Figures of ours include the checks of arguments."
+    "of calls back to back for at least 20 ms. All calls of a case take turns, in another order "
+    "each round, and have the same input tensors. Where a case has several batches, calls go "
+    "through them in turn, and the figure is the mean of their medians: as many as have 32 "
+    "requests together where uniforms decide what is accepted, and where the plan says cold as "
+    "many as have 128 MiB of logits together, so that those of a call come from memory. On a CPU "
+    "each runs once untimed before its turn, from its own caches. On CUDA 256 MiB are written "
+    "before every call. Ratios are formed round by round. Ours and torch are given uniforms, vllm "
+    "draws its own. Figures of ours include the checks of arguments."
 )
 
 
@@ -64,7 +75,7 @@ def run(plan: Plan, timer: Timer | None = None) -> dict[str, Any]:
     device = torch.device(plan.device)
     states = verify_peers.find_backends(plan.backends, device)
     backends = tuple(name for name, state in states.items() if state == "ready")
-    timer = timer or make_timer(device, cold=plan.cold)
+    timer = timer or make_timer(device)
     record: dict[str, Any] = {
         "benchmark": "verify",
         "provenance": provenance.collect(),
@@ -95,9 +106,14 @@ def run(plan: Plan, timer: Timer | None = None) -> dict[str, Any]:
 
 def run_case(case: Case, plan: Plan, backends: tuple[str, ...], timer: Timer) -> dict[str, Any]:
     """Measure one case and return its row of the record."""
-    device = torch.device(plan.device)
-    batch = make_batch(case, getattr(torch, plan.dtype), device)
-    calls = verify_peers.make_calls(case, batch, backends)
+    dtype, device = getattr(torch, plan.dtype), torch.device(plan.device)
+    # On CUDA the timer empties the caches.
+    cold = plan.cold and device.type == "cpu"
+    num_batches = count_batches(case, dtype.itemsize, cold=cold)
+    batches = [make_batch(case, dtype, device, index) for index in range(num_batches)]
+    batch = batches[0]
+    by_batch = [verify_peers.make_calls(case, batch, backends) for batch in batches]
+    calls = {name: [calls[name] for calls in by_batch] for name in by_batch[0]}
     samples = measure(calls, timer, rounds=plan.rounds, limit_s=plan.limit_s)
     verifiers = [name for name in samples.seconds if name not in (ARGMAX, *READS)]
     read = fastest_read(samples)
@@ -105,6 +121,7 @@ def run_case(case: Case, plan: Plan, backends: tuple[str, ...], timer: Timer) ->
         **case.as_dict(),
         "dtype": plan.dtype,
         "logits_bytes": batch.logits.nbytes,
+        "batches": num_batches,
         "inputs": describe(batch),
         "skipped": samples.skipped,
         # On CUDA the host waits, which says nothing.
@@ -114,14 +131,20 @@ def run_case(case: Case, plan: Plan, backends: tuple[str, ...], timer: Timer) ->
             for name, values in samples.seconds.items()
         },
         "tokens_per_request": {
-            name: verify_peers.check_tokens(name, calls[name](), batch) for name in verifiers
+            name: _tokens_per_request(name, calls[name], batches) for name in verifiers
         },
         "ratios": {name: ratios(name, samples) for name in backends if name in samples.seconds},
         "read": {"by": read, "gb_per_s": _gb_per_s(batch, samples.seconds[read])},
         # Of rows that are not read there is no bandwidth.
         "bandwidth": _bandwidth(case, batch, backends, samples, read),
-        "memory": _memory(case, batch, {name: calls[name] for name in verifiers}, device),
+        "memory": _memory(case, batch, {name: calls[name][0] for name in verifiers}, device),
     }
+
+
+def _tokens_per_request(name: str, calls: Calls, batches: list[Batch]) -> float:
+    pairs = zip(calls, batches, strict=True)
+    counts = [verify_peers.check_tokens(name, call(), batch) for call, batch in pairs]
+    return round(statistics.fmean(counts), 3)
 
 
 def fastest_read(samples: Samples) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +12,12 @@ NUM_DRAFTS = 4  # of each request
 TEMPERATURE = 0.8
 BOOSTED = 50
 SEED = 20240311
+# What drafts are rejected is chance; so many requests tell what a rule costs.
+MIXED_REQUESTS = 32
+# Several times the last-level cache that one core reaches.
+COLD_BYTES = 128 * 2**20
+# Reached by no vocabulary of a model.
+MOST_BATCHES = 256
 
 
 @dataclass(frozen=True)
@@ -133,14 +140,31 @@ def make_logits(num_rows: int, vocab: int, generator: torch.Generator) -> torch.
     return logits.scatter_add_(1, tokens, raised)
 
 
-def make_batch(case: Case, dtype: torch.dtype, device: torch.device) -> Batch:
-    """Make the tensors of ``case``; the same case gives the same numbers."""
+def count_batches(case: Case, element_size: int, *, cold: bool) -> int:
+    """Return how many batches of a case take turns.
+
+    Args:
+        case: where drafts are rejected by chance, one batch would tell little.
+        element_size: bytes of a logit.
+        cold: whether the logits of all batches have to be more than caches hold.
+    """
+    wanted = 1
+    if case.acceptance == "mixed":
+        wanted = math.ceil(MIXED_REQUESTS / case.batch)
+    if cold:
+        size = case.num_rows * case.vocab * element_size
+        wanted = max(wanted, math.ceil(COLD_BYTES / size))
+    return min(wanted, MOST_BATCHES)
+
+
+def make_batch(case: Case, dtype: torch.dtype, device: torch.device, index: int = 0) -> Batch:
+    """Make the tensors of the ``index``-th batch of ``case``; the same ones each time."""
     kind = KINDS[case.kind]
-    generator = torch.Generator().manual_seed(SEED + case.vocab + case.batch)
+    generator = torch.Generator().manual_seed(SEED + case.vocab + case.batch + 10**6 * index)
     logits = make_logits(case.num_rows, case.vocab, generator).to(dtype)
     drafted = logits.view(case.batch, NUM_DRAFTS + 1, case.vocab)[:, :NUM_DRAFTS].flatten(0, 1)
     draft_probs = _draft_probs(drafted, generator) if kind.sampled_drafts else None
-    drafts = _drafts(case, drafted, draft_probs, generator)
+    drafts = _drafts(case, drafted, draft_probs, generator, index * case.batch)
     uniform = torch.rand(len(drafts), generator=generator, dtype=torch.float64)
     batch = Batch(
         logits=logits,
@@ -168,13 +192,15 @@ def _drafts(
     drafted: torch.Tensor,  # [num_drafts, vocab_size], the rows that judge drafts
     draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
     generator: torch.Generator,
+    first_request: int,
 ) -> torch.Tensor:
     if draft_probs is not None:
         return torch.multinomial(draft_probs, 1, generator=generator)[:, 0]
     best = drafted.argmax(-1)
     if KINDS[case.kind].temperature > 0 or case.acceptance == "all":
         return best
-    position, request = torch.arange(NUM_DRAFTS), torch.arange(case.batch)[:, None]
+    position = torch.arange(NUM_DRAFTS)
+    request = first_request + torch.arange(case.batch)[:, None]
     right = (position < (request + 2) % (NUM_DRAFTS + 1)).flatten()
     return torch.where(right, best, (best + 1) % case.vocab)
 

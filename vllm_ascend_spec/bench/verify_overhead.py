@@ -52,9 +52,9 @@ def measure_overhead(
     seconds: dict[str, list[float]] = {"checks": [], "uniforms": [], "whole": []}
     for _ in range(rounds):
         with checks_alone(case.kind):
-            seconds["checks"].append(host.seconds(whole, REPEATS))
-        seconds["uniforms"].append(host.seconds(lambda: _draw(batch), REPEATS))
-        seconds["whole"].append(timer.seconds(whole, REPEATS))
+            seconds["checks"].append(host.seconds([whole], REPEATS))
+        seconds["uniforms"].append(host.seconds([lambda: _draw(batch)], REPEATS))
+        seconds["whole"].append(timer.seconds([whole], REPEATS))
     return {
         **case.as_dict(),
         "backend": backend,

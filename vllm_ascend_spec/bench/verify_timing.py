@@ -6,7 +6,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,50 +16,45 @@ import torch
 MIN_SAMPLE_S = 0.02
 # A longer call streams far more than a cache holds, so there is nothing to warm.
 WARMED_BELOW_S = 0.2
-# More than the L2 cache of any GPU; and than the last-level cache that one core reaches.
+MAX_REPEATS = 2000
+# More than the L2 cache of any GPU.
 CUDA_FLUSH_BYTES = 256 * 2**20
-CPU_FLUSH_BYTES = 128 * 2**20
 
 Call = Callable[[], Any]
+# The same call on several batches, which are gone through in turn.
+Calls = Sequence[Call]
 
 
 class Timer(Protocol):
-    """Measures the time of a call.
+    """Measures the time of a call."""
 
-    Attributes:
-        max_repeats: most calls of a sample.
-    """
+    def seconds(self, calls: Calls, repeats: int) -> float:
+        """Return the seconds of a call: the mean over ``calls`` of each one's median.
 
-    max_repeats: int
-
-    def seconds(self, call: Call, repeats: int) -> float:
-        """Return the median seconds of ``repeats`` calls."""
+        Args:
+            calls: are gone through in turn.
+            repeats: how many times.
+        """
 
 
 class CpuTimer:
     """Calls back to back, each on the host's clock.
 
-    The median of short calls leaves out those that the scheduler interrupted. With ``cold``, a
-    pass over other memory comes before every call; a read, as large writes go past the caches.
+    The median of short calls leaves out those that the scheduler interrupted.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = time.perf_counter, *, cold: bool = False
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
-        self.flush = torch.zeros(CPU_FLUSH_BYTES // 4) if cold else None
-        self.max_repeats = 20 if cold else 2000
 
-    def seconds(self, call: Call, repeats: int) -> float:
-        """Return the median seconds of ``repeats`` calls."""
-        spans = []
+    def seconds(self, calls: Calls, repeats: int) -> float:
+        """Return the seconds of a call; see ``Timer``."""
+        spans: list[list[float]] = [[] for _ in calls]
         for _ in range(repeats):
-            if self.flush is not None:
-                self.flush.sum()
-            started = self.clock()
-            call()
-            spans.append(self.clock() - started)
-        return statistics.median(spans)
+            for call, own in zip(calls, spans, strict=True):
+                started = self.clock()
+                call()
+                own.append(self.clock() - started)
+        return statistics.fmean(map(statistics.median, spans))
 
 
 class CudaTimer:
@@ -69,29 +64,29 @@ class CudaTimer:
     time unless launching takes longer than the write.
     """
 
-    max_repeats = 200
-
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.flush = torch.empty(CUDA_FLUSH_BYTES, dtype=torch.int8, device=device)
 
-    def seconds(self, call: Call, repeats: int) -> float:
-        """Return the median seconds of ``repeats`` calls."""
-        spans = []
+    def seconds(self, calls: Calls, repeats: int) -> float:
+        """Return the seconds of a call; see ``Timer``."""
+        spans: list[list[tuple[torch.cuda.Event, torch.cuda.Event]]] = [[] for _ in calls]
         for _ in range(repeats):
-            self.flush.zero_()
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            call()
-            end.record()
-            spans.append((start, end))
+            for call, own in zip(calls, spans, strict=True):
+                self.flush.zero_()
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                call()
+                end.record()
+                own.append((start, end))
         torch.cuda.synchronize(self.device)
-        return statistics.median(start.elapsed_time(end) for start, end in spans) / 1e3
+        medians = (statistics.median(a.elapsed_time(b) for a, b in own) for own in spans)
+        return statistics.fmean(medians) / 1e3
 
 
-def make_timer(device: torch.device, *, cold: bool = False) -> Timer:
-    """Return the timer for ``device``; that of CUDA is always cold."""
-    return CudaTimer(device) if device.type == "cuda" else CpuTimer(cold=cold)
+def make_timer(device: torch.device) -> Timer:
+    """Return the timer for ``device``."""
+    return CudaTimer(device) if device.type == "cuda" else CpuTimer()
 
 
 @dataclass
@@ -111,20 +106,20 @@ class Samples:
 
 
 def measure(
-    calls: Mapping[str, Call], timer: Timer, *, rounds: int, limit_s: float, seed: int = 0
+    calls: Mapping[str, Calls], timer: Timer, *, rounds: int, limit_s: float, seed: int = 0
 ) -> Samples:
     """Time ``calls`` in turn, ``rounds`` times, each round in another order.
 
-    Every call has run twice before (compilation, first touch of memory). Before a sample, the call
-    runs once untimed, so each starts from what it leaves behind itself. A call whose
+    Every call has run twice before (compilation, first touch of memory). Before a sample, the calls
+    of a name run once untimed, so each starts from what they leave behind themselves. A name whose
     rounds would take longer than ``limit_s`` is skipped, and said to be.
     """
     samples, repeats, warmed = Samples(), {}, {}
-    for name, call in calls.items():
-        call()
-        once = timer.seconds(call, 1)
+    for name, own in calls.items():
+        _run(own)
+        once = timer.seconds(own, 1) * len(own)
         wanted = math.ceil(MIN_SAMPLE_S / max(once, 1e-9))
-        repeats[name] = min(max(wanted, 1), timer.max_repeats)
+        repeats[name] = min(max(wanted, 1), MAX_REPEATS)
         warmed[name] = once < WARMED_BELOW_S
         predicted = rounds * once * (repeats[name] + warmed[name])
         if predicted > limit_s:
@@ -138,7 +133,12 @@ def measure(
         shuffle(order)
         for name in order:
             if warmed[name]:
-                calls[name]()
+                _run(calls[name])
             samples.seconds[name].append(timer.seconds(calls[name], repeats[name]))
     samples.cpu_share = (time.process_time() - worked) / max(time.perf_counter() - started, 1e-9)
     return samples
+
+
+def _run(calls: Calls) -> None:
+    for call in calls:
+        call()

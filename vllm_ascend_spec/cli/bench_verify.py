@@ -42,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a call whose samples would take longer is skipped, and the record says so",
     )
     parser.add_argument(
-        "--cold", action="store_true", help="empty the caches before every call; cuda always does"
+        "--cold",
+        action="store_true",
+        help="enough batches in turn that logits come from memory; on cuda they always do",
     )
     parser.add_argument("--quick", action="store_true", help="vocab 32000, batch 1,8, 3 rounds")
     parser.add_argument("--markdown", action="store_true", help="print tables, not the record")

@@ -176,7 +176,7 @@ def test_flat_rows_have_more_candidates_than_a_search_can_hold(
 
 
 @pytest.mark.parametrize("of_draft", [0.4, 0.7, 1.0])
-@pytest.mark.parametrize("offset, accepted", [(-1e-4, 1), (1e-4, 0)])
+@pytest.mark.parametrize(("offset", "accepted"), [(-1e-4, 1), (1e-4, 0)])
 def test_block_ends_where_its_chance_says(of_draft: float, offset: float, accepted: int) -> None:
     """The residual is bounded by what is known of the draft; here the bound is all there is."""
     vocab = BLOCK + 100
