@@ -6,6 +6,7 @@
 #include <cstring>
 
 #ifdef __AVX512DQ__
+#include "collect_avx512.h"
 #include "sum_avx512.h"
 #endif
 
@@ -119,6 +120,9 @@ int block_count(const float* x, int n, float low) {
 inline int is_in(float x, float low, float high) { return (x >= low) & (x <= high); }
 
 int block_collect(const float* x, int n, float low, float high, float* out) {
+#ifdef __AVX512DQ__
+  return avx512::collect(x, n, low, high, out);
+#else
   constexpr int kStep = 16;
   const float* first = out;
   for (; n >= kStep; n -= kStep, x += kStep) {
@@ -141,6 +145,7 @@ int block_collect(const float* x, int n, float low, float high, float* out) {
     out += is_in(x[i], low, high);
   }
   return static_cast<int>(out - first);
+#endif
 }
 
 // Lanes of a sum: as many registers as keep a processor busy, and so few values in each that their

@@ -32,18 +32,13 @@ void ThresholdSearch::keep_top_k(int top_k) {
 }
 
 void ThresholdSearch::keep_top_p(float top_p) {
+  if (num_sorted_ > 0) return descend(Measure::kMass, top_p * mass_, 0.0, num_sorted_);
   // All tokens below `low` together have no more than what top-p drops: vocab of them at most,
   // each below the weight of `low`.
   const double dropped = (1.0 - top_p) * mass_;
   const double low = logit_of_power(std::log2(dropped / row_.vocab()) - 0.01);
   search(Measure::kMass, top_p * mass_,
          std::max({to_float(low), lowest_with_weight(), weighting_.threshold}));
-}
-
-double ThresholdSearch::weight(float value) const {
-  float weight;
-  block_math().weigh(&value, 1, weighting_, &weight);
-  return weight;
 }
 
 double ThresholdSearch::logit_of_power(double power) const {
@@ -58,7 +53,7 @@ float ThresholdSearch::lowest_with_weight() const {
 // A better lower end for a search: the chunks' maxima are values of the row, so where they alone
 // reach the goal, the row does. `low` where they do not.
 float ThresholdSearch::lowest_by_maxima(Measure measure, double goal, float low) const {
-  constexpr int kSteps = 10;
+  const int steps = measure == Measure::kCount ? 10 : 7;  // weights take longer than counts
   const auto reaches_goal = [&](float threshold) {
     const std::vector<float>& maxima = scratch_.chunk_max;
     const int count = static_cast<int>(maxima.size());
@@ -66,7 +61,7 @@ float ThresholdSearch::lowest_by_maxima(Measure measure, double goal, float low)
   };
   if (!reaches_goal(low)) return low;
   float high = max_;
-  for (int step = 0; step < kSteps; step++) {
+  for (int step = 0; step < steps; step++) {
     const float middle = low + (high - low) / 2;
     (reaches_goal(middle) ? low : high) = middle;
   }
@@ -181,39 +176,44 @@ ThresholdSearch::Bracket ThresholdSearch::narrow(Measure measure, double goal, B
   return found;
 }
 
-static double sum(const float* weights, int n) {
-  double sum = 0;
-  for (int i = 0; i < n; i++) sum += weights[i];
-  return sum;
-}
-
-// Goes down the values of the bracket, equal ones together, until `goal` is reached.
 void ThresholdSearch::settle(
     Measure measure, double goal, const Bracket& bracket, int num_held) {
-  float threshold = bracket.low;
   if (num_held <= Scratch::kHeld) {
     float* held = scratch_.held;
     std::sort(held, held + num_held, std::greater<float>());
     static_assert(Scratch::kHeld <= kBlock, "the weights of what is held fit a block");
     block_math().weigh(held, num_held, weighting_, scratch_.weights);
-    double reached = bracket.above;
-    int i = 0;
-    while (i < num_held && reached < goal) {
-      threshold = held[i];
-      for (; i < num_held && held[i] == threshold; i++) {
-        reached += measure == Measure::kMass ? scratch_.weights[i] : 1.0f;
-      }
-    }
-    // Fewer tokens with a weight than top-k asks for: it drops nothing.
-    if (reached < goal && measure == Measure::kCount) return;
-    if (measure == Measure::kMass || bracket.above == 0) {
-      weighting_.threshold = threshold;
-      mass_ = measure == Measure::kMass ? reached : sum(scratch_.weights, i);
-      return;
+    descend(measure, goal, bracket.above, num_held);
+  } else {
+    // More equal values than are held.
+    weighting_.threshold = bracket.low;
+    mass_ = measure_from(Measure::kMass, bracket.low);
+  }
+}
+
+// Goes down the sorted values, equal ones together, until with those `above` them `goal` is
+// reached.
+void ThresholdSearch::descend(Measure measure, double goal, double above, int num_held) {
+  const float* held = scratch_.held;
+  double reached = above;
+  double mass = 0;
+  int i = 0;
+  while (i < num_held && reached < goal) {
+    const float value = held[i];
+    for (; i < num_held && held[i] == value; i++) {
+      mass += scratch_.weights[i];
+      reached += measure == Measure::kMass ? scratch_.weights[i] : 1.0;
     }
   }
-  weighting_.threshold = threshold;
-  mass_ = measure_from(Measure::kMass, threshold);
+  // Fewer tokens with a weight than top-k asks for: it drops nothing.
+  if (i == 0 || (reached < goal && measure == Measure::kCount)) return;
+  weighting_.threshold = held[i - 1];
+  if (above == 0) {
+    mass_ = mass;
+    num_sorted_ = i;
+  } else {
+    mass_ = measure == Measure::kMass ? reached : measure_from(Measure::kMass, held[i - 1]);
+  }
 }
 
 }  // namespace spec

@@ -40,7 +40,7 @@ class ThresholdSearch {
   Bracket narrow(Measure measure, double goal, Bracket bracket);
   int collect(const Bracket& bracket);
   void settle(Measure measure, double goal, const Bracket& bracket, int num_held);
-  double weight(float value) const;
+  void descend(Measure measure, double goal, double above, int num_held);
   // The logit that weighs 2^power.
   double logit_of_power(double power) const;
   float lowest_with_weight() const;
@@ -58,6 +58,8 @@ class ThresholdSearch {
   Weighting weighting_;
   float max_;
   double mass_;
+  // How many tokens are kept, if they and their weights lie in the scratch, the likeliest first.
+  int num_sorted_ = 0;
   Scratch& scratch_;
 };
 

@@ -164,13 +164,14 @@ def test_first_block_may_say_nothing_about_the_rest(
 def test_flat_rows_have_more_candidates_than_a_search_can_hold(
     spread: float, dtype: torch.dtype
 ) -> None:
-    logits = spread * torch.randn(6, 20_000, generator=torch.Generator().manual_seed(4))
+    logits = spread * torch.randn(8, 20_000, generator=torch.Generator().manual_seed(4))
     sampled(
         bonus_rows(
             logits.to(dtype),
-            top_p=torch.tensor([0.5, 0.9, 0.999, 1.0, 0.3, 0.7]),
-            top_k=int32([0, 0, 0, 9000, 15_000, 1500]),
-            sample_uniform=float64([0.1, 0.5, 0.99, 0.3, 0.7, 0.9]),
+            top_p=torch.tensor([0.5, 0.9, 0.999, 1.0, 0.3, 0.7, 0.5, 0.9]),
+            # With 600 and 40 top-p goes on with what top-k holds.
+            top_k=int32([0, 0, 0, 9000, 15_000, 1500, 600, 40]),
+            sample_uniform=float64([0.1, 0.5, 0.99, 0.3, 0.7, 0.9, 0.95, 0.4]),
         )
     )
 
