@@ -32,33 +32,43 @@ static double total(const std::vector<float>& masses) {
   return sum;
 }
 
-void Distribution::read(const Sampling& sampling, Scratch& scratch) {
+bool Distribution::read(
+    const Sampling& sampling, Scratch& scratch, int token, double least) {
+  // Filters make the probabilities of what they keep larger than the row alone says.
+  if (sampling.has_filters()) token = -1;
   // A temperature so low that this overflows leaves the maximum alone; 0 * inf would be NaN.
   // (One above 1e37 does not reach logits that are further apart than float32 can say.)
   const float scale = to_float(M_LOG2E / sampling.temperature);
   const float first = block_math().max(row_.block(0, scratch.values), row_.block_size(0));
-  if (!read_blocks(first, scale, scratch)) {
+  Outcome outcome = read_blocks(first, scale, scratch, token, least);
+  if (outcome == Outcome::kWrongReference) {
     float max = row_max(scratch.values);
     if (std::isinf(max)) max = row_.repair(max);
-    read_blocks(max, scale, scratch);
+    outcome = read_blocks(max, scale, scratch, token, least);
   }
+  if (outcome == Outcome::kGivenUp) return false;
   // Traces are dropped: they may be of tokens that have no weight at all beside the maximum.
   for (size_t b = 0; b < block_mass_.size(); b++) {
     if ((block_max_[b] - max_) * scale < kNegligible) block_mass_[b] = 0;
   }
   mass_ = total(block_mass_);
-  if (!sampling.has_filters()) return;
+  if (!sampling.has_filters()) return true;
   ThresholdSearch search(row_, weighting_, max_, mass_, scratch);
   weighting_.threshold = search.find(sampling);
-  if (weighting_.threshold == -INFINITY) return;
+  if (weighting_.threshold == -INFINITY) return true;
   mass_ = search.mass();
   block_mass_is_kept_ = false;
+  return true;
 }
 
-bool Distribution::read_blocks(float reference, float scale, Scratch& scratch) {
+Distribution::Outcome Distribution::read_blocks(
+    float reference, float scale, Scratch& scratch, int token, double least) {
   const BlockMath& math = block_math();
-  if (std::isinf(reference)) return false;
+  if (std::isinf(reference)) return Outcome::kWrongReference;
   weighting_ = math.weighting(reference, scale);
+  // With room for the rounding of weights and sums: only what is clear beyond it is left unread.
+  const double most = token >= 0 ? weight(token) / least * (1 + 1e-5) : INFINITY;
+  double mass = 0;
   const int num_blocks = row_.num_blocks();
   block_max_.resize(num_blocks);
   block_mass_.resize(num_blocks);
@@ -71,9 +81,11 @@ bool Distribution::read_blocks(float reference, float scale, Scratch& scratch) {
     block_mass_[b] = math.read(x, n, weighting_, chunk_max);
     block_max_[b] = math.max(chunk_max, (n - 1) / kChunk + 1);
     max_ = std::max(max_, block_max_[b]);
-    if (!(weighting_.power(block_max_[b]) < -kNegligible)) return false;
+    if (!(weighting_.power(block_max_[b]) < -kNegligible)) return Outcome::kWrongReference;
+    mass += block_mass_[b];
+    if (mass > most) return Outcome::kGivenUp;
   }
-  return true;
+  return Outcome::kRead;
 }
 
 float Distribution::row_max(float* buffer) const {

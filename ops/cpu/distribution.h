@@ -49,7 +49,10 @@ class Distribution {
   explicit Distribution(const Row& row) : row_(row) {}
 
   // Reads the row once; again, in part, where there are filters.
-  void read(const Sampling& sampling, Scratch& scratch);
+  void read(const Sampling& sampling, Scratch& scratch) { read(sampling, scratch, -1, 0.0); }
+  // The same, but gives up and returns false once what was read shows that the probability of
+  // `token` is below `least`; nothing else can be asked of the row then.
+  bool read(const Sampling& sampling, Scratch& scratch, int token, double least);
 
   // Unnormalised probability of one token, and of all of them.
   float weight(int token) const;
@@ -65,9 +68,11 @@ class Distribution {
   int draw_residual(const float* q, double factor, double uniform, Scratch& scratch) const;
 
  private:
-  // Weighs the row by a logit that may not be its largest, so that once over it is enough. False
-  // if there is one so much larger, or infinite, that this does not do.
-  bool read_blocks(float reference, float scale, Scratch& scratch);
+  enum class Outcome { kRead, kGivenUp, kWrongReference };
+  // Weighs the row by a logit that may not be its largest, so that once over it is enough; unless
+  // there is one so much larger, or infinite, that this does not do.
+  Outcome read_blocks(
+      float reference, float scale, Scratch& scratch, int token, double least);
   float row_max(float* buffer) const;
   void measure_kept(float* buffer);
   float residual_block(int block, const float* q, double factor, Scratch& scratch) const;

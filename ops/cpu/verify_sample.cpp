@@ -37,6 +37,9 @@ class SampledRequest {
     p.read(sampling_, scratch_);
     return p;
   }
+  // For the block rule: reads the row after `position` drafts, which weigh `weight`, into `rows`.
+  // False, maybe before the row ends, if neither they nor more can be accepted.
+  bool read_on(int position, double weight, double least, std::vector<Distribution>& rows);
   const float* draft_row(int position) const {
     return draft_probs_ ? draft_probs_ + position * draft_probs_stride_ : nullptr;
   }
@@ -49,7 +52,7 @@ class SampledRequest {
   void finish(int num_accepted, Distribution& p, double factor);
   int accept_certain_block(std::vector<Distribution>& rows);
   int accept_sampled_block(std::vector<Distribution>& rows, double* factor);
-  bool may_accept_from(int length, double weight) const;
+  std::vector<double> least_weights() const;
   double most_residual(int position, double factor, const Distribution& p) const;
 
   Request request_;
@@ -102,37 +105,46 @@ static double block_chance(double factor, double residual) {
   return residual / (residual + 1.0 - factor);
 }
 
-// One-hot drafts. The weight of the block only falls, and no chance exceeds it; so the rest need
-// not be read once it is below every uniform that is left.
+// [i]: what the first i + 1 drafts have to weigh more than, that they or more can be accepted. No
+// chance exceeds the weight, and no p exceeds 1, so that the drafts' own probabilities bound the
+// weights to come.
+std::vector<double> SampledRequest::least_weights() const {
+  std::vector<double> least(accept_uniform_, accept_uniform_ + length_);
+  for (int i = length_ - 2; i >= 0; i--) {
+    least[i] = std::min(least[i], draft_prob(i + 1) * least[i + 1]);
+  }
+  least.push_back(0.0);  // after the last there is nothing to read on for
+  return least;
+}
+
+bool SampledRequest::read_on(
+    int position, double weight, double least, std::vector<Distribution>& rows) {
+  rows.emplace_back(request_.row(position));
+  Distribution& p = rows.back();
+  if (position == 0 || accept_uniform_[position - 1] < weight) {
+    p.read(sampling_, scratch_);  // the token after the block may be drawn from it
+    return true;
+  }
+  const double least_prob = least * draft_prob(position) / weight;
+  return p.read(sampling_, scratch_, request_.draft_ids[position], least_prob);
+}
+
+// One-hot drafts. Their residual is known without reading q, so one pass does.
 int SampledRequest::accept_certain_block(std::vector<Distribution>& rows) {
-  std::vector<double> least(length_ + 1, 1.0);  // [i]: of uniforms i and later
-  for (int i = length_ - 1; i >= 0; i--) least[i] = std::min(least[i + 1], accept_uniform_[i]);
+  const std::vector<double> least = least_weights();
   int accepted = 0;
   double weight = 1.0;
-  for (int i = 0;; i++) {
-    rows.push_back(read(i));
-    if (i == length_) {
-      if (i > 0 && accept_uniform_[i - 1] < weight) accepted = i;
-      return accepted;
-    }
+  for (int i = 0; read_on(i, weight, least[i], rows); i++) {
+    if (i == length_) return i;
     const double next = target_prob(i, rows[i]);
     const double rest = weight * (1.0 - next);
     if (i > 0 && accept_uniform_[i - 1] < (weight >= 1.0 ? 1.0 : block_chance(weight, rest))) {
       accepted = i;
     }
     weight *= next;
-    if (weight <= least[i]) return accepted;
+    if (weight <= least[i]) break;
   }
-}
-
-// Whether `length` drafts or more can be accepted, if that many weigh `weight`. No p exceeds 1, so the
-// drafts' own probabilities bound the weights to come.
-bool SampledRequest::may_accept_from(int length, double weight) const {
-  for (; length <= length_; length++) {
-    if (accept_uniform_[length - 1] < weight) return true;
-    if (length < length_) weight = weight > 0 ? std::min(weight / draft_prob(length), 1.0) : 0.0;
-  }
-  return false;
+  return accepted;
 }
 
 // A bound of the residual sum(max(factor * p - q, 0)) that reads no row: of the draft itself both
@@ -145,13 +157,12 @@ double SampledRequest::most_residual(int position, double factor, const Distribu
 // Sampled drafts. The weights need the rows of all that may be accepted; the residuals are only
 // taken from the end down to the first position that is.
 int SampledRequest::accept_sampled_block(std::vector<Distribution>& rows, double* factor) {
+  const std::vector<double> least = least_weights();
   std::vector<double> weights{1.0};
-  for (int i = 0; i <= length_; i++) {
-    rows.push_back(read(i));
-    if (i == length_) break;
+  for (int i = 0; read_on(i, weights[i], least[i], rows) && i < length_; i++) {
     const double p = target_prob(i, rows[i]);
     const double weight = p > 0 ? std::min(weights[i] * p / draft_prob(i), 1.0) : 0.0;
-    if (!may_accept_from(i + 1, weight)) break;
+    if (weight <= least[i]) break;
     weights.push_back(weight);
   }
   for (int i = static_cast<int>(weights.size()) - 1; i > 0; i--) {

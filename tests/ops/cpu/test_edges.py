@@ -204,3 +204,37 @@ def test_block_ends_where_its_chance_says(of_draft: float, offset: float, accept
     tokens, counts = verify_sample(**case, backend="cpu")
     assert counts.tolist() == [accepted + 1]
     assert_right([judge(case, (tokens, counts))], most_ties=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("with_draft_probs", [False, True])
+@pytest.mark.parametrize("filters", [{}, {"top_p": 0.9}])
+def test_rows_of_many_blocks_may_be_given_up(
+    dtype: torch.dtype, with_draft_probs: bool, filters: dict[str, float]
+) -> None:
+    """The block rule leaves the rest of a row unread where no draft can be accepted any more."""
+    num_reqs, num_drafts, vocab = 96, 4, 3 * BLOCK + 11
+    generator = torch.Generator().manual_seed(5)
+    logits = 2 * torch.randn(num_reqs, num_drafts + 1, vocab, generator=generator)
+    logits[..., ::500] += 10 * torch.rand(13, generator=generator)
+    drafted = logits[:, :-1].flatten(0, 1)
+    q = (drafted + 0.7 * torch.randn(drafted.shape, generator=generator)).softmax(-1)
+    size = num_reqs * num_drafts
+    case = {
+        "logits": logits.flatten(0, 1).to(dtype),
+        "draft_token_ids": torch.multinomial(q, 1, generator=generator)[:, 0].int(),
+        "cu_num_draft_tokens": torch.arange(num_drafts, size + 1, num_drafts, dtype=torch.int32),
+        "max_draft_len": num_drafts,
+        "temperature": torch.full((num_reqs,), 0.8),
+        "accept_uniform": torch.rand(size, generator=generator, dtype=torch.float64),
+        "sample_uniform": torch.rand(num_reqs, generator=generator, dtype=torch.float64),
+        "rule": "block",
+        **{name: torch.full((num_reqs,), value) for name, value in filters.items()},
+    }
+    if with_draft_probs:
+        case["draft_probs"] = q
+    else:  # now and then one that is unlikely
+        case["draft_token_ids"][::3] = drafted[::3].argmax(-1).int()
+    result = verify_sample(**case, backend="cpu")
+    assert len(result[1].unique()) >= 3
+    assert_right([judge(case, result)], most_ties=1)
