@@ -117,12 +117,12 @@ int block_count(const float* x, int n, float low) {
   return hits;
 }
 
+#ifdef __AVX512DQ__
+constexpr auto block_collect = avx512::collect;
+#else
 inline int is_in(float x, float low, float high) { return (x >= low) & (x <= high); }
 
 int block_collect(const float* x, int n, float low, float high, float* out) {
-#ifdef __AVX512DQ__
-  return avx512::collect(x, n, low, high, out);
-#else
   constexpr int kStep = 16;
   const float* first = out;
   for (; n >= kStep; n -= kStep, x += kStep) {
@@ -145,8 +145,8 @@ int block_collect(const float* x, int n, float low, float high, float* out) {
     out += is_in(x[i], low, high);
   }
   return static_cast<int>(out - first);
-#endif
 }
+#endif
 
 // Lanes of a sum: as many registers as keep a processor busy, and so few values in each that their
 // rounding errors, which may all point the same way, stay below 1e-6.

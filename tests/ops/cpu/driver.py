@@ -21,7 +21,9 @@ DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 RULES = {"token": 0, "block": 1}
 GREEDY, SAMPLE, MASK = range(3)
 # gcc 12 warns of its own header of AVX-512's intrinsics (its bug 105593).
-ARITHMETIC_FLAGS = ("-Wno-maybe-uninitialized", "-Wno-uninitialized")
+ARITHMETIC_FLAGS = (
+    "-Wno-unknown-warning-option", "-Wno-maybe-uninitialized", "-Wno-uninitialized",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
