@@ -176,6 +176,7 @@ ThresholdSearch::Bracket ThresholdSearch::narrow(Measure measure, double goal, B
   return found;
 }
 
+// Ends a search with the values that are held, or with the one that the bracket has come to.
 void ThresholdSearch::settle(
     Measure measure, double goal, const Bracket& bracket, int num_held) {
   if (num_held <= Scratch::kHeld) {

@@ -30,9 +30,9 @@ COMMON = {
     "TRITON_INTERPRET": "1",
     # What one engine's torch_npu has compiled another one cannot load.
     "VLLM_DISABLE_COMPILE_CACHE": "1",
-    # vLLM's all_reduce on an NPU returns its input, which PyTorch refuses where CI is set.
-    "TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING": "0",
 }
+# vLLM's all_reduce on an NPU returns its input, which PyTorch refuses where CI is set.
+SEVERAL_NPUS = {"TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING": "0"}
 NPU = {**COMMON, "VLLM_ASCEND_SPEC_DEVICE": "npu"}
 IS_SIMULATED = importlib.util.find_spec("npu_sim") is not None
 if IS_SIMULATED:
@@ -93,6 +93,7 @@ def run_engine(tmp_path_factory: pytest.TempPathFactory) -> Run:
         key = json.dumps([job, environment], sort_keys=True)
         if key not in outcomes:
             devices = {"NPU_SIM_DEVICES": str(case.devices)}
+            devices |= SEVERAL_NPUS if case.devices > 1 else {}
             output = str(folder / "outcome.json")
             outcomes[key] = start({**job, "output": output}, environment | devices)
         return outcomes[key]

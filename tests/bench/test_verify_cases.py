@@ -54,7 +54,7 @@ def test_further_batches_of_a_case_go_on_with_other_requests() -> None:
         (Case("plain", 32_000, 8), True, 27),
         (Case("plain", 151_936, 32), True, 2),
         (Case("block", 151_936, 8, "mixed"), True, 6),
-        (Case("plain", 64, 1), True, 256),
+        (Case("plain", 64, 1), True, 1024),
     ],
 )
 def test_batches_are_as_many_as_chance_and_caches_ask_for(

@@ -16,8 +16,8 @@ SEED = 20240311
 MIXED_REQUESTS = 32
 # Several times the last-level cache that one core reaches.
 COLD_BYTES = 128 * 2**20
-# Reached by no vocabulary of a model.
-MOST_BATCHES = 256
+# Enough for 32,000 tokens in 16 bits and one request; a toy's vocabulary would take forever.
+MOST_BATCHES = 1024
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ import torch
 MIN_SAMPLE_S = 0.02
 # A longer call streams far more than a cache holds, so there is nothing to warm.
 WARMED_BELOW_S = 0.2
-MAX_REPEATS = 2000
 # More than the L2 cache of any GPU.
 CUDA_FLUSH_BYTES = 256 * 2**20
 
@@ -26,7 +25,13 @@ Calls = Sequence[Call]
 
 
 class Timer(Protocol):
-    """Measures the time of a call."""
+    """Measures the time of a call.
+
+    Attributes:
+        max_repeats: most times that a sample goes through its calls.
+    """
+
+    max_repeats: int
 
     def seconds(self, calls: Calls, repeats: int) -> float:
         """Return the seconds of a call: the mean over ``calls`` of each one's median.
@@ -42,6 +47,8 @@ class CpuTimer:
 
     The median of short calls leaves out those that the scheduler interrupted.
     """
+
+    max_repeats = 2000
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
@@ -63,6 +70,8 @@ class CudaTimer:
     The write also gives the host time to queue the call, so that what is measured is the GPU's
     time unless launching takes longer than the write.
     """
+
+    max_repeats = 200
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -119,7 +128,7 @@ def measure(
         _run(own)
         once = timer.seconds(own, 1) * len(own)
         wanted = math.ceil(MIN_SAMPLE_S / max(once, 1e-9))
-        repeats[name] = min(max(wanted, 1), MAX_REPEATS)
+        repeats[name] = min(max(wanted, 1), timer.max_repeats)
         warmed[name] = once < WARMED_BELOW_S
         predicted = rounds * once * (repeats[name] + warmed[name])
         if predicted > limit_s:
