@@ -14,7 +14,7 @@ from vllm_ascend_spec.errors import (
     UnsupportedVersionError,
 )
 
-__version__ = "0.3.0"
+__version__ = "0.3.1"
 
 __all__ = [
     "AscendSpecError",
