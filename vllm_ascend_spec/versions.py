@@ -1,4 +1,4 @@
-"""Which vLLM is installed, and whether this release supports it. Standard library only."""
+"""Which vLLM is installed, and whether this release supports it. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,39 @@ def installed_vllm() -> tuple[str, str] | None:
 
 
 def is_supported(version: str) -> bool:
-    """Tell whether ``version`` is a release (or local build) of the supported minor version."""
-    return version == SUPPORTED_VLLM or version.startswith(SUPPORTED_VLLM + ".")
+    """Tell whether ``version`` of vLLM belongs to the supported minor version."""
+    return is_minor(version, SUPPORTED_VLLM)
+
+
+def is_minor(version: str, minor: str) -> bool:
+    """Tell whether ``version`` belongs to a minor version, by the rules of PEP 440.
+
+    Release candidates, development, post and local versions (``0.30rc1``, ``0.30.0+cpu``) belong to
+    it; what is no version at all does not.
+
+    Args:
+        version: what a distribution says of itself.
+        minor: two numbers, e.g. ``0.30``.
+    """
+    # Here, so that this module can be imported where nothing is installed.
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return SpecifierSet(f"=={minor}.*").contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def is_same_minor(version: str, other: str) -> bool:
+    """Tell whether two versions have the same first two numbers."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        parsed = Version(other)
+    except InvalidVersion:
+        return False
+    return is_minor(version, f"{parsed.major}.{parsed.minor}")
 
 
 def require_vllm() -> tuple[str, str]:

@@ -30,6 +30,8 @@ def pretend(monkeypatch: pytest.MonkeyPatch, installed: dict[str, str]) -> None:
         {"vllm-ascend": "0.30.1.post1"},
         {"torch-npu": "2.13.0", "torch": "2.13.0"},
         {"torch-npu": "2.10.0", "torch": "2.10.1"},
+        {"torch-npu": "2.10rc1", "torch": "2.10.0rc2+cpu"},
+        {"torch-npu": "2.13.0.dev20261101", "torch": "2.13.1.post1"},
     ],
 )
 def test_versions_that_fit(monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]) -> None:
@@ -44,6 +46,7 @@ def test_versions_that_fit(monkeypatch: pytest.MonkeyPatch, changes: dict[str, s
         ({"vllm-ascend": "0.29.0"}, ["vllm-ascend 0.29.0", "0.30.x", "pip install"]),
         ({"vllm-ascend": "0.300.0"}, ["vllm-ascend 0.300.0", "0.30.x"]),
         ({"torch-npu": None}, ["torch_npu, which is not installed", "2.10.0+cpu"]),
+        ({"torch-npu": "nightly"}, ["torch_npu nightly", "torch 2.10.0+cpu"]),
         ({"torch": "2.13.0"}, ["torch_npu 2.10.0.post4", "torch 2.13.0", "Remedy"]),
     ],
 )

@@ -1,6 +1,6 @@
 """Is everything there that an NPU needs? Each trouble is one message with its remedy.
 
-Only the standard library when it is imported; :func:`import_problem` alone loads anything.
+Importing it loads nothing heavy; :func:`import_problem` alone does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import re
 import subprocess
 import sys
 from importlib import metadata
+
+from vllm_ascend_spec.versions import is_minor, is_same_minor
 
 SUPPORTED_VLLM_ASCEND = "0.30"
 VLLM_ASCEND = "vllm-ascend"
@@ -36,7 +38,7 @@ def problem() -> str | None:
     ascend = installed_version(VLLM_ASCEND)
     if ascend is None:
         return f"An Ascend NPU needs {VLLM_ASCEND}, which is not installed. Remedy: {INSTALL}."
-    if not _minor_is(ascend, SUPPORTED_VLLM_ASCEND):
+    if not is_minor(ascend, SUPPORTED_VLLM_ASCEND):
         return (
             f"{VLLM_ASCEND} {ascend} is installed; vllm-ascend-spec supports "
             f"{SUPPORTED_VLLM_ASCEND}.x. Remedy: {INSTALL}, {LEAVE_OUT}."
@@ -47,7 +49,7 @@ def problem() -> str | None:
             "An Ascend NPU needs torch_npu, which is not installed. "
             f"Remedy: install the torch-npu of your torch {torch}."
         )
-    if torch is not None and not _minor_is(torch, ".".join(torch_npu.split(".")[:2])):
+    if torch is not None and not is_same_minor(torch, torch_npu):
         return (
             f"torch_npu {torch_npu} does not belong to torch {torch}. "
             "Remedy: install versions of both whose first two numbers are the same."
@@ -79,7 +81,3 @@ def import_problem_elsewhere() -> str | None:
 
 def _cannot_be_imported(reason: str) -> str:
     return f"torch_npu cannot be imported: {reason}. Remedy: {CANN}."
-
-
-def _minor_is(version: str, minor: str) -> bool:
-    return version == minor or version.startswith((f"{minor}.", f"{minor}rc", f"{minor}+"))

@@ -1,4 +1,4 @@
-"""Choose the platform: NPU, then CUDA, then CPU. Standard library only, so that it never fails.
+"""Choose the platform: NPU, then CUDA, then CPU. Imports nothing heavy, so that it never fails.
 
 On a host with vllm-ascend ours is active only where ``VLLM_PLUGINS`` names ``ascend_spec`` and not
 ``ascend``: vllm-ascend's platform is active wherever it may be loaded, and vLLM takes one at most.
