@@ -4,8 +4,11 @@ VENV ?= .venv
 TRITON_ASCEND_VENV ?= .venv-triton-ascend
 NPU_VENV ?= .venv-npu
 # Each starts engines, of one thread and 2 GB.
-NPU_TESTS_AT_ONCE ?= 2
+TESTS_AT_ONCE ?= 2
+NPU_TESTS_AT_ONCE ?= $(TESTS_AT_ONCE)
 TESTS ?= tests
+# A file's engines are shared by its tests, so one process runs the whole file.
+PYTEST_TOGETHER = -n $(TESTS_AT_ONCE) --dist loadfile --durations 15
 
 .PHONY: demo test test-npu-sim setup-npu-sim setup-triton-ascend bench lint format clean
 
@@ -13,14 +16,14 @@ demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo_serve.py
 
 test: $(VENV)/.installed
-	$(VENV)/bin/python -m pytest $(TESTS)
+	$(VENV)/bin/python -m pytest $(PYTEST_TOGETHER) $(TESTS)
 	$(if $(filter tests,$(TESTS)),$(MAKE) test-npu-sim)
 
 # The real torch_npu and the real vllm-ascend on a simulated NPU: the simulator's own tests, then
 # ours on top of vllm-ascend. Both need nothing but a CPU.
 test-npu-sim: $(NPU_VENV)/.installed
 	cd tests/npu_sim && $(abspath $(NPU_VENV))/bin/python -m pytest tests
-	$(NPU_VENV)/bin/python -m pytest -n $(NPU_TESTS_AT_ONCE) tests/ascend tests/upstream
+	$(NPU_VENV)/bin/python -m pytest -n $(NPU_TESTS_AT_ONCE) --durations 15 tests/ascend tests/upstream
 
 setup-npu-sim: $(NPU_VENV)/.installed
 

@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from filelock import FileLock
+
 from tests.ops.triton_ascend.environment import COMPILER, tool, tool_environment
 from tests.ops.triton_ascend.lowering import result
 
@@ -51,8 +53,13 @@ def build(folder: Path) -> Path:
         LoweringError: the kernel could not be lowered.
     """
     library = folder / "kernel.so"
-    if library.exists():
-        return library
+    with FileLock(folder / "kernel.lock"):  # processes that test at once share the folder
+        if not library.exists():
+            _compile(folder, library)
+    return library
+
+
+def _compile(folder: Path, library: Path) -> None:
     source, lowered = folder / "cpu.mlir", folder / "cpu.llvm.mlir"
     llvm, code, linked = folder / "cpu.ll", folder / "cpu.o", folder / "kernel.tmp.so"
     source.write_text(HINTS.sub("", result(folder, "linalg.mlir")))
@@ -64,4 +71,3 @@ def build(folder: Path) -> Path:
     flags = ("-O2", "-shared", "-fPIC", "-Wall", "-Werror")
     run([COMPILER, *flags, str(RUNTIME), str(code), "-o", str(linked), "-lm"], code)
     linked.replace(library)
-    return library

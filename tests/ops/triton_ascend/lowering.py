@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 
 from tests.ops.triton_ascend.environment import ROOT, python
 
@@ -96,6 +97,12 @@ def lower(variants: Iterable[Variant], folder: Path, *, root: Path = ROOT) -> di
     A folder holds the files of ``FORMS``, or ``error.txt``: use :func:`result` to read them.
     """
     places = {variant: folder / variant.key for variant in variants}
+    with FileLock(folder / "lower.lock"):  # processes that test at once share the folder
+        _lower_missing(places, folder, root)
+    return places
+
+
+def _lower_missing(places: dict[Variant, Path], folder: Path, root: Path) -> None:
     jobs = [
         {
             "root": str(root),
@@ -115,7 +122,6 @@ def lower(variants: Iterable[Variant], folder: Path, *, root: Path = ROOT) -> di
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode != 0:
             raise LoweringError(f"{DRIVER.name} failed:\n{run.stderr[-4000:]}")
-    return places
 
 
 def result(folder: Path, form: str) -> str:

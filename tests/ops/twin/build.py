@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from vllm_ascend_spec.ops.ascendc_twin import TwinStats
 
@@ -124,8 +125,16 @@ def build(
     for path in included(source, directories):
         digest.update(path.read_bytes())
     library = _cache() / f"{source.stem}-{digest.hexdigest()[:20]}.so"
-    if library.exists():
-        return library
+    # Processes that test at once compile each library once.
+    with FileLock(library.with_suffix(".lock")):
+        if not library.exists():
+            _compile(source, library, arguments, directories)
+    return library
+
+
+def _compile(
+    source: Path, library: Path, arguments: Iterable[str], directories: Iterable[Path]
+) -> None:
     partial = library.with_suffix(f".{os.getpid()}.tmp")
     places = [flag for d in directories for flag in ("-I", str(d))]
     command = [COMPILER, *arguments, *places, str(source), "-o", str(partial)]
@@ -133,7 +142,6 @@ def build(
     if run.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}\n{run.stderr[:4000]}")
     partial.replace(library)
-    return library
 
 
 @cache

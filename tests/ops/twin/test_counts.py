@@ -84,7 +84,7 @@ def test_libraries_are_built_once_and_again_after_a_change(tmp_path: Path, monke
     header.write_text("inline int value() { return }\n")
     with pytest.raises(RuntimeError, match="error: expected"):
         build(source, optimise=False)
-    assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".so"}
+    assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".so", ".lock"}
 
 
 def test_a_report_is_an_exception_with_its_parts():
