@@ -1,12 +1,14 @@
 """Build the C++ backend when the package is installed; ``pyproject.toml`` names this command.
 
 It needs a C++17 compiler and PyTorch's headers and uses PyTorch's stable ABI, so one binary serves
-torch 2.10 and later. Where something is missing the installation goes on without it: the reason is
-written beside the package, ``vllm-ascend-spec info`` shows it, and the reference backend is used.
+torch 2.10 and later. Its checksum is written beside it: a library that was damaged later is not
+loaded. Where something is missing the installation goes on without it: the reason is written there,
+``vllm-ascend-spec info`` shows it, and the reference backend is used.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import platform
@@ -18,6 +20,7 @@ from setuptools.command.build_ext import build_ext
 
 OLDEST_TORCH = "0x020a000000000000"  # 2.10, in the encoding of torch/csrc/stable/version.h
 REASON_SUFFIX = ".reason.txt"
+CHECKSUM_SUFFIX = ".sha256"
 COMPILER_REMEDY = (
     "remedy: install a C++17 compiler (g++ or clang++), then vllm-ascend-spec again; pip install "
     "--verbose shows what the compiler says"
@@ -62,13 +65,22 @@ def find_torch() -> Path:
     )
 
 
-def leave_reason(target: Path, why: str | None) -> None:
-    """Leave beside the library why it was not built, and take away what does not hold now."""
+def leave_outcome(target: Path, why: str | None) -> None:
+    """Leave beside the library its checksum, or why it was not built, and not what held before.
+
+    Args:
+        target: where the library is or would be.
+        why: None if it was built.
+    """
     reason = target.parent / (target.name.split(".")[0] + REASON_SUFFIX)
+    checksum = target.with_name(target.name + CHECKSUM_SUFFIX)
     if why is None:
         reason.unlink(missing_ok=True)
+        digest = hashlib.sha256(target.read_bytes()).hexdigest()
+        checksum.write_text(f"{digest}  {target.name}\n")
     else:
         target.unlink(missing_ok=True)
+        checksum.unlink(missing_ok=True)
         reason.write_text(why + "\n")
 
 
@@ -88,13 +100,13 @@ class BuildNative(build_ext):
                 why = f"{why}; {COMPILER_REMEDY}"
             self.warn(f"{ext.name} was not built: {why}")
             ext.failure = why
-        leave_reason(target, ext.failure)
+        leave_outcome(target, ext.failure)
 
     def copy_extensions_to_source(self) -> None:
         """Copy what was built, as an editable installation does, or the reason."""
-        for ext in self.extensions:
-            leave_reason(Path(self.get_ext_fullpath(ext.name)), ext.failure)
         super().copy_extensions_to_source()
+        for ext in self.extensions:
+            leave_outcome(Path(self.get_ext_fullpath(ext.name)), ext.failure)
 
     def _build(self, ext: Extension, target: Path) -> None:
         if os.name != "posix":

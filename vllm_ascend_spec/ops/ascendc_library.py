@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import torch
 
 from vllm_ascend_spec.errors import BackendUnavailableError
+from vllm_ascend_spec.ops.checksum import damage, first_line
 
 NAMESPACE = "vllm_ascend_spec_npu"
 BUILT = Path(__file__).parent / "_ascendc"
@@ -98,10 +99,16 @@ def failure() -> str | None:
     if reason := _mismatch(built_for, device):
         return reason
     try:
-        torch.ops.load_library(LIBRARY)
-    except OSError as error:
-        return f"the AscendC kernels cannot be loaded: {error}; remedy: {_remedy(device)}"
-    return None
+        # The kernels are in a library of their own, which the first one loads.
+        damaged = filter(None, map(damage, sorted(LIBRARY.parent.glob("*.so"))))
+        why = next(damaged, None)
+        if why is None:
+            torch.ops.load_library(LIBRARY)
+    except (OSError, RuntimeError) as error:
+        why = first_line(error)
+    if why is None:
+        return None
+    return f"the AscendC kernels cannot be loaded: {why}; remedy: {_remedy(device)}"
 
 
 def _remedy(device: str) -> str:

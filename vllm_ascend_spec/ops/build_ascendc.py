@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vllm_ascend_spec.ops.ascendc_library import BUILT, FAMILIES, LIBRARY, SOC
+from vllm_ascend_spec.ops.checksum import write_checksum
 
 SOURCES = Path(__file__).parents[2] / "ops" / "ascendc"
 CANN_VARIABLE = "ASCEND_HOME_PATH"
@@ -105,6 +106,8 @@ def build(soc: str, cann: str | None, jobs: int) -> None:
         ):
             if subprocess.run(command, check=False).returncode != 0:
                 raise CannotBuildError(f"this failed, see above: {' '.join(command)}")
+    for library in BUILT.glob("*.so"):
+        write_checksum(library)
     SOC.write_text(name + "\n")
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from vllm_ascend_spec.ops.checksum import damage, first_line
+
 HERE = Path(__file__).parent
 LIBRARY = HERE / "_cpu.abi3.so"
 REASON = HERE / "_cpu.reason.txt"
@@ -18,13 +20,15 @@ REMEDY = "install vllm-ascend-spec again, with pip's --no-deps --force-reinstall
 def failure() -> str | None:
     """Load the library; return None, or in one line why it cannot be used."""
     if not LIBRARY.is_file():
-        why = REASON.read_text().strip() if REASON.is_file() else f"remedy: {REMEDY}"
-        return f"the C++ backend was not built: {why}"
+        reason = REASON.read_text(errors="replace").strip() if REASON.is_file() else ""
+        return f"the C++ backend was not built: {reason or f'remedy: {REMEDY}'}"
     try:
-        torch.ops.load_library(LIBRARY)
-    except OSError as error:
-        return f"the C++ backend cannot be loaded: {error}; remedy: {REMEDY}"
-    return None
+        why = damage(LIBRARY)
+        if why is None:
+            torch.ops.load_library(LIBRARY)
+    except (OSError, RuntimeError) as error:
+        why = first_line(error)
+    return None if why is None else f"the C++ backend cannot be loaded: {why}; remedy: {REMEDY}"
 
 
 def unavailable_reason(device_type: str) -> str | None:

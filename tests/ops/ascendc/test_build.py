@@ -18,6 +18,7 @@ from tests.ops.ascendc.kernels import OPS, SOURCES
 from tests.ops.twin.build import COMPILER, INCLUDE, requires_compiler
 from vllm_ascend_spec.ops import build_ascendc
 from vllm_ascend_spec.ops.ascendc_library import FAMILIES
+from vllm_ascend_spec.ops.checksum import checksum_of, damage
 
 DTYPES = ("float32", "bfloat16", "float16")
 STAND_INS = {
@@ -94,6 +95,7 @@ def test_there_is_a_kernel_for_each_type_and_it_is_built(op: str) -> None:
 def cann(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make everything be there but CMake; return CANN's folder."""
     monkeypatch.setattr(build_ascendc, "find_package", lambda name: tmp_path / name)
+    monkeypatch.setattr(build_ascendc, "BUILT", tmp_path)
     monkeypatch.setattr(build_ascendc, "SOC", tmp_path / "soc.txt")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv(build_ascendc.CANN_VARIABLE, raising=False)
@@ -155,7 +157,7 @@ def test_a_failing_command_is_named(cann: Path, capsys: pytest.CaptureFixture[st
 def test_a_build_configures_builds_installs_and_notes_the_chip(
     cann: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = install_cmake(cann, "exit 0")
+    calls = install_cmake(cann, f"[ $1 = --install ] && printf built > {cann.parent}/lib.so; true")
     monkeypatch.setenv(build_ascendc.CANN_VARIABLE, str(cann))
     assert build_ascendc.main(["--soc", "Ascend910_9391", "--jobs", "3"]) == 0
     configure, build, install = calls.read_text().splitlines()
@@ -170,3 +172,5 @@ def test_a_build_configures_builds_installs_and_notes_the_chip(
     assert "--parallel 3" in build
     assert install.startswith("--install")
     assert (cann.parent / "soc.txt").read_text() == "ascend910_9391\n"
+    assert checksum_of(cann.parent / "lib.so").is_file()
+    assert damage(cann.parent / "lib.so") is None

@@ -23,6 +23,7 @@ from vllm_ascend_spec.ops import (
 )
 from vllm_ascend_spec.ops.ascendc_library import library, use
 from vllm_ascend_spec.ops.ascendc_twin import TwinError
+from vllm_ascend_spec.ops.checksum import write_checksum
 from vllm_ascend_spec.ops.verify_greedy import OP
 from vllm_ascend_spec.ops.verify_greedy import ascendc as greedy
 
@@ -67,6 +68,18 @@ def test_a_library_that_cannot_be_loaded_says_why(fresh: Path) -> None:
     assert reason is not None
     assert "cannot be loaded" in reason
     assert str(fresh) in reason
+
+
+def test_damaged_kernels_are_not_loaded(fresh: Path) -> None:
+    kernels = fresh.with_name("libkernels.so")
+    for path in (fresh, kernels):
+        path.write_bytes(b"built")
+        write_checksum(path)
+    kernels.write_bytes(b"cut")
+    reason = ascendc_library.failure()
+    assert reason is not None
+    assert reason.startswith("the AscendC kernels cannot be loaded: libkernels.so is damaged")
+    assert "remedy: run python -m vllm_ascend_spec.ops.build_ascendc" in reason
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Uses setuptools' hooks as pip does, in copies of the sources.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -21,6 +22,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 NAMES = ("pyproject.toml", "README.md", "LICENSE", "vllm_ascend_spec", "ops/build.py", "ops/cpu")
 LIBRARY, REASON = "vllm_ascend_spec/ops/_cpu.abi3.so", "vllm_ascend_spec/ops/_cpu.reason.txt"
+CHECKSUM = f"{LIBRARY}.sha256"
 NO_COMPILER = {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
 
 # Which backend runs, after three ops' worth of calls, with every line that is logged.
@@ -49,17 +51,27 @@ def source(tmp_path: Path) -> Path:
     for name in NAMES:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns("*.so", "*.reason.txt", "__pycache__")
+            ignored = shutil.ignore_patterns("*.so", "*.sha256", "*.reason.txt", "__pycache__")
             shutil.copytree(ROOT / name, copy / name, ignore=ignored)
         else:
             shutil.copy(ROOT / name, copy / name)
     return copy
 
 
-def call_hook(hook: str, source: Path, *, python: str = sys.executable, **environment: str) -> Path:
-    """Run a hook of PEP 517, as pip does; return the archive that it made."""
+def call_hook(
+    hook: str,
+    source: Path,
+    *,
+    python: str = sys.executable,
+    before: str = "",
+    **environment: str,
+) -> Path:
+    """Run a hook of PEP 517, as pip does; return the archive that it made.
+
+    ``before`` is code that runs first.
+    """
     target = source.parent / hook
-    code = f"from setuptools import build_meta; print(build_meta.{hook}({str(target)!r}))"
+    code = f"{before}\nfrom setuptools import build_meta; print(build_meta.{hook}({str(target)!r}))"
     target.mkdir()
     done = subprocess.run(
         [python, "-c", code],
@@ -110,7 +122,8 @@ def test_wheel_from_the_source_archive_has_the_library(source: Path) -> None:
     with tarfile.open(archive) as contents:
         contents.extractall(source.parent / "unpacked", filter="data")
     (unpacked,) = (source.parent / "unpacked").iterdir()
-    assert not list(unpacked.rglob("*.so")) + list(unpacked.rglob("*.reason.txt"))
+    built = ("*.so", "*.sha256", "*.reason.txt")
+    assert not [path for pattern in built for path in unpacked.rglob(pattern)]
     sources = {path.name for path in (ROOT / "ops" / "cpu").iterdir()}
     assert {path.name for path in (unpacked / "ops" / "cpu").iterdir()} == sources
 
@@ -120,12 +133,24 @@ def test_wheel_from_the_source_archive_has_the_library(source: Path) -> None:
     assert (installed / LIBRARY).is_file()
     assert not (installed / REASON).exists()
     assert not list(installed.glob("ops"))
+    assert_checksum_is_right(installed)
     assert use(installed) == ("cpu", [])
+    library = installed / LIBRARY
+    library.write_bytes(library.read_bytes()[: library.stat().st_size // 2])
+    backend, (line,) = use(installed)
+    assert backend == "reference"
+    assert "_cpu.abi3.so is damaged" in line
+
+
+def assert_checksum_is_right(folder: Path) -> None:
+    digest = hashlib.sha256((folder / LIBRARY).read_bytes()).hexdigest()
+    assert (folder / CHECKSUM).read_text() == f"{digest}  _cpu.abi3.so\n"
 
 
 def test_without_a_compiler_the_reference_is_used(source: Path) -> None:
     installed = unpack(call_hook("build_wheel", source, **NO_COMPILER))
     assert not (installed / LIBRARY).exists()
+    assert not (installed / CHECKSUM).exists()
     reason = (installed / REASON).read_text()
     assert "no-such-compiler" in reason
     assert "remedy: install a C++17 compiler" in reason
@@ -155,10 +180,25 @@ def test_without_torch_the_reason_names_the_remedy(source: Path) -> None:
 
 def test_editable_installation_leaves_its_reason_in_the_sources(source: Path) -> None:
     (source / LIBRARY).write_bytes(b"of an earlier build")
+    (source / CHECKSUM).write_text("of an earlier build")
     call_hook("build_editable", source, **NO_COMPILER)
     assert not (source / LIBRARY).exists()
+    assert not (source / CHECKSUM).exists()
     assert "no-such-compiler" in (source / REASON).read_text()
     # The next one that succeeds, or fails otherwise, does not keep it.
     shutil.rmtree(source.parent / "build_editable")
     call_hook("build_editable", source, CC="other", CXX="other")
     assert "no-such-compiler" not in (source / REASON).read_text()
+
+
+def test_editable_installation_leaves_the_checksum_in_the_sources(source: Path) -> None:
+    (source / CHECKSUM).write_text("of an earlier build")
+    (source / REASON).write_text("of an earlier build")
+    build_nothing = (
+        "import ops.build; "
+        "ops.build.BuildNative._build = lambda self, ext, target: target.write_bytes(b'built')"
+    )
+    call_hook("build_editable", source, before=build_nothing)
+    assert (source / LIBRARY).read_bytes() == b"built"
+    assert_checksum_is_right(source)
+    assert not (source / REASON).exists()

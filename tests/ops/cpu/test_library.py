@@ -87,6 +87,31 @@ def test_library_that_is_missing_gives_the_reason_of_its_installation(fresh: Pat
         assert (status["cpu"], status["reference"]) == (reason, "ready")
 
 
+def test_reason_that_is_no_text_is_told_all_the_same(fresh: Path) -> None:
+    cpu_library.REASON.write_bytes(b"kein \xdcbersetzer\n")
+    assert (
+        cpu_library.failure()
+        == "the C++ backend was not built: kein \N{REPLACEMENT CHARACTER}bersetzer"
+    )
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("no such\nfile"), RuntimeError("two of\nthem"), OSError()]
+)
+def test_whatever_the_loader_says_is_one_line(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def load(path: Path) -> None:
+        raise error
+
+    cpu_library.LIBRARY.write_bytes(b"")
+    monkeypatch.setattr(cpu_library.torch.ops, "load_library", load)
+    why = (str(error) or "OSError").splitlines()[0]
+    assert cpu_library.failure() == (
+        f"the C++ backend cannot be loaded: {why}; remedy: {cpu_library.REMEDY}"
+    )
+
+
 def test_file_that_is_no_library_says_so_and_names_a_remedy(fresh: Path) -> None:
     cpu_library.LIBRARY.write_bytes(b"not a library")
     failure = cpu_library.failure()
