@@ -32,13 +32,13 @@ def test_what_vllm_has_built_outlives_vllm_ascends_set_up(
     runner_class: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A person's class must exist once; vllm-ascend has no proposer for it and would raise."""
+    from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
     def set_up(self: Any) -> None:
         self.drafter = None
         self.drafter = self._get_drafter()
 
-    stock = runner_class.__mro__[2]
-    monkeypatch.setattr(stock, "_set_up_drafter", set_up)
+    monkeypatch.setattr(NPUModelRunner, "_set_up_drafter", set_up)
     runner = object.__new__(runner_class)
     runner.drafter = "a person's own"
     runner._set_up_drafter()
@@ -73,8 +73,9 @@ def test_own_class_is_asked_for_drafts(runner_class: Any) -> None:
 def test_other_proposers_are_asked_by_vllm_ascend(
     runner_class: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stock = runner_class.__mro__[2]
-    monkeypatch.setattr(stock, "propose_draft_token_ids", lambda self, *a, **k: (a, k))
+    from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
+
+    monkeypatch.setattr(NPUModelRunner, "propose_draft_token_ids", lambda self, *a, **k: (a, k))
     runner = object.__new__(runner_class)
     runner.drafter = "theirs"
     assert runner.propose_draft_token_ids([[7]], 1, two=2) == (([[7]], 1), {"two": 2})

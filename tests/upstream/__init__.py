@@ -1,1 +1,1 @@
-"""What we build on: is it still there, and do vllm-ascend's own tests pass with our proposers?"""
+"""What we build on: is it still there, and do its own tests pass with our parts in place?"""

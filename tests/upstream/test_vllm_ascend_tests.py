@@ -6,16 +6,13 @@ checked, too: each has to fail, so that none outlives its reason.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-SOURCE = Path(sys.prefix) / "src" / "vllm-ascend"  # where .ci/setup-npu-sim unpacks it
+from tests.upstream.theirs import SOURCES, run_their_tests
+
+SOURCE = SOURCES / "vllm-ascend"
 FOLDER = "tests/ut/spec_decode"
 # Stock: 432 passed and 13 skipped.
 FEWEST_PASSED = 400
@@ -49,29 +46,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Run the tests and return how each ended."""
     if not (SOURCE / FOLDER).is_dir():
         pytest.skip(f"vllm-ascend's tests are not in {SOURCE}; make test-npu-sim has them")
-    path = tmp_path_factory.mktemp("report") / "report.json"
-    plugin = Path(__file__).parent / "plugin"
-    # What other tests of ours have set is not for theirs.
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("VLLM_", "TRITON_"))}
-    environment = {
-        **inherited,
-        "PYTHONPATH": str(plugin),
-        "OUR_PROPOSERS_REPORT": str(path),
+    return run_their_tests(
+        SOURCE,
+        [FOLDER],
+        "our_proposers",
+        tmp_path_factory.mktemp("vllm_ascend"),
         # Neither torch_npu nor a simulated NPU: these tests mock it.
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-    }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    result = subprocess.run(
-        [*command, "-p", "our_proposers", FOLDER],
-        cwd=SOURCE,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
-    assert path.is_file(), result.stdout[-4000:] + result.stderr[-4000:]
-    return json.loads(path.read_text())
 
 
 def test_our_proposers_were_in_place(report: Any) -> None:

@@ -1,25 +1,23 @@
 """A pytest plugin: vllm-ascend's modules offer our proposers under its own names.
 
 Loaded into a run of vllm-ascend's tests (see ../test_vllm_ascend_tests.py), where ``tests`` is
-vllm-ascend's folder, so nothing of ours but the package can be imported here. Environment:
-``OUR_PROPOSERS_REPORT`` names the JSON file for what was put in and how each test ended.
+vllm-ascend's folder, so nothing of ours but the package can be imported here. What was put in is
+noted in the outcome.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
+
+import outcomes
 
 from vllm_ascend_spec.config.methods import METHODS
 
 THEIRS = "vllm_ascend."
 swapped: dict[str, str] = {}
-failed: dict[str, str] = {}
-passed: set[str] = set()
+outcomes.notes["swapped"] = swapped
 
 
 def replacements() -> Iterator[tuple[type, type]]:
@@ -56,17 +54,3 @@ def pytest_collection(session: Any) -> None:
             if name.startswith(THEIRS) and vars(module).get(stock.__name__) is stock:
                 setattr(module, stock.__name__, ours)
         swapped[stock.__name__] = f"{ours.__module__}.{ours.__qualname__}"
-
-
-def pytest_runtest_logreport(report: Any) -> None:
-    """Keep how each test ended, and the last line of why it failed."""
-    if report.failed:
-        failed[report.nodeid] = str(report.longrepr).strip().splitlines()[-1]
-    elif report.passed and report.when == "call":
-        passed.add(report.nodeid)
-
-
-def pytest_sessionfinish(session: Any) -> None:
-    """Write the report."""
-    report = {"swapped": swapped, "failed": failed, "passed": sorted(passed - set(failed))}
-    Path(os.environ["OUR_PROPOSERS_REPORT"]).write_text(json.dumps(report))
