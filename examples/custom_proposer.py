@@ -1,6 +1,7 @@
 """A proposer of one's own, for method ``custom_class``.
 
-    PYTHONPATH=examples vllm serve examples/zoo/target --dtype float32 --speculative-config \
+    PYTHONPATH=examples vllm serve examples/zoo/target --dtype float32 \
+      --enforce-eager --kv-cache-memory-bytes 256M --speculative-config \
       '{"method": "custom_class", "model": "custom_proposer.RecentFollower",
         "num_speculative_tokens": 3}'
 

@@ -15,6 +15,7 @@ from vllm_ascend_spec.errors import (
     ConfigError,
     CustomProposerError,
     PlatformError,
+    UnguardedScriptError,
     UnsupportedVersionError,
 )
 
@@ -28,6 +29,7 @@ from vllm_ascend_spec.errors import (
         (BackendUnavailableError, (AscendSpecError, RuntimeError)),
         (CustomProposerError, (AscendSpecError, RuntimeError)),
         (PlatformError, (AscendSpecError, RuntimeError)),
+        (UnguardedScriptError, (AscendSpecError, RuntimeError)),
     ],
 )
 def test_tree(error: type, bases: tuple[type, ...]) -> None:

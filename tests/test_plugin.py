@@ -13,7 +13,7 @@ from tests.installed import (
     pretend_platform_plugins,
 )
 from vllm_ascend_spec import plugin
-from vllm_ascend_spec.compat import cpu_distribution_name, engine_preflight
+from vllm_ascend_spec.compat import cpu_distribution_name, engine_preflight, unguarded_script
 from vllm_ascend_spec.errors import PlatformError, UnsupportedVersionError
 from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.platform import ascend_host, select
@@ -25,7 +25,7 @@ OURS = "vllm_ascend_spec.platform.cpu.SpecCpuPlatform"
 def applied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the mends that the plugin applies, instead of applying them."""
     names: list[str] = []
-    for module in (cpu_distribution_name, engine_preflight):
+    for module in (cpu_distribution_name, engine_preflight, unguarded_script):
         name = module.__name__.rpartition(".")[2]
         monkeypatch.setattr(module, "apply", lambda name=name: names.append(name))
     return names
@@ -116,7 +116,7 @@ def test_messages_go_where_vllm_prints_them(
 
 def test_general_plugin_installs_the_checks(applied: list[str]) -> None:
     plugin.register_general()
-    assert applied == ["engine_preflight"]
+    assert applied == ["engine_preflight", "unguarded_script"]
 
 
 @pytest.mark.parametrize("version", ["0.31.0", "0.29.0"])
@@ -182,7 +182,7 @@ def npu_host(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_platform_is_ours_on_an_npu(applied: list[str]) -> None:
     assert plugin.register_platform() == NPU
     plugin.register_general()
-    assert applied == ["cpu_distribution_name", "engine_preflight"]
+    assert applied == ["cpu_distribution_name", "engine_preflight", "unguarded_script"]
 
 
 @pytest.mark.usefixtures("npu_host")

@@ -6,7 +6,8 @@
     ├── UnsupportedVersionError (RuntimeError)   vLLM is missing or outside the range
     ├── PlatformError (RuntimeError)             the device's platform cannot be used
     ├── BackendUnavailableError (RuntimeError)   an op backend asked for by name is not there
-    └── CustomProposerError (RuntimeError)   a person's proposer returned what cannot be used
+    ├── CustomProposerError (RuntimeError)   a person's proposer returned what cannot be used
+    └── UnguardedScriptError (RuntimeError)  a script starts an engine while it is imported
 
 Anything else that escapes is a bug of ours.
 """
@@ -56,3 +57,7 @@ class BackendUnavailableError(AscendSpecError, RuntimeError):
 
 class CustomProposerError(AscendSpecError, RuntimeError):
     """A proposer of method ``custom_class`` returned something that is no drafts."""
+
+
+class UnguardedScriptError(AscendSpecError, RuntimeError):
+    """A script starts an engine outside ``if __name__ == "__main__":``."""

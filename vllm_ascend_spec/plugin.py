@@ -57,6 +57,7 @@ def register_general() -> None:
         raise PlatformError(choice.note)
     if choice.platform is None:
         return
-    from vllm_ascend_spec.compat import engine_preflight
+    from vllm_ascend_spec.compat import engine_preflight, unguarded_script
 
     engine_preflight.apply()
+    unguarded_script.apply()
