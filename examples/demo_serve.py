@@ -1,6 +1,6 @@
 """Serve the zoo's target with EAGLE and without, ask both the same, and compare.
 
-    python examples/demo_serve.py            (or: make demo)
+    python examples/demo_serve.py            # or: make demo
 
 Starts real ``vllm serve`` processes on free ports, talks to them through the official openai
 client, and ends with status 1 if the greedy answers differ in a single token.

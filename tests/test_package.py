@@ -27,6 +27,7 @@ def test_public_names_are_frozen() -> None:
         "ConfigError",
         "CustomProposerError",
         "PlatformError",
+        "UnguardedScriptError",
         "UnsupportedVersionError",
         "__version__",
     ]

@@ -11,6 +11,7 @@ from vllm_ascend_spec.errors import (
     ConfigError,
     CustomProposerError,
     PlatformError,
+    UnguardedScriptError,
     UnsupportedVersionError,
 )
 
@@ -23,6 +24,7 @@ __all__ = [
     "ConfigError",
     "CustomProposerError",
     "PlatformError",
+    "UnguardedScriptError",
     "UnsupportedVersionError",
     "__version__",
 ]

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.docs.person import environment
+
 ROOT = Path(__file__).parents[2]
 COMMAND = str(Path(sys.executable).with_name("vllm-ascend-spec"))
 
@@ -15,6 +17,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     result = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=600,

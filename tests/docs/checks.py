@@ -1,0 +1,158 @@
+"""What is looked at where a command or a block cannot be run here."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+from tests.docs.blocks import ROOT
+from tests.docs.person import succeed
+
+# Runs a Python program up to the point where it has read its options, all of them.
+PARSE_ONLY = """
+import argparse, runpy, sys
+from pathlib import Path
+stock = argparse.ArgumentParser.parse_args
+def parse_args(self, *given):
+    stock(self, *given)
+    print("parsed")
+    sys.exit(0)
+argparse.ArgumentParser.parse_args = parse_args
+sys.argv = sys.argv[1:]
+if sys.argv[0] == "-m":
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+else:
+    sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def bash_reads(text: str) -> None:
+    """The shell's own reading of the line finds no fault."""
+    succeed("bash", "-n", "-c", text)
+
+
+def make(text: str) -> None:
+    """The target is there, and everything that it depends on."""
+    command, target = shlex.split(text)
+    assert command == "make"
+    printed = succeed("make", "--dry-run", target)
+    for script in re.findall(r"examples/\S+\.py|tests\S*", printed):
+        assert (ROOT / script).exists(), script
+
+
+def pip(text: str) -> None:
+    """pip knows the options, and versions and extras are those of pyproject.toml and .ci/."""
+    bash_reads(text)
+    # pip refuses an option that it does not know as soon as it meets it, so --help comes last.
+    succeed("bash", "-c", f"{text} --help")
+    pins = (ROOT / "pyproject.toml").read_text() + "".join(
+        path.read_text() for path in sorted((ROOT / ".ci").glob("setup*"))
+    )
+    for name, version in re.findall(r"([\w-]+)==([\w.]+)", text):
+        spellings = {f"{spelt}={version}" for spelt in (name, name.replace("-", "_"))}
+        assert any(spelling in pins for spelling in spellings), f"{name}=={version}"
+    for extra in re.findall(r"\.\[(\w+)\]", text):
+        assert f"\n{extra} = [" in pins, extra
+
+
+def image(text: str) -> None:
+    """The image is that of the vllm-ascend we ask for."""
+    bash_reads(text)
+    (version,) = re.findall(r"/vllm-ascend:v(\S+)", text)
+    assert f"vllm-ascend=={version}" in (ROOT / "pyproject.toml").read_text()
+
+
+def python_parses(text: str) -> None:
+    """The program takes these arguments."""
+    command, *words = shlex.split(text)
+    assert command == "python"
+    source = module_file(words[1]) if words[0] == "-m" else ROOT / words[0]
+    assert source.is_file(), source
+    if "ArgumentParser" in source.read_text():
+        assert "parsed" in succeed("python", "-c", PARSE_ONLY, *words)
+    else:
+        assert len(words) == 1, f"{words[0]} takes no arguments"
+
+
+def module_file(name: str) -> Path:
+    """Return where a module of the repository lies."""
+    return ROOT / Path(*name.split(".")).with_suffix(".py")
+
+
+def our_parser(text: str) -> None:
+    """Our command takes these arguments."""
+    from vllm_ascend_spec.cli.main import build_parser
+
+    command, *words = shlex.split(text)
+    assert command == "vllm-ascend-spec"
+    build_parser().parse_args(words)
+
+
+def vllm_parses(text: str) -> None:
+    """vLLM's parser, our checks in it, takes these arguments; the zoo's models stand in."""
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    for reader, ours in (("Qwen3-8B", "target"), ("eagle-head", "eagle")):
+        text = text.replace(f"/models/{reader}", str(ROOT / "examples" / "zoo" / ours))
+    command, serve, *words = shlex.split(text)
+    assert (command, serve) == ("vllm", "serve")
+    given = make_arg_parser(FlexibleArgumentParser()).parse_args([*words, "--port", "0"])
+    from vllm_ascend_spec.compat import engine_preflight
+
+    engine_preflight.check(given)
+    assert given.speculative_config
+
+
+def in_test_examples(text: str) -> None:
+    """The end-to-end tests run this program."""
+    (program,) = shlex.split(text)[1:]
+    assert f'"{program}"' in (ROOT / "tests" / "e2e" / "test_examples.py").read_text()
+
+
+def in_simulator_setup(text: str) -> None:
+    """The script that sets up the simulator's environment has this line, too."""
+    *_, last = shlex.split(text)
+    assert last in (ROOT / ".ci" / "setup-npu-sim").read_text()
+
+
+def in_simulator_tests(text: str) -> None:
+    """The simulator's own tests run the README's blocks that begin with this line."""
+    tests = ROOT / "tests" / "npu_sim" / "tests" / "test_readme.py"
+    assert text.splitlines()[0] in tests.read_text()
+
+
+def twin_names(text: str) -> None:
+    """The excerpt is Python, and what it calls is there."""
+    from tests.ops.twin import build
+
+    called = [
+        node.func.id
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    assert {"Host", "build"} <= set(called)
+    assert callable(build.Host)
+    assert callable(build.build)
+
+
+def launcher(text: str) -> None:
+    """The launcher uses types and methods that the twin has."""
+    sources = [*(ROOT / "ops").rglob("twin_host.cpp"), *(ROOT / "ops" / "twin").rglob("*.h")]
+    real = "".join(path.read_text() for path in sources)
+    names = re.findall(r"twin::Kernel|\btwin_\w+|\.(?:input|rows|output|workspace|run)\(", text)
+    assert len(names) > 5
+    for name in names:
+        assert name in real, name
+
+
+def reference(text: str) -> None:
+    """The simulator has a reference of this op, with this signature."""
+    ast.parse(text)
+    decorator = text.splitlines()[0]
+    folder = ROOT / "tests" / "npu_sim" / "npu_sim" / "references"
+    assert any(decorator in path.read_text() for path in folder.glob("*.py")), decorator

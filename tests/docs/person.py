@@ -1,0 +1,60 @@
+"""Run something as a person does: a fresh process, a plain environment, from the repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.blocks import ROOT
+from vllm_ascend_spec.bench.server import Server
+
+BIN = Path(sys.executable).parent
+# What tests and CI set and a person's shell does not have.
+SET_BY_TESTS = ("VLLM_", "OMP_", "NUMBA_", "PYTEST_", "MAKE", "MFLAGS", "TRITON_", "CI")
+TIMEOUT_S = 600
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return what a person's shell has, this virtual environment activated."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(SET_BY_TESTS)}
+    return kept | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **more}
+
+
+def run(*words: str, folder: Path = ROOT, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; ``more`` goes to its environment."""
+    return subprocess.run(
+        words,
+        cwd=folder,
+        env=environment(**more),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def succeed(*words: str, folder: Path = ROOT, **more: str) -> str:
+    """Run a command, require status 0 and return what it printed to stdout."""
+    result = run(*words, folder=folder, **more)
+    said = result.stdout[-2000:] + result.stderr[-4000:]
+    assert result.returncode == 0, f"{' '.join(words)}\n{said}"
+    return result.stdout
+
+
+def shell(text: str) -> str:
+    """Run a line of shell, require status 0 and return what it printed to stdout."""
+    return succeed("bash", "-c", text)
+
+
+def server(text: str) -> Server:
+    """Return the server that a line of shell starts, on a free port instead of 8000."""
+    plain = environment()
+    # None takes away what this process has and a person has not.
+    unset = dict.fromkeys(name for name in os.environ if name not in plain)
+    started = Server("", environment={**unset, **plain})
+    # bash becomes its last command, so that stopping it stops the server.
+    started.command = ["bash", "-c", f"{text} --port {started.port}"]
+    return started

@@ -1,0 +1,119 @@
+"""How each command and each language is treated. What stands in no row fails the tests.
+
+A row is for the commands that begin with its key; the longest key that fits counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.docs import checks
+from tests.docs.blocks import Block, Command
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run to its end; the status has to be 0.
+
+    Attributes:
+        says: what it has to print to stdout.
+    """
+
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Start the server, ask it, and stop it."""
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """Read by a shell, not run.
+
+    Attributes:
+        why: the reason.
+        check: what is looked at instead; it gets the command's or the block's text.
+    """
+
+    why: str
+    check: Callable[[str], None]
+
+
+COMMANDS: dict[str, Run | Serve | NotRun] = {
+    "vllm serve": Serve(),
+    "PYTHONPATH=examples vllm serve": Serve(),
+    "vllm-ascend-spec env": Run(),
+    'eval "$(vllm-ascend-spec env)"': Run(),
+    'eval "$(vllm-ascend-spec env)" && pytest tests/npu': Run("skipped"),
+    "make demo": NotRun("minutes; tests/e2e/test_examples.py runs what it runs", checks.make),
+    "make test": NotRun("an hour, and it would run itself", checks.make),
+    "python examples/demo_serve.py": NotRun(
+        "tests/e2e/test_examples.py runs it", checks.in_test_examples
+    ),
+    "python examples/offline_eagle.py": NotRun(
+        "tests/e2e/test_examples.py runs it", checks.in_test_examples
+    ),
+    "python examples/zoo/train.py": NotRun("an hour", checks.python_parses),
+    "python examples/zoo/evaluate.py": NotRun("an hour", checks.python_parses),
+    "vllm-ascend-spec bench": NotRun(
+        "minutes; tests/e2e/test_examples.py and tests/cli run small ones", checks.our_parser
+    ),
+    "pip install": NotRun("changes the environment that the tests run in", checks.pip),
+    "pip uninstall": NotRun("changes the environment that the tests run in", checks.pip),
+    "pip install torch==2.13.0": NotRun("sets up another environment", checks.pip),
+    "git clone": NotRun("REPOSITORY is for the reader to fill in", checks.bash_reads),
+    "docker run": NotRun("needs docker and an NPU", checks.image),
+    "source": NotRun("needs CANN", checks.bash_reads),
+    "python -m vllm_ascend_spec.ops.build_ascendc": NotRun("needs CANN", checks.python_parses),
+    "vllm serve /models/": NotRun("needs an NPU; tests/ascend serves", checks.vllm_parses),
+    "export TORCH_DEVICE_BACKEND_AUTOLOAD=0": NotRun(
+        "for the simulator's own environment", checks.in_simulator_setup
+    ),
+    "unset TORCH_DEVICE_BACKEND_AUTOLOAD": NotRun(
+        "for the simulator's own environment", checks.in_simulator_setup
+    ),
+    "pip install --no-deps torch-npu": NotRun("sets up the simulator's environment", checks.pip),
+    "python -m npu_sim.install": NotRun(
+        "needs the simulator's environment; .ci/setup-npu-sim runs it", checks.in_simulator_setup
+    ),
+    'python -c "import torch;': NotRun(
+        "needs the simulator's environment; its tests add tensors on the device", checks.bash_reads
+    ),
+}
+
+# Blocks in other languages than the shell's, by language and first line. Python that is not here
+# is saved and run.
+BLOCKS: dict[tuple[str, str], NotRun] = {
+    ("cpp", '#include "twin/launch.h"'): NotRun(
+        "has gaps; tests/ops/twin compiles the whole", checks.launcher
+    ),
+    ("python", "host = Host(build(source, include=[...]))"): NotRun(
+        "has gaps; tests/ops/twin calls the whole", checks.twin_names
+    ),
+    ("python", "from npu_sim import counters"): NotRun(
+        "needs the simulator; tests/npu_sim/tests/test_readme.py runs it", checks.in_simulator_tests
+    ),
+    ("python", '@reference("npu::npu_swiglu")'): NotRun(
+        "an excerpt; the simulator has the whole", checks.reference
+    ),
+}
+
+
+def how(command: Command) -> Run | Serve | NotRun | None:
+    """Return the row of a command."""
+    key = key_of(command)
+    return None if key is None else COMMANDS[key]
+
+
+def key_of(command: Command) -> str | None:
+    """Return the key of a command's row."""
+    keys = [key for key in COMMANDS if command.text.startswith(key)]
+    return max(keys, key=len, default=None)
+
+
+def row_of(block: Block) -> tuple[str, str] | None:
+    """Return the key of a block's row."""
+    keys = (key for key in BLOCKS if key[0] == block.language and block.text.startswith(key[1]))
+    return next(keys, None)
