@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import torch
 
 from vllm_ascend_spec.errors import BackendUnavailableError
+from vllm_ascend_spec.ops.ascendc_check import launch_failure
 from vllm_ascend_spec.ops.checksum import damage, first_line
 
 NAMESPACE = "vllm_ascend_spec_npu"
@@ -89,7 +90,7 @@ def unavailable_reason(device_type: str) -> str | None:
 
 @functools.cache
 def failure() -> str | None:
-    """Load the built library; return None, or in one line why it cannot be used."""
+    """Load the built library and try it; return None, or in one line why it cannot be used."""
     device = _device_name()
     if reason := _no_kernels_for(device):
         return reason
@@ -98,17 +99,24 @@ def failure() -> str | None:
     built_for = SOC.read_text().strip() if SOC.is_file() else ""
     if reason := _mismatch(built_for, device):
         return reason
+    if why := _load_failure():
+        return f"the AscendC kernels cannot be loaded: {why}; remedy: {_remedy(device)}"
+    if why := launch_failure(_Built()):
+        return f"the AscendC kernels do not run: {why}; remedy: {_remedy(device)}"
+    return None
+
+
+def _load_failure() -> str | None:
+    """Load the library unless it is damaged; return what is wrong, or None."""
     try:
         # The kernels are in a library of their own, which the first one loads.
-        damaged = filter(None, map(damage, sorted(LIBRARY.parent.glob("*.so"))))
-        why = next(damaged, None)
-        if why is None:
-            torch.ops.load_library(LIBRARY)
+        for path in sorted(LIBRARY.parent.glob("*.so")):
+            if reason := damage(path):
+                return reason
+        torch.ops.load_library(LIBRARY)
     except (OSError, RuntimeError) as error:
-        why = first_line(error)
-    if why is None:
-        return None
-    return f"the AscendC kernels cannot be loaded: {why}; remedy: {_remedy(device)}"
+        return first_line(error)
+    return None
 
 
 def _remedy(device: str) -> str:

@@ -1,7 +1,7 @@
 """Build the AscendC kernels: ``python -m vllm_ascend_spec.ops.build_ascendc --soc ascend910b1``.
 
-It needs a checkout (the sources are not in the wheel), CANN's toolkit, torch, torch-npu and CMake,
-and leaves the libraries in ``vllm_ascend_spec/ops/_ascendc``. It does not need an NPU.
+It needs a checkout (the sources are not in the wheel), CANN's toolkit, torch, torch-npu, CMake and
+make, and leaves the libraries in ``vllm_ascend_spec/ops/_ascendc``. It does not need an NPU.
 """
 
 from __future__ import annotations
@@ -16,11 +16,20 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from vllm_ascend_spec.ops.ascendc_library import BUILT, FAMILIES, LIBRARY, SOC
+from vllm_ascend_spec.ops.ascendc_library import BUILT, LIBRARY, SOC
 from vllm_ascend_spec.ops.checksum import write_checksum
 
 SOURCES = Path(__file__).parents[2] / "ops" / "ascendc"
 CANN_VARIABLE = "ASCEND_HOME_PATH"
+# As CANN's build spells them; those of one family run each other's kernels. "ascend910b" alone is
+# to CANN a chip of the first Ascend 910.
+SOCS = (
+    *(f"ascend910b{variant}" for variant in ("1", "2", "2c", "3", "4", "4-1")),
+    *(f"ascend910_93{variant}" for variant in ("62", "72", "81", "82", "91", "92")),
+)
+# CANN's scripts read what only this generator writes.
+GENERATOR = "Unix Makefiles"
+TOOLS = ("cmake", "make")
 
 
 class CannotBuildError(Exception):
@@ -60,14 +69,25 @@ def check_soc(soc: str) -> str:
     """Return the SoC's name as CANN's build wants it.
 
     Raises:
-        CannotBuildError: the kernels are not for it.
+        CannotBuildError: the kernels are not for it, or the name is not one chip's.
     """
-    if not soc.lower().startswith(FAMILIES):
+    if soc.lower() not in SOCS:
         raise CannotBuildError(
-            f"--soc {soc}: the kernels are for {' and '.join(f + '*' for f in FAMILIES)} (Atlas A2 "
-            "and A3); npu-smi info tells the chip's name"
+            f"--soc {soc[:40]}: no kernels for that name; valid (npu-smi info tells it): "
+            f"{', '.join(SOCS)}"
         )
     return soc.lower()
+
+
+def require_tools() -> None:
+    """Raise unless the programs that build are here.
+
+    Raises:
+        CannotBuildError: one is not installed.
+    """
+    for tool in TOOLS:
+        if shutil.which(tool) is None:
+            raise CannotBuildError(f"{tool} is not installed")
 
 
 def configuration(soc: str, cann: Path) -> list[str]:
@@ -83,7 +103,7 @@ def configuration(soc: str, cann: Path) -> list[str]:
         "TORCH_NPU_PATH": find_package("torch_npu"),
         "TORCH_CXX11_ABI": int(torch.compiled_with_cxx11_abi()),
     }
-    return [f"-D{name}={value}" for name, value in values.items()]
+    return ["-G", GENERATOR, *(f"-D{name}={value}" for name, value in values.items())]
 
 
 def build(soc: str, cann: str | None, jobs: int) -> None:
@@ -95,14 +115,12 @@ def build(soc: str, cann: str | None, jobs: int) -> None:
     name, home = check_soc(soc), find_cann(cann)
     if not (SOURCES / "CMakeLists.txt").is_file():
         raise CannotBuildError(f"the sources are not in {SOURCES}; run this in a checkout")
-    cmake = shutil.which("cmake")
-    if cmake is None:
-        raise CannotBuildError("cmake is not installed")
+    require_tools()
     with tempfile.TemporaryDirectory() as folder:
         for command in (
-            [cmake, "-S", str(SOURCES), "-B", folder, *configuration(name, home)],
-            [cmake, "--build", folder, "--parallel", str(jobs)],
-            [cmake, "--install", folder],
+            ["cmake", "-S", str(SOURCES), "-B", folder, *configuration(name, home)],
+            ["cmake", "--build", folder, "--parallel", str(jobs)],
+            ["cmake", "--install", folder],
         ):
             if subprocess.run(command, check=False).returncode != 0:
                 raise CannotBuildError(f"this failed, see above: {' '.join(command)}")

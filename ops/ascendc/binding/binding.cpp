@@ -1,7 +1,8 @@
 // Registers the kernels as PyTorch ops for NPU tensors. Arguments have been checked in Python.
 //
-// A launch is captured by an ACL graph: it neither waits nor reads device memory on the host, and
-// its workspace comes from PyTorch's allocator, in the order of the current stream.
+// An ACL graph can capture a call: it waits neither for the device nor for torch_npu's task queue,
+// reads no device memory on the host, and takes its workspace from PyTorch's allocator, in the order
+// of the current stream.
 #include <ATen/ATen.h>
 #include <acl/acl.h>
 #include <torch/library.h>
@@ -12,16 +13,12 @@
 #include <optional>
 #include <tuple>
 
+#include "../grammar_mask/launch.h"
 #include "../grammar_mask/plan.h"
+#include "../verify_greedy/launch.h"
 #include "../verify_greedy/plan.h"
+#include "../verify_sample/launch.h"
 #include "../verify_sample/plan.h"
-
-// Beside the kernels.
-extern "C" {
-void spec_launch_verify_greedy(const spec_verify_greedy*, const spec::Tiling*, void*, void*);
-void spec_launch_verify_sample(const spec_verify_sample*, const spec::Tiling*, void*, void*);
-void spec_launch_grammar_mask(const spec_grammar_mask*, const spec::Tiling*, void*);
-}
 
 namespace {
 
@@ -79,13 +76,21 @@ Outputs fill(Call& call, const Tensor& logits, const Tensor& drafts, const Tenso
   return {tokens, counts};
 }
 
-template <typename Launch>
-void enqueue(const char* name, Launch launch) {
+// Puts the launch into torch_npu's task queue. torch_npu raises the code that the launch returns and
+// names the op: in this call, or, where the queue has a thread of its own (the default), in the next
+// one that uses the queue. A copy to the host does, so nobody reads what was never computed.
+template <typename Call>
+void enqueue(const char* name, const Call& call, const Tensor& logits) {
+  const spec::Tiling tiling = planned(call, logits);
+  const Tensor workspace = at::empty({static_cast<int64_t>(tiling.workspace)},
+                                     logits.options().dtype(at::kByte));
+  void* const space = workspace.data_ptr();
+  // stream(true) would wait until the queue is empty.
+  void* const stream = c10_npu::getCurrentNPUStream().stream(false);
   at_npu::native::OpCommand command;
   command.Name(name);
-  command.SetCustomHandler([launch]() -> int {
-    launch();
-    return 0;
+  command.SetCustomHandler([call, tiling, space, stream]() -> int {
+    return static_cast<int>(spec::launch(call, tiling, space, stream));
   });
   command.Run();
 }
@@ -95,14 +100,7 @@ Outputs verify_greedy(const Tensor& logits, const Tensor& drafts, const Tensor& 
   const c10_npu::NPUGuard guard(logits.device());
   spec_verify_greedy call{};
   const Outputs outputs = fill(call, logits, drafts, ends, max_draft_len);
-  const spec::Tiling tiling = planned(call, logits);
-  const Tensor workspace = at::empty({static_cast<int64_t>(tiling.workspace)},
-                                     logits.options().dtype(at::kByte));
-  void* const space = workspace.data_ptr();
-  void* const stream = c10_npu::getCurrentNPUStream().stream();
-  enqueue("spec_verify_greedy", [call, tiling, space, stream] {
-    spec_launch_verify_greedy(&call, &tiling, space, stream);
-  });
+  enqueue("spec_verify_greedy", call, logits);
   return outputs;
 }
 
@@ -123,14 +121,7 @@ Outputs verify_sample(const Tensor& logits, const Tensor& drafts, const Tensor& 
   call.accept_uniform = accept_uniform.const_data_ptr<double>();
   call.sample_uniform = sample_uniform.const_data_ptr<double>();
   call.block_rule = block_rule ? 1 : 0;
-  const spec::Tiling tiling = planned(call, logits);
-  const Tensor workspace = at::empty({static_cast<int64_t>(tiling.workspace)},
-                                     logits.options().dtype(at::kByte));
-  void* const space = workspace.data_ptr();
-  void* const stream = c10_npu::getCurrentNPUStream().stream();
-  enqueue("spec_verify_sample", [call, tiling, space, stream] {
-    spec_launch_verify_sample(&call, &tiling, space, stream);
-  });
+  enqueue("spec_verify_sample", call, logits);
   return outputs;
 }
 
@@ -146,10 +137,7 @@ void grammar_mask(const Tensor& logits, const Tensor& bitmask, const Tensor& row
   call.vocab_size = logits.size(1);
   call.row_stride = logits.stride(0);
   call.dtype = dtype_of(logits);
-  const spec::Tiling tiling = planned(call, logits);
-  void* const stream = c10_npu::getCurrentNPUStream().stream();
-  enqueue("spec_grammar_mask",
-          [call, tiling, stream] { spec_launch_grammar_mask(&call, &tiling, stream); });
+  enqueue("spec_grammar_mask", call, logits);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a kernel's host side passes on. Nothing of the device here: kernels' files include it, too.
+// What a kernel's host side passes on. Host only.
 #pragma once
 #include <cstdint>
 

@@ -17,15 +17,3 @@
 SPEC_GRAMMAR_KERNEL(spec_grammar_mask_float32, float)
 SPEC_GRAMMAR_KERNEL(spec_grammar_mask_bfloat16, bfloat16_t)
 SPEC_GRAMMAR_KERNEL(spec_grammar_mask_float16, half)
-
-#ifndef SPEC_TWIN
-#include "call.h"
-
-#define SPEC_LAUNCH(kernel) \
-  kernel<<<tiling->cores, nullptr, stream>>>(SPEC_GRAMMAR_CALL(*call, *tiling))
-
-extern "C" void spec_launch_grammar_mask(const spec_grammar_mask* call, const spec::Tiling* tiling,
-                                         void* stream) {
-  SPEC_FOR_DTYPE(call->dtype, spec_grammar_mask, SPEC_LAUNCH)
-}
-#endif

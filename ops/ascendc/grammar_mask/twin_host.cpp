@@ -1,5 +1,4 @@
 // Runs grammar_mask's kernels under the twin.
-#define SPEC_TWIN
 #include "grammar_mask.cpp"
 
 #include "../common/twin_host.h"

@@ -1,5 +1,4 @@
 // Runs verify_greedy's kernels under the twin.
-#define SPEC_TWIN
 #include "verify_greedy.cpp"
 
 #include "../common/twin_host.h"

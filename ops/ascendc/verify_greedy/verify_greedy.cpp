@@ -1,4 +1,4 @@
-// The kernels' entries, one a type of logits, and their launch.
+// The kernels' entries, one a type of logits.
 #include "verify_greedy.h"
 
 #define SPEC_GREEDY_PARAMETERS                                                                \
@@ -21,16 +21,3 @@
 SPEC_GREEDY_KERNEL(spec_verify_greedy_float32, float)
 SPEC_GREEDY_KERNEL(spec_verify_greedy_bfloat16, bfloat16_t)
 SPEC_GREEDY_KERNEL(spec_verify_greedy_float16, half)
-
-#ifndef SPEC_TWIN
-#include "call.h"
-
-#define SPEC_LAUNCH(kernel) \
-  kernel<<<tiling->cores, nullptr, stream>>>(SPEC_GREEDY_CALL(*call, *tiling, workspace))
-
-extern "C" void spec_launch_verify_greedy(const spec_verify_greedy* call,
-                                          const spec::Tiling* tiling, void* workspace,
-                                          void* stream) {
-  SPEC_FOR_DTYPE(call->dtype, spec_verify_greedy, SPEC_LAUNCH)
-}
-#endif

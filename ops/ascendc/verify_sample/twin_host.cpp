@@ -1,5 +1,4 @@
 // Runs verify_sample's kernels under the twin.
-#define SPEC_TWIN
 #include "verify_sample.cpp"
 
 #include "../common/twin_host.h"

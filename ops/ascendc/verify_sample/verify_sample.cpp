@@ -24,16 +24,3 @@
 SPEC_SAMPLE_KERNEL(spec_verify_sample_float32, float)
 SPEC_SAMPLE_KERNEL(spec_verify_sample_bfloat16, bfloat16_t)
 SPEC_SAMPLE_KERNEL(spec_verify_sample_float16, half)
-
-#ifndef SPEC_TWIN
-#include "call.h"
-
-#define SPEC_LAUNCH(kernel) \
-  kernel<<<tiling->cores, nullptr, stream>>>(SPEC_SAMPLE_CALL(*call, *tiling, workspace))
-
-extern "C" void spec_launch_verify_sample(const spec_verify_sample* call,
-                                          const spec::Tiling* tiling, void* workspace,
-                                          void* stream) {
-  SPEC_FOR_DTYPE(call->dtype, spec_verify_sample, SPEC_LAUNCH)
-}
-#endif
