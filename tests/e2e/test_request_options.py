@@ -10,6 +10,7 @@ from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
 from tests.e2e.conftest import SPECS, WAYS_TO_DRAFT, assert_same, drafting, token_ids
+from tests.e2e.staggered import run_staggered
 
 
 class NoRepeat(AdapterLogitsProcessor):
@@ -166,18 +167,3 @@ def test_a_seeded_request_repeats_when_it_joins_others(
     alone = run_staggered(llm, [(0, prompts[0], seeded)])
     joined = run_staggered(llm, [(0, prompts[1], other), (5, prompts[0], seeded)])
     assert alone[0] == joined[1]
-
-
-def run_staggered(llm: Any, requests: list[tuple[int, str, SamplingParams]]) -> list[list[int]]:
-    """Add each request after the given number of engine steps and return all answers."""
-    engine, answers, step = llm.llm_engine, {}, 0
-    waiting = list(enumerate(requests))
-    while waiting or engine.has_unfinished_requests():
-        for index, (start, prompt, parameters) in [w for w in waiting if w[1][0] <= step]:
-            engine.add_request(f"staggered-{index}", prompt, parameters)
-            waiting.remove((index, (start, prompt, parameters)))
-        for output in engine.step():
-            if output.finished:
-                answers[output.request_id] = list(output.outputs[0].token_ids)
-        step += 1
-    return [answers[f"staggered-{index}"] for index in range(len(requests))]

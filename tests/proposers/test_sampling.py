@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from vllm_ascend_spec.proposers.sampling import draft_seed, sample_drafts
+from vllm_ascend_spec.proposers.sampling import DraftNoise, draft_seed, sample_drafts
 
 VOCAB = 8
 
@@ -25,7 +25,9 @@ def fixed_logits(num_reqs: int) -> torch.Tensor:
 
 
 def draw(logits: torch.Tensor, metadata: Any, positions: list[int]) -> list[int]:
-    return sample_drafts(logits, metadata, torch.tensor(positions))[0].tolist()
+    """Draw the first draft of steps that start at ``positions``."""
+    noise = DraftNoise(metadata, torch.tensor(positions))
+    return sample_drafts(logits, metadata, noise)[0].tolist()
 
 
 def test_seeded_drafts_repeat() -> None:
@@ -61,15 +63,46 @@ def test_seeded_draft_depends_on_the_seed_and_not_on_what_was_drawn_since() -> N
     assert draw(fixed_logits(1), metadata, [3]) == before
 
 
+def test_position_drafted_again_gets_other_noise() -> None:
+    """The second draft of a step at 4 and the first of one at 5 are for the same position."""
+    metadata = sampling([1.0], {0: 5})
+    zeros = torch.zeros(1, VOCAB)
+    before, again = (DraftNoise(metadata, torch.tensor([first])) for first in (4, 5))
+    before.draw_like(zeros)
+    assert not torch.equal(before.draw_like(zeros), again.draw_like(zeros))
+
+
+def test_noise_depends_on_the_request_and_the_place_alone() -> None:
+    zeros = torch.zeros(3, VOCAB)
+    many = DraftNoise(sampling([1.0] * 3, {1: 5, 2: 6}), torch.tensor([9, 4, 4]))
+    alone = DraftNoise(sampling([1.0], {0: 5}), torch.tensor([4]))
+    for _ in range(3):
+        assert torch.equal(many.draw_like(zeros)[1], alone.draw_like(zeros[:1])[0])
+
+
 def test_seeds_of_neighbours_differ() -> None:
-    seeds = [draft_seed(s, p) for s, p in itertools.product(range(60), range(60))]
+    seeds = [draft_seed(*place) for place in itertools.product(range(40), range(40), range(8))]
     assert len(set(seeds)) == len(seeds)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7, 2**32 - 1, 2**63 - 1])
+def test_no_noise_comes_twice_in_a_request(seed: int) -> None:
+    """PyTorch's generator on a CPU starts from the low 32 bits of its seed alone."""
+    places = itertools.product([*range(2_000), *range(2**20, 2**20 + 500)], range(16))
+    low = [draft_seed(seed, *place) & 0xFFFFFFFF for place in places]
+    assert len(set(low)) == len(low)
+
+
+def test_generators_on_a_cpu_use_the_low_32_bits() -> None:
+    """When this fails the seeds need no care for them."""
+    low, both = (torch.rand(4, generator=torch.Generator().manual_seed(s)) for s in (3, 2**32 + 3))
+    assert torch.equal(low, both)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31, 2**63 - 1, 2**64 - 1, -5])
 def test_every_seed_is_one_that_torch_takes(seed: int) -> None:
-    for position in (0, 1, 131071):
-        torch.Generator().manual_seed(draft_seed(seed, position))
+    for first in (0, 1, 131071):
+        torch.Generator().manual_seed(draft_seed(seed, first, 63))
 
 
 def chi_square(observed: list[int], probs: torch.Tensor) -> float:
@@ -87,7 +120,8 @@ def test_drafts_without_a_seed_have_the_reported_distribution(temperature: float
     torch.manual_seed(11)
     logits = fixed_logits(1).expand(20_000, -1)
     metadata = sampling([temperature] * 20_000)
-    drafts, probs = sample_drafts(logits, metadata, torch.zeros(20_000, dtype=torch.int64))
+    noise = DraftNoise(metadata, torch.zeros(20_000, dtype=torch.int64))
+    drafts, probs = sample_drafts(logits, metadata, noise)
     expected = (logits[0].double() / temperature).softmax(-1)
     torch.testing.assert_close(probs[0].double(), expected, atol=1e-6, rtol=0)
     assert chi_square(drafts.tolist(), expected) < LIMIT
@@ -126,7 +160,9 @@ def test_greedy_requests_take_the_argmax_beside_sampled_ones() -> None:
 def test_shapes_dtypes_and_inputs() -> None:
     logits = fixed_logits(3).to(torch.bfloat16)
     before = logits.clone()
-    drafts, probs = sample_drafts(logits, sampling([0.0, 1.0, 0.3]), torch.tensor([1, 2, 3]))
+    metadata = sampling([0.0, 1.0, 0.3])
+    noise = DraftNoise(metadata, torch.tensor([1, 2, 3]))
+    drafts, probs = sample_drafts(logits, metadata, noise)
     assert drafts.dtype == torch.int64
     assert drafts.shape == (3,)
     assert probs.dtype == torch.float32

@@ -29,6 +29,8 @@ from vllm_ascend_spec.ops import cpu_library
 from vllm_ascend_spec.verification.draftless import draftless_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 
+# Most drafts of a request.
+LONGEST = 6
 VOCAB = 12
 BACKENDS = (
     "reference",
@@ -249,6 +251,7 @@ def make_verifier(
     spec = SimpleNamespace(
         rejection_sample_method="standard" if rates is None else "synthetic",
         synthetic_acceptance_rates=rates,
+        num_speculative_tokens=LONGEST,
     )
     config: Any = SimpleNamespace(
         model_config=SimpleNamespace(logprobs_mode=mode), speculative_config=spec

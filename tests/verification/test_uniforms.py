@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.verification.uniforms import Uniforms, draw_uniforms
+from vllm_ascend_spec.verification import uniforms as module
+from vllm_ascend_spec.verification.uniforms import Uniforms
 
 CPU = torch.device("cpu")
+LONGEST = 5
+
+
+def draw_uniforms(counts: list[int], generators: dict[int, torch.Generator]) -> Uniforms:
+    return module.draw_uniforms(counts, generators, CPU, max(LONGEST, *counts))
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -14,7 +20,7 @@ def seeded(seed: int) -> torch.Generator:
 
 
 def test_one_number_per_draft_and_one_per_request() -> None:
-    uniforms = draw_uniforms([2, 0, 3], {}, CPU)
+    uniforms = draw_uniforms([2, 0, 3], {})
     assert uniforms.accept.shape == (5,)
     assert uniforms.sample.shape == (3,)
     assert uniforms.accept.dtype == uniforms.sample.dtype == torch.float64
@@ -22,7 +28,7 @@ def test_one_number_per_draft_and_one_per_request() -> None:
 
 def test_numbers_are_uniform_in_the_half_open_interval() -> None:
     torch.manual_seed(0)
-    uniforms = draw_uniforms([200] * 500, {}, CPU)
+    uniforms = draw_uniforms([200] * 500, {})
     for numbers in uniforms:
         assert numbers.min() >= 0
         assert numbers.max() < 1
@@ -32,23 +38,28 @@ def test_numbers_are_uniform_in_the_half_open_interval() -> None:
 
 
 def test_float64_numbers_have_more_than_24_bits() -> None:
-    numbers = draw_uniforms([100], {}, CPU).accept
+    numbers = draw_uniforms([100], {}).accept
     assert (numbers != numbers.float().double()).any()
 
 
 def test_seeded_request_draws_from_its_own_generator_in_order() -> None:
-    uniforms = draw_uniforms([2, 3, 1], {1: seeded(5)}, CPU)
-    own = torch.rand(4, dtype=torch.float64, generator=seeded(5))
-    assert torch.equal(uniforms.accept[2:5], own[:3])
-    assert uniforms.sample[1] == own[3]
+    uniforms = draw_uniforms([2, 3, 1], {1: seeded(5)})
+    own = torch.rand(LONGEST + 1, dtype=torch.float64, generator=seeded(5))
+    assert uniforms.sample[1] == own[0]
+    assert torch.equal(uniforms.accept[2:5], own[1:4])
 
 
-def test_seeded_request_without_drafts_draws_one_number() -> None:
-    generator = seeded(5)
-    uniforms = draw_uniforms([0, 2], {0: generator}, CPU)
-    replay = seeded(5)
-    assert uniforms.sample[0] == torch.rand(1, dtype=torch.float64, generator=replay)[0]
-    assert torch.equal(generator.get_state(), replay.get_state())
+def test_seeded_request_draws_as_much_whatever_drafts_it_has() -> None:
+    """It has none, some or padding by what runs beside it and what is in the prefix cache."""
+    drawn = []
+    for count in range(LONGEST + 1):
+        generator = seeded(5)
+        uniforms = draw_uniforms([1, count], {1: generator})
+        drawn.append((uniforms.sample[1].item(), generator.get_state()))
+        assert torch.equal(uniforms.accept[1:2], draw_uniforms([1], {0: seeded(5)}).accept[:count])
+    for number, state in drawn:
+        assert number == drawn[0][0]
+        assert torch.equal(state, drawn[0][1])
 
 
 def own_part(uniforms: Uniforms, start: int, count: int, request: int) -> list[float]:
@@ -57,14 +68,14 @@ def own_part(uniforms: Uniforms, start: int, count: int, request: int) -> list[f
 
 def test_seeded_request_draws_the_same_whatever_runs_beside_it() -> None:
     torch.manual_seed(1)
-    alone = own_part(draw_uniforms([2], {0: seeded(9)}, CPU), 0, 2, 0)
+    alone = own_part(draw_uniforms([2], {0: seeded(9)}), 0, 2, 0)
     torch.manual_seed(2)
-    batch = draw_uniforms([4, 2, 1], {0: seeded(3), 1: seeded(9), 2: seeded(4)}, CPU)
+    batch = draw_uniforms([4, 2, 1], {0: seeded(3), 1: seeded(9), 2: seeded(4)})
     assert own_part(batch, 4, 2, 1) == alone
 
 
 def test_equal_seeds_draw_equal_numbers_and_different_seeds_do_not() -> None:
-    uniforms = draw_uniforms([2, 2, 2], {0: seeded(1), 1: seeded(1), 2: seeded(2)}, CPU)
+    uniforms = draw_uniforms([2, 2, 2], {0: seeded(1), 1: seeded(1), 2: seeded(2)})
     first, second, third = (own_part(uniforms, 2 * i, 2, i) for i in range(3))
     assert first == second
     assert not set(first) & set(third)
@@ -72,17 +83,17 @@ def test_equal_seeds_draw_equal_numbers_and_different_seeds_do_not() -> None:
 
 def test_next_verification_draws_other_numbers() -> None:
     generators = {0: seeded(1)}
-    first = draw_uniforms([2], generators, CPU)
-    second = draw_uniforms([2], generators, CPU)
+    first = draw_uniforms([2], generators)
+    second = draw_uniforms([2], generators)
     assert not set(own_part(first, 0, 2, 0)) & set(own_part(second, 0, 2, 0))
 
 
 def test_unseeded_requests_follow_torchs_global_seed() -> None:
     torch.manual_seed(3)
-    first = draw_uniforms([3], {}, CPU)
+    first = draw_uniforms([3], {})
     torch.manual_seed(3)
-    second = draw_uniforms([3], {}, CPU)
+    second = draw_uniforms([3], {})
     torch.manual_seed(4)
-    third = draw_uniforms([3], {}, CPU)
+    third = draw_uniforms([3], {})
     assert torch.equal(first.accept, second.accept)
     assert not torch.equal(first.accept, third.accept)

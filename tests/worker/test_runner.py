@@ -45,7 +45,9 @@ class Runner(SpecRunnerMixin, Stock):
 def make_engine(additional: dict[str, Any] | None = None) -> Any:
     return SimpleNamespace(
         additional_config=additional or {},
-        speculative_config=SimpleNamespace(rejection_sample_method="standard"),
+        speculative_config=SimpleNamespace(
+            rejection_sample_method="standard", num_speculative_tokens=3
+        ),
         model_config=SimpleNamespace(logprobs_mode="raw_logprobs"),
     )
 

@@ -68,4 +68,4 @@ def measure_overhead(
 
 def _draw(batch: Batch) -> Any:
     num_reqs = len(batch.temperature)
-    return draw_uniforms([NUM_DRAFTS] * num_reqs, {}, batch.logits.device)
+    return draw_uniforms([NUM_DRAFTS] * num_reqs, {}, batch.logits.device, NUM_DRAFTS)

@@ -17,7 +17,7 @@ from vllm.forward_context import get_forward_context, set_forward_context
 
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
-from vllm_ascend_spec.proposers.sampling import sample_drafts
+from vllm_ascend_spec.proposers.sampling import DraftNoise, sample_drafts
 from vllm_ascend_spec.proposers.steps import StepPlan, plan_steps, plan_steps_on_host
 
 if TYPE_CHECKING:
@@ -66,6 +66,11 @@ class ModelProposerMixin:
         if obstacle and options.draft_loop == "auto":
             logger.warning("Draft loop of vLLM is used, because of %s.", obstacle)
         return proposer
+
+    @property
+    def drafts_to_the_end(self) -> bool:
+        """Whether a request at its end keeps the others from nothing: ours plans each row."""
+        return self.use_fused_loop
 
     def fused_loop_obstacle(self: Any) -> str | None:
         """Return what keeps our loop from being used, or None."""
@@ -142,14 +147,13 @@ class ModelProposerMixin:
             # The pass above kept the draft's KV cache in step; there is nothing to draft.
             return next_token_ids.new_empty((indices.shape[0], 0), dtype=torch.int64)
         positions = self.positions[indices]
-        drafts: Drafts = [self._draft(last[indices], sampling_metadata, positions)]
+        noise = DraftNoise(sampling_metadata, positions)
+        drafts: Drafts = [self._draft(last[indices], sampling_metadata, noise)]
         if num_speculative_tokens > 1:
             plan = self._plan(metadata, positions, num_rejected_tokens_gpu)
             feedback = hidden[indices]
-            if self.direct is None:
-                self._later_steps(plan, metadata, feedback, drafts, sampling_metadata)
-            else:
-                self._later_steps_directly(plan, metadata, feedback, drafts, sampling_metadata)
+            later = self._later_steps if self.direct is None else self._later_steps_directly
+            later(plan, metadata, feedback, drafts, sampling_metadata, noise)
         if drafts[0][1] is not None:
             self._last_draft_probs = torch.stack([probs for _, probs in drafts], dim=1)
         return torch.stack([tokens for tokens, _ in drafts], dim=1)
@@ -224,13 +228,14 @@ class ModelProposerMixin:
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         drafts: Drafts,
         sampling: SamplingMetadata,
+        noise: DraftNoise,
     ) -> None:
         """Run draft steps 2..K without modules, appending to ``drafts``."""
         for step, positions in enumerate(plan.positions):
             per_layer = self._step_metadata(metadata, plan, step)
             tokens = drafts[-1][0].int()
             hidden = self.direct.forward(tokens, positions, hidden, per_layer, plan.slots[step])
-            drafts.append(self._draft(hidden, sampling, positions))
+            drafts.append(self._draft(hidden, sampling, noise))
 
     def _later_steps(
         self: Any,
@@ -239,6 +244,7 @@ class ModelProposerMixin:
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         drafts: Drafts,
         sampling: SamplingMetadata,
+        noise: DraftNoise,
     ) -> None:
         """Run draft steps 2..K, one token per request each, appending to ``drafts``."""
         num_reqs = hidden.shape[0]
@@ -259,7 +265,7 @@ class ModelProposerMixin:
                 inputs = self._step_inputs(tokens, positions, hidden, padded, mode)
                 last, hidden = self._run_model(inputs)
                 hidden = hidden[:num_reqs]
-                drafts.append(self._draft(last[:num_reqs], sampling, positions))
+                drafts.append(self._draft(last[:num_reqs], sampling, noise))
 
     def _step_slots(
         self: Any, slots: torch.Tensor, padded: int, mode: CUDAGraphMode
@@ -302,9 +308,9 @@ class ModelProposerMixin:
         self: Any,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         sampling: SamplingMetadata,
-        positions: torch.Tensor,  # [num_reqs]
+        noise: DraftNoise,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Pick one draft per request; with its distribution if it was sampled."""
         if not self._enable_probabilistic_draft_probs or sampling.all_greedy:
             return self._greedy_sample(hidden), None
-        return sample_drafts(self.model.compute_logits(hidden), sampling, positions)
+        return sample_drafts(self.model.compute_logits(hidden), sampling, noise)

@@ -23,7 +23,7 @@ from vllm_ascend.utils import enable_sp, lmhead_tp_enable
 
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
-from vllm_ascend_spec.proposers.sampling import sample_drafts
+from vllm_ascend_spec.proposers.sampling import DraftNoise, sample_drafts
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -67,6 +67,11 @@ class NpuModelProposerMixin:
         if obstacle and options.draft_loop != "stock":
             logger.warning("Draft loop of vllm-ascend is used, because of %s.", obstacle)
         return proposer
+
+    @property
+    def drafts_to_the_end(self) -> bool:
+        """Whether a request at its end keeps the others from nothing: ours plans each row."""
+        return self.use_own_loop
 
     def own_loop_obstacle(self: Any) -> str | None:
         """Return what keeps our loop from being used, or None."""
@@ -117,12 +122,13 @@ class NpuModelProposerMixin:
         last, hidden = self._run_model(num_input_tokens)
         rows = token_indices_to_sample
         positions = self.positions[rows]
-        drafts: Drafts = [self._draft(last[rows], sampling, positions)]
+        noise = DraftNoise(sampling, positions)
+        drafts: Drafts = [self._draft(last[rows], sampling, noise)]
         if self.num_speculative_tokens > 1:
             # The first step's metadata is in the forward context already.
             nothing: list[Any] = [None] * (self.num_speculative_tokens - 1)
             later = multi_steps_attn_metadata[1:] or nothing
-            self._later_steps(later, hidden[rows], positions, drafts, sampling)
+            self._later_steps(later, hidden[rows], positions, drafts, sampling, noise)
         if drafts[0][1] is not None:
             self._last_draft_probs = torch.stack([probs for _, probs in drafts], dim=1)
         return torch.stack([tokens for tokens, _ in drafts], dim=1)
@@ -134,6 +140,7 @@ class NpuModelProposerMixin:
         positions: torch.Tensor,  # [num_reqs]
         drafts: Drafts,
         sampling: SamplingMetadata,
+        noise: DraftNoise,
     ) -> None:
         """Run draft steps 2..K, one row per request each, appending to ``drafts``."""
         num_reqs = positions.shape[0]
@@ -150,7 +157,7 @@ class NpuModelProposerMixin:
                     self.hidden_states[:num_reqs] = hidden
                 last, hidden = self._run_model(width)
                 hidden = hidden[:num_reqs]
-                drafts.append(self._draft(last[:num_reqs], sampling, positions))
+                drafts.append(self._draft(last[:num_reqs], sampling, noise))
 
     @contextmanager
     def _one_row_per_request(self: Any, num_reqs: int) -> Iterator[int]:
@@ -192,13 +199,13 @@ class NpuModelProposerMixin:
         self: Any,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         sampling: SamplingMetadata,
-        positions: torch.Tensor,  # [num_reqs]
+        noise: DraftNoise,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Pick one draft per request; with its distribution if it was sampled."""
         logits = self.model.compute_logits(hidden)
         if not self._enable_probabilistic_draft_probs or sampling.all_greedy:
             return logits.argmax(dim=-1), None
-        return sample_drafts(logits, sampling, positions)
+        return sample_drafts(logits, sampling, noise)
 
     def attn_update_stack_num_spec_norm(
         self: Any,

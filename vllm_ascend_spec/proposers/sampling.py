@@ -5,32 +5,98 @@ from __future__ import annotations
 import torch
 from vllm.v1.sample.metadata import SamplingMetadata
 
-# Any fixed odd constants do: they spread (seed, position) over the generator's 64-bit seeds.
-_SEED_STRIDE = 0x9E3779B97F4A7C15
-_POSITION_STRIDE = 0xD1B54A32D192ED03
-_MASK = (1 << 63) - 1
+_WORD = (1 << 32) - 1
+_LONG = (1 << 64) - 1
+# More than a step has drafts. A context longer than 2^24 tokens would repeat noise.
+_OFFSETS = 256
 
 
-def draft_seed(seed: int, position: int) -> int:
-    """Return the seed of one draft of a request: a function of the request alone.
+def _mix64(value: int) -> int:
+    """Return a well spread 64-bit number, another one for each value (SplitMix64, Steele 2014)."""
+    value = (value + 0x9E3779B97F4A7C15) & _LONG
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _LONG
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & _LONG
+    return value ^ value >> 31
 
-    vLLM's per-request generator cannot be used here: drafts are also made for requests whose
-    tokens are then discarded (chunked prefill), which would make the stream depend on the batch.
+
+def _mix32(value: int) -> int:
+    """Do the same for 32 bits (MurmurHash3's finaliser)."""
+    value = (value ^ value >> 16) * 0x85EBCA6B & _WORD
+    value = (value ^ value >> 13) * 0xC2B2AE35 & _WORD
+    return value ^ value >> 16
+
+
+def draft_seed(seed: int, first: int, offset: int) -> int:
+    """Return the seed of the noise of one draft of a request.
+
+    The position that the draft is for would not do as a key: a position is drafted again after a
+    rejection, and the block rule's decision has told something about the noise by then. Every
+    step of a request starts further on, so no pair (first, offset) comes twice.
+
+    Args:
+        seed: the request's.
+        first: position at which the step starts to draft.
+        offset: number of the draft within the step, from 0 to 255.
+
+    Returns:
+        A number of 63 bits. PyTorch's generator on a CPU uses the low 32 alone: among the drafts
+        of one request no two have these in common.
     """
-    return (seed * _SEED_STRIDE + (position + 1) * _POSITION_STRIDE) & _MASK
+    index = first * _OFFSETS + offset
+    spread = _mix64(seed & _LONG)
+    high = _mix64(spread ^ index) >> 33
+    return high << 32 | _mix32((spread + index) & _WORD)
+
+
+class DraftNoise:
+    """The exponential noise of one drafting step, drawn once for each of its drafts.
+
+    vLLM's per-request generator cannot be used here: drafts are also made for requests whose tokens
+    are then discarded (chunked prefill), which would make its stream depend on the batch.
+
+    Args:
+        sampling: the requests' parameters; those with a generator repeat.
+        positions: int64, position at which each request starts to draft.
+    """
+
+    def __init__(
+        self,
+        sampling: SamplingMetadata,
+        positions: torch.Tensor,  # [num_reqs]
+    ) -> None:
+        self._generators = sampling.generators
+        self._positions = positions
+        self._first: list[int] | None = None
+        self._offset = 0
+
+    def draw_like(
+        self,
+        probs: torch.Tensor,  # [num_reqs, vocab_size]
+    ) -> torch.Tensor:
+        """Return the noise of the next draft of every request, of the shape and dtype of probs."""
+        noise = torch.empty_like(probs).exponential_()
+        if self._generators:
+            if self._first is None:  # waits for the device, so once a step
+                self._first = self._positions.tolist()
+            own = torch.Generator(device=noise.device)
+            for request, generator in self._generators.items():
+                seed = draft_seed(generator.initial_seed(), self._first[request], self._offset)
+                noise[request].exponential_(generator=own.manual_seed(seed))
+        self._offset += 1
+        return noise
 
 
 def sample_drafts(
     logits: torch.Tensor,  # [num_reqs, vocab_size]
     sampling: SamplingMetadata,
-    positions: torch.Tensor,  # [num_reqs]
+    noise: DraftNoise,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw one draft per request at its temperature; greedy requests take the argmax.
 
     Args:
         logits: the draft's logits.
         sampling: the requests' parameters; a request without a temperature is greedy.
-        positions: int64, position each draft is for; seeds the draws of seeded requests.
+        noise: of this step; each call draws its next.
 
     Returns:
         Draft token ids, int64 [num_reqs], and the distributions they were drawn from, float32
@@ -40,11 +106,6 @@ def sample_drafts(
     greedy = sampling.temperature <= 0
     scale = sampling.temperature.masked_fill(greedy, 1.0)[:, None]
     probs = (logits.float() / scale).softmax(dim=-1)
-    noise = torch.empty_like(probs).exponential_()
-    for request, generator in sampling.generators.items():
-        seed = draft_seed(generator.initial_seed(), int(positions[request]))
-        own = torch.Generator(device=noise.device).manual_seed(seed)
-        noise[request].exponential_(generator=own)
     # argmax of p / exponential noise is a draw from p (the Gumbel trick without logarithms).
-    sampled = (probs / noise).argmax(dim=-1)
+    sampled = (probs / noise.draw_like(probs)).argmax(dim=-1)
     return torch.where(greedy, logits.argmax(dim=-1), sampled), probs

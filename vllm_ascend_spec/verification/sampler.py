@@ -44,6 +44,7 @@ class SpecVerifier(nn.Module):
         self.backend = options.verify_backend
         self.rule = options.verify_rule
         self.synthetic = SyntheticAcceptance.from_config(vllm_config.speculative_config)
+        self.longest = vllm_config.speculative_config.num_speculative_tokens
         self.logprobs_mode = vllm_config.model_config.logprobs_mode
 
     def forward(
@@ -88,8 +89,14 @@ class SpecVerifier(nn.Module):
         drafts = (metadata.draft_token_ids, metadata.cu_num_draft_tokens, metadata.max_spec_len)
         if sampling.all_greedy or rows.temperature is None:
             return verify_greedy(rows.logits, *drafts, backend=self.backend)[0]
-        uniforms = draw_uniforms(metadata.num_draft_tokens, sampling.generators, rows.logits.device)
+        uniforms = self._draw_uniforms(metadata, rows, sampling)
         return self._verify_sampled(rows.logits, drafts, draft_probs, rows, sampling, uniforms)
+
+    def _draw_uniforms(
+        self, metadata: SpecDecodeMetadata, rows: Constrained, sampling: SamplingMetadata
+    ) -> Uniforms:
+        counts, device = metadata.num_draft_tokens, rows.logits.device
+        return draw_uniforms(counts, sampling.generators, device, self.longest)
 
     def _verify_sampled(
         self,
@@ -124,7 +131,7 @@ class SpecVerifier(nn.Module):
         sampling: SamplingMetadata,
     ) -> torch.Tensor:
         """Accept at the given rates; the token after them is the target's, as without drafts."""
-        uniforms = draw_uniforms(metadata.num_draft_tokens, sampling.generators, rows.logits.device)
+        uniforms = self._draw_uniforms(metadata, rows, sampling)
         num_accepted = synthetic.count_accepted(metadata, uniforms.accept)
         logits = rows.logits[rows_after(metadata, num_accepted)]
         none = metadata.draft_token_ids[:0]

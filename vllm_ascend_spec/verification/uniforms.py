@@ -23,25 +23,32 @@ def draw_uniforms(
     num_draft_tokens: list[int],
     generators: dict[int, torch.Generator],
     device: torch.device,
+    longest: int,
 ) -> Uniforms:
     """Draw what one verification consumes.
 
-    A request with a seed draws from its own generator, so it repeats whatever runs beside it; it
-    draws one number per draft and one more, in that order.
+    A request with a seed draws from its own generator, so it repeats whatever runs beside it. It
+    draws ``longest + 1`` numbers in every step, the one for its last token first: how many drafts
+    it has depends on its company and on the prefix cache. vLLM pads a request that has one token
+    left to compute with drafts of -1, or does not, and its first token has to be the same.
 
     Args:
         num_draft_tokens: drafts of each request.
         generators: generators of the requests that have a seed, by request index.
         device: where the numbers are wanted.
+        longest: most drafts that a request of this engine can have.
     """
     accept = torch.rand(sum(num_draft_tokens), dtype=torch.float64, device=device)
     sample = torch.rand(len(num_draft_tokens), dtype=torch.float64, device=device)
     if generators:
         start = 0
         for request, count in enumerate(num_draft_tokens):
+            assert count <= longest, f"{count} drafts in an engine of {longest}"
             if (generator := generators.get(request)) is not None:
-                own = torch.rand(count + 1, dtype=torch.float64, device=device, generator=generator)
-                accept[start : start + count] = own[:count]
-                sample[request] = own[count]
+                own = torch.rand(
+                    longest + 1, dtype=torch.float64, device=device, generator=generator
+                )
+                sample[request] = own[0]
+                accept[start : start + count] = own[1 : count + 1]
             start += count
     return Uniforms(accept, sample)

@@ -14,20 +14,19 @@ from vllm_ascend_spec.config.resolve import resolve_options
 from vllm_ascend_spec.proposers.registry import create_proposer
 from vllm_ascend_spec.verification.draftless import draftless_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
+from vllm_ascend_spec.worker.by_request import ByRequestMixin
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 
-class SpecRunnerMixin:
+class SpecRunnerMixin(ByRequestMixin):
     """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
 
     vllm_config: VllmConfig
     device: torch.device
     sampler: Any
-    drafter: Any
     rejection_sampler: Any
-    input_batch: Any
     execute_model_state: Any
 
     def install_spec_parts(self) -> None:

@@ -36,6 +36,9 @@ class SpecCustomClassProposer:
         vllm_config: the engine's.
     """
 
+    # Drafts that do not fit are cut off by the scheduler, for each request by itself.
+    drafts_to_the_end = True
+
     def __init__(self, custom: Any, vllm_config: VllmConfig) -> None:
         spec = vllm_config.speculative_config
         self.custom = custom

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class NgramSearchMixin:
     """Mix into vLLM's ``NgramProposer`` or a subclass, before it in the bases."""
 
+    # Each request is searched by itself and given no more drafts than fit.
+    drafts_to_the_end = True
     min_n: int
     max_n: int
     k: int

@@ -1,0 +1,51 @@
+"""The distributions that the drafts of a batch were drawn from, request by request."""
+
+from __future__ import annotations
+
+import torch
+from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
+
+
+def gather_draft_probs(
+    known: torch.Tensor | None,  # [num_known_reqs, num_steps, vocab_size]
+    known_ids: list[str] | None,
+    req_ids: list[str],
+    spec: SpecDecodeMetadata,
+) -> torch.Tensor | None:
+    """Lay out the distributions of the drafts that are verified now.
+
+    A request may have drafts that nobody drew: vLLM pads with -1, and fills in token 0 where it
+    did not draft. Such a draft was certain, so its distribution has all its mass on it. vLLM gives
+    up the distributions of the whole batch instead, and a request's tokens would depend on what
+    runs beside it.
+
+    Args:
+        known: float32, the distributions of the last drafting, or None if drafts were certain.
+        known_ids: the requests that they belong to.
+        req_ids: the requests of this batch, in its order.
+        spec: the drafts.
+
+    Returns:
+        float32 [num_drafts, vocab_size], or None if all drafts were certain.
+    """
+    if known is None or known_ids is None:
+        return None
+    num_steps, place = known.shape[1], {req_id: i for i, req_id in enumerate(known_ids)}
+    rows: list[int] = []
+    certain: list[int] = []
+    for req_id, count in zip(req_ids, spec.num_draft_tokens, strict=False):
+        first = place.get(req_id, -1) * num_steps
+        for step in range(count):
+            if first < 0 or step >= num_steps:
+                certain.append(len(rows))
+            rows.append(max(first, 0) + min(step, num_steps - 1))
+    if not rows or len(certain) == len(rows):
+        return None
+    probs = known.flatten(0, 1)[torch.tensor(rows, device=known.device)]
+    if certain:
+        index = torch.tensor(certain, device=known.device)
+        # Of a draft of -1 nothing is read: it is rejected in any case.
+        tokens = spec.draft_token_ids[index].long().clamp_(min=0)
+        probs[index] = 0.0
+        probs[index, tokens] = 1.0
+    return probs
