@@ -33,6 +33,8 @@ MODES: dict[str, dict[str, Any]] = {
     },
     "default": {"compilation_config": {"cudagraph_capture_sizes": CAPTURE_SIZES}},
 }
+# A context that some of the prompts and their answers do not fit in.
+END = 140
 CHOICES = ["yes", "no", "perhaps"]
 # What requests ask for, by name. "seeded" and "seeded_in_twos" differ in the batches they run in.
 GREEDY = {"temperature": 0, "ignore_eos": True, "max_tokens": 48}
@@ -123,3 +125,14 @@ CASES["eagle-chunked"] = Case(
     engine={"max_num_batched_tokens": 48, "max_num_seqs": 4},
     requests=("greedy", "seeded"),
 )
+# Requests of about a hundred tokens come to the end of their context, one after the other, in the
+# midst of a draft.
+CASES |= {
+    f"{method}-{mode}-end": Case(
+        method=method,
+        mode=mode,
+        engine={"max_model_len": END},
+        requests=("greedy", "seeded", "seeded_in_twos"),
+    )
+    for method, mode in (("eagle", "full_decode_only"), ("draft_model", "eager"))
+}

@@ -27,7 +27,12 @@ def test_answers(name: str, run_engine: Any, on_cpu: Any) -> None:
     assert outcome["platform"] == NPU_PLATFORM
     answers = outcome["answers"]
     for kind in [kind for kind in case.requests if kind in EXACT]:
-        assert_same(tokens(answers[kind]), tokens(on_cpu["answers"][kind]))
+        expected = tokens(on_cpu["answers"][kind])
+        if "max_model_len" in case.engine:
+            lengths = [len(answer) for answer in tokens(answers[kind])]
+            assert min(lengths) < max(lengths), "no request came to the end of the context"
+            expected = [e[:length] for e, length in zip(expected, lengths, strict=True)]
+        assert_same(tokens(answers[kind]), expected)
     if "structured" in answers:
         assert {answer["text"] for answer in answers["structured"]} <= set(CHOICES)
     if "logprobs" in answers:

@@ -14,7 +14,7 @@ import torch
 from vllm import SamplingParams
 
 from tests.e2e.conftest import SPECS, WAYS_TO_DRAFT, drafting
-from vllm_ascend_spec.proposers import base
+from vllm_ascend_spec.proposers.sampling import DraftSampler
 
 SAMPLES = 4096
 ARGUMENTS = {"max_num_seqs": 64, "block_size": 32}
@@ -60,13 +60,13 @@ def test_wrong_draft_probabilities_would_be_noticed(
     make_engine: Any, prompts: list[str], expected: Counter[Any], monkeypatch: Any
 ) -> None:
     """Negative control: the verifier is told that the drafts were drawn uniformly."""
-    stock = base.sample_drafts
+    stock = DraftSampler.draw
 
-    def wrong(*arguments: Any) -> Any:
-        tokens, probs = stock(*arguments)
+    def wrong(self: Any, logits: torch.Tensor) -> Any:
+        tokens, probs = stock(self, logits)
         return tokens, torch.full_like(probs, 1 / probs.shape[1])
 
-    monkeypatch.setattr(base, "sample_drafts", wrong)
+    monkeypatch.setattr(DraftSampler, "draw", wrong)
     spec = {
         **SPECS["eagle"],
         "num_speculative_tokens": 2,

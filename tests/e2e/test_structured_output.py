@@ -7,12 +7,14 @@ import re
 from typing import Any
 
 import pytest
+import torch
 from vllm import SamplingParams
 from vllm.sampling_params import StructuredOutputsParams
 
 from tests.e2e.conftest import SPECS, assert_same, token_ids
 from tests.verification.requests import BACKENDS
 from vllm_ascend_spec.metrics.acceptance import from_engine
+from vllm_ascend_spec.verification.sampler import SpecVerifier
 
 REGEX = r"[a-z]{3,9}( [a-z]{3,9}){12}"
 CHOICE = ["import os", "import sys", "return None"]
@@ -90,6 +92,33 @@ def test_sampled_answers_fit_and_repeat(
     answers = generate(eagle, prompts[:6], **options)
     assert all(fits(name, output) for output in answers)
     assert_same(token_ids(generate(eagle, prompts[:6], batch=2, **options)), token_ids(answers))
+
+
+@pytest.mark.parametrize("loop", ["fused", "stock"])
+def test_drafts_that_a_grammar_may_cut_off_are_not_drawn(
+    loop: str, make_engine: Any, generate: Any, prompts: list[str], monkeypatch: Any
+) -> None:
+    """Beside one whose drafts are; tests/verification/test_chain.py shows what drawing would do."""
+    handed: list[torch.Tensor] = []
+    verify = SpecVerifier.forward
+
+    def forward(self: Any, metadata: Any, draft_probs: Any, *rest: Any) -> Any:
+        if draft_probs is not None:
+            counts = metadata.num_draft_tokens
+            handed.extend(torch.stack([q.amax(), q.amin()]) for q in draft_probs.split(counts)[:1])
+        return verify(self, metadata, draft_probs, *rest)
+
+    monkeypatch.setattr(SpecVerifier, "forward", forward)
+    spec = {**SPECS["eagle"], "draft_sample_method": "probabilistic"}
+    llm = make_engine(spec, additional_config={"ascend_spec": {"draft_loop": loop}})
+    for options, certain in (
+        (bound_to("regex", temperature=1.5), True),
+        ({"temperature": 1.5}, False),
+    ):
+        handed.clear()
+        generate(llm, prompts[:2], batch=1, **options)
+        assert len(handed) > 10
+        assert bool((torch.stack(handed)[:, 0] == 1).all()) == certain
 
 
 COMPANY: tuple[dict[str, Any], ...] = (

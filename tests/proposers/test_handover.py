@@ -12,7 +12,7 @@ from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
 from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.proposers.base import ModelProposerMixin
-from vllm_ascend_spec.proposers.sampling import DraftNoise
+from vllm_ascend_spec.proposers.sampling import make_draft_sampler
 
 VOCAB = 6
 
@@ -90,7 +90,9 @@ def test_sampled_drafts_come_with_their_distribution(method: str, all_greedy: bo
     sampling: Any = SimpleNamespace(
         temperature=torch.tensor([1.0, 0.0, 0.5]), generators={}, all_greedy=all_greedy
     )
-    tokens, probs = proposer._draft(hidden, sampling, DraftNoise(sampling, torch.arange(3)))
+    proposer.runner = SimpleNamespace(requests={}, input_batch=SimpleNamespace(req_ids=[]))
+    sampler = make_draft_sampler(proposer, sampling, torch.arange(3))
+    tokens, probs = proposer._draft(hidden, sampler)
     assert tokens.shape == (3,)
     if all_greedy:
         assert probs is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from vllm_ascend_spec.proposers.sampling import DraftNoise, draft_seed, sample_drafts
+from vllm_ascend_spec.proposers.sampling import DraftSampler, draft_seed
 
 VOCAB = 8
 
@@ -26,8 +26,7 @@ def fixed_logits(num_reqs: int) -> torch.Tensor:
 
 def draw(logits: torch.Tensor, metadata: Any, positions: list[int]) -> list[int]:
     """Draw the first draft of steps that start at ``positions``."""
-    noise = DraftNoise(metadata, torch.tensor(positions))
-    return sample_drafts(logits, metadata, noise)[0].tolist()
+    return DraftSampler(metadata, torch.tensor(positions)).draw(logits)[0].tolist()
 
 
 def test_seeded_drafts_repeat() -> None:
@@ -67,17 +66,17 @@ def test_position_drafted_again_gets_other_noise() -> None:
     """The second draft of a step at 4 and the first of one at 5 are for the same position."""
     metadata = sampling([1.0], {0: 5})
     zeros = torch.zeros(1, VOCAB)
-    before, again = (DraftNoise(metadata, torch.tensor([first])) for first in (4, 5))
-    before.draw_like(zeros)
-    assert not torch.equal(before.draw_like(zeros), again.draw_like(zeros))
+    before, again = (DraftSampler(metadata, torch.tensor([first])) for first in (4, 5))
+    before._noise_like(zeros)
+    assert not torch.equal(before._noise_like(zeros), again._noise_like(zeros))
 
 
 def test_noise_depends_on_the_request_and_the_place_alone() -> None:
     zeros = torch.zeros(3, VOCAB)
-    many = DraftNoise(sampling([1.0] * 3, {1: 5, 2: 6}), torch.tensor([9, 4, 4]))
-    alone = DraftNoise(sampling([1.0], {0: 5}), torch.tensor([4]))
+    many = DraftSampler(sampling([1.0] * 3, {1: 5, 2: 6}), torch.tensor([9, 4, 4]))
+    alone = DraftSampler(sampling([1.0], {0: 5}), torch.tensor([4]))
     for _ in range(3):
-        assert torch.equal(many.draw_like(zeros)[1], alone.draw_like(zeros[:1])[0])
+        assert torch.equal(many._noise_like(zeros)[1], alone._noise_like(zeros[:1])[0])
 
 
 def test_seeds_of_neighbours_differ() -> None:
@@ -120,8 +119,8 @@ def test_drafts_without_a_seed_have_the_reported_distribution(temperature: float
     torch.manual_seed(11)
     logits = fixed_logits(1).expand(20_000, -1)
     metadata = sampling([temperature] * 20_000)
-    noise = DraftNoise(metadata, torch.zeros(20_000, dtype=torch.int64))
-    drafts, probs = sample_drafts(logits, metadata, noise)
+    sampler = DraftSampler(metadata, torch.zeros(20_000, dtype=torch.int64))
+    drafts, probs = sampler.draw(logits)
     expected = (logits[0].double() / temperature).softmax(-1)
     torch.testing.assert_close(probs[0].double(), expected, atol=1e-6, rtol=0)
     assert chi_square(drafts.tolist(), expected) < LIMIT
@@ -161,8 +160,7 @@ def test_shapes_dtypes_and_inputs() -> None:
     logits = fixed_logits(3).to(torch.bfloat16)
     before = logits.clone()
     metadata = sampling([0.0, 1.0, 0.3])
-    noise = DraftNoise(metadata, torch.tensor([1, 2, 3]))
-    drafts, probs = sample_drafts(logits, metadata, noise)
+    drafts, probs = DraftSampler(metadata, torch.tensor([1, 2, 3])).draw(logits)
     assert drafts.dtype == torch.int64
     assert drafts.shape == (3,)
     assert probs.dtype == torch.float32
@@ -176,3 +174,14 @@ def test_impossible_tokens_are_never_drafted() -> None:
     logits[:, 2] = 0.0
     logits[:, 5] = 1.0
     assert set(draw(logits, sampling([1.0] * 2_000), [0] * 2_000)) == {2, 5}
+
+
+def test_certain_drafts_are_the_likeliest_and_say_so() -> None:
+    logits = fixed_logits(3)
+    sampler = DraftSampler(sampling([5.0] * 3, {1: 1}), torch.tensor([1, 2, 3]), [1])
+    free = DraftSampler(sampling([5.0] * 3, {1: 1}), torch.tensor([1, 2, 3]))
+    for _ in range(5):
+        (tokens, probs), (_, laws) = sampler.draw(logits), free.draw(logits)
+        assert tokens[1] == logits[1].argmax()
+        assert probs[1].tolist() == [float(i == tokens[1]) for i in range(VOCAB)]
+        assert torch.equal(probs[[0, 2]], laws[[0, 2]])

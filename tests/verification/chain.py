@@ -1,9 +1,10 @@
 """Requests over several verifications in a row, on a chain so small that every text is counted.
 
 The target's and the draft's next token depend on the last one only. A step drafts, verifies and
-goes on from where it ended, by the code of the engine: :func:`sample_drafts`,
+goes on from where it ended, by the code of the engine: :class:`DraftSampler`,
 :func:`draw_uniforms`, :func:`verify_sample`. What is counted is the first ``LENGTH`` tokens of each
-request, whose probabilities are known exactly.
+request, whose probabilities are known exactly. A token may be forbidden, as by a grammar: drafts
+are then cut off before it, as by vLLM's scheduler.
 """
 
 from __future__ import annotations
@@ -33,19 +34,23 @@ class Texts:
         tokens: int64 [num_reqs, LENGTH + NUM_DRAFTS + 1], the first column is what all start from.
         lengths: int64 [num_reqs], tokens of each, the first included.
         generators: the request's own, one each where requests have seeds.
+        forbidden: the token that the target may not say.
+        draws: whether drafts are drawn; else each is the likeliest.
     """
 
     tokens: torch.Tensor
     lengths: torch.Tensor
     generators: list[torch.Generator] = field(default_factory=list)
+    forbidden: int | None = None
+    draws: bool = True
 
     @classmethod
-    def start(cls, num_reqs: int, first_seed: int | None) -> Texts:
+    def start(cls, num_reqs: int, first_seed: int | None = None, **options: Any) -> Texts:
         """Return empty texts; with ``first_seed`` each request has a seed of its own."""
         tokens = torch.zeros((num_reqs, LENGTH + NUM_DRAFTS + 1), dtype=torch.int64)
         seeds = [] if first_seed is None else range(first_seed, first_seed + num_reqs)
         own = [torch.Generator().manual_seed(seed) for seed in seeds]
-        return cls(tokens, torch.ones(num_reqs, dtype=torch.int64), own)
+        return cls(tokens, torch.ones(num_reqs, dtype=torch.int64), own, **options)
 
     def step(self, rule: str, backend: str | None = None) -> None:
         """Draft and verify once for every request that is not done."""
@@ -66,10 +71,11 @@ class Texts:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the last token and its drafts [num_active, NUM_DRAFTS + 1], and their laws."""
         metadata: Any = SimpleNamespace(temperature=torch.ones(len(rows)), generators=own)
-        noise = drafting.DraftNoise(metadata, self.lengths[rows] - 1)
+        certain = () if self.draws else range(len(rows))
+        sampler = drafting.DraftSampler(metadata, self.lengths[rows] - 1, certain)
         path, probs = [self.tokens[rows, self.lengths[rows] - 1]], []
         for _ in range(NUM_DRAFTS):
-            draft, law = drafting.sample_drafts(DRAFT.log()[path[-1]], metadata, noise)
+            draft, law = sampler.draw(DRAFT.log()[path[-1]])
             path.append(draft)
             probs.append(law)
         return torch.stack(path, dim=1), torch.stack(probs, dim=1)
@@ -82,15 +88,18 @@ class Texts:
         rule: str,
         backend: str | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        num_reqs = len(path)
-        uniforms = draw_uniforms([NUM_DRAFTS] * num_reqs, own, CPU, NUM_DRAFTS)
+        num_reqs, drafts = len(path), path[:, 1:]
+        kept = (drafts != (-1 if self.forbidden is None else self.forbidden)).cumprod(dim=1) == 1
+        counts = kept.sum(dim=1)
+        rows = torch.arange(NUM_DRAFTS + 1) <= counts[:, None]
+        uniforms = draw_uniforms(counts.tolist(), own, CPU, NUM_DRAFTS)
         return verify_sample(
-            TARGET.log()[path].flatten(0, 1),
-            path[:, 1:].flatten().int(),
-            (torch.arange(1, num_reqs + 1) * NUM_DRAFTS).int(),
+            target_table(self.forbidden).log().float()[path[rows]],
+            drafts[kept].int(),
+            counts.cumsum(0).int(),
             NUM_DRAFTS,
             temperature=torch.ones(num_reqs),
-            draft_probs=probs.flatten(0, 1),
+            draft_probs=probs[kept],
             accept_uniform=uniforms.accept,
             sample_uniform=uniforms.sample,
             rule=rule,
@@ -99,14 +108,14 @@ class Texts:
 
 
 def count_texts(
-    num_reqs: int, rule: str, *, seeded: bool, first_seed: int = 0, batch: int = 50_000
+    num_reqs: int, rule: str, *, seeded: bool, batch: int = 50_000, **options: Any
 ) -> torch.Tensor:
     """Return how often each text of LENGTH tokens was put out, int64 [VOCAB ** LENGTH]."""
     counts = torch.zeros(VOCAB**LENGTH, dtype=torch.int64)
     weights = VOCAB ** torch.arange(LENGTH - 1, -1, -1)
     for start in range(0, num_reqs, batch):
         size = min(batch, num_reqs - start)
-        texts = Texts.start(size, first_seed + start if seeded else None)
+        texts = Texts.start(size, start if seeded else None, **options)
         while (texts.lengths <= LENGTH).any():
             texts.step(rule)
         index = (texts.tokens[:, 1 : LENGTH + 1] * weights).sum(dim=1)
@@ -114,9 +123,17 @@ def count_texts(
     return counts
 
 
-def expected_texts() -> torch.Tensor:
+def target_table(forbidden: int | None = None) -> torch.Tensor:
+    """Return the target's probabilities, float64 [last token, next token]."""
+    table = TARGET.double().clone()
+    if forbidden is not None:
+        table[:, forbidden] = 0.0
+    return table / table.sum(dim=1, keepdim=True)
+
+
+def expected_texts(forbidden: int | None = None) -> torch.Tensor:
     """Return the probability of each text under the target, float64 [VOCAB ** LENGTH]."""
-    table = TARGET.double() / TARGET.double().sum(dim=1, keepdim=True)
+    table = target_table(forbidden)
     probs, last = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
     for _ in range(LENGTH):
         probs = (probs[:, None] * table[last]).flatten()

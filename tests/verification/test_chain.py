@@ -37,6 +37,21 @@ def test_noise_keyed_by_the_position_would_be_noticed(monkeypatch: pytest.Monkey
     assert deviation(counts, expected_texts()) > 5 * BOUND
 
 
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_certain_drafts_may_be_cut_off_by_a_grammar(rule: str) -> None:
+    torch.manual_seed(0)
+    counts = count_texts(300_000, rule, seeded=False, forbidden=1, draws=False)
+    assert abs(deviation(counts, expected_texts(forbidden=1))) < BOUND
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_drawn_drafts_may_not(rule: str) -> None:
+    """Negative control: why drafts of requests with structured output are not drawn."""
+    torch.manual_seed(0)
+    counts = count_texts(50_000, rule, seeded=False, forbidden=1)
+    assert deviation(counts, expected_texts(forbidden=1)) > 5 * BOUND
+
+
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("rule", ["token", "block"])
 def test_drafts_are_rejected_and_accepted_on_the_way(rule: str, backend: str) -> None:

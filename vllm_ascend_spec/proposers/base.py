@@ -17,7 +17,8 @@ from vllm.forward_context import get_forward_context, set_forward_context
 
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
-from vllm_ascend_spec.proposers.sampling import DraftNoise, sample_drafts
+from vllm_ascend_spec.proposers.certain import CertainDraftsMixin
+from vllm_ascend_spec.proposers.sampling import DraftSampler, make_draft_sampler
 from vllm_ascend_spec.proposers.steps import StepPlan, plan_steps, plan_steps_on_host
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ logger = get_logger(__name__)
 Drafts = list[tuple[torch.Tensor, torch.Tensor | None]]
 
 
-class ModelProposerMixin:
+class ModelProposerMixin(CertainDraftsMixin):
     """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``, before it in the bases."""
 
     use_fused_loop: bool
@@ -147,13 +148,13 @@ class ModelProposerMixin:
             # The pass above kept the draft's KV cache in step; there is nothing to draft.
             return next_token_ids.new_empty((indices.shape[0], 0), dtype=torch.int64)
         positions = self.positions[indices]
-        noise = DraftNoise(sampling_metadata, positions)
-        drafts: Drafts = [self._draft(last[indices], sampling_metadata, noise)]
+        sampler = make_draft_sampler(self, sampling_metadata, positions)
+        drafts: Drafts = [self._draft(last[indices], sampler)]
         if num_speculative_tokens > 1:
             plan = self._plan(metadata, positions, num_rejected_tokens_gpu)
             feedback = hidden[indices]
             later = self._later_steps if self.direct is None else self._later_steps_directly
-            later(plan, metadata, feedback, drafts, sampling_metadata, noise)
+            later(plan, metadata, feedback, drafts, sampler)
         if drafts[0][1] is not None:
             self._last_draft_probs = torch.stack([probs for _, probs in drafts], dim=1)
         return torch.stack([tokens for tokens, _ in drafts], dim=1)
@@ -227,15 +228,14 @@ class ModelProposerMixin:
         metadata: CommonAttentionMetadata,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         drafts: Drafts,
-        sampling: SamplingMetadata,
-        noise: DraftNoise,
+        sampler: DraftSampler | None,
     ) -> None:
         """Run draft steps 2..K without modules, appending to ``drafts``."""
         for step, positions in enumerate(plan.positions):
             per_layer = self._step_metadata(metadata, plan, step)
             tokens = drafts[-1][0].int()
             hidden = self.direct.forward(tokens, positions, hidden, per_layer, plan.slots[step])
-            drafts.append(self._draft(hidden, sampling, noise))
+            drafts.append(self._draft(hidden, sampler))
 
     def _later_steps(
         self: Any,
@@ -243,8 +243,7 @@ class ModelProposerMixin:
         metadata: CommonAttentionMetadata,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         drafts: Drafts,
-        sampling: SamplingMetadata,
-        noise: DraftNoise,
+        sampler: DraftSampler | None,
     ) -> None:
         """Run draft steps 2..K, one token per request each, appending to ``drafts``."""
         num_reqs = hidden.shape[0]
@@ -265,7 +264,7 @@ class ModelProposerMixin:
                 inputs = self._step_inputs(tokens, positions, hidden, padded, mode)
                 last, hidden = self._run_model(inputs)
                 hidden = hidden[:num_reqs]
-                drafts.append(self._draft(last[:num_reqs], sampling, noise))
+                drafts.append(self._draft(last[:num_reqs], sampler))
 
     def _step_slots(
         self: Any, slots: torch.Tensor, padded: int, mode: CUDAGraphMode
@@ -307,10 +306,9 @@ class ModelProposerMixin:
     def _draft(
         self: Any,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
-        sampling: SamplingMetadata,
-        noise: DraftNoise,
+        sampler: DraftSampler | None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Pick one draft per request; with its distribution if it was sampled."""
-        if not self._enable_probabilistic_draft_probs or sampling.all_greedy:
+        if sampler is None:
             return self._greedy_sample(hidden), None
-        return sample_drafts(self.model.compute_logits(hidden), sampling, noise)
+        return sampler.draw(self.model.compute_logits(hidden))

@@ -23,7 +23,8 @@ from vllm_ascend.utils import enable_sp, lmhead_tp_enable
 
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
-from vllm_ascend_spec.proposers.sampling import DraftNoise, sample_drafts
+from vllm_ascend_spec.proposers.certain import CertainDraftsMixin
+from vllm_ascend_spec.proposers.sampling import DraftSampler, make_draft_sampler
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -38,7 +39,7 @@ REMEDY = (
 Drafts = list[tuple[torch.Tensor, torch.Tensor | None]]
 
 
-class NpuModelProposerMixin:
+class NpuModelProposerMixin(CertainDraftsMixin):
     """Mix into a subclass of ``AscendSpecDecodeBaseProposer``, before it in the bases."""
 
     use_own_loop: bool
@@ -122,13 +123,13 @@ class NpuModelProposerMixin:
         last, hidden = self._run_model(num_input_tokens)
         rows = token_indices_to_sample
         positions = self.positions[rows]
-        noise = DraftNoise(sampling, positions)
-        drafts: Drafts = [self._draft(last[rows], sampling, noise)]
+        sampler = make_draft_sampler(self, sampling, positions)
+        drafts: Drafts = [self._draft(last[rows], sampler)]
         if self.num_speculative_tokens > 1:
             # The first step's metadata is in the forward context already.
             nothing: list[Any] = [None] * (self.num_speculative_tokens - 1)
             later = multi_steps_attn_metadata[1:] or nothing
-            self._later_steps(later, hidden[rows], positions, drafts, sampling, noise)
+            self._later_steps(later, hidden[rows], positions, drafts, sampler)
         if drafts[0][1] is not None:
             self._last_draft_probs = torch.stack([probs for _, probs in drafts], dim=1)
         return torch.stack([tokens for tokens, _ in drafts], dim=1)
@@ -139,8 +140,7 @@ class NpuModelProposerMixin:
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         positions: torch.Tensor,  # [num_reqs]
         drafts: Drafts,
-        sampling: SamplingMetadata,
-        noise: DraftNoise,
+        sampler: DraftSampler | None,
     ) -> None:
         """Run draft steps 2..K, one row per request each, appending to ``drafts``."""
         num_reqs = positions.shape[0]
@@ -157,7 +157,7 @@ class NpuModelProposerMixin:
                     self.hidden_states[:num_reqs] = hidden
                 last, hidden = self._run_model(width)
                 hidden = hidden[:num_reqs]
-                drafts.append(self._draft(last[:num_reqs], sampling, noise))
+                drafts.append(self._draft(last[:num_reqs], sampler))
 
     @contextmanager
     def _one_row_per_request(self: Any, num_reqs: int) -> Iterator[int]:
@@ -198,14 +198,11 @@ class NpuModelProposerMixin:
     def _draft(
         self: Any,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
-        sampling: SamplingMetadata,
-        noise: DraftNoise,
+        sampler: DraftSampler | None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Pick one draft per request; with its distribution if it was sampled."""
         logits = self.model.compute_logits(hidden)
-        if not self._enable_probabilistic_draft_probs or sampling.all_greedy:
-            return logits.argmax(dim=-1), None
-        return sample_drafts(logits, sampling, noise)
+        return (logits.argmax(dim=-1), None) if sampler is None else sampler.draw(logits)
 
     def attn_update_stack_num_spec_norm(
         self: Any,

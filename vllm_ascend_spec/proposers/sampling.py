@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from vllm.v1.sample.metadata import SamplingMetadata
+
+from vllm_ascend_spec.proposers.certain import make_certain, requests_with_grammar
 
 _WORD = (1 << 32) - 1
 _LONG = (1 << 64) - 1
@@ -48,32 +53,59 @@ def draft_seed(seed: int, first: int, offset: int) -> int:
     return high << 32 | _mix32((spread + index) & _WORD)
 
 
-class DraftNoise:
-    """The exponential noise of one drafting step, drawn once for each of its drafts.
+class DraftSampler:
+    """Draws the drafts of one step; each call of :meth:`draw` draws the next of every request.
 
     vLLM's per-request generator cannot be used here: drafts are also made for requests whose tokens
     are then discarded (chunked prefill), which would make its stream depend on the batch.
 
     Args:
-        sampling: the requests' parameters; those with a generator repeat.
+        sampling: the requests' parameters. Those without a temperature are greedy; those with a
+            generator repeat.
         positions: int64, position at which each request starts to draft.
+        certain: indices of requests that get the likeliest token, with all the mass on it.
     """
 
     def __init__(
         self,
         sampling: SamplingMetadata,
         positions: torch.Tensor,  # [num_reqs]
+        certain: Sequence[int] = (),
     ) -> None:
+        assert sampling.temperature is not None
+        self._greedy = sampling.temperature <= 0
+        self._scale = sampling.temperature.masked_fill(self._greedy, 1.0)[:, None]
         self._generators = sampling.generators
         self._positions = positions
+        self._certain = certain
         self._first: list[int] | None = None
         self._offset = 0
 
-    def draw_like(
+    def draw(
+        self,
+        logits: torch.Tensor,  # [num_reqs, vocab_size]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw one draft per request at its temperature; greedy requests take the argmax.
+
+        Args:
+            logits: the draft's logits.
+
+        Returns:
+            Draft token ids, int64 [num_reqs], and the distributions they were drawn from, float32
+            [num_reqs, vocab_size].
+        """
+        probs = (logits.float() / self._scale).softmax(dim=-1)
+        # argmax of p / exponential noise is a draw from p (the Gumbel trick without logarithms).
+        sampled = (probs / self._noise_like(probs)).argmax(dim=-1)
+        tokens = torch.where(self._greedy, logits.argmax(dim=-1), sampled)
+        make_certain(self._certain, tokens, probs, logits)
+        return tokens, probs
+
+    def _noise_like(
         self,
         probs: torch.Tensor,  # [num_reqs, vocab_size]
     ) -> torch.Tensor:
-        """Return the noise of the next draft of every request, of the shape and dtype of probs."""
+        """Return the exponential noise of the next draft of every request."""
         noise = torch.empty_like(probs).exponential_()
         if self._generators:
             if self._first is None:  # waits for the device, so once a step
@@ -86,26 +118,12 @@ class DraftNoise:
         return noise
 
 
-def sample_drafts(
-    logits: torch.Tensor,  # [num_reqs, vocab_size]
+def make_draft_sampler(
+    proposer: Any,
     sampling: SamplingMetadata,
-    noise: DraftNoise,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw one draft per request at its temperature; greedy requests take the argmax.
-
-    Args:
-        logits: the draft's logits.
-        sampling: the requests' parameters; a request without a temperature is greedy.
-        noise: of this step; each call draws its next.
-
-    Returns:
-        Draft token ids, int64 [num_reqs], and the distributions they were drawn from, float32
-        [num_reqs, vocab_size].
-    """
-    assert sampling.temperature is not None
-    greedy = sampling.temperature <= 0
-    scale = sampling.temperature.masked_fill(greedy, 1.0)[:, None]
-    probs = (logits.float() / scale).softmax(dim=-1)
-    # argmax of p / exponential noise is a draw from p (the Gumbel trick without logarithms).
-    sampled = (probs / noise.draw_like(probs)).argmax(dim=-1)
-    return torch.where(greedy, logits.argmax(dim=-1), sampled), probs
+    positions: torch.Tensor,  # [num_reqs]
+) -> DraftSampler | None:
+    """Return what draws the drafts of a step, or None where all take the likeliest token."""
+    if not proposer._enable_probabilistic_draft_probs or sampling.all_greedy:
+        return None
+    return DraftSampler(sampling, positions, requests_with_grammar(proposer.runner))
