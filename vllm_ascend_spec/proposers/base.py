@@ -49,6 +49,7 @@ class ModelProposerMixin(CertainDraftsMixin):
             ConfigError: ``draft_loop="fused"`` was asked for and cannot be used.
         """
         proposer: Any = cls(vllm_config, device, runner)  # type: ignore[call-arg]
+        proposer.runner = runner  # vllm-ascend's has it, vLLM's does not
         spec = proposer.speculative_config
         # vLLM's V1 proposer hands the distributions over for the standard method alone; the block
         # rule needs them as much.
