@@ -7,12 +7,14 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import ENGINE, SPECS, TARGET, ZOO
+from tests.e2e.loads import LOADERS, watch_loads
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.ops.registry import Op
 
@@ -69,6 +71,23 @@ def engine(spec: dict[str, Any] | None, **arguments: Any) -> Any:
     return LLM(**{**ENGINE, **arguments}, speculative_config=spec)
 
 
+@pytest.fixture
+def nothing_is_loaded() -> Iterator[None]:
+    """Fail if the test loads anything."""
+    with watch_loads() as loaded:
+        yield
+    assert loaded == set()
+
+
+def test_what_an_engine_loads_would_be_noticed() -> None:
+    """Negative control of ``nothing_is_loaded``."""
+    with watch_loads() as loaded:
+        llm = engine(SPECS["eagle"])
+    llm.llm_engine.engine_core.shutdown()
+    assert loaded == set(LOADERS)
+
+
+@pytest.mark.usefixtures("nothing_is_loaded")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -91,6 +110,7 @@ def test_llm_refuses_before_it_loads(change: dict[str, Any], words: list[str]) -
         assert word in str(error.value)
 
 
+@pytest.mark.usefixtures("nothing_is_loaded")
 @pytest.mark.parametrize(
     ("method", "change", "words"),
     [
@@ -113,11 +133,13 @@ def test_llm_refuses_before_it_loads_whatever_the_method(
         assert word in str(error.value)
 
 
+@pytest.mark.usefixtures("nothing_is_loaded")
 def test_llm_refuses_options_of_ours_without_speculation() -> None:
     with pytest.raises(ConfigError, match="without --speculative-config"):
         engine(None, additional_config={"ascend_spec": {"verify_rule": "block"}})
 
 
+@pytest.mark.usefixtures("nothing_is_loaded")
 def test_llm_refuses_a_backend_that_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     why = "the C++ backend was not built: no compiler"
     monkeypatch.setattr(Op, "status", lambda self, device: {"reference": "ready", "cpu": why})
@@ -125,6 +147,7 @@ def test_llm_refuses_a_backend_that_cannot_run(monkeypatch: pytest.MonkeyPatch) 
         engine(SPECS["eagle"], additional_config={"ascend_spec": {"verify_backend": "cpu"}})
 
 
+@pytest.mark.usefixtures("nothing_is_loaded")
 def test_llm_refuses_a_draft_of_another_width(tmp_path: Path) -> None:
     folder = shutil.copytree(ZOO / "eagle", tmp_path / "eagle")
     config = json.loads((folder / "config.json").read_text())
@@ -133,6 +156,7 @@ def test_llm_refuses_a_draft_of_another_width(tmp_path: Path) -> None:
         engine({**SPECS["eagle"], "model": str(folder)})
 
 
+@pytest.mark.usefixtures("nothing_is_loaded")
 def test_llm_refuses_pickled_weights(tmp_path: Path) -> None:
     folder = shutil.copytree(ZOO / "eagle", tmp_path / "eagle")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
@@ -140,6 +164,7 @@ def test_llm_refuses_pickled_weights(tmp_path: Path) -> None:
         engine({**SPECS["eagle"], "model": str(folder)})
 
 
+@pytest.mark.usefixtures("nothing_is_loaded")
 def test_llm_refuses_an_unknown_option_of_ours() -> None:
     options = {"ascend_spec": {"draft_loops": "stock"}}
     with pytest.raises(ConfigError, match="draft_loops"):

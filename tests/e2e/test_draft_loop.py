@@ -65,16 +65,39 @@ def test_direct_equals_modules(
     assert shadow.widest > 100, "the prompts were not seen"
 
 
+class NoResidual(direct.DirectLayer):
+    def forward(self, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        return super().forward(x, *arguments) - x
+
+
+class NextPosition(direct.DirectLayer):
+    def forward(self, x: torch.Tensor, positions: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        return super().forward(x, positions + positions % 2, *arguments)
+
+
+class LargerProjection(direct.DirectLayer):
+    def forward(self, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        layer = direct.DirectLayer(**{**vars(self), "down": lambda y: self.down(y) * 1.01})
+        return layer.forward(x, *arguments)
+
+
+FAULTS = {
+    "a layer's input is not carried past it": NoResidual,
+    "odd positions are taken for the next": NextPosition,
+    "the last projection is 1% too large": LargerProjection,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("method", WITH_A_LOOP)
 def test_a_wrong_kernel_would_be_noticed(
-    method: str, make_engine: Any, generate: Any, prompts: list[str], monkeypatch: Any
+    method: str, fault: str, make_engine: Any, generate: Any, prompts: list[str], monkeypatch: Any
 ) -> None:
-    """Negative control of the test above: the layers' residual connection is left out."""
+    """Negative controls of the test above: the first layer has a fault."""
     llm = make_engine(SPECS[method], max_num_seqs=7)
     drafter = drafter_of(llm)
-    layer = drafter.direct.layers[0]
-    broken = direct.DirectLayer(**{**vars(layer), "down": lambda x: layer.down(x) * 1.01})
-    monkeypatch.setattr(drafter.direct, "layers", [broken])
+    first, *others = drafter.direct.layers
+    monkeypatch.setattr(drafter.direct, "layers", [FAULTS[fault](**vars(first)), *others])
     monkeypatch.setattr(drafter, "direct", Shadow(drafter))
     with pytest.raises(AssertionError, match="not close"):
         generate(llm, prompts[:1], max_tokens=8)
