@@ -24,7 +24,7 @@ ALLOWED = {
     "proposers": ("proposers", "ops", "config", "errors", "log"),
 }
 LIGHT = [
-    *sorted((PACKAGE / "config").glob("*.py")),
+    *sorted((PACKAGE / "config").rglob("*.py")),
     PACKAGE / "__init__.py",
     PACKAGE / "errors.py",
     PACKAGE / "log.py",

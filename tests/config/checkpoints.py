@@ -1,35 +1,162 @@
-"""Tiny checkpoints on disk."""
+"""Tiny checkpoints on disk, written byte by byte so that tests can damage them anywhere."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import save_file
+HIDDEN, VOCAB, INNER = 4, 16, 6
+WEIGHTS = "model.safetensors"
+ITEMSIZE = {"F32": 4, "BF16": 2, "F16": 2, "F64": 8, "I8": 1, "BOOL": 1, "I64": 8, "I32": 4}
+LLAMA: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": VOCAB,
+    "hidden_size": HIDDEN,
+    "intermediate_size": INNER,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "hidden_act": "silu",
+    "tie_word_embeddings": True,
+}
 
-HIDDEN, VOCAB = 4, 16
+
+@dataclass
+class Entry:
+    """A tensor as it is on disk."""
+
+    dtype: str
+    shape: list[int]
+    body: bytes
 
 
-def write_checkpoint(
-    folder: Path, shapes: dict[str, list[int]] | None = None, **config: Any
-) -> Path:
-    """Write a checkpoint with tensors of ``shapes`` and the entries of ``config``."""
-    folder.mkdir(parents=True)
-    entries = {"model_type": "llama", "hidden_size": HIDDEN, "vocab_size": VOCAB, **config}
-    present = {key: value for key, value in entries.items() if value is not None}
-    (folder / "config.json").write_text(json.dumps(present))
-    if shapes is None:
-        shapes = {"model.embed_tokens.weight": [VOCAB, HIDDEN]}
-    if shapes:
-        tensors = {name: torch.zeros(shape) for name, shape in shapes.items()}
-        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+def zeros(shape: list[int], dtype: str = "F32") -> Entry:
+    return Entry(dtype, shape, bytes(math.prod(shape) * ITEMSIZE.get(dtype, 1)))
+
+
+def layer_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the tensors of a layer of Llama, as transformers saves them."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    heads = config["num_attention_heads"]
+    size = config.get("head_dim") or hidden // heads
+    queries, keys = heads * size, (config.get("num_key_value_heads") or heads) * size
+    return {
+        "input_layernorm.weight": [hidden],
+        "mlp.down_proj.weight": [hidden, inner],
+        "mlp.gate_proj.weight": [inner, hidden],
+        "mlp.up_proj.weight": [inner, hidden],
+        "post_attention_layernorm.weight": [hidden],
+        "self_attn.k_proj.weight": [keys, hidden],
+        "self_attn.o_proj.weight": [hidden, queries],
+        "self_attn.q_proj.weight": [queries, hidden],
+        "self_attn.v_proj.weight": [keys, hidden],
+    }
+
+
+def llama_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the tensors of a Llama with tied embeddings."""
+    hidden = config["hidden_size"]
+    shapes = {"model.embed_tokens.weight": [config["vocab_size"], hidden]}
+    for layer in range(config["num_hidden_layers"]):
+        for name, shape in layer_shapes(config).items():
+            shapes[f"model.layers.{layer}.{name}"] = shape
+    return {**shapes, "model.norm.weight": [hidden]}
+
+
+def eagle_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the tensors of an EAGLE head with an embedding of its own."""
+    hidden = config["hidden_size"]
+    shapes = {"embed_tokens.weight": [config["vocab_size"], hidden]}
+    shapes["fc.weight"] = [hidden, 2 * hidden]
+    for layer in range(config["num_hidden_layers"]):
+        for name, shape in layer_shapes(config).items():
+            if layer or name != "input_layernorm.weight":
+                shapes[f"layers.{layer}.{name}"] = shape
+    return shapes
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def edit_config(folder: Path, **changes: Any) -> Path:
+    """Change entries of ``config.json``; None takes one away."""
+    config = json.loads((folder / "config.json").read_text()) | changes
+    write_config(folder, {key: value for key, value in config.items() if value is not None})
     return folder
 
 
-def write_eagle(folder: Path, hidden: int = HIDDEN, **config: Any) -> Path:
+def write_file(path: Path, header: Mapping[str, Any] | str | bytes, body: bytes = b"") -> None:
+    """Write eight bytes of length, a header and a body."""
+    if isinstance(header, Mapping):
+        header = json.dumps(header)
+    content = header.encode() if isinstance(header, str) else header
+    path.write_bytes(len(content).to_bytes(8, "little") + content + body)
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], bytes]:
+    """Return header and body."""
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]), content[end:]
+
+
+def write_tensors(path: Path, entries: Mapping[str, Entry]) -> None:
+    """Write a healthy file."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    body = b""
+    for name, entry in entries.items():
+        offsets = [len(body), len(body) + len(entry.body)]
+        header[name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": offsets}
+        body += entry.body
+    write_file(path, header, body)
+
+
+def read_tensors(path: Path) -> dict[str, Entry]:
+    """Return what a healthy file holds."""
+    header, body = read_file(path)
+    header.pop("__metadata__", None)
+    return {
+        name: Entry(entry["dtype"], entry["shape"], body[slice(*entry["data_offsets"])])
+        for name, entry in header.items()
+    }
+
+
+def edit_tensors(folder: Path, change: Callable[[dict[str, Entry]], None]) -> Path:
+    """Change the tensors of ``model.safetensors`` and write the file anew, healthy in itself."""
+    entries = read_tensors(folder / WEIGHTS)
+    change(entries)
+    write_tensors(folder / WEIGHTS, entries)
+    return folder
+
+
+def edit_header(folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Change the header of ``model.safetensors`` and leave the body as it is."""
+    header, body = read_file(folder / WEIGHTS)
+    change(header)
+    write_file(folder / WEIGHTS, header, body)
+    return folder
+
+
+def write_checkpoint(
+    folder: Path, shapes: dict[str, list[int]] | None = None, dtype: str = "F32", **config: Any
+) -> Path:
+    """Write a Llama, or tensors of ``shapes``; entries of ``config`` that are None are left out."""
+    folder.mkdir(parents=True)
+    entries = {key: value for key, value in (LLAMA | config).items() if value is not None}
+    write_config(folder, entries)
+    shapes = llama_shapes(entries) if shapes is None else shapes
+    if shapes:
+        tensors = {name: zeros(shape, dtype) for name, shape in shapes.items()}
+        write_tensors(folder / WEIGHTS, tensors)
+    return folder
+
+
+def write_eagle(folder: Path, dtype: str = "F32", **config: Any) -> Path:
     """Write an EAGLE head."""
-    return write_checkpoint(
-        folder, {"fc.weight": [hidden, 2 * hidden]}, **{"hidden_size": hidden, **config}
-    )
+    return write_checkpoint(folder, eagle_shapes(LLAMA | config), dtype, **config)

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vllm_ascend_spec.config.checkpoint import CHECKS, find_folder
+from vllm_ascend_spec.config.checkpoint import check_draft, find_folder
 from vllm_ascend_spec.config.custom_class import check_custom_class
 from vllm_ascend_spec.config.methods import MAX_DRAFT_TOKENS, METHODS, Method
 from vllm_ascend_spec.config.ngram import check_ngram
@@ -70,7 +70,7 @@ def check_engine(
     if method.name in OPTION_CHECKS:
         OPTION_CHECKS[method.name](spec)
     if method.needs_checkpoint and load_format != "dummy":
-        check_checkpoint(method, spec, model)
+        check_checkpoint(spec, model, load_format)
 
 
 def with_underscores(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,18 +125,18 @@ def check_draft_sampling(spec: Mapping[str, Any]) -> None:
         raise ConfigError(f"{SPEC}.draft_sample_method", method, f"valid: {valid}")
 
 
-def check_checkpoint(method: Method, spec: Mapping[str, Any], target: str | None) -> None:
+def check_checkpoint(spec: Mapping[str, Any], target: str | None, load_format: str) -> None:
     """Check the draft's checkpoint, against the target's where both are folders."""
     option, model = f"{SPEC}.model", spec["model"]
     if not isinstance(model, str):
         raise CheckpointError(option, model, "must be a folder or a hub's name")
-    folder = find_folder(option, model)
+    folder = find_folder(option, model, spec.get("revision"))
     if folder is None:
         return
     target_folder = find_folder("model", target) if target else None
     if spec.get("use_heterogeneous_vocab"):
         target_folder = None
-    CHECKS[method.name](option, model, folder, target_folder)
+    check_draft(option, spec, folder, target_folder, load_format)
 
 
 def check_port(host: str | None, port: int) -> None:

@@ -1,0 +1,92 @@
+"""A draft as it was asked for, and what its folder holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.config_json import read_config, text_of
+from vllm_ascend_spec.config.checkpoint.files import is_mistral_format, read_checkpoint
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
+from vllm_ascend_spec.config.checkpoint.quantization import is_quantized
+from vllm_ascend_spec.config.checkpoint.safetensors import Tensor
+
+# Formats in which vLLM reads safetensors under the names that transformers gives them.
+PLAIN_FORMATS = ("auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "mistral")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a folder holds.
+
+    Attributes:
+        config: what ``config.json`` says.
+        text: its text part, where the model is multimodal.
+        tensors: by name.
+        quantized: whether weights may be of any name, shape and dtype.
+        usual_names: whether tensors are named as transformers names them.
+    """
+
+    config: Mapping[str, Any]
+    text: Mapping[str, Any]
+    tensors: dict[str, Tensor]
+    quantized: bool
+    usual_names: bool
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft as it was asked for.
+
+    Attributes:
+        option: what names the model.
+        model: as it was given.
+        folder: where it is.
+        target: the target's folder, or None.
+        load_format: how vLLM is to read it.
+        quantization: the option of that name, or None.
+    """
+
+    option: str
+    model: str
+    folder: Path
+    target: Path | None = None
+    load_format: str = "auto"
+    quantization: object = None
+
+    def read(self, *same: str) -> Checkpoint:
+        """Read config and headers, and compare the entries ``same`` with the target's.
+
+        Raises:
+            CheckpointError: something is damaged or does not fit.
+        """
+        with laid_to(self.option, self.model):
+            config = read_config(self.folder)
+            found = Checkpoint(
+                config=config,
+                text=text_of(config),
+                tensors=read_checkpoint(self.folder),
+                quantized=bool(self.quantization) or is_quantized(self.folder, config),
+                usual_names=self.load_format in PLAIN_FORMATS
+                and not is_mistral_format(self.folder),
+            )
+        if self.target is not None:
+            with laid_to("model", str(self.target)):
+                theirs = text_of(read_config(self.target))
+            with laid_to(self.option, self.model):
+                _require_same(found.text, theirs, same)
+        return found
+
+
+def _require_same(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any], names: tuple[str, ...]
+) -> None:
+    for name in names:
+        own, other = ours.get(name), theirs.get(name)
+        if own is not None and other is not None and own != other:
+            raise UnusableError(
+                f"its {name} is {shortly(own)}, the target's is {shortly(other)}; "
+                "a draft has to be made for its target"
+            )

@@ -1,0 +1,1 @@
+"""The tensors of each architecture: one file per family, one function per architecture."""

@@ -1,0 +1,52 @@
+"""Where a checkpoint is: a folder, a name in a hub's cache, or nowhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from vllm_ascend_spec.config.checkpoint.hub import current_hub
+from vllm_ascend_spec.errors import CheckpointError
+
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+def find_folder(option: str, model: str, revision: str | None = None) -> Path | None:
+    """Return the local folder of a checkpoint, or None if only a hub can have it.
+
+    Where the hub is off that is the folder in its cache; where it is on, the hub may have a newer
+    one, so what is cached is left to vLLM.
+
+    Raises:
+        CheckpointError: ``model`` is meant as a path and is not a checkpoint's folder, or the hub
+            is off and its cache does not have the model.
+    """
+    try:
+        path = Path(model).expanduser()
+        if path.is_dir():
+            if not os.path.lexists(path / "config.json"):
+                raise CheckpointError(option, model, "the folder has no config.json")
+            return path
+        if path.exists():
+            raise CheckpointError(option, model, "is a file; give the checkpoint's folder")
+    except RuntimeError:
+        raise CheckpointError(option, model, "there is no such user's home") from None
+    except OSError as error:
+        raise CheckpointError(option, model, f"cannot be read: {error.strerror}") from None
+    if "://" in model:
+        return None
+    is_path = not HUB_ID.fullmatch(model) or model.startswith((".", "~"))
+    first = Path(model).parts[0] if model else ""
+    if is_path or ("/" in model and Path(first).is_dir()):
+        raise CheckpointError(option, model, f"there is no such folder (looked in {Path.cwd()})")
+    hub = current_hub()
+    if hub.offline is None:
+        return None
+    cached = hub.cached(model, revision)
+    if cached is None:
+        at = f" at revision {revision!r}" if revision else ""
+        problem = f"is neither a folder nor in {hub.name}'s cache{at}, and {hub.offline} is set"
+        raise CheckpointError(option, model, problem)
+    # Its weights may be elsewhere (--download-dir); then there is nothing here to check.
+    return cached if any(cached.glob("*.safetensors")) else None

@@ -1,0 +1,122 @@
+"""What the caches of Hugging Face and ModelScope hold, asked of their own packages where possible.
+
+Nothing is fetched. ``huggingface_hub.constants`` is imported in some milliseconds; the functions
+that follow its references only where the hub is off.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+TRUE = ("1", "ON", "YES", "TRUE")
+MODELSCOPE_REVISIONS = ("master", "main")
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Where a model's name is looked up.
+
+    Attributes:
+        name: for messages.
+        offline: the variable that keeps vLLM from asking the hub, or None if it may ask.
+    """
+
+    name: str
+    offline: str | None
+
+    def cached(self, model: str, revision: str | None = None) -> Path | None:
+        """Return the folder in the cache that vLLM would load without asking the hub, or None."""
+        places = _modelscope if self.name == MODELSCOPE else _hugging_face
+        return next((place for place in places(model, revision) if _is_model(place)), None)
+
+
+MODELSCOPE, HUGGING_FACE = "ModelScope", "Hugging Face"
+
+
+def current_hub() -> Hub:
+    """Return the hub that vLLM uses; ``VLLM_USE_MODELSCOPE`` is read as vLLM reads it."""
+    modelscope = os.environ.get("VLLM_USE_MODELSCOPE", "").strip().lower() in ("1", "true")
+    return Hub(MODELSCOPE if modelscope else HUGGING_FACE, _offline())
+
+
+def _constants() -> ModuleType | None:
+    try:
+        from huggingface_hub import constants
+    except ImportError:
+        return None
+    return constants
+
+
+def _offline() -> str | None:
+    """Return the variable that turns the hub off; vLLM takes it for ModelScope, too."""
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    given = next((name for name in names if os.environ.get(name)), names[0])
+    if (constants := _constants()) is not None:
+        return given if constants.HF_HUB_OFFLINE else None
+    return given if os.environ.get(given, "").upper() in TRUE else None
+
+
+def _expanded(variable: str, default: Path) -> Path:
+    value = os.environ.get(variable)
+    return default if value is None else Path(os.path.expandvars(value)).expanduser()
+
+
+def _hub_cache() -> Path:
+    """Return Hugging Face's cache by its documented variables, for where its package is missing."""
+    cache = _expanded("XDG_CACHE_HOME", Path.home() / ".cache")
+    home = _expanded("HF_HOME", cache / "huggingface")
+    return _expanded("HF_HUB_CACHE", _expanded("HUGGINGFACE_HUB_CACHE", home / "hub"))
+
+
+def _hugging_face(model: str, revision: str | None) -> Iterator[Path]:
+    """Yield the snapshot of a revision: a commit, or a branch or tag that ``refs`` leads to."""
+    if (constants := _constants()) is not None:
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(
+            model, "config.json", cache_dir=constants.HF_HUB_CACHE, revision=revision
+        )
+        if isinstance(found, str):
+            yield Path(found).parent
+        return
+    root = _hub_cache() / ("models--" + model.replace("/", "--"))
+    revision = revision or "main"
+    reference = root / "refs" / revision
+    commit = reference.read_text().strip() if reference.is_file() else revision
+    yield root / "snapshots" / commit
+
+
+def _modelscope(model: str, revision: str | None) -> Iterator[Path]:
+    """Yield the places in which releases of modelscope have kept a model, in its order.
+
+    1.38 and later read the first two of earlier ones, then their own snapshots by revision; last
+    come those that were written before there was ``models``. See ``find_reusable_legacy_repo_dir``
+    in modelscope and ``_find_legacy_repo_dir`` in modelscope_hub.
+    """
+    base = _expanded("MODELSCOPE_CACHE", Path.home() / ".cache" / "modelscope")
+    owner, _, name = model.partition("/")
+    safe = name.replace(".", "___")
+    for root in (base / "models", base / "hub" / "models"):
+        yield root / owner / safe
+    snapshots = base / "models" / model.replace("/", "--") / "snapshots"
+    if revision is not None:
+        yield snapshots / revision
+    else:
+        yield from (snapshots / branch for branch in MODELSCOPE_REVISIONS)
+        yield from _only(snapshots)
+    for root in (base, base / "hub", base / "models"):
+        yield from (root / owner / spelt for spelt in (name, safe))
+
+
+def _only(folder: Path) -> list[Path]:
+    """Return what a folder holds where that is one thing."""
+    found = list(folder.iterdir()) if folder.is_dir() else []
+    return found if len(found) == 1 else []
+
+
+def _is_model(folder: Path) -> bool:
+    return (folder / "config.json").exists()

@@ -1,0 +1,54 @@
+"""What is wrong with a checkpoint, before it is known which option named it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vllm_ascend_spec.errors import CheckpointError
+
+SHOWN = 60
+
+
+class UnusableError(ValueError):
+    """A checkpoint cannot be used; the text says what is there and what is valid."""
+
+
+@contextmanager
+def laid_to(option: str, model: str) -> Iterator[None]:
+    """Turn what is found unusable, or cannot be read, into the error that a person sees.
+
+    Raises:
+        CheckpointError: naming option and value.
+    """
+    try:
+        yield
+    except UnusableError as problem:
+        raise CheckpointError(option, model, str(problem)) from None
+    except OSError as error:
+        name = Path(error.filename).name if isinstance(error.filename, str | Path) else "a file"
+        why = f"{name} cannot be read: {error.strerror or error}"
+        raise CheckpointError(option, model, why) from None
+
+
+def shortly(value: object) -> str:
+    """Return ``repr(value)``, cut where it is long."""
+    try:
+        text = ascii(value) if isinstance(value, str) else repr(value)
+    except ValueError:  # Python writes numbers of so many digits only
+        text = "a number of thousands of digits"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def plain(name: str) -> str:
+    """Return a tensor's or file's name as it is, cut where it is long, on one line."""
+    text = ascii(name)[1:-1]
+    return text if len(text) <= SHOWN else f"...{text[3 - SHOWN :]}"
+
+
+def some(names: Iterable[object], count: int = 2) -> str:
+    """Name the first few of ``names`` and say how many more there are."""
+    listed = [plain(str(name)) for name in names]
+    more = len(listed) - count
+    return ", ".join(listed[:count]) + (f" and {more} more" if more > 0 else "")
