@@ -282,7 +282,10 @@ CONFIGS: Table = {
     "head_dim zero": (config(head_dim=-1), ["head_dim", "-1"]),
     "another vocabulary": (config(vocab_size=17), ["vocab_size", "17"]),
     "tie_word_embeddings as text": (config(tie_word_embeddings="yes"), ["tie_word_embeddings"]),
-    "biases that are not there": (config(attention_bias=True), ["q_proj.bias", "no tensor"]),
+    "biases that are not there": (
+        config(attention_bias=True),
+        ["q_proj.bias", "no tensor", "attention_bias"],
+    ),
     "biases as text": (config(attention_bias="no"), ["attention_bias", "'no'"]),
     "another activation": (config(hidden_act="relu"), ["hidden_act", "'relu'", "'silu'"]),
     "architectures as text": (config(architectures="Llama"), ["architectures", "'Llama'"]),

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vllm_ascend_spec.config.checkpoint import check_draft, find_folder
+from vllm_ascend_spec.config.checkpoint import check_draft, find_folder, find_target
 from vllm_ascend_spec.config.custom_class import check_custom_class
 from vllm_ascend_spec.config.methods import MAX_DRAFT_TOKENS, METHODS, Method
 from vllm_ascend_spec.config.ngram import check_ngram
@@ -133,7 +133,7 @@ def check_checkpoint(spec: Mapping[str, Any], target: str | None, load_format: s
     folder = find_folder(option, model, spec.get("revision"))
     if folder is None:
         return
-    target_folder = find_folder("model", target) if target else None
+    target_folder = find_target(target) if target else None
     if spec.get("use_heterogeneous_vocab"):
         target_folder = None
     check_draft(option, spec, folder, target_folder, load_format)

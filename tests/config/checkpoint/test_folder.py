@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.checkpoints import write_checkpoint
-from vllm_ascend_spec.config.checkpoint import find_folder
+from vllm_ascend_spec.config.checkpoint import find_folder, find_target
 from vllm_ascend_spec.errors import CheckpointError
 
 OPTION = "speculative_config.model"
@@ -82,3 +82,12 @@ def test_config_that_is_a_dangling_link_is_there(tmp_path: Path) -> None:
     """It is refused with its reason when it is read."""
     (tmp_path / "config.json").symlink_to("gone")
     assert find_folder(OPTION, str(tmp_path)) == tmp_path
+
+
+def test_target_is_found_as_a_draft_is(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "target")
+    assert find_target(str(folder)) == folder
+    assert find_target("org/target") is None
+    assert find_target("s3://bucket/target") is None
+    with pytest.raises(CheckpointError, match=r"^model='\./target': there is no such folder"):
+        find_target("./target")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.checkpoints import write_checkpoint
-from vllm_ascend_spec.config.checkpoint import find_folder
+from vllm_ascend_spec.config.checkpoint import find_folder, find_target
 from vllm_ascend_spec.config.checkpoint.hub import current_hub
 from vllm_ascend_spec.errors import CheckpointError
 
@@ -32,7 +32,7 @@ PLACES = {
 FIND = """
 import sys
 if {without}: sys.modules["huggingface_hub"] = None
-from vllm_ascend_spec.config.checkpoint import find_folder
+from vllm_ascend_spec.config.checkpoint import find_folder, find_target
 try: print(find_folder("model", "org/draft-1.5B", {revision!r}))
 except ValueError as error: print(error.problem)
 """
@@ -147,6 +147,20 @@ def test_cached_model_is_left_to_vllm_where_the_hub_may_have_a_newer_one(
     assert find_folder(OPTION, MODEL) is None
 
 
+@pytest.mark.parametrize("model", ["a--b", "org/a..b", "-a", "x" * 97])
+def test_name_that_no_hub_has_is_refused(cache: Path, model: str) -> None:
+    with pytest.raises(CheckpointError, match="nor in Hugging Face's cache"):
+        find_folder(OPTION, model)
+
+
+def test_target_of_any_revision_is_left_to_vllm(cache: Path) -> None:
+    """Which revision of it is asked for is not known to the checks."""
+    with pytest.raises(CheckpointError, match=r"model='org/draft-1\.5B': is neither"):
+        find_target(MODEL)
+    write_snapshot(cache, "v2")
+    assert find_target(MODEL) is None
+
+
 # Where releases of modelscope have kept org/draft-1.5B, below ~/.cache/modelscope.
 LAYOUTS = {
     "1.38": "models/org--draft-1.5B/snapshots/master",
@@ -182,8 +196,11 @@ def test_modelscope_is_looked_up_in_every_layout(
         monkeypatch.setenv("MODELSCOPE_CACHE", str(base))
     with pytest.raises(CheckpointError, match="nor in ModelScope's cache"):
         find_folder(OPTION, MODEL)
+    with pytest.raises(CheckpointError, match="nor in ModelScope's cache"):
+        find_target(MODEL)
     folder = write_checkpoint(base / LAYOUTS[layout])
     assert find_folder(OPTION, MODEL) == folder
+    assert find_target(MODEL) is None
 
 
 def test_modelscope_revision_is_looked_up(
@@ -197,6 +214,7 @@ def test_modelscope_revision_is_looked_up(
     for revision in (None, "v3"):  # none of two is the right one
         with pytest.raises(CheckpointError, match="ModelScope"):
             find_folder(OPTION, MODEL, revision)
+    assert find_target(MODEL) is None
 
 
 @pytest.mark.parametrize(

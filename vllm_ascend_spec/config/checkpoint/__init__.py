@@ -15,11 +15,11 @@ from typing import Any
 from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
 from vllm_ascend_spec.config.checkpoint.draft import Draft
 from vllm_ascend_spec.config.checkpoint.families import eagle_llama, llama, unknown
-from vllm_ascend_spec.config.checkpoint.folder import find_folder
+from vllm_ascend_spec.config.checkpoint.folder import find_folder, find_target
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
 
-__all__ = ["CHECKS", "Draft", "check_draft", "find_folder"]
+__all__ = ["CHECKS", "Draft", "check_draft", "find_folder", "find_target"]
 
 # What joins a token's embedding and the target's state is called so.
 FUSION = frozenset(("fc", "eagle_linear"))

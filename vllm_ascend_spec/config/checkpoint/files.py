@@ -50,10 +50,11 @@ def read_checkpoint(folder: Path) -> dict[str, Tensor]:
     if not index.exists():
         return _merged(files)
     placed = _read_index(index)
-    missing = sorted(set(placed.values()) - {path.name for path in files})
+    named = set(placed.values())
+    missing = sorted(named - {path.name for path in files})
     if missing:
         raise UnusableError(f"{some(missing)}: missing, but named in {index.name}")
-    tensors = _merged(path for path in files if path.name in placed.values())
+    tensors = _merged(path for path in files if path.name in named)
     _check_index(index, placed, tensors)
     return tensors
 

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from vllm_ascend_spec.config.checkpoint.hub import current_hub
+from vllm_ascend_spec.config.checkpoint.hub import Hub, current_hub
 from vllm_ascend_spec.errors import CheckpointError
 
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -22,6 +22,40 @@ def find_folder(option: str, model: str, revision: str | None = None) -> Path | 
         CheckpointError: ``model`` is meant as a path and is not a checkpoint's folder, or the hub
             is off and its cache does not have the model.
     """
+    folder = _local(option, model)
+    if folder is not None or "://" in model:
+        return folder
+    hub = current_hub()
+    if hub.offline is None:
+        return None
+    cached = hub.cached(model, revision)
+    if cached is None:
+        at = f" at revision {revision!r}" if revision else ""
+        raise _not_cached(option, model, hub, at)
+    # Its weights may be elsewhere (--download-dir); then there is nothing here to check.
+    return cached if any(cached.glob("*.safetensors")) else None
+
+
+def find_target(model: str) -> Path | None:
+    """Return the target's folder, or None where a hub has it: its revision is not known here.
+
+    Raises:
+        CheckpointError: as :func:`find_folder` does.
+    """
+    folder = _local("model", model)
+    hub = current_hub()
+    if folder is None and "://" not in model and hub.offline and not hub.has_some(model):
+        raise _not_cached("model", model, hub, "")
+    return folder
+
+
+def _not_cached(option: str, model: str, hub: Hub, at: str) -> CheckpointError:
+    problem = f"is neither a folder nor in {hub.name}'s cache{at}, and {hub.offline} is set"
+    return CheckpointError(option, model, problem)
+
+
+def _local(option: str, model: str) -> Path | None:
+    """Return the folder that ``model`` is, or None if it can only be a name or an address."""
     try:
         path = Path(model).expanduser()
         if path.is_dir():
@@ -34,19 +68,8 @@ def find_folder(option: str, model: str, revision: str | None = None) -> Path | 
         raise CheckpointError(option, model, "there is no such user's home") from None
     except OSError as error:
         raise CheckpointError(option, model, f"cannot be read: {error.strerror}") from None
-    if "://" in model:
-        return None
     is_path = not HUB_ID.fullmatch(model) or model.startswith((".", "~"))
     first = Path(model).parts[0] if model else ""
-    if is_path or ("/" in model and Path(first).is_dir()):
+    if "://" not in model and (is_path or ("/" in model and Path(first).is_dir())):
         raise CheckpointError(option, model, f"there is no such folder (looked in {Path.cwd()})")
-    hub = current_hub()
-    if hub.offline is None:
-        return None
-    cached = hub.cached(model, revision)
-    if cached is None:
-        at = f" at revision {revision!r}" if revision else ""
-        problem = f"is neither a folder nor in {hub.name}'s cache{at}, and {hub.offline} is set"
-        raise CheckpointError(option, model, problem)
-    # Its weights may be elsewhere (--download-dir); then there is nothing here to check.
-    return cached if any(cached.glob("*.safetensors")) else None
+    return None

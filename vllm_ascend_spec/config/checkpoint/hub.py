@@ -33,6 +33,14 @@ class Hub:
         places = _modelscope if self.name == MODELSCOPE else _hugging_face
         return next((place for place in places(model, revision) if _is_model(place)), None)
 
+    def has_some(self, model: str) -> bool:
+        """Return whether the cache has any revision of a model."""
+        if self.name == MODELSCOPE:
+            snapshots = _modelscope_cache() / "models" / model.replace("/", "--") / "snapshots"
+        else:
+            snapshots = _hub_cache() / ("models--" + model.replace("/", "--")) / "snapshots"
+        return any(map(_is_model, _content(snapshots))) or self.cached(model) is not None
+
 
 MODELSCOPE, HUGGING_FACE = "ModelScope", "Hugging Face"
 
@@ -66,7 +74,9 @@ def _expanded(variable: str, default: Path) -> Path:
 
 
 def _hub_cache() -> Path:
-    """Return Hugging Face's cache by its documented variables, for where its package is missing."""
+    """Return Hugging Face's cache; by its documented variables where its package is missing."""
+    if (constants := _constants()) is not None:
+        return Path(constants.HF_HUB_CACHE)
     cache = _expanded("XDG_CACHE_HOME", Path.home() / ".cache")
     home = _expanded("HF_HOME", cache / "huggingface")
     return _expanded("HF_HUB_CACHE", _expanded("HUGGINGFACE_HUB_CACHE", home / "hub"))
@@ -74,12 +84,15 @@ def _hub_cache() -> Path:
 
 def _hugging_face(model: str, revision: str | None) -> Iterator[Path]:
     """Yield the snapshot of a revision: a commit, or a branch or tag that ``refs`` leads to."""
-    if (constants := _constants()) is not None:
+    if _constants() is not None:
         from huggingface_hub import try_to_load_from_cache
 
-        found = try_to_load_from_cache(
-            model, "config.json", cache_dir=constants.HF_HUB_CACHE, revision=revision
-        )
+        try:
+            found = try_to_load_from_cache(
+                model, "config.json", cache_dir=_hub_cache(), revision=revision
+            )
+        except ValueError:  # no hub has such a name
+            return
         if isinstance(found, str):
             yield Path(found).parent
         return
@@ -90,6 +103,10 @@ def _hugging_face(model: str, revision: str | None) -> Iterator[Path]:
     yield root / "snapshots" / commit
 
 
+def _modelscope_cache() -> Path:
+    return _expanded("MODELSCOPE_CACHE", Path.home() / ".cache" / "modelscope")
+
+
 def _modelscope(model: str, revision: str | None) -> Iterator[Path]:
     """Yield the places in which releases of modelscope have kept a model, in its order.
 
@@ -97,7 +114,7 @@ def _modelscope(model: str, revision: str | None) -> Iterator[Path]:
     come those that were written before there was ``models``. See ``find_reusable_legacy_repo_dir``
     in modelscope and ``_find_legacy_repo_dir`` in modelscope_hub.
     """
-    base = _expanded("MODELSCOPE_CACHE", Path.home() / ".cache" / "modelscope")
+    base = _modelscope_cache()
     owner, _, name = model.partition("/")
     safe = name.replace(".", "___")
     for root in (base / "models", base / "hub" / "models"):
@@ -107,15 +124,14 @@ def _modelscope(model: str, revision: str | None) -> Iterator[Path]:
         yield snapshots / revision
     else:
         yield from (snapshots / branch for branch in MODELSCOPE_REVISIONS)
-        yield from _only(snapshots)
+        revisions = _content(snapshots)
+        yield from revisions if len(revisions) == 1 else ()
     for root in (base, base / "hub", base / "models"):
         yield from (root / owner / spelt for spelt in (name, safe))
 
 
-def _only(folder: Path) -> list[Path]:
-    """Return what a folder holds where that is one thing."""
-    found = list(folder.iterdir()) if folder.is_dir() else []
-    return found if len(found) == 1 else []
+def _content(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def _is_model(folder: Path) -> bool:

@@ -143,8 +143,9 @@ def _check_one(
 ) -> None:
     sizes = list(shape.sizes)
     if tensor is None:
+        why = f", from {shape.because} in config.json" if name.endswith(BIAS) else ""
         raise UnusableError(
-            f"has no tensor {plain(name)} {_files(present)}; valid: {shortly(sizes)}"
+            f"has no tensor {plain(name)} {_files(present)}; valid: {shortly(sizes)}{why}"
         )
     where = f"{plain(name)} in {tensor.path.name}"
     if tensor.dtype not in FLOATS:

@@ -15,7 +15,7 @@ from vllm_ascend_spec.config.checkpoint.tensors import Shape, Table
 
 Config = Mapping[str, Any]
 EMBEDDING, HEAD = "embed_tokens.weight", "lm_head.weight"
-VOCAB = "vocab_size and hidden_size"
+VOCAB, BIAS = "vocab_size and hidden_size", "attention_bias, bias or qkv_bias"
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,11 @@ def check_settings(config: Config) -> None:
             "valid: a name that transformers knows, such as 'llama'"
         )
     config_json.flag(config, "tie_word_embeddings")
-    config_json.size(config, "max_position_embeddings", 1)
+    if "max_position_embeddings" in config:
+        config_json.size(config, "max_position_embeddings")
     config_json.check_number(config, "rms_norm_eps", (float,))
-    config_json.check_number(config, "rope_theta")
+    if config.get("rope_theta") is not None:
+        config_json.check_number(config, "rope_theta")
     for name in ("rope_parameters", "rope_scaling", "quantization_config"):
         config_json.check_table(config, name)
     for name in ("dtype", "torch_dtype"):
@@ -159,10 +161,10 @@ def layer_shapes(config: Config, sizes: Sizes, relative: Relative) -> dict[str, 
     for name, count in rows.items():
         shapes[f"self_attn.{name}.weight"] = Shape((count, sizes.hidden), attention)
         if qkv_bias:
-            shapes[f"self_attn.{name}.bias"] = Shape((count,), attention)
+            shapes[f"self_attn.{name}.bias"] = Shape((count,), BIAS)
     shapes["self_attn.o_proj.weight"] = Shape((sizes.hidden, queries), attention)
     if o_bias:
-        shapes["self_attn.o_proj.bias"] = hidden
+        shapes["self_attn.o_proj.bias"] = Shape((sizes.hidden,), BIAS)
     if relative.head_norms:
         for name in ("q_norm", "k_norm"):
             shapes[f"self_attn.{name}.weight"] = Shape((sizes.head_dim,), "head_dim")
@@ -175,10 +177,10 @@ def _mlp_shapes(sizes: Sizes, bias: bool) -> dict[str, Shape]:
     for name in ("gate_proj", "up_proj"):
         shapes[f"mlp.{name}.weight"] = Shape((sizes.inner, sizes.hidden), why)
         if bias:
-            shapes[f"mlp.{name}.bias"] = Shape((sizes.inner,), why)
+            shapes[f"mlp.{name}.bias"] = Shape((sizes.inner,), "mlp_bias")
     shapes["mlp.down_proj.weight"] = Shape((sizes.hidden, sizes.inner), why)
     if bias:
-        shapes["mlp.down_proj.bias"] = Shape((sizes.hidden,), why)
+        shapes["mlp.down_proj.bias"] = Shape((sizes.hidden,), "mlp_bias")
     return shapes
 
 
