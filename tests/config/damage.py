@@ -293,6 +293,8 @@ CONFIGS: Table = {
     "no positions": (config(max_position_embeddings=0), ["max_position_embeddings", "0"]),
     "positions as text": (config(max_position_embeddings="2k"), ["max_position_embeddings"]),
     "epsilon as text": (config(rms_norm_eps="small"), ["rms_norm_eps", "'small'"]),
+    "a dtype of integers": (config(dtype="int8"), ["dtype", "'int8'", "'bfloat16'"]),
+    "a dtype with its module": (config(dtype="torch.bfloat16"), ["dtype", "'torch.bfloat16'"]),
     "rope as a number": (config(rope_parameters=3), ["rope_parameters", "3"]),
     "config empty": (lambda f: (f / "config.json").write_text(""), ["config.json"]),
     "config cut": (lambda f: os.truncate(f / "config.json", 20), ["config.json", "JSON"]),

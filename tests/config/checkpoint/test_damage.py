@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.config.checkpoint.variants import in_order, with_head
 from tests.config.checkpoints import WEIGHTS, write_checkpoint, write_eagle
-from tests.config.damage import DAMAGE, EAGLE_DAMAGE, Damage, added, edit_config, without
+from tests.config.damage import DAMAGE, EAGLE_DAMAGE, Damage, added, edit_config, reshaped, without
 from vllm_ascend_spec.config.checkpoint import CHECKS, Draft
 from vllm_ascend_spec.errors import CheckpointError
 
@@ -55,10 +56,14 @@ UNTIED = {"tie_word_embeddings": False}
         (without("embed_tokens.weight"), ["no tensor model.embed_tokens.weight"]),
         (without("model.norm.weight"), ["no tensor model.norm.weight"]),
         (lambda folder: edit_config(folder, **UNTIED), ["no tensor lm_head.weight", "[16, 4]"]),
+        (
+            in_order(with_head, reshaped("lm_head.weight", lambda shape: [3, 3])),
+            ["lm_head.weight", "[3, 3]", "[16, 4]"],
+        ),
         (added("model.layers.1.mlp.up_proj.weight", "up_proj.weight"), ["2 layers", "is 1"]),
         (added("model.layers.2.mlp.up_proj.weight", "up_proj.weight"), ["layer 1", "layer 2"]),
     ],
-    ids=["embedding", "norm", "head", "a layer too many", "a layer skipped"],
+    ids=["embedding", "norm", "head", "tied head", "a layer too many", "a layer skipped"],
 )
 def test_damage_of_a_draft_model_is_named(tmp_path: Path, damage: Damage, words: list[str]) -> None:
     folder = write_checkpoint(tmp_path / "draft")

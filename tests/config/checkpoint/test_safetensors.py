@@ -62,13 +62,15 @@ def test_what_is_refused_the_library_does_not_load(tmp_path: Path, damage: str) 
         assert damage in LIBRARY_ACCEPTS, names
 
 
-@pytest.mark.parametrize("length", range(0, 1400, 7))
-def test_file_cut_anywhere_is_refused(tmp_path: Path, length: int) -> None:
-    folder = write_checkpoint(tmp_path / "draft")
-    assert (folder / WEIGHTS).stat().st_size > 1400
-    os.truncate(folder / WEIGHTS, length)
-    with pytest.raises(UnusableError, match="was it fetched whole"):
-        read_tensors(folder / WEIGHTS)
+def test_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path / "draft") / WEIGHTS
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(UnusableError, match="was it fetched whole"):
+            read_tensors(path)
+    path.write_bytes(content)
+    assert read_tensors(path)
 
 
 def one_entry(shape: str, offsets: str) -> str:

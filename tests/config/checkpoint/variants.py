@@ -117,6 +117,10 @@ BOTH: dict[str, Change] = {
     "joined and sharded": in_order(join, shard),
     "pickled twin": pickled_twin,
     "no head_dim": lambda folder: edit_config(folder, head_dim=None),
+    "head_dim 0": lambda folder: edit_config(folder, head_dim=0),
+    "rope_theta null": lambda folder: write_config(
+        folder, json.loads((folder / "config.json").read_text()) | {"rope_theta": None}
+    ),
     "no epsilon": lambda folder: edit_config(folder, rms_norm_eps=None),
     "no positions": lambda folder: edit_config(folder, max_position_embeddings=None),
     "torch_dtype": lambda folder: edit_config(folder, dtype=None, torch_dtype="bfloat16"),

@@ -13,7 +13,7 @@ from vllm_ascend_spec.config.checkpoint.safetensors import parse_object
 
 NAME = "config.json"
 REQUIRED = object()
-DTYPE = re.compile(r"(torch\.)?(b?float\d\w*|half|float|double|auto)")
+DTYPE = re.compile(r"b?float\d\w*|half|float|double|auto")
 # What a head saved with vLLM's EAGLEConfig says of itself, not of its model.
 WRAPPER = ("model", "model_type", "architectures")
 

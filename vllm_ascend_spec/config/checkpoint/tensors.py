@@ -45,7 +45,6 @@ class Table:
         layers: how many layers it has.
         layer: returns those of a layer, by the names behind ``stack`` and the layer's number.
         optional: may be there or not.
-        skipped: are there in some checkpoints; vLLM does not read them.
         hints: what to say of a name that must not be there.
     """
 
@@ -55,7 +54,6 @@ class Table:
     layers: int
     layer: Callable[[int], Shapes]
     optional: Shapes = field(default_factory=dict)
-    skipped: frozenset[str] = frozenset()
     hints: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -84,7 +82,7 @@ def check_tensors(tensors: Mapping[str, Tensor], table: Table, *, quantized: boo
         if not quantized:
             _check_one(name, shape, present, present[name])
     if not quantized:
-        _check_extra(present, expected.keys() | optional.keys() | table.skipped, table)
+        _check_extra(present, expected.keys() | optional.keys(), table)
 
 
 def _all(table: Table) -> dict[str, Shape]:

@@ -105,7 +105,9 @@ def sizes_of(config: Config, relative: Relative) -> Sizes:
             f"config.json: num_attention_heads is {shortly(heads)}; valid: a divisor of "
             f"hidden_size, {shortly(hidden)}"
         )
-    head_dim = size(config, "head_dim", relative.head_dim or hidden // heads)
+    head_dim = relative.head_dim or hidden // heads
+    if config.get("head_dim") != 0:  # which vLLM takes for none
+        head_dim = size(config, "head_dim", head_dim)
     return Sizes(
         hidden=hidden,
         inner=size(config, "intermediate_size"),
@@ -208,5 +210,5 @@ def table_of(architecture: str, config: Config) -> Table | None:
         stack="model.layers.",
         layers=sizes.layers,
         layer=lambda number: layer,
-        skipped=frozenset((HEAD,)) if tied else frozenset(),
+        optional={HEAD: embedding} if tied else {},
     )
