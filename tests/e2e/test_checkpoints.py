@@ -28,7 +28,7 @@ from vllm_ascend_spec.errors import CheckpointError
 VARIANTS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "eagle": (
         "eagle",
-        in_order(without_embedding, join, rotary_buffers, wrap, shard),
+        in_order(without_embedding, rotary_buffers, join, wrap, shard),
     ),
     "draft_model": ("draft", in_order(untie, zero_bias, rotary_buffers, shard)),
 }
