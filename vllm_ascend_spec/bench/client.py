@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,7 +107,9 @@ async def _run(url: str, model: str, load: Load) -> Result:
         async with gate:
             return await _complete(client, model, prompt, {**options, "extra_body": extra})
 
-    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="EMPTY", max_retries=0) as client:
+    # The server takes the variable from this process, and asks for it.
+    key = os.environ.get("VLLM_API_KEY") or "EMPTY"
+    async with AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as client:
         started = time.perf_counter()
         answers = await asyncio.gather(
             *(one(client, index, prompt) for index, prompt in enumerate(load.prompts))

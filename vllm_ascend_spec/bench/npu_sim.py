@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vllm_ascend_spec.bench import provenance
+from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform.select import DEVICE_VARIABLE
@@ -72,7 +73,12 @@ def run(plan: Plan, plugins: str) -> dict[str, Any]:
     record = {
         "benchmark": "npu-sim",
         "provenance": provenance.collect(),
-        "plan": asdict(plan),
+        "plan": {
+            **asdict(plan),
+            "model": redaction.path(plan.model),
+            "speculative_config": redaction.options(plan.speculative_config),
+            "graph_mode": redaction.plain(plan.graph_mode),
+        },
         "results": counts,
         "aims": found,
     }
@@ -104,7 +110,8 @@ def _count(plan: Plan, name: str, plugins: str) -> dict[str, Any]:
     )
     lines = [line for line in process.stdout.splitlines() if line.startswith(MARK)]
     if process.returncode != 0 or not lines:
-        raise RuntimeError(f"{name} failed:\n{process.stdout[-2000:]}{process.stderr[-4000:]}")
+        output = f"{scrub(process.stdout)[-2000:]}{scrub(process.stderr)[-4000:]}"
+        raise RuntimeError(f"{name} failed:\n{output}")
     result: dict[str, Any] = json.loads(lines[-1].removeprefix(MARK))
     return result
 

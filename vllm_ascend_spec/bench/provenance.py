@@ -1,15 +1,19 @@
-"""What a record has to say about where it comes from. Never raises."""
+"""What a record has to say about where it comes from. Never raises, and shows no secrets."""
 
 from __future__ import annotations
 
 import datetime
 import os
 import platform
-import subprocess
 import sys
+from collections.abc import Sequence
+from functools import partial
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
+
+from vllm_ascend_spec.bench import checkout, redaction
+from vllm_ascend_spec.bench.probe import Probes
 
 DISTRIBUTIONS = (
     "vllm-ascend-spec",
@@ -22,63 +26,91 @@ DISTRIBUTIONS = (
     "transformers",
     "numpy",
 )
-ENVIRONMENT = ("OMP_NUM_THREADS", "VLLM_", "LD_PRELOAD", "ASCEND_", "CUDA_VISIBLE_DEVICES")
+CPU_INFO = Path("/proc/cpuinfo")
 
 
 def collect() -> dict[str, Any]:
-    """Return argv, git revision, versions, machine and the environment that matters."""
+    """Return argv, git revision, versions, machine and the environment that matters.
+
+    ``failed`` says of what cannot be told why not; its place is None or empty then.
+    """
+    probes = Probes()
     return {
-        "argv": [Path(sys.argv[0]).name, *sys.argv[1:]],
-        "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "git": git_revision(),
-        "python": platform.python_version(),
-        "versions": versions(),
+        "argv": probes.run("argv", command_line, []),
+        "time": probes.run("time", now, None),
+        "git": probes.run("git", checkout.revision, None),
+        "python": probes.run("python", platform.python_version, None),
+        "versions": versions(probes),
         "machine": {
-            "system": platform.platform(),
-            "cpu": cpu_model(),
-            "cpus": len(os.sched_getaffinity(0)),
-            "load": [round(value, 2) for value in os.getloadavg()],
+            "system": probes.run("system", platform.platform, None),
+            "cpu": probes.run("cpu", read_cpu_model, None),
+            "cpus": probes.run("cpus", count_cpus, None),
+            "load": probes.run("load", read_load, None),
         },
-        "environment": {
-            name: Path(value).name if name == "LD_PRELOAD" else value
-            for name, value in sorted(os.environ.items())
-            if name.startswith(ENVIRONMENT)
-        },
+        "environment": probes.run("environment", lambda: redaction.environment(os.environ), {}),
+        "failed": probes.failed,
     }
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of the distributions that matter and are installed."""
-    found = {}
-    for name in DISTRIBUTIONS:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+def command_line() -> list[str]:
+    """Return what may be shown of the command line."""
+    command, *rest = sys.argv or [""]
+    return [redaction.file_names(PurePath(command).name), *redaction.arguments(rest)]
+
+
+def now() -> str:
+    """Return the time in UTC."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+def versions(
+    probes: Probes | None = None, distributions: Sequence[str] = DISTRIBUTIONS
+) -> dict[str, str]:
+    """Return the versions of those distributions that are installed."""
+    probes = probes or Probes()
+    found = {
+        name: probes.run(f"versions.{name}", partial(_version, name), None)
+        for name in distributions
+    }
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def _version(name: str) -> str | None:
+    try:
+        version: str | None = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+    if version is None:
+        raise ValueError("its metadata names no version")
+    return version
 
 
 def git_revision() -> str | None:
-    """Return the revision of the checkout this runs from, marked if it has changes."""
-    try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except OSError:
-        return None
-    return answer.stdout.strip() or None
+    """Return the revision of the checkout this runs from, marked if it has changes, or None."""
+    return Probes().run("git", checkout.revision, None)
 
 
 def cpu_model() -> str | None:
-    """Return the CPU's name as Linux gives it."""
+    """Return the CPU's name as Linux gives it, or its architecture."""
+    return Probes().run("cpu", read_cpu_model, None)
+
+
+def read_cpu_model() -> str:
+    """Return the same; may raise."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = CPU_INFO.read_text(errors="replace").splitlines()
     except OSError:
-        return None
+        lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
+
+
+def count_cpus() -> int | None:
+    """Return how many CPUs this process may use; where nobody tells, how many there are."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return os.cpu_count() if affinity is None else len(affinity(0))
+
+
+def read_load() -> list[float]:
+    """Return the load of the last 1, 5 and 15 minutes."""
+    return [round(value, 2) for value in os.getloadavg()]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.bench import provenance
+from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.client import Load, Result, run_load
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
@@ -55,10 +55,10 @@ def run(plan: Plan) -> dict[str, Any]:
     record: dict[str, Any] = {
         "benchmark": "serve",
         "provenance": provenance.collect(),
-        "model": plan.model,
-        "speculative_config": dict(plan.speculative_config),
-        "arguments": list(plan.arguments),
-        "server_environment": dict(plan.environment),
+        "model": redaction.path(plan.model),
+        "speculative_config": redaction.options(plan.speculative_config),
+        "arguments": redaction.arguments(plan.arguments),
+        "server_environment": redaction.environment(plan.environment),
         "rounds": plan.rounds,
         "results": [],
     }

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.errors import AscendSpecError
 
 START_TIMEOUT_S = 300.0
@@ -84,8 +85,8 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def log_tail(self) -> str:
-        """Return the last lines of the server's output."""
-        lines = Path(self._log.name).read_text(errors="replace").splitlines()
+        """Return the last lines of the server's output, without secrets: for an error."""
+        lines = scrub(self.log_text(), self.command, self.environment).splitlines()
         return "\n".join(lines[-LOG_TAIL_LINES:])
 
     def log_text(self) -> str:

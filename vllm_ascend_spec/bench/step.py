@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_ascend_spec.bench import provenance
+from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.config.preflight import check_method, with_underscores
@@ -191,8 +191,8 @@ def run(plan: Plan) -> dict[str, Any]:
         "benchmark": "step",
         "provenance": provenance.collect(),
         "plan": {
-            "model": plan.model,
-            "speculative_config": dict(plan.speculative_config),
+            "model": redaction.path(plan.model),
+            "speculative_config": redaction.options(plan.speculative_config),
             "prompts": len(plan.prompts),
             "max_tokens": plan.max_tokens,
             "batch": plan.batch,

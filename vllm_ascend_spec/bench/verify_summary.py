@@ -171,7 +171,7 @@ def _busy_lines(record: Mapping[str, Any]) -> Iterator[str]:
     shares = [row["cpu_share"] for row in record["results"] if row["cpu_share"] is not None]
     # Threads that wait for one another spin, so of several the share tells nothing.
     share = statistics.median(shares) if shares and record["plan"]["threads"] == 1 else 1.0
-    load = record["provenance"]["machine"]["load"][0]
+    load = (record["provenance"]["machine"]["load"] or [0.0])[0]
     if share < QUIET or load > QUIET_LOAD:
         yield (
             f"the machine was busy: load {load:g} at the start, {share:.0%} of a processor for "

@@ -84,7 +84,7 @@ def make_plan(args: argparse.Namespace) -> Any:
     Raises:
         ConfigError: naming the option and what is valid.
     """
-    from vllm_ascend_spec.bench import verify
+    from vllm_ascend_spec.bench import provenance, verify
     from vllm_ascend_spec.bench.verify_cases import ACCEPTANCES, KINDS
 
     _check_device(args.device)
@@ -95,7 +95,7 @@ def make_plan(args: argparse.Namespace) -> Any:
     kinds = names("--kinds", args.kinds, tuple(KINDS)) or tuple(KINDS)
     acceptances = names("--acceptance", args.acceptance, ACCEPTANCES)
     rounds = args.rounds if args.rounds is not None else quick.get("rounds", ROUNDS)
-    cpus = len(os.sched_getaffinity(0))
+    cpus = provenance.count_cpus() or args.threads
     if not 1 <= args.threads <= cpus:
         raise ConfigError("--threads", args.threads, f"valid: 1 to {cpus}, the CPUs there are")
     if rounds < 1:

@@ -1,4 +1,7 @@
-"""``vllm-ascend-spec info``: what is installed and what would be used. Never raises."""
+"""``vllm-ascend-spec info``: what is installed and what would be used.
+
+Never raises, whatever is broken, and shows no secrets.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import argparse
 import importlib.util
 import json
 import sys
-from importlib import metadata
 from typing import Any
 
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.bench import provenance
+from vllm_ascend_spec.bench.probe import Probes, reason
+from vllm_ascend_spec.cli.elsewhere import call_elsewhere
 from vllm_ascend_spec.config.methods import METHODS
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform import select
@@ -25,24 +29,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def report() -> dict[str, Any]:
-    """Collect the report."""
-    choice, device = select.select_platform(), detect_device()
-    found = versions.installed_vllm()
+    """Collect the report; ``failed`` says of what cannot be told why not."""
+    probes = Probes()
     record = provenance.collect()
+    choice = probes.run("platform", select.select_platform, select.Choice(None))
+    device = probes.run("device", detect_device, None)
     return {
         "vllm-ascend-spec": __version__,
         "python": record["python"],
         "versions": record["versions"],
-        "vllm_supported": found is not None and versions.is_supported(found[1]),
+        "vllm_supported": probes.run("vllm_supported", has_supported_vllm, None),
         "device": device,
         "platform": choice.platform,
         "note": choice.note or None,
         "methods": [name for name, method in METHODS.items() if device in method.proposers],
-        "op_backends": op_backends(device or "cpu"),
-        "problems": problems(),
+        # A torch or a library that is broken can end the process that loads it.
+        "op_backends": probes.run(
+            "op_backends",
+            lambda: call_elsewhere(__name__, "op_backends", device or "cpu"),
+            "cannot be told",
+        ),
+        "problems": probes.run("problems", problems, []),
         "machine": record["machine"],
         "environment": record["environment"],
+        "failed": {**record["failed"], **probes.failed},
     }
+
+
+def has_supported_vllm() -> bool:
+    """Tell whether there is a vLLM that this release supports."""
+    found = versions.installed_vllm()
+    return found is not None and versions.is_supported(found[1])
 
 
 def detect_device() -> str | None:
@@ -55,16 +72,16 @@ def detect_device() -> str | None:
 
 def op_backends(device: str) -> dict[str, Any] | str:
     """Return the state of every op's backends on a device, or why it cannot be told."""
-    if importlib.util.find_spec("torch") is None:
-        return "torch is not installed"
     try:
+        if importlib.util.find_spec("torch") is None:
+            return "torch is not installed"
         from vllm_ascend_spec.ops import OPS, cpu_library
 
         states: dict[str, Any] = {op.name: op.status(device) for op in OPS}
         if cpu_library.failure() is None:
             states["cpu_instruction_set"] = cpu_library.instruction_set()
-    except Exception as error:  # a broken torch must not break the report about it
-        return f"cannot be told: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # a broken torch must not break the report about it
+        return f"cannot be told: {reason(error)}"
     return states
 
 
@@ -75,13 +92,10 @@ def problems() -> list[str]:
         versions.require_vllm()
     except versions.UnsupportedVersionError as error:
         found.append(str(error))
-    torch = next((v for n, v in provenance.versions().items() if n == "torch"), "")
+    installed = provenance.versions(distributions=("torch", *CUDA_ONLY))
+    torch = installed.pop("torch", "")
     if "+cpu" in torch:
-        for name in CUDA_ONLY:
-            try:
-                version = metadata.version(name)
-            except metadata.PackageNotFoundError:
-                continue
+        for name, version in installed.items():
             if "+cpu" not in version:
                 found.append(
                     f"{name} {version} is a CUDA build beside torch {torch} and can break "

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from vllm_ascend_spec import __version__
+from vllm_ascend_spec.bench import redaction
+from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.errors import AscendSpecError
 
 # Each module has `HELP`, `add_arguments(parser)` and `run(args) -> exit status`.
@@ -41,11 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command == "serve":
         args.arguments = rest
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        parser.error(f"unrecognized arguments: {' '.join(redaction.arguments(rest))}")
     try:
         return args.run(args)
     except AscendSpecError as error:
-        sys.stderr.write(f"vllm-ascend-spec {args.command}: error: {error}\n")
+        message = scrub(str(error), sys.argv[1:] if argv is None else argv)
+        sys.stderr.write(f"vllm-ascend-spec {args.command}: error: {message}\n")
         return EXIT_BAD_INPUT
 
 

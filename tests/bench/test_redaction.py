@@ -1,0 +1,160 @@
+"""Only what is allowed, and looks as it should, is shown."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from vllm_ascend_spec.bench import allowed, redaction
+from vllm_ascend_spec.bench.redaction import HIDDEN, KINDS, arguments, environment
+from vllm_ascend_spec.bench.scrub import SECRET
+from vllm_ascend_spec.cli.main import build_parser
+
+
+def options_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for sub in action.choices.values():
+                yield from options_of(sub)
+        elif action.option_strings not in ([], ["-h", "--help"], ["--version"]):
+            yield action
+
+
+def test_every_option_of_ours_is_allowed() -> None:
+    """Or a record would not tell how to repeat it."""
+    for action in options_of(build_parser()):
+        for name in action.option_strings:
+            assert name in (allowed.FLAGS if action.nargs == 0 else KINDS), name
+
+
+def test_nothing_allowed_sounds_like_a_secret() -> None:
+    for name in (*allowed.VARIABLES, *allowed.FILE_LISTS, *KINDS, *allowed.PLAIN_KEYS):
+        assert not SECRET.search(name), name
+
+
+def test_environment_has_allowed_names_only() -> None:
+    variables = {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "OMP_NUM_THREADS": "2",
+        "VLLM_CPU_OMP_THREADS_BIND": "0-31|32-63",
+        "PYTORCH_NPU_ALLOC_CONF": "max_split_size_mb:256,expandable_segments:True",
+        "ASCEND_HOME_PATH": "/home/somebody/Ascend",
+        "VLLM_API_KEY": "SECRET",
+        "ASCEND_ANYTHING": "SECRET",
+        "VLLM_PLUGINS": "http://SECRET@host",
+        "LD_PRELOAD": "/home/somebody/a.so:/x/b.so.5 relative/c.so:/x/S?CRET",
+    }
+    assert environment(variables) == {
+        "ASCEND_HOME_PATH": HIDDEN,
+        "LD_PRELOAD": f"a.so:b.so.5:c.so:{HIDDEN}",
+        "OMP_NUM_THREADS": "2",
+        "PYTORCH_NPU_ALLOC_CONF": "max_split_size_mb:256,expandable_segments:True",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "0-31|32-63",
+        "VLLM_PLUGINS": HIDDEN,
+    }
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\udcff", "a\nb", "x" * 201, "a/b", "a@b", "{'a'}", "hf_" + 34 * "a", "sk-" + 40 * "b"],
+)
+def test_values_that_are_not_plain_are_hidden(value: str) -> None:
+    assert redaction.plain(value) == HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("examples/zoo/target", "examples/zoo/target"),
+        ("org/Name-1.5B", "org/Name-1.5B"),
+        ("../weights", "../weights"),
+        ("/home/somebody/weights/target", f"{HIDDEN}/target"),
+        ("/", f"{HIDDEN}/"),
+        ("~/weights", HIDDEN),
+        ("", HIDDEN),
+        ("https://user:SECRET@host/model", HIDDEN),
+        ("s3://bucket/model?key=SECRET", HIDDEN),
+        ('{"a": "SECRET"}', HIDDEN),
+    ],
+)
+def test_paths(text: str, shown: str) -> None:
+    assert redaction.path(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("bench serve --rounds 3", "bench serve --rounds 3"),
+        ("bench verify --cold --batch=8,32 --output a/b.json", None),
+        ("bench step --model /home/me/m", f"bench step --model {HIDDEN}/m"),
+        ("bench step --temperature -1", None),
+        ("--api-key SECRET", f"--api-key {HIDDEN}"),
+        ("--api-key=SECRET --rounds=2", f"--api-key={HIDDEN} --rounds=2"),
+        ("--api-key S1 S2 --rounds 2", f"--api-key {HIDDEN} {HIDDEN} --rounds 2"),
+        ("--api-key --secret --rounds 2", f"--api-key {HIDDEN} --rounds 2"),
+        ("--api-key --model SECRET:x", f"--api-key --model {HIDDEN}"),
+        ("--hf-token=SECRET --hf_token SECRET", f"--hf-token={HIDDEN} --hf_token {HIDDEN}"),
+        ("--ssl-keyfile-password SECRET", f"--ssl-keyfile-password {HIDDEN}"),
+        ("--ssl-keyfile /x/SECRET", f"--ssl-keyfile {HIDDEN}"),
+        ("--model=https://u:SECRET@h/m", f"--model={HIDDEN}"),
+        ("-k SECRET -kSECRET", f"-k {HIDDEN} {HIDDEN}"),
+        ("-ksecret", HIDDEN),
+        ("--S3CRET", HIDDEN),
+        ("--S3CRET=SECRET", f"{HIDDEN}={HIDDEN}"),
+        ("SECRET bench SECRET", f"{HIDDEN} bench {HIDDEN}"),
+        ("--api-key bench -- serve", f"--api-key {HIDDEN} {HIDDEN} {HIDDEN}"),
+        ("--rounds --api-key SECRET", f"--rounds --api-key {HIDDEN}"),
+        ("--modes=eager --cold SECRET", f"--modes=eager --cold {HIDDEN}"),
+        ("--unknown --rounds=2 SECRET", f"--unknown --rounds=2 {HIDDEN}"),
+    ],
+)
+def test_command_lines(given: str, shown: str | None) -> None:
+    assert " ".join(arguments(given.split())) == (shown or given)
+
+
+SPEC = {"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (SPEC, SPEC),
+        ({"num-speculative-tokens": 3}, {"num-speculative-tokens": 3}),
+        ({"hf_token": "SECRET", "method": "ngram"}, {"hf_token": HIDDEN, "method": "ngram"}),
+        ({"token": 1234, "x": ["SECRET"]}, {"token": HIDDEN, "x": HIDDEN}),
+        ({"method": {"api_key": "SECRET"}}, {"method": {"api_key": HIDDEN}}),
+        ({"method": ["a", {"api_key": "SECRET"}]}, {"method": ["a", {"api_key": HIDDEN}]}),
+        ({"model": "https://u:SECRET@h/m"}, {"model": HIDDEN}),
+        ({"S3 CRET": 1}, {HIDDEN: HIDDEN}),
+        ({"synthetic_acceptance_rates": [0.5, 1]}, {"synthetic_acceptance_rates": [0.5, 1]}),
+        (
+            {"quantization": None, "enforce_eager": True},
+            {"quantization": None, "enforce_eager": True},
+        ),
+        (["SECRET"], HIDDEN),
+        ("SECRET", HIDDEN),
+        (None, None),
+    ],
+)
+def test_json(given: object, shown: object) -> None:
+    assert redaction.options(given) == shown
+    argument = json.dumps(given)
+    written = arguments(["--speculative-config", argument])[1]
+    assert written == json.dumps(shown, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"hf_token": "SECRET"', "SECRET", "[" * 100_000, "1" * 5000, ""]
+)
+def test_what_is_no_json_is_hidden(text: str) -> None:
+    assert "SECRET" not in redaction.json_text(text)
+    assert redaction.json_text(text) in (HIDDEN, json.dumps(HIDDEN, ensure_ascii=False))
+
+
+def test_a_key_given_twice_is_not_shown_as_it_was_written() -> None:
+    text = '{"model": "SECRET:1", "model": "examples/zoo/eagle"}'
+    assert redaction.json_text(text) == '{"model": "examples/zoo/eagle"}'

@@ -1,0 +1,77 @@
+"""What of the environment and the command line a record or report may show: nothing else is.
+
+A value is shown if its name is listed here and it looks as values of its kind do
+(:mod:`vllm_ascend_spec.bench.redaction`). What is listed matters for speed or behaviour and is no
+place for secrets.
+"""
+
+from __future__ import annotations
+
+# Counts, switches and names. Where a value is a path, that it is set is all that is told.
+VARIABLES = frozenset(
+    (
+        # threads and devices
+        *("OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND", "OMP_WAIT_POLICY", "KMP_AFFINITY"),
+        *("KMP_BLOCKTIME", "GOMP_CPU_AFFINITY", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+        *("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES"),
+        # PyTorch, Triton
+        *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "TORCH_COMPILE_DISABLE"),
+        *("TORCHDYNAMO_DISABLE", "TORCHINDUCTOR_COMPILE_THREADS", "TORCHINDUCTOR_MAX_AUTOTUNE"),
+        *("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF"),
+        *("TRITON_INTERPRET", "TRITON_ALL_BLOCKS_PARALLEL"),
+        # CANN, torch_npu, vllm-ascend
+        *("ASCEND_HOME_PATH", "ASCEND_LAUNCH_BLOCKING", "ASCEND_GLOBAL_LOG_LEVEL", "SOC_VERSION"),
+        *("TASK_QUEUE_ENABLE", "CPU_AFFINITY_CONF", "COMBINED_ENABLE", "INF_NAN_MODE_ENABLE"),
+        *("INF_NAN_MODE_FORCE_DISABLE", "HCCL_BUFFSIZE", "HCCL_DETERMINISTIC"),
+        *("HCCL_OP_EXPANSION_MODE", "LCCL_DETERMINISTIC", "DYNAMIC_EPLB"),
+        *("VLLM_ASCEND_ENABLE_BATCH_MEMCPY", "VLLM_ASCEND_ENABLE_FLASHCOMM1"),
+        *("VLLM_ASCEND_ENABLE_NZ", "VLLM_ASCEND_ROPE_UB_SIZE_KB", "VLLM_VERSION"),
+        # vLLM
+        *("VLLM_BATCH_INVARIANT", "VLLM_CPU_ATTN_SPLIT_KV", "VLLM_CPU_CI_ENV"),
+        *("VLLM_CPU_INT4_W4A8", "VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_NUM_OF_RESERVED_CPU"),
+        *("VLLM_CPU_OMP_THREADS_BIND", "VLLM_DISABLED_KERNELS", "VLLM_DISABLE_COMPILE_CACHE"),
+        *("VLLM_DISABLE_SHARED_EXPERTS_STREAM", "VLLM_ENABLE_CUDAGRAPH_GC"),
+        *("VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_FLOAT32_MATMUL_PRECISION"),
+        *("VLLM_KV_CACHE_LAYOUT", "VLLM_LOGGING_LEVEL", "VLLM_PLUGINS", "VLLM_SERVER_DEV_MODE"),
+        *("VLLM_SSM_CONV_STATE_LAYOUT", "VLLM_TARGET_DEVICE", "VLLM_USE_AOT_COMPILE"),
+        *("VLLM_USE_FLASHINFER_SAMPLER", "VLLM_USE_STANDALONE_COMPILE"),
+        *("VLLM_USE_V2_MODEL_RUNNER", "VLLM_V1_OUTPUT_PROC_CHUNK_SIZE"),
+        *("VLLM_WORKER_MULTIPROC_METHOD",),
+        # this package
+        *("VLLM_ASCEND_SPEC_ASCENDC", "VLLM_ASCEND_SPEC_DEVICE"),
+    )
+)
+# Of these lists of files only the names are shown.
+FILE_LISTS = frozenset(("LD_PRELOAD",))
+
+COMMANDS = frozenset(("bench", "check", "env", "info", "serve", "step", "verify", "npu-sim"))
+FLAGS = frozenset(("--cold", "--compiled", "--enforce-eager", "--markdown", "--quick"))
+JSON_OPTIONS = frozenset(("--additional-config", "--speculative-config"))
+PATH_OPTIONS = frozenset(("--model", "--output", "--prompts", "--record"))
+PLAIN_OPTIONS = frozenset(
+    (
+        *("--acceptance", "--backend", "--batch", "--batches", "--device", "--dtype"),
+        *("--graph-mode", "--kinds", "--limit-s", "--max-tokens", "--modes", "--num-prompts"),
+        *("--rounds", "--temperature", "--temperatures", "--threads", "--vocab", "--workloads"),
+        # of vllm serve
+        *("--block-size", "--max-model-len", "--max-num-batched-tokens", "--max-num-seqs"),
+        *("--pipeline-parallel-size", "--seed", "--tensor-parallel-size"),
+    )
+)
+
+# Keys of the JSON of an option.
+PATH_KEYS = frozenset(("model",))
+PLAIN_KEYS = frozenset(
+    (
+        # --additional-config
+        *("ascend_spec", "draft_loop", "verify_backend", "verify_rule"),
+        # --speculative-config
+        *("attention_backend", "disable_padded_drafter_batch", "draft_sample_method"),
+        *("draft_tensor_parallel_size", "enforce_eager", "kv_cache_dtype", "max_model_len"),
+        *("method", "moe_backend", "num_speculative_tokens", "parallel_drafting"),
+        *("num_speculative_tokens_per_batch_size", "prompt_lookup_max", "prompt_lookup_min"),
+        *("quantization", "rejection_sample_method", "synthetic_acceptance_length"),
+        *("synthetic_acceptance_rates", "tensor_parallel_size", "use_heterogeneous_vocab"),
+        *("use_local_argmax_reduction",),
+    )
+)

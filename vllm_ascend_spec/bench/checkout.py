@@ -1,0 +1,54 @@
+"""The git revision of this project's checkout, and of no other repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+TIMEOUT_S = 10.0
+PROJECT = 'name = "vllm-ascend-spec"'
+
+
+def revision(file: str | Path = __file__) -> str | None:
+    """Return the revision, marked if the checkout has changes; None if there is no checkout.
+
+    An installed package often lies in a repository of somebody else. So ``file`` has to be tracked,
+    under its own name, by a repository whose top is this project's folder.
+
+    Args:
+        file: a file of this package; its place below the project's folder is this file's.
+
+    Raises:
+        OSError: git cannot be run.
+        subprocess.TimeoutExpired: git does not answer.
+    """
+    file = Path(file).resolve()
+    root = file.parents[2]
+    project = root / "pyproject.toml"
+    if not (root / ".git").exists() or not project.is_file():
+        return None
+    if PROJECT not in project.read_text(errors="replace"):
+        return None
+    place = file.relative_to(root).as_posix()
+    # The name is told from the repository's top.
+    if _git(root, "ls-files", "--error-unmatch", "--full-name", "--", place) != place:
+        return None
+    return _git(root, "describe", "--always", "--dirty", "--abbrev=12") or None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    # Hooks of another repository set GIT_DIR and more.
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    answer = subprocess.run(
+        ["git", "-c", "core.fsmonitor=false", *arguments],
+        cwd=root,
+        env={**variables, "GIT_OPTIONAL_LOCKS": "0"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return answer.stdout.strip() if answer.returncode == 0 else ""

@@ -1,0 +1,41 @@
+"""Ask a machine about itself: what cannot be told is noted, never raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from vllm_ascend_spec.bench.scrub import scrub
+
+T = TypeVar("T")
+D = TypeVar("D")
+LONGEST_REASON = 200
+
+
+class Probes:
+    """Runs probes and keeps why some failed.
+
+    Attributes:
+        failed: reason by name of the probe.
+    """
+
+    def __init__(self) -> None:
+        self.failed: dict[str, str] = {}
+
+    def run(self, name: str, probe: Callable[[], T], default: D) -> T | D:
+        """Return what a probe returns, or ``default`` where it raises whatever."""
+        try:
+            return probe()
+        except (Exception, SystemExit) as error:
+            self.failed[name] = reason(error)
+            return default
+
+
+def reason(error: BaseException) -> str:
+    """Return an error in one line, without secrets."""
+    kind = type(error).__name__
+    try:
+        lines = scrub(str(error)).strip().splitlines()
+    except Exception:  # somebody's __str__
+        return kind
+    return f"{kind}: {lines[0]}"[:LONGEST_REASON] if lines else kind

@@ -1,0 +1,101 @@
+"""Take secrets out of texts that others wrote: logs of a server, errors, the end of a process.
+
+vLLM logs its arguments, ``--api-key`` too. What has a secret's name in this process's environment
+or command line is taken out wherever it stands, and so are passwords in URLs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from vllm_ascend_spec.bench.redaction import HIDDEN, TOKEN
+
+# Not `max_tokens`, `tokenizer`.
+SECRET = re.compile(
+    r"(?:token(?!s|iz)|secret|passw|passphrase|credential|(?:^|[-_.])(?:keys?|pass|pwd|pat|auth)"
+    r"(?:$|[-_.])|apikey|authorization|cookie)",
+    re.IGNORECASE,
+)
+SHORTEST = 4  # shorter ones are words like "yes", and no secrets
+# Of JSON that is not whole, and of whatever is written in a similar way.
+PAIR = re.compile(r"""([\w.-]+)["']?\s*[:=]\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"',}]+))""")
+URL_USER = re.compile(r"(?<=://)[^\s/@'\"]+@")
+
+
+def scrub(
+    text: str,
+    argv: Sequence[str] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> str:
+    """Return ``text`` with every secret replaced by :data:`HIDDEN`.
+
+    Args:
+        text: what is to be shown.
+        argv: command line, this process's by default.
+        variables: environment, this process's by default.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    variables = os.environ if variables is None else variables
+    found = {*_in_environment(variables), *_in_arguments(argv)}
+    forms = {form for value in found if len(value) >= SHORTEST for form in _forms(value)}
+    if forms:
+        longest_first = sorted(forms, key=len, reverse=True)
+        any_of = "|".join(map(re.escape, longest_first))
+        text = re.sub(rf"(?<![A-Za-z0-9])(?:{any_of})(?![A-Za-z0-9])", HIDDEN, text)
+    return TOKEN.sub(HIDDEN, URL_USER.sub(f"{HIDDEN}@", text))
+
+
+def _in_environment(variables: Mapping[str, str]) -> Iterator[str]:
+    return (value for name, value in variables.items() if SECRET.search(name))
+
+
+def _in_arguments(argv: Sequence[str]) -> Iterator[str]:
+    """Yield the values of options, and of keys of their JSON, that have a secret's name."""
+    is_secret = False
+    for argument in argv:
+        name, is_joined, value = argument.partition("=")
+        if argument.startswith("-"):
+            if is_secret and not is_joined:
+                yield argument
+            is_secret = bool(SECRET.search(name))
+            if is_secret and is_joined:
+                is_secret = False
+                yield value
+        elif is_secret:
+            yield argument
+        yield from _in_text(value if is_joined and argument.startswith("-") else argument)
+
+
+def _in_text(text: str) -> Iterator[str]:
+    """Yield the values of an argument's own keys."""
+    for name, *values in PAIR.findall(text):
+        if SECRET.search(name):
+            yield from values
+    if text[:1] in ("{", "["):
+        try:
+            yield from _secret_leaves(json.loads(text), is_secret=False)
+        except (ValueError, RecursionError):
+            return
+
+
+def _secret_leaves(value: Any, *, is_secret: bool) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _secret_leaves(part, is_secret=is_secret or bool(SECRET.search(name)))
+    elif isinstance(value, list):
+        for part in value:
+            yield from _secret_leaves(part, is_secret=is_secret)
+    elif is_secret and isinstance(value, str):
+        yield value
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield how a value may be written: as it is, in Python, in JSON, in a URL."""
+    yield from (value, repr(value)[1:-1], json.dumps(value)[1:-1])
+    yield quote(value, safe="", errors="replace")
