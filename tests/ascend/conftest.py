@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.ascend.matrix import Case
+from tests.ascend.matrix import EXACT, Case
 from vllm_ascend_spec.cli import env
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +125,6 @@ def start(job: dict[str, Any], environment: dict[str, str]) -> Outcome:
 def on_cpu(run_engine: Run) -> Outcome:
     """What a CPU answers without speculation, whatever the kind of request."""
     return run_engine(
-        Case(method=None, mode="eager", requests=("greedy", "penalties", "structured", "logprobs")),
+        Case(method=None, mode="eager", requests=(*EXACT, "logprobs")),
         CPU,
     )

@@ -19,6 +19,8 @@ ENGINE: dict[str, Any] = {
     "disable_log_stats": False,
     "async_scheduling": False,
     "seed": 0,
+    # The zoo's models do not reason; a word that they often write begins a thought.
+    "reasoning_config": {"reasoning_start_str": "self", "reasoning_end_str": "# done\n"},
 }
 # For 1, 4 and 8 requests of K=3; the tests' batches of other sizes are padded, or run eagerly.
 CAPTURE_SIZES = [4, 16, 32]
@@ -41,6 +43,7 @@ GREEDY = {"temperature": 0, "ignore_eos": True, "max_tokens": 48}
 REQUESTS: dict[str, dict[str, Any]] = {
     "greedy": {"sampling": GREEDY},
     "penalties": {"sampling": {**GREEDY, "repetition_penalty": 1.15, "presence_penalty": 0.2}},
+    "thinking_budget": {"sampling": {**GREEDY, "thinking_token_budget": 5}},
     "structured": {"sampling": {"temperature": 0, "max_tokens": 8}, "choices": CHOICES},
     "logprobs": {"sampling": {**GREEDY, "max_tokens": 8, "logprobs": 2}},
     "seeded": {"sampling": {**GREEDY, "temperature": 0.8, "top_p": 0.95, "seed": 11}},
@@ -50,7 +53,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     },
 }
 # The same on every device; a seed's numbers are the device's own.
-EXACT = ("greedy", "penalties", "structured")
+EXACT = ("greedy", "penalties", "thinking_budget", "structured")
 NUM_PROMPTS = 6
 SPECULATIVE = ("ngram", "draft_model", "eagle", "custom_class")
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import AdapterLogitsProcessor, MinPLogitsProcessor
-from vllm.v1.sample.rejection_sampler import RejectionSampler
 from vllm.v1.sample.sampler import Sampler
 
 from tests.verification.requests import (
@@ -17,8 +16,6 @@ from tests.verification.requests import (
     BatchLevel,
     Request,
     RowWise,
-    budget_holder,
-    num_rows,
     sampling_metadata,
     spec_metadata,
 )
@@ -262,51 +259,6 @@ def test_batch_level_processor_without_the_method_is_refused() -> None:
     assert message.startswith("logits_processors='BatchLevel': ")
     assert "AdapterLogitsProcessor" in message
     assert "apply_to_rows(logits, row_request, row_drafts)" in message
-
-
-def stock_budget(requests: list[Request], logits: torch.Tensor, metadata: Any) -> torch.Tensor:
-    """Apply the thinking budget as vLLM's rejection sampler does: bonus rows, then the others."""
-    spec = spec_metadata(requests)
-    result = logits.clone()
-    bonus, target = spec.bonus_logits_indices, spec.target_logits_indices
-    result[bonus] = Sampler().apply_logits_processors(logits[bonus], metadata, True)
-    stock: Any = object.__new__(RejectionSampler)
-    result[target] = RejectionSampler.apply_logits_processors(stock, logits[target], metadata, spec)
-    return result
-
-
-@pytest.mark.parametrize("budget", [*range(8), 100])
-def test_thinking_budget_is_that_of_vllms_rejection_sampler(budget: int) -> None:
-    def batch() -> list[Request]:
-        thinking = SamplingParams(temperature=0.0, thinking_token_budget=budget)
-        plain = SamplingParams(temperature=0.0)
-        return [
-            Request(plain, prompt=[1], output=[2], drafts=[3, 4]),
-            Request(thinking, prompt=[1, 9], output=[2, 3], drafts=[4, 5, 6]),
-            Request(thinking, prompt=[1], output=[9, 2, 3], drafts=[4]),
-            Request(thinking, prompt=[1, 9], output=[2], drafts=[]),
-        ]
-
-    ours, stock = batch(), batch()
-    results = []
-    for requests in (ours, stock):
-        metadata = sampling_metadata(requests)
-        metadata.thinking_budget_state_holder = budget_holder(requests, 3)
-        forced = []
-        for _ in range(3):
-            logits = torch.zeros(num_rows(requests), VOCAB)
-            if requests is ours:
-                assert needs_rows(metadata)
-                spec = spec_metadata(requests)
-                rows = constrain_rows(Sampler(), logits, spec, metadata).logits
-            else:
-                rows = stock_budget(requests, logits, metadata)
-            forced.append(rows)
-            for request in requests:
-                request.output.append(4)
-        results.append(torch.stack(forced))
-    assert torch.equal(*results)
-    assert (results[0] != 0).any() == (budget < 100)
 
 
 def test_argmax_invariant_processor_is_ignored_where_all_are_greedy() -> None:

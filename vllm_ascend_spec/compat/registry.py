@@ -10,6 +10,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "before_runner": (
         "spec_logits_processors",
         "allowed_token_mask",
+        "thinking_budget_state",
     ),
     "cpu": ("cpu_generator_rewind",),
     "cpu_kernels": (

@@ -15,8 +15,7 @@ def draftless_metadata(
 
     Two kinds of requests need the verifier here; for all others vLLM's sampler does as well, and is
     faster. A request with a seed must draw the same numbers whether or not another request in its
-    batch has drafts. And with speculation on, vLLM 0.30 forces the end of thinking on another
-    request's row where a step has no drafts (v1/sample/thinking_budget_state.py).
+    batch has drafts. And the thinking budgets of requests are kept by the verifier (thinking.py).
 
     Args:
         sampling: the requests' parameters.

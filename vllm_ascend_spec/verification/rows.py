@@ -26,6 +26,7 @@ from vllm.v1.sample.sampler import Sampler
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.verification.thinking import force_closing
 
 # A batch-level processor that keeps state of its own may offer this method:
 #   apply_to_rows(logits, row_request, row_drafts) -> logits
@@ -133,7 +134,7 @@ def constrain_rows(
     index = torch.tensor(rows.request, device=logits.device)
     expanded = _expand_metadata(metadata, rows, index)
     logits = sampler.apply_logits_processors(logits.float().clone(), expanded, False)
-    logits = _apply_thinking_budget(logits, spec, metadata)
+    logits = force_closing(logits, rows, metadata)
     if temperature is None or not _late_processors(metadata):
         return Constrained(logits, temperature, min_p)
     # vLLM applies these after the temperature and in their order, min-p among them.
@@ -202,22 +203,6 @@ def _expand_metadata(
         spec_token_ids=None,
         thinking_budget_state_holder=None,
     )
-
-
-def _apply_thinking_budget(
-    logits: torch.Tensor,  # [num_rows, vocab_size]
-    spec: SpecDecodeMetadata,
-    metadata: SamplingMetadata,
-) -> torch.Tensor:
-    holder = metadata.thinking_budget_state_holder
-    if holder is None or not holder.has_tracked_requests():
-        return logits
-    # vLLM's holder knows about drafts itself and wants the two kinds of rows apart, bonus first.
-    drafts = metadata.spec_token_ids
-    holder.update_state(metadata.output_token_ids, drafts, repeat_indices=None)
-    for rows, is_bonus in ((spec.bonus_logits_indices, True), (spec.target_logits_indices, False)):
-        logits[rows] = holder.apply_to_logits(logits[rows], is_bonus, drafts)
-    return logits
 
 
 def _late_processors(metadata: SamplingMetadata) -> list[Any]:

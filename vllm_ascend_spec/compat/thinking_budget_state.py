@@ -1,0 +1,51 @@
+"""``thinking_token_budget`` of one request applied to another, and thoughts counted too short.
+
+Why: ``ThinkingBudgetStateHolder`` of vLLM 0.30 (v1/sample/thinking_budget_state.py) keeps a record
+per batch slot. Where a request without a budget moves to the slot of one that has left, the record
+of the latter stays and the mover inherits it. And of a thought that the prompt leaves open behind a
+start marker of several tokens it counts as many tokens too few as the marker has more than one, so
+the budget is exceeded. Both happen without speculation too.
+How: a request's old slot is emptied before another moves there; the start is where the marker
+begins.
+Until: vLLM does so itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from vllm_ascend_spec.compat.patching import Patches
+
+_patches = Patches()
+revert = _patches.revert
+
+
+def apply() -> None:
+    """Install the mend once."""
+    if _patches:
+        return
+    from vllm.v1.sample.logits_processor.interface import MoveDirectionality
+    from vllm.v1.sample.thinking_budget_state import ThinkingBudgetStateHolder as Holder
+
+    stock_sync = Holder.sync_batch
+    stock_init = Holder._init_state_entry
+
+    def sync_batch(self: Any, batch_update: Any) -> None:
+        if not batch_update:
+            return
+        stock_sync(self, replace(batch_update, moved=[]))
+        for move in batch_update.moved:
+            _, target, direction = move
+            if direction == MoveDirectionality.UNIDIRECTIONAL:
+                self._state.pop(target, None)
+            stock_sync(self, replace(batch_update, removed=[], added=[], moved=[move]))
+
+    def init_state_entry(self: Any, prompt_tok_ids: list[int] | None, budget: int) -> Any:
+        record = stock_init(self, prompt_tok_ids, budget)
+        if record["continue_thinking"]:
+            record["start_thinking"] -= len(self.think_start_token_ids) - 1
+        return record
+
+    _patches.set(Holder, "sync_batch", sync_batch)
+    _patches.set(Holder, "_init_state_entry", init_state_entry)
