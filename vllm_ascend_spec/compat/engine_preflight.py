@@ -2,7 +2,8 @@
 
 Why: vLLM finds a wrong draft while it loads weights, deep in a worker process.
 How: ``EngineArgs.create_engine_config`` first runs our checks, which read JSON files only, and lets
-through the requests that our verifier can serve.
+through the requests that our verifier can serve. Where outputs are processed, stop strings are
+mended.
 Until: never; this is our own feature, hooked in where vLLM has no hook.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vllm_ascend_spec.compat import spec_sampling_params
+from vllm_ascend_spec.compat import spec_sampling_params, stop_string_tokens
 from vllm_ascend_spec.compat.patching import Patches
 
 _patches = Patches()
@@ -20,6 +21,7 @@ def revert() -> None:
     """Undo the hook."""
     _patches.revert()
     spec_sampling_params.revert()
+    stop_string_tokens.revert()
 
 
 def apply() -> None:
@@ -36,6 +38,7 @@ def apply() -> None:
 
     _patches.set(EngineArgs, "create_engine_config", create_engine_config)
     spec_sampling_params.apply()
+    stop_string_tokens.apply()
 
 
 def merged_speculative_config(args: Any) -> Any:
