@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import torch
 
 from tests.compat.conftest import TakeOut, is_applied, take_out  # noqa: F401 - a fixture
+from tests.compat.test_thinking_budget_state import leave_and_move, reasoning
 from vllm_ascend_spec.compat import (
     npu_draft_model_graph,
     npu_draft_model_lengths,
@@ -17,6 +19,7 @@ from vllm_ascend_spec.compat import (
     npu_generator_rewind,
     npu_logprobs_mode,
     registry,
+    thinking_budget_state,
 )
 
 
@@ -249,3 +252,32 @@ def test_sampler_gets_the_models_logprobs_mode(
     sampler = model_runner_v1.AscendSampler()
     assert sampler.logprobs_mode == "processed_logprobs"
     assert sampler.topk_topp_sampler.logprobs_mode == "processed_logprobs"
+
+
+def test_thinking_budgets_of_vllm_ascends_batch_are_mended(
+    take_out: TakeOut,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It builds vLLM's holder of budgets, which the mend of the stage before the runner is for."""
+    from vllm_ascend.worker import npu_input_batch
+
+    # It asks for process groups, and has nothing to do with budgets.
+    monkeypatch.setattr(npu_input_batch, "MultiGroupBlockTable", MagicMock())
+
+    def make_batch() -> Any:
+        return npu_input_batch.NPUInputBatch(
+            max_num_reqs=4,
+            max_model_len=32,
+            max_num_batched_tokens=32,
+            device=torch.device("cpu"),
+            pin_memory=False,
+            vocab_size=16,
+            block_sizes=[16],
+            kernel_block_sizes=[[16]],
+            reasoning_config=reasoning(),
+        )
+
+    take_out(thinking_budget_state)
+    assert leave_and_move(make_batch()) == {"free": 3}
+    thinking_budget_state.apply()
+    assert leave_and_move(make_batch()) == {}

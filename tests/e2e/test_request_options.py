@@ -69,16 +69,27 @@ def test_greedy_answer_is_the_same(
     assert expected != token_ids(generate(plain, prompts[:8]))
 
 
-def test_stop_string_ends_the_text_at_the_same_place(
-    plain: Any, speculative: Any, generate: Any, prompts: list[str]
+STOPS: dict[str, dict[str, Any]] = {
+    "left out": {"stop": ["self"]},
+    "included": {"stop": ["self", "):"], "include_stop_str_in_output": True},
+    "after min_tokens": {"stop": ["self"], "min_tokens": 10},
+    "with logprobs": {"stop": ["self"], "logprobs": 1},
+}
+
+
+@pytest.mark.parametrize("name", list(STOPS))
+def test_a_stop_string_ends_the_answer_at_the_same_token(
+    name: str, plain: Any, speculative: Any, generate: Any, prompts: list[str]
 ) -> None:
-    """vLLM looks for stop strings in text: the token ids may go on to the end of the step."""
-    options = {"stop": ["self"], "ignore_eos": False}
+    options = {**STOPS[name], "ignore_eos": False}
     expected = generate(plain, prompts[:8], **options)
     actual = generate(speculative, prompts[:8], **options)
+    assert_same(token_ids(actual), token_ids(expected))
     for ours, theirs in zip(actual, expected, strict=True):
         assert (ours.text, ours.finish_reason) == (theirs.text, theirs.finish_reason)
-        assert list(ours.token_ids[: len(theirs.token_ids)]) == list(theirs.token_ids)
+        assert ours.stop_reason == theirs.stop_reason
+        assert len(ours.logprobs or []) == len(theirs.logprobs or [])
+        assert ours.cumulative_logprob == pytest.approx(theirs.cumulative_logprob, abs=1e-3)
     assert any(output.finish_reason == "stop" for output in expected)
 
 

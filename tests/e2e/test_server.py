@@ -142,3 +142,47 @@ def test_chat(server: Server) -> None:
         model=TARGET, messages=[{"role": "user", "content": "import"}], max_tokens=16
     )
     assert answer.choices[0].message.content
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_stop_string_ends_what_is_billed(
+    server: Server, prompts: list[str], make_engine: object, generate: object, stream: bool
+) -> None:
+    """Two answers to a prompt, of which each is billed."""
+    offline = generate(  # type: ignore[operator]
+        make_engine(),  # type: ignore[operator]
+        prompts[:8],
+        stop=["self"],
+        ignore_eos=False,
+        max_tokens=48,
+    )
+    options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+    before = generated(server)
+    for prompt, expected in zip(prompts, offline, strict=False):
+        answer = client(server).completions.create(
+            model=TARGET,
+            prompt=prompt,
+            max_tokens=48,
+            stop=["self"],
+            # Greedy in effect; vLLM gives one answer only where temperature is 0.
+            temperature=1,
+            n=2,
+            extra_body={"top_k": 1, "return_token_ids": True},
+            **options,  # type: ignore[call-overload]
+        )
+        parts = list(answer) if stream else [answer]
+        choices = [choice for part in parts for choice in part.choices]
+        for index in range(2):
+            own = [choice for choice in choices if choice.index == index]
+            assert "".join(choice.text for choice in own) == expected.text
+            tokens = [token for choice in own for token in choice.token_ids or []]
+            assert tokens == list(expected.token_ids)
+        assert parts[-1].usage.completion_tokens == 2 * len(expected.token_ids)
+    assert any(output.finish_reason == "stop" for output in offline)
+    assert generated(server) - before == 2 * sum(len(output.token_ids) for output in offline)
+
+
+def generated(server: Server) -> float:
+    """Return vLLM's count of the tokens that all requests have got."""
+    lines = server.metrics().splitlines()
+    return sum(float(s.split()[-1]) for s in lines if s.startswith("vllm:generation_tokens_total{"))
