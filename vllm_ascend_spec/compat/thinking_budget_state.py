@@ -41,8 +41,10 @@ def apply() -> None:
                 self._state.pop(target, None)
             stock_sync(self, replace(batch_update, removed=[], added=[], moved=[move]))
 
-    def init_state_entry(self: Any, prompt_tok_ids: list[int] | None, budget: int) -> Any:
-        record = stock_init(self, prompt_tok_ids, budget)
+    def init_state_entry(
+        self: Any, prompt_tok_ids: list[int] | None, thinking_token_budget: int
+    ) -> Any:
+        record = stock_init(self, prompt_tok_ids, thinking_token_budget)
         if record["continue_thinking"]:
             record["start_thinking"] -= len(self.think_start_token_ids) - 1
         return record
