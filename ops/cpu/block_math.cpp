@@ -196,8 +196,7 @@ void block_weigh(const float* x, int n, Weighting w, float* out) {
 }
 
 inline float residual(float x, float q, Weighting w, float factor) {
-  const float rest = factor * weight(x, w) - q;
-  return rest > 0 ? rest : 0.0f;
+  return larger(factor * weight(x, w) - larger(q, 0.0f), 0.0f);
 }
 
 float block_residual(

@@ -47,7 +47,7 @@ struct BlockMath {
   float (*read)(const float* x, int n, Weighting w, float* out);
   // The weights themselves.
   void (*weigh)(const float* x, int n, Weighting w, float* out);
-  // max(factor * weight - q, 0) into out; returns the sum.
+  // max(factor * weight - q, 0) into out; returns the sum. A q of NaN or below 0 counts as 0.
   float (*residual)(const float* x, const float* q, int n, Weighting w, float factor, float* out);
   void (*from_bfloat16)(const uint16_t* x, int n, float* out);
   void (*from_float16)(const uint16_t* x, int n, float* out);

@@ -20,7 +20,7 @@ struct SampleArguments {
   const int32_t* top_k;          // [num_reqs] or null
   const float* top_p;            // [num_reqs] or null
   const float* min_p;            // [num_reqs] or null
-  const float* draft_probs;      // [num_drafts, vocab] or null: one-hot
+  const float* draft_probs;      // [num_drafts, vocab] or null: one-hot; may hold anything
   int64_t draft_probs_stride;    // in elements
   const double* accept_uniform;  // [num_drafts]
   const double* sample_uniform;  // [num_reqs]

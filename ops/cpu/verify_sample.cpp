@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -23,9 +24,8 @@ class SampledRequest {
                          : nullptr),
         draft_probs_stride_(arguments.draft_probs_stride),
         scratch_(scratch) {
-    // A draft of -1 cannot be accepted, nor what comes after it.
-    const int32_t* drafts = request.draft_ids;
-    length_ = static_cast<int>(std::find(drafts, drafts + request.num_drafts, -1) - drafts);
+    // A draft that cannot be accepted, nor what comes after it.
+    while (length_ < request.num_drafts && is_proposed(length_)) length_++;
   }
 
   void verify_by_token_rule();
@@ -43,8 +43,17 @@ class SampledRequest {
   const float* draft_row(int position) const {
     return draft_probs_ ? draft_probs_ + position * draft_probs_stride_ : nullptr;
   }
+  // False for a draft of -1, and for one whose own probability is NaN: it says nothing of where
+  // the draft comes from.
+  bool is_proposed(int position) const {
+    const int32_t token = request_.draft_ids[position];
+    return token >= 0 && !(draft_probs_ && std::isnan(draft_row(position)[token]));
+  }
+  // Of a draft before `length_`.
   double draft_prob(int position) const {
-    return draft_probs_ ? draft_row(position)[request_.draft_ids[position]] : 1.0;
+    if (!draft_probs_) return 1.0;
+    const float q = draft_row(position)[request_.draft_ids[position]];
+    return q > 0 ? q : 0.0;  // not -0, by which to divide would be another matter
   }
   double target_prob(int position, const Distribution& p) const {
     return p.weight(request_.draft_ids[position]) / p.mass();
@@ -62,7 +71,7 @@ class SampledRequest {
   const float* const draft_probs_;
   const int64_t draft_probs_stride_;
   Scratch& scratch_;
-  int length_;  // drafts before the first -1
+  int length_ = 0;  // drafts before the first that nobody proposed
   bool residual_is_measured_ = false;  // with the factor of what is accepted
 };
 
@@ -160,8 +169,8 @@ int SampledRequest::accept_sampled_block(std::vector<Distribution>& rows, double
   const std::vector<double> least = least_weights();
   std::vector<double> weights{1.0};
   for (int i = 0; read_on(i, weights[i], least[i], rows) && i < length_; i++) {
-    const double p = target_prob(i, rows[i]);
-    const double weight = p > 0 ? std::min(weights[i] * p / draft_prob(i), 1.0) : 0.0;
+    const double scaled = weights[i] * target_prob(i, rows[i]);
+    const double weight = scaled > 0 ? std::min(scaled / draft_prob(i), 1.0) : 0.0;
     if (weight <= least[i]) break;
     weights.push_back(weight);
   }

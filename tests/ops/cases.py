@@ -21,7 +21,12 @@ KINDS = (
     *("normal", "normal", "peaked", "flat", "equal", "coarse", "tied at the top", "broken"),
     "huge",
 )
-DRAFTS = ("one-hot", "near", "near", "equal", "other", "sparse")
+DRAFTS = ("one-hot", "near", "near", "equal", "other", "sparse", "broken")
+# What a draft's distribution should not hold, and numbers that are easily taken wrong.
+BROKEN = (
+    *(float("nan"), float("nan"), float("inf"), float("-inf"), -0.3, -1e-40, 1.5, 3e38),
+    *(0.0, -0.0, 1e-45, 1e-40),
+)
 TEMPERATURES = (0.0, 1e-4, 0.05, 0.3, 0.6, 0.8, 1.0, 1.0, 1.3, 2.0, 100.0)
 TOP_PS = (1.0, 1e-6, 0.1, 0.5, 0.8, 0.9, 0.95, 0.99, 0.9999)
 MIN_PS = (0.0, 1e-5, 0.01, 0.05, 0.1, 0.5, 1.0)
@@ -108,6 +113,8 @@ def make_case(
     )
     probs = make_draft_probs(numbers, drafts, scores)
     arguments["draft_token_ids"] = make_drafts(numbers, probs)
+    if drafts == "broken":
+        probs = break_probs(numbers, probs, arguments["draft_token_ids"])
     if drafts != "one-hot":
         arguments["draft_probs"] = probs
     arguments["accept_uniform"] = make_uniforms(numbers, sum(lengths))
@@ -174,6 +181,24 @@ def make_drafts(numbers: Numbers, probs: torch.Tensor) -> torch.Tensor:
     drafts = torch.where(fate < 0.6, drawn, probs.argmax(dim=-1))
     drafts = torch.where(fate > 0.9, any_token, drafts)
     return drafts.masked_fill(fate > 0.97, -1).int()
+
+
+def break_probs(
+    numbers: Numbers,
+    probs: torch.Tensor,  # [num_drafts, vocab]
+    drafts: torch.Tensor,  # [num_drafts]
+) -> torch.Tensor:
+    """Put BROKEN values in: in all of a row, at the draft's own token, here and there, nowhere."""
+    num_drafts, vocab = probs.shape
+    if num_drafts == 0:
+        return probs
+    picked = torch.randint(len(BROKEN), probs.shape, generator=numbers.generator)
+    fate, each = numbers.uniform(num_drafts)[:, None], numbers.uniform(num_drafts, vocab)
+    whole = fate < 0.25
+    own = (fate < 0.5) & (torch.arange(vocab) == drafts[:, None])
+    some = (fate > 0.5) & (fate < 0.85) & (each < 0.3)
+    picked = torch.where(whole, picked[:, :1], picked)
+    return torch.where(whole | own | some, torch.tensor(BROKEN)[picked], probs)
 
 
 def make_parameters(

@@ -49,6 +49,9 @@ class Case:
         sampling: the request's parameters.
         seed: of the models.
         without_draft: position of a draft of -1, if any.
+        nan: what of q the op is shown as NaN: "row": all of it; "never drafted": the last token,
+            which then has no chance; "always drafted": the last token, which then is certain.
+        nan_after: in which rows: those that follow this token; None: in all.
         divergence: how much q differs from p.
         rule: how drafts are accepted.
     """
@@ -59,6 +62,8 @@ class Case:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     without_draft: int | None = None
+    nan: str = ""
+    nan_after: int | None = None
     divergence: float = 1.5
     rule: str = "token"
 
@@ -75,7 +80,24 @@ class Case:
         q = (torch.tensor(self.target_logits(prefix)) + self.divergence * own).softmax(-1)
         if not self.sampled:
             return one_hot(int(q.argmax()), self.vocab_size)
+        if self.nan == "never drafted" and self.has_nan(prefix):
+            q[-1] = 0.0
+            q /= q.sum()
+        if self.nan == "always drafted" and self.has_nan(prefix):
+            return one_hot(self.vocab_size - 1, self.vocab_size)
         return q.tolist()
+
+    def has_nan(self, prefix: Prefix) -> bool:
+        return bool(self.nan) and (self.nan_after is None or prefix[-1:] == (self.nan_after,))
+
+    def shown(self, prefix: Prefix) -> list[float]:
+        """Return what the op is told of the draft's distribution after ``prefix``."""
+        if not self.has_nan(prefix):
+            return self.draft(prefix)
+        if self.nan == "row":
+            return [math.nan] * self.vocab_size
+        others = _noise("other", self.seed, prefix, self.vocab_size - 1).softmax(-1).tolist()
+        return [*(others if self.nan == "always drafted" else self.draft(prefix)[:-1]), math.nan]
 
 
 def _noise(model: str, seed: int, prefix: Prefix, size: int) -> torch.Tensor:
@@ -116,7 +138,7 @@ class Branches:
         """
         case, (num_branches, num_columns) = self.case, sample.shape
         logits = [[case.target_logits(d[:i]) for i in range(len(d) + 1)] for d in self.drafts]
-        probs = [[case.draft(d[:i]) for i in range(len(d))] for d in self.drafts]
+        probs = [[case.shown(d[:i]) for i in range(len(d))] for d in self.drafts]
         shown = torch.tensor(self.drafts, dtype=torch.int32)
         if case.without_draft is not None:
             shown[:, case.without_draft] = -1

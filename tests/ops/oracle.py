@@ -122,13 +122,15 @@ def verify_greedily(request: Request) -> list[int]:
 def verify_by_token(request: Request) -> list[int]:
     """Accept drafts one after the other (Leviathan et al., 2211.17192, algorithm 1)."""
     output: list[int] = []
+    drafts = proposed(request.drafts, request.draft_probs)
     for position, row in enumerate(request.rows):
-        draft = request.drafts[position] if position < len(request.drafts) else None
+        draft = drafts[position] if position < len(drafts) else None
         p = target_distribution(row, request.sampling)
         if draft is None or draft == -1:
             return [*output, draw(p, request.sample)]
         q = draft_distribution(request, position)
-        if request.accept[position] * q[draft] >= p[draft]:
+        # 0 times an infinite q is NaN, which rejects.
+        if not request.accept[position] * q[draft] < p[draft]:
             return [*output, draw_correction(p, q, request.sample)]
         output.append(draft)
     raise AssertionError("the bonus row always ends the output")
@@ -136,7 +138,8 @@ def verify_by_token(request: Request) -> list[int]:
 
 def verify_by_block(request: Request) -> list[int]:
     """Accept drafts together (Sun et al., 2403.10444, algorithm 2), in the paper's own terms."""
-    block = list(itertools.takewhile(lambda draft: draft != -1, request.drafts))
+    drafts = proposed(request.drafts, request.draft_probs)
+    block = list(itertools.takewhile(lambda draft: draft != -1, drafts))
     gamma = len(block)
     target = [target_distribution(row, request.sampling) for row in request.rows[: gamma + 1]]
     draft = [draft_distribution(request, position) for position in range(gamma)]
@@ -177,7 +180,15 @@ def block_chance(weight: float, p: list[float], q: list[float]) -> float:
 def draft_distribution(request: Request, position: int) -> list[float]:
     if request.draft_probs is None:
         return one_hot(request.drafts[position], len(request.rows[position]))
-    return request.draft_probs[position]
+    return [q if q > 0 else 0.0 for q in request.draft_probs[position]]
+
+
+def proposed(drafts: list[int], draft_probs: list[list[float]] | None) -> list[int]:
+    """Return the drafts, -1 for each whose own probability is NaN."""
+    if draft_probs is None:
+        return drafts
+    pairs = zip(drafts, draft_probs, strict=True)
+    return [-1 if draft >= 0 and math.isnan(q[draft]) else draft for draft, q in pairs]
 
 
 def split(arguments: dict[str, Any]) -> list[Request]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from tests.ops.batches import Arguments
-from tests.ops.rounding import Request, complaint_about
+from tests.ops.rounding import Request, as_distributions, complaint_about
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
 
 Result = tuple[torch.Tensor, torch.Tensor]
@@ -58,17 +58,19 @@ def cut_out(arguments: Arguments, index: int) -> Request:
         values = arguments.get(name)
         return None if values is None else values[index : index + 1]
 
-    probs = arguments.get("draft_probs")
+    drafts, probs = arguments["draft_token_ids"][start:end], arguments.get("draft_probs")
+    if probs is not None:
+        drafts, probs = as_distributions(drafts, probs[start:end])
     return Request(
         index=index,
         rule=arguments.get("rule", "token"),
-        drafts=arguments["draft_token_ids"][start:end].tolist(),
+        drafts=drafts.tolist(),
         rows=arguments["logits"][start + index : end + index + 1],
         temperature=arguments["temperature"][index : index + 1],
         top_k=own("top_k"),
         top_p=own("top_p"),
         min_p=own("min_p"),
-        draft_probs=None if probs is None else probs[start:end],
+        draft_probs=probs,
         accept=arguments["accept_uniform"][start:end].tolist(),
         sample=float(arguments["sample_uniform"][index]),
     )

@@ -53,6 +53,17 @@ class Row:
         return Span(0.0 if low < VANISHING else low, float(column.max()))
 
 
+def as_distributions(
+    drafts: torch.Tensor,  # [num_drafts]
+    draft_probs: torch.Tensor,  # [num_drafts, vocab_size]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return both as the contract takes them: drafts of NaN are -1; what is not above 0 is 0."""
+    own = draft_probs.gather(1, drafts.long().clamp(min=0)[:, None])[:, 0]
+    return drafts.masked_fill(own.isnan(), -1), draft_probs.nan_to_num(
+        nan=0.0, posinf=float("inf"), neginf=0.0
+    ).clamp(min=0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
     """One sampled request: ``rows`` and ``draft_probs`` are tensors [_, vocab_size]."""

@@ -47,13 +47,22 @@ EXTREME = [
     Case(4, 2, sampled=True, seed=1, divergence=40.0),
     Case(4, 2, sampled=True, seed=1, sampling=Sampling(temperature=0.05)),
 ]
-CASES = [*SAMPLED, *CERTAIN, *WITH_FILTERS, *WITHOUT_DRAFT, *EXTREME]
+WITH_NAN = [
+    Case(v, 3, sampled=True, seed=seed, nan=nan, nan_after=after)
+    for v, seed in ((3, 6), (4, 3))
+    for nan in ("row", "never drafted", "always drafted")
+    for after in (None, 0, 1)
+]
+CASES = [*SAMPLED, *CERTAIN, *WITH_FILTERS, *WITHOUT_DRAFT, *EXTREME, *WITH_NAN]
 
 
 def describe(case: Case) -> str:
     kind = "sampled" if case.sampled else "certain"
     changed = {k: v for k, v in vars(case.sampling).items() if v != getattr(PLAIN, k)}
     extra = "" if case.without_draft is None else f"-no draft {case.without_draft}"
+    if case.nan:
+        where = "" if case.nan_after is None else f" after {case.nan_after}"
+        extra += f"-NaN {case.nan}{where}"
     divergence = "" if case.divergence == Case.divergence else f"-divergence {case.divergence}"
     size = f"V{case.vocab_size}-K{case.num_drafts}"
     return f"{size}-{kind}-{changed or 'plain'}{extra}{divergence}"
@@ -115,6 +124,37 @@ def test_wrong_acceptance_is_found_out(
 ) -> None:
     wrong.put_in(monkeypatch, rule, mistake(rule))
     assert distance(replace(case, rule=rule)) > 1e-3
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("nan", ["row", "never drafted", "always drafted"])
+@pytest.mark.parametrize("after", [None, 0])
+def test_nan_as_it_was_in_0_3_0_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, nan: str, after: int | None, rule: str
+) -> None:
+    wrong.put_in(monkeypatch, "_without_nan_drafts", wrong.with_nan_drafts)
+    wrong.put_in(monkeypatch, "_as_probs", wrong.with_nan)
+    assert distance(replace(SAMPLED_3, rule=rule, nan=nan, nan_after=after)) > 1e-3
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("nan", ["row", "always drafted"])
+@pytest.mark.parametrize("after", [None, 0])
+def test_accepting_drafts_of_nan_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, nan: str, after: int | None, rule: str
+) -> None:
+    wrong.put_in(monkeypatch, "_without_nan_drafts", wrong.with_nan_drafts)
+    assert distance(replace(SAMPLED_3, rule=rule, nan=nan, nan_after=after)) > 1e-3
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("after", [None, 0])
+def test_no_residual_where_q_is_nan_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, after: int | None, rule: str
+) -> None:
+    wrong.put_in(monkeypatch, "_as_probs", wrong.with_nan_as_certain)
+    case = replace(SAMPLED_3, rule=rule, nan="never drafted", nan_after=after)
+    assert distance(case) > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,87 @@ def test_draft_of_minus_one_is_replaced_by_a_sample_of_the_target(op: Variant) -
             assert op.output_of(arguments) == [token]
 
 
+@pytest.mark.parametrize("others", [(NAN, NAN), (0.5, 0.5), (0.0, NEG_INF), (INF, -3.0)])
+@pytest.mark.parametrize("accept", [0.0, JUST_BELOW_ONE])
+def test_draft_of_nan_is_replaced_by_a_sample_of_the_target(
+    op: Variant, others: tuple[float, float], accept: float
+) -> None:
+    rows = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
+    expected = {0.19: 0, 0.21: 1, 0.69: 1, 0.71: 2}
+    # Twelve requests: each draft with each uniform.
+    uniforms = [uniform for _ in range(3) for uniform in expected]
+    drafts = [draft for draft in range(3) for _ in expected]
+    arguments = {
+        "logits": rows.repeat(12, 1),
+        "draft_token_ids": int32(drafts),
+        "cu_num_draft_tokens": torch.arange(1, 13, dtype=torch.int32),
+        "max_draft_len": 1,
+        "temperature": torch.ones(12),
+        "accept_uniform": float64([accept] * 12),
+        "sample_uniform": float64(uniforms),
+        "draft_probs": torch.tensor([[*others[:x], NAN, *others[x:]] for x in drafts]),
+    }
+    tokens, counts = as_lists(op.run(arguments))
+    assert counts == [1] * 12
+    assert tokens == [[expected[uniform], -1] for uniform in uniforms]
+
+
+@pytest.mark.parametrize(("uniform", "output"), [(0.49, [2, 1]), (0.51, [1])])
+def test_draft_of_nan_ends_the_block(op: Variant, uniform: float, output: list[int]) -> None:
+    rows = [log(0.2, 0.5, 0.3), log(0.3, 0.5, 0.2), log(0.9, 0.05, 0.05), log(0.9, 0.05, 0.05)]
+    arguments = one_request(
+        torch.tensor(rows),
+        [2, 1, 0],
+        # The last draft would be accepted for certain.
+        accept_uniform=float64([uniform, 0.0, 0.0]),
+        draft_probs=torch.tensor([[0.2, 0.2, 0.6], [NAN] * 3, [0.9, 0.05, 0.05]]),
+    )
+    assert op.output_of(arguments) == output
+
+
+@pytest.mark.parametrize("entry", [NAN, -0.3, -0.0, NEG_INF])
+def test_nan_and_negative_entries_of_other_tokens_count_as_0(op: Variant, entry: float) -> None:
+    logits = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
+    for uniform, token in ((0.66, 0), (0.67, 1)):
+        arguments = one_request(
+            logits,
+            [2],
+            sample_uniform=float64([uniform]),
+            draft_probs=torch.tensor([[entry, 0.4, 0.9]]),
+        )
+        assert op.output_of(arguments) == [token]
+
+
+@pytest.mark.parametrize("entry", [-0.3, -0.0, 0.0, NEG_INF, 1e-45])
+def test_draft_of_no_probability_is_accepted_as_the_quotient_says(
+    op: Variant, entry: float
+) -> None:
+    logits = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
+    q = torch.tensor([[0.5, 0.5, entry]])
+    arguments = one_request(logits, [2], accept_uniform=float64([JUST_BELOW_ONE]), draft_probs=q)
+    assert op.output_of(arguments) == [2, 0]
+
+
+def test_draft_of_infinite_probability_is_rejected(op: Variant) -> None:
+    logits = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
+    for uniform, token in ((0.19, 0), (0.21, 1)):
+        arguments = one_request(
+            logits,
+            [2],
+            accept_uniform=float64([0.0]),
+            sample_uniform=float64([uniform]),
+            draft_probs=torch.tensor([[0.1, 0.1, INF]]),
+        )
+        assert op.output_of(arguments) == [token]
+
+
+def test_greedy_requests_ignore_nan_in_draft_probs(op: Variant) -> None:
+    logits = torch.tensor([log(0.2, 0.5, 0.3), log(0.9, 0.05, 0.05)])
+    q = torch.full((1, 3), NAN)
+    arguments = one_request(logits, [1], temperature=torch.zeros(1), draft_probs=q)
+    assert op.output_of(arguments) == [1, 0]
+
+
 @pytest.mark.parametrize("filters", [{}, {"top_k": int32([2])}, {"top_p": torch.tensor([0.7])}])
 @pytest.mark.parametrize("uniform", [0.0, 0.5, JUST_BELOW_ONE])
 def test_impossible_tokens_are_never_put_out(

@@ -147,6 +147,25 @@ def up_to_the_first_refused(
     return up_to_the_last(accepted, block_weights(grid, probs, q))
 
 
+# --- drafts' distributions that hold NaN ------------------------------------------------------
+
+
+def with_nan_drafts(grid: Grid, q: Any) -> Grid:
+    """Wrong: drafts of NaN are judged by q, as others are."""
+    del q
+    return grid
+
+
+def with_nan(entries: torch.Tensor) -> torch.Tensor:
+    """Wrong: NaN goes into the arithmetic."""
+    return entries.double()
+
+
+def with_nan_as_certain(entries: torch.Tensor) -> torch.Tensor:
+    """Wrong: nothing of p remains where q is NaN, as if it were 1."""
+    return torch.where(entries.isnan(), 1.0, entries).double()
+
+
 # --- the target's filters ---------------------------------------------------------------------
 
 

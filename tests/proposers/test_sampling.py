@@ -185,3 +185,17 @@ def test_certain_drafts_are_the_likeliest_and_say_so() -> None:
         assert tokens[1] == logits[1].argmax()
         assert probs[1].tolist() == [float(i == tokens[1]) for i in range(VOCAB)]
         assert torch.equal(probs[[0, 2]], laws[[0, 2]])
+
+
+@pytest.mark.parametrize("spoilt", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", [slice(None), slice(3, 4)])
+def test_logits_of_nan_give_tokens_of_the_vocabulary_and_say_so(
+    spoilt: float, where: slice
+) -> None:
+    logits = fixed_logits(4)
+    logits[:, where] = spoilt
+    metadata = sampling([0.0, 1.0, 0.3, 2.0], {2: 5})
+    drafts, probs = DraftSampler(metadata, torch.tensor([1, 2, 3, 4])).draw(logits)
+    assert bool(((drafts >= 0) & (drafts < VOCAB)).all())
+    # All of the row, so that the verifier need not know which token came of it.
+    assert bool(probs.isnan().all())

@@ -5,6 +5,7 @@
 namespace spec {
 
 constexpr float kInfinity = __builtin_inff();
+constexpr float kNan = __builtin_nanf("");
 constexpr float kLargest = 3.4028234663852886e38f;
 
 union Bits {

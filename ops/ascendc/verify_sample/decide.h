@@ -86,17 +86,25 @@ class Decide {
     }
   }
 
-  SPEC_FN float draft_prob(const Row& row) const {
+  // A draft's own entry of draft_probs. NaN for a draft of -1, too: that, and one whose entry is
+  // NaN, nobody proposed.
+  SPEC_FN float draft_prob(const Request& request, uint32_t position) const {
+    const int32_t draft = c.draft_at(request, position);
+    if (draft < 0) return kNan;
     if (!c.has(kHasDraftProbs)) return 1.0f;
-    return c.draft_probs.GetValue(row.draft_row * c.args.draft_stride +
-                                  static_cast<uint32_t>(row.draft));
+    const uint64_t row = request.first_draft + position;
+    const float q = c.draft_probs.GetValue(row * c.args.draft_stride +
+                                           static_cast<uint32_t>(draft));
+    // Not -0, by which to divide would be another matter.
+    return q > 0.0f || is_nan(q) ? q : 0.0f;
   }
 
   SPEC_FN Decision by_token(const Request& request) {
     for (uint32_t position = 0; position < request.num_drafts; ++position) {
-      if (c.draft_at(request, position) < 0) return after(position, Source::kTarget, 1.0f);
+      const float q = draft_prob(request, position);
+      if (is_nan(q)) return after(position, Source::kTarget, 1.0f);
       const Row row = supply_.row(request, position);
-      if (!(uniform(request, position) * draft_prob(row) < row.draft_prob())) {
+      if (!(uniform(request, position) * q < row.draft_prob())) {
         return after(position, Source::kResidual, 1.0f);
       }
     }
@@ -110,12 +118,14 @@ class Decide {
     Decision best = after(0, Source::kResidual, 1.0f);
     float weight = 1.0f;
     uint32_t i = 0;  // drafts before the one looked at
-    for (; i < request.num_drafts && c.draft_at(request, i) >= 0; ++i) {
+    for (; i < request.num_drafts; ++i) {
+      const float q = draft_prob(request, i);
+      if (is_nan(q)) break;
       if (weight <= (one_hot ? least_uniform(request, i) : 0.0f)) return best;
       const Row row = supply_.row(request, i);
       if (i > 0) judge(request, i, weight, one_hot ? weight * row.rest / row.total() : -1.0f, best);
       const float p = row.draft_prob();
-      const float grown = p > 0.0f ? weight * (p / draft_prob(row)) : 0.0f;
+      const float grown = p > 0.0f ? weight * (p / q) : 0.0f;
       weight = grown < 1.0f ? grown : 1.0f;
     }
     if (i == 0 || uniform(request, i - 1) < weight) best = after(i, Source::kTarget, 1.0f);

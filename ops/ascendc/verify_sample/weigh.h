@@ -78,6 +78,12 @@ class Weigh {
     }
     AscendC::Muls(c.weights, c.weights, weight / row.total(), static_cast<int32_t>(n));
     vector_order();
+    // A q of NaN or below 0 counts as 0. Not by a maximum: whether that passes NaN on is a mode of
+    // the device.
+    AscendC::CompareScalar(c.mask, c.list, 0.0f, AscendC::CMPMODE::GT, n);
+    vector_order();
+    AscendC::Select(c.list, c.mask, c.list, 0.0f, AscendC::SELMODE::VSEL_TENSOR_SCALAR_MODE, n);
+    vector_order();
     AscendC::Sub(c.weights, c.weights, c.list, static_cast<int32_t>(n));
     vector_order();
     AscendC::Maxs(c.weights, c.weights, 0.0f, static_cast<int32_t>(n));

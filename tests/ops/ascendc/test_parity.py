@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.ops.ascendc.kernels import CORES, SHORT_LISTS, make_twin, twins
 from tests.ops.batches import RULES, Arguments
+from tests.ops.broken_drafts import assert_in_range, with_any_draft_probs
 from tests.ops.cases import KINDS, parity_cases
 from tests.ops.cpu.test_extremes import extreme_cases
 from tests.ops.parity import Verdict, assert_right, judge, judge_greedy
@@ -42,6 +43,25 @@ def test_sampling_equals_the_reference_up_to_rounding() -> None:
 def test_every_kind_of_logits_equals_the_reference(kind: str, rule: str) -> None:
     cases = parity_cases(48, seed=11, kind=kind, rule=rule, max_vocab=600)
     assert_right(verdicts(cases), most_ties=0.02)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_broken_drafts_equal_the_reference(rule: str) -> None:
+    cases = parity_cases(96, seed=15, drafts="broken", rule=rule, max_vocab=600)
+    assert_right(verdicts(cases), most_ties=0.02)
+
+
+@settings(max_examples=150)
+@given(
+    case=with_any_draft_probs(),
+    mode=st.sampled_from(["split", "by request"]),
+    nan_mode=st.sampled_from([0, 1]),
+)
+def test_any_draft_probs_equal_the_reference(case: Arguments, mode: str, nan_mode: int) -> None:
+    with use(make_twin(num_cores=3, mode=mode, nan_mode=nan_mode)):
+        result = verify_sample(**case, backend="ascendc")
+    assert_in_range(case, result)
+    assert_right([judge(case, result)], most_ties=1)
 
 
 def test_numbers_beside_thresholds_fall_on_the_references_side() -> None:

@@ -12,6 +12,7 @@ import torch
 
 from ops.build import COMMON, OLDEST_TORCH, find_torch
 from tests.ops.batches import DTYPES, RULES, with_wide_stride
+from tests.ops.broken_drafts import assert_in_range
 from tests.ops.cases import FILTERS, parity_cases
 from tests.ops.cpu import driver
 from tests.ops.cpu.driver import mask, memory_of, verification
@@ -76,6 +77,20 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @requires("g++")
 def test_sanitizers_find_nothing(sanitized: Path, tmp_path: Path) -> None:
     check_all_ops([str(sanitized)], tmp_path, 1500)
+
+
+@requires("g++")
+@pytest.mark.parametrize("rule", RULES)
+def test_sanitizers_find_nothing_in_broken_drafts(
+    sanitized: Path, tmp_path: Path, rule: str
+) -> None:
+    cases = list(parity_cases(600, seed=44, drafts="broken", rule=rule))
+    results = driver.run([str(sanitized)], tmp_path, map(verification, cases)).outputs
+    verdicts = []
+    for case, (tokens, counts) in zip(cases, results, strict=True):
+        assert_in_range(case, (tokens, counts))
+        verdicts.append(judge(case, (tokens, counts)))
+    assert_right(verdicts)
 
 
 @requires("g++")

@@ -12,7 +12,9 @@ from .residual import residual_masses
 @triton.jit
 def accept_by_token(uniform, p, q, drafts, positions, num_drafts, POSITIONS: tl.constexpr):
     """Return how many drafts are accepted one after the other (Leviathan et al., 2211.17192)."""
-    rejected = (positions >= num_drafts) | (drafts < 0) | (uniform * q >= p)
+    # Not the opposite comparison: 0 times infinity, which is NaN, rejects.
+    accepted = uniform * q < p
+    rejected = (positions >= num_drafts) | (drafts < 0) | ~accepted
     return tl.min(tl.where(rejected, positions, POSITIONS), axis=0)
 
 

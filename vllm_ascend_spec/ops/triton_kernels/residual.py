@@ -53,8 +53,8 @@ def residual_weights(
 ):
     """Return max(share * exp((x - peak) / T) - minus * q, 0) of a chunk, [SIDE * SIDE].
 
-    Tokens below ``threshold`` have no weight. In a row of nothing, token 0 has it all. Without
-    ``q_row``, q is certain of ``draft``; ``minus`` is 0 or 1.
+    Tokens below ``threshold`` have no weight. In a row of nothing, token 0 has it all. A q of NaN
+    or below 0 counts as 0. Without ``q_row``, q is certain of ``draft``; ``minus`` is 0 or 1.
     """
     tokens = chunk_tokens(chunk, SIDE)
     x = read_scores(row, tokens, vocab_size, None)
@@ -69,6 +69,8 @@ def residual_weights(
         # Bonus rows have no q; nothing may be read there.
         limit = tl.where(minus > 0, vocab_size, 0)
         q = tl.load(q_row + tokens, mask=tokens < limit, other=0.0)
+        # Of two numbers: what a maximum with NaN is depends on the device.
+        q = tl.where(q > 0, q, 0.0)
         weights = tl.maximum(weights - minus * q, 0.0)
     return weights
 

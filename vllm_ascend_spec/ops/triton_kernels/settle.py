@@ -13,18 +13,32 @@ from .sums import row_probabilities
 
 
 @triton.jit
+def without_nan_drafts(
+    draft_prob,  # [num_rows]
+    drafts,  # [POSITIONS]
+    positions,  # [POSITIONS]
+    rows,  # [POSITIONS]
+    num_drafts,
+):
+    """Return q of each draft, and the drafts: one whose q is NaN is -1, as if there were none."""
+    q = tl.load(draft_prob + rows, mask=positions < num_drafts, other=1.0)
+    drafts = tl.where(q == q, drafts, -1)
+    return tl.where(q > 0, q, 0.0), drafts
+
+
+@triton.jit
 def accept_drafts(
     logits,  # [num_rows, vocab_size]
     row_stride,
     vocab_size,
     draft_probs,  # [num_drafts, vocab_size] or None
     accept_uniform,  # [num_drafts, 2] int32, words of float64
-    draft_prob,  # [num_rows], filled if there are draft_probs
     start,
     request,
     num_drafts,
     rate,
     drafts,  # [POSITIONS]
+    q,  # [POSITIONS], of each draft
     positions,  # [POSITIONS]
     peak,  # [POSITIONS]
     limit,  # [POSITIONS]
@@ -38,10 +52,6 @@ def accept_drafts(
     STAGES: tl.constexpr,
 ):
     """Return how many drafts are accepted, and the weight of p in the residual after them."""
-    q = tl.full((POSITIONS,), 1.0, tl.float32)
-    if draft_probs is not None:
-        rows = start + request + positions
-        q = tl.load(draft_prob + rows, mask=positions < num_drafts, other=1.0)
     weight = 1.0
     if BLOCK_RULE:
         # A draft of -1 ends the block, and so does the bonus row.
@@ -189,18 +199,21 @@ def settle_sampled(
             POSITIONS,
             TILE,
         )
+        q = tl.full((POSITIONS,), 1.0, tl.float32)
+        if draft_probs is not None:
+            q, drafts = without_nan_drafts(draft_prob, drafts, positions, rows, num_drafts)
         accepted, weight = accept_drafts(
             logits,
             row_stride,
             vocab_size,
             draft_probs,
             accept_uniform,
-            draft_prob,
             start,
             request,
             num_drafts,
             rate,
             drafts,
+            q,
             positions,
             peak,
             limit,

@@ -75,7 +75,14 @@ def verify_sample(
     distribution of the output moves as little. Greedy requests, and filters by top-k, have no
     leeway.
 
-    A draft of -1 is rejected and replaced by a sample of p; it ends the block.
+    A draft of -1 is rejected and replaced by a sample of p; it ends the block. The same goes for a
+    draft x whose own q(x) is NaN: nobody knows where it comes from. NaN elsewhere in the row
+    counts as 0, and so does a negative entry; an infinite q(x) rejects x. So the output keeps the
+    target's distribution where a whole row is NaN (a softmax over one NaN is), whatever was drafted
+    there, and where the tokens of NaN are drafted never, or always. Not where they are drafted now
+    and then, for then the token drawn decides whether it is judged; nor where a row is no
+    distribution for other reasons. Whatever ``draft_probs`` holds, nothing is read out of bounds
+    and tokens are of the vocabulary, the same by every backend.
 
     Args:
         logits: float32, bfloat16 or float16 [num_rows, vocab_size], rows as in
@@ -88,7 +95,7 @@ def verify_sample(
         top_p: float32 [num_reqs] in (0, 1].
         min_p: float32 [num_reqs] in [0, 1]; 0 turns it off.
         draft_probs: float32 [num_drafts, vocab_size], the distributions the drafts were sampled
-            from; None if each was certain (one-hot).
+            from; None if each was certain (one-hot). NaN: see above. Greedy requests ignore it.
         accept_uniform: float64 [num_drafts] in [0, 1), decides acceptance.
         sample_uniform: float64 [num_reqs] in [0, 1), draws the correction or the bonus token.
         rule: how drafts are accepted; ``"token"`` judges one at a time, ``"block"`` all together.

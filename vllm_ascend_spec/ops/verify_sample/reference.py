@@ -119,7 +119,9 @@ def accepted_by_block_rule(
         row, draft_row = grid.rows[:, position - 1], grid.draft_rows[:, position - 1]
         token = grid.drafts[:, position - 1].clamp(min=0)
         p, q = probs[row, token], _draft_prob(draft_probs, draft_row, token)
-        weight = (weight * torch.where(p > 0, p / q, 0.0)).clamp_(max=1.0)
+        scaled = weight * p
+        # Nothing stays nothing, also where q is 0.
+        weight = torch.where(scaled > 0, scaled / q, 0.0).clamp_(max=1.0)
         rest = _residual(grid, probs, draft_probs, position, weight).sum(dim=-1)
         # The last draft is accepted by its weight alone; a weight of 1 is 0/0 where p equals q.
         partial = torch.where(weight >= 1, 1.0, rest / (rest + 1 - weight))
@@ -137,7 +139,21 @@ def _draft_prob(
 ) -> torch.Tensor:
     if draft_probs is None:
         return torch.ones_like(token, dtype=torch.float64)
-    return draft_probs[draft_row, token].double()
+    return _as_probs(draft_probs[draft_row, token])
+
+
+def _as_probs(entries: torch.Tensor) -> torch.Tensor:
+    """Return entries of ``draft_probs`` as float64, NaN and negative ones as 0."""
+    return torch.where(entries > 0, entries, 0.0).double()
+
+
+def _without_nan_drafts(
+    grid: Grid,
+    draft_probs: torch.Tensor,  # [num_drafts, vocab_size]
+) -> Grid:
+    """Replace each draft whose own probability is NaN by -1."""
+    own = draft_probs[grid.draft_rows, grid.drafts.clamp(min=0)]
+    return grid._replace(drafts=grid.drafts.masked_fill(own.isnan(), -1))
 
 
 def _residual(
@@ -151,7 +167,7 @@ def _residual(
     p = probs[grid.rows[:, position]] * weight[:, None]
     if draft_probs is None:
         return p.scatter(1, grid.drafts[:, position].clamp(min=0)[:, None], 0.0)
-    return (p - draft_probs[grid.draft_rows[:, position]].double()).clamp_(min=0.0)
+    return (p - _as_probs(draft_probs[grid.draft_rows[:, position]])).clamp_(min=0.0)
 
 
 def verify_sample(
@@ -180,13 +196,17 @@ def verify_sample(
 
     if draft_token_ids.shape[0] == 0:
         draft_probs, accept_uniform = None, sample_uniform.new_zeros(1)
-    sampled, weight = RULES[rule](grid, probs, draft_probs, accept_uniform)
+    # Greedy requests have no use for q.
     matched = (argmax == grid.drafts).cumprod(dim=1).sum(dim=1, keepdim=True)
+    drafts = grid.drafts
+    if draft_probs is not None:
+        grid = _without_nan_drafts(grid, draft_probs)
+    sampled, weight = RULES[rule](grid, probs, draft_probs, accept_uniform)
     num_accepted = torch.where(greedy, matched, sampled)
 
     final = _final_token(grid, probs, draft_probs, num_accepted, weight, sample_uniform)
     final = torch.where(greedy[:, 0], argmax.gather(1, num_accepted)[:, 0], final)
-    output = torch.where(grid.offsets < num_accepted, grid.drafts, -1)
+    output = torch.where(grid.offsets < num_accepted, drafts, -1)
     output.scatter_(1, num_accepted, final[:, None])
     return output.int(), (num_accepted[:, 0] + 1).int()
 
@@ -208,7 +228,7 @@ def _final_token(
     if draft_probs is None:
         residual = p.scatter(1, rejected.clamp(min=0), 0.0)
     else:
-        q = draft_probs[grid.draft_rows.gather(1, num_accepted)[:, 0]].double()
+        q = _as_probs(draft_probs[grid.draft_rows.gather(1, num_accepted)[:, 0]])
         residual = (weight * p - q).clamp_(min=0.0)
     # No draft was rejected here (bonus), or one that nobody proposed (-1): sample p itself. An
     # empty residual means p = q, where only rounding can reject.

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
 
 from tests.ops.batches import DTYPES, RULES, Arguments, float64, int32
+from tests.ops.broken_drafts import assert_in_range, with_any_draft_probs
 from tests.ops.cases import FILTERS, parity_cases
 from tests.ops.parity import Verdict, assert_right, judge, judge_greedy
 from tests.ops.sharp import sharpen
@@ -70,6 +72,22 @@ def test_filters_of_wide_distributions(kind: str, dtype: torch.dtype) -> None:
 def test_broken_rows_without_filters(rule: str, drafts: str) -> None:
     fixed = {"kind": "broken", "filters": (), "rule": rule, "drafts": drafts}
     assert_parity(12, 17, max_vocab=33, **fixed)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("pieces", [None, "in_small_pieces"])
+def test_broken_drafts(rule: str, pieces: str | None, request: pytest.FixtureRequest) -> None:
+    if pieces:
+        request.getfixturevalue(pieces)
+    assert_parity(12, 19, drafts="broken", rule=rule, max_vocab=129)
+
+
+@settings(max_examples=25)
+@given(case=with_any_draft_probs())
+def test_any_draft_probs(case: Arguments) -> None:
+    result = verify_sample(**case, backend="triton")
+    assert_in_range(case, result)
+    assert_right([judge(case, result)], most_ties=1)
 
 
 @pytest.mark.parametrize("rule", RULES)
