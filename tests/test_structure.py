@@ -19,7 +19,7 @@ NAME = PACKAGE.name
 # What a folder may import of the package; folders that are not named here may import anything.
 ALLOWED = {
     "ops": ("ops", "errors", "log"),
-    "config": ("config", "errors", "log"),
+    "config": ("config", "errors", "log", "one_line"),
     "verification": ("verification", "ops", "config", "errors", "log"),
     "proposers": ("proposers", "ops", "config", "errors", "log"),
 }

@@ -14,13 +14,15 @@ Anything else that escapes is a bug of ours.
 
 from __future__ import annotations
 
+from vllm_ascend_spec.one_line import one_line
+
 
 class AscendSpecError(Exception):
     """Base of all errors raised on purpose by this package."""
 
 
 class ConfigError(AscendSpecError, ValueError):
-    """An option has a value that cannot be used.
+    """An option has a value that cannot be used. Its message is one line, however long the value.
 
     Args:
         option: the option as the person wrote it, e.g. ``speculative_config.method``.
@@ -29,7 +31,7 @@ class ConfigError(AscendSpecError, ValueError):
     """
 
     def __init__(self, option: str, value: object, problem: str) -> None:
-        super().__init__(f"{option}={value!r}: {problem}")
+        super().__init__(one_line(option, value, problem))
         self.option = option
         self.value = value
         self.problem = problem

@@ -157,7 +157,7 @@ def test_model_may_be_a_positional_argument(tmp_path: Path, spec: dict[str, Any]
         model_tag=missing,
         model="org/default",
         speculative_config=spec,
-        additional_config=None,
+        additional_config={},
         load_format="auto",
     )
     with pytest.raises(CheckpointError) as raised:

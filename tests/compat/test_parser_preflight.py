@@ -131,7 +131,7 @@ def test_parser_without_a_port_is_checked_too(capsys: pytest.CaptureFixture[str]
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("--speculative-config", type=json.loads)
-    parser.set_defaults(additional_config=None, load_format="auto")
+    parser.set_defaults(additional_config={}, load_format="auto")
     mend.apply(parser)
     assert parser.parse_args(["org/target"]).model == "org/target"
     assert "telepathy" in refusal(parser, WRONG, capsys)

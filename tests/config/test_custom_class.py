@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.config.custom_class import ARGUMENTS, KEYWORDS
+from vllm_ascend_spec.config.class_probe import ARGUMENTS, KEYWORDS
 from vllm_ascend_spec.config.preflight import check_engine
 from vllm_ascend_spec.errors import ConfigError
 

@@ -9,7 +9,8 @@ import pytest
 from vllm.config import SpeculativeConfig
 
 from vllm_ascend_spec.config.checkpoint import CHECKS
-from vllm_ascend_spec.config.methods import MAX_DRAFT_TOKENS, METHODS, Method
+from vllm_ascend_spec.config.methods import METHODS, Method
+from vllm_ascend_spec.config.options import MAX_DRAFT_TOKENS
 
 # Names that vLLM gives them; docs/structure.md lists the same.
 PLANNED = {

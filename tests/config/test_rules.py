@@ -9,7 +9,7 @@ import pytest
 from vllm.config import SpeculativeConfig
 
 from vllm_ascend_spec.config.rules import (
-    METHODS,
+    RULE_METHODS,
     SYNTHETIC,
     SYNTHETIC_OPTIONS,
     check_synthetic,
@@ -40,7 +40,7 @@ def section(rule: str | None) -> dict[str, Any]:
 
 
 def test_every_combination_is_listed() -> None:
-    assert set(RULES) == {(m, r) for m in METHODS for r in (None, *VERIFY_RULES)}
+    assert set(RULES) == {(m, r) for m in RULE_METHODS for r in (None, *VERIFY_RULES)}
 
 
 @pytest.mark.parametrize(("method", "wanted"), [pair for pair, rule in RULES.items() if rule])
@@ -66,7 +66,7 @@ def test_unknown_methods_are_refused_with_the_valid_ones(method: Any, wanted: st
 
 
 def test_methods_are_those_of_vllm() -> None:
-    for method in METHODS:
+    for method in RULE_METHODS:
         SpeculativeConfig(
             method="ngram",
             num_speculative_tokens=2,

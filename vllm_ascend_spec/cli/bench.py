@@ -12,8 +12,9 @@ from typing import Any
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
 from vllm_ascend_spec.cli import bench_verify
-from vllm_ascend_spec.cli.check import parse_json
 from vllm_ascend_spec.cli.env import plugins
+from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.config.preflight import check_engine
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform import select
@@ -95,7 +96,7 @@ def run_serve(args: argparse.Namespace) -> int:
     from vllm_ascend_spec.bench import serve
     from vllm_ascend_spec.bench.client import Load
 
-    spec = parse_json("--speculative-config", args.speculative_config)
+    spec = parse_speculative(args.speculative_config)
     check_engine(args.model, spec)
     modes = tuple(args.modes.split(","))
     for mode in modes:
@@ -127,8 +128,8 @@ def run_step(args: argparse.Namespace) -> int:
     """Run ``bench step``."""
     from vllm_ascend_spec.bench import step
 
-    spec = parse_json("--speculative-config", args.speculative_config)
-    check_engine(args.model, spec)
+    spec = parse_speculative(args.speculative_config)
+    check_engine(args.model, spec, engine=Engine(device=select.detect_device()))
     plan = step.Plan(
         model=args.model,
         speculative_config=spec,
@@ -147,7 +148,7 @@ def run_npu_sim(args: argparse.Namespace) -> int:
     from vllm_ascend_spec.bench import npu_sim
 
     npu_sim.require_simulator()
-    spec = parse_json("--speculative-config", args.speculative_config)
+    spec = parse_speculative(args.speculative_config)
     check_engine(args.model, spec)
     workloads = tuple(args.workloads.split(","))
     for workload in workloads:

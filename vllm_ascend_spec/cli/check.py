@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec import versions
+from vllm_ascend_spec.config.additional import section_of
+from vllm_ascend_spec.config.engine import Engine, cudagraph_mode_of
+from vllm_ascend_spec.config.json_option import parse_json, parse_speculative
 from vllm_ascend_spec.config.preflight import check_engine, check_method, with_underscores
-from vllm_ascend_spec.config.resolve import section_of
 from vllm_ascend_spec.config.rules import (
     GREEDY,
     STANDARD,
@@ -19,36 +21,39 @@ from vllm_ascend_spec.config.rules import (
     rule_warnings,
 )
 from vllm_ascend_spec.config.schema import SECTION, SpecOptions
-from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform import select
 
 HELP = "check a model and its speculative config without loading anything"
 
 
+# Further options of `vllm serve` that say whether the two configs can be used.
+ENGINE_OPTIONS: dict[str, dict[str, Any]] = {
+    "--tensor-parallel-size": {"type": int, "default": 1, "metavar": "N"},
+    "--max-model-len": {"type": int, "metavar": "N"},
+    "--load-format": {"default": "auto", "metavar": "FORMAT"},
+    "--enforce-eager": {"action": "store_true"},
+    "--compilation-config": {"metavar": "JSON"},
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take the same options as ``vllm serve``."""
+    """Take options of ``vllm serve`` under their own names."""
     parser.add_argument("model", help="the target: a folder or a hub's name")
-    parser.add_argument("--speculative-config", metavar="JSON", help="as for vllm serve")
-    parser.add_argument("--additional-config", metavar="JSON", help="as for vllm serve")
-
-
-def parse_json(option: str, text: str | None) -> Any:
-    """Parse the JSON of an option."""
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(option, text, f"is not JSON: {error}") from None
+    for name in ("--speculative-config", "--additional-config"):
+        parser.add_argument(name, metavar="JSON", help="as for vllm serve")
+    for name, details in ENGINE_OPTIONS.items():
+        parser.add_argument(name, help="as for vllm serve, where it matters", **details)
 
 
 def run(args: argparse.Namespace) -> int:
     """Check, and print the resolved configuration."""
     name, version = versions.require_vllm()
-    spec = parse_json("--speculative-config", args.speculative_config)
-    additional = parse_json("--additional-config", args.additional_config)
-    check_engine(args.model, spec, additional)
+    spec = parse_speculative(args.speculative_config)
+    additional = {}
+    if args.additional_config is not None:
+        additional = parse_json("--additional-config", args.additional_config)
     choice, device = select.select_platform(), select.detect_device()
+    check_engine(args.model, spec, additional, engine_of(args, device))
     resolved = {
         "vllm": f"{name} {version}",
         "device": device,
@@ -59,6 +64,21 @@ def run(args: argparse.Namespace) -> int:
     }
     sys.stdout.write(json.dumps(resolved, indent=2) + "\n")
     return 0
+
+
+def engine_of(args: argparse.Namespace, device: str | None) -> Engine:
+    """Return what the command line says about the engine."""
+    compilation = None
+    if args.compilation_config is not None:
+        compilation = parse_json("--compilation-config", args.compilation_config)
+    return Engine(
+        device=device,
+        load_format=args.load_format,
+        tensor_parallel_size=args.tensor_parallel_size,
+        max_model_len=args.max_model_len,
+        enforce_eager=args.enforce_eager,
+        cudagraph_mode=cudagraph_mode_of(compilation),
+    )
 
 
 def resolve(

@@ -9,10 +9,13 @@ Until: never; this is our own feature, hooked in where vLLM has no hook.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.compat import spec_sampling_params, stop_string_tokens
 from vllm_ascend_spec.compat.patching import Patches
+
+if TYPE_CHECKING:
+    from vllm_ascend_spec.config.engine import Engine
 
 _patches = Patches()
 
@@ -55,19 +58,40 @@ def merged_speculative_config(args: Any) -> Any:
     return {**given, **(spec or {})}
 
 
-def check(args: Any) -> None:
-    """Run our checks on an ``EngineArgs`` or a parsed command line."""
-    from vllm_ascend_spec.config.preflight import check_engine
-    from vllm_ascend_spec.config.resolve import section_of
+def engine_of(args: Any) -> Engine:
+    """Return what an ``EngineArgs`` or a parsed command line says about the engine."""
+    from vllm_ascend_spec.config.engine import UNKNOWN, Engine, cudagraph_mode_of
     from vllm_ascend_spec.platform.select import detect_device
 
+    mode = cudagraph_mode_of(getattr(args, "compilation_config", None))
+    level = getattr(getattr(args, "optimization_level", None), "value", 2)
+    # vLLM lowers the mode for some connectors, and at the lower levels of optimization.
+    if getattr(args, "kv_transfer_config", None) or (mode is None and level < 2):
+        mode = UNKNOWN
+    length = getattr(args, "max_model_len", None)
+    return Engine(
+        device=detect_device(),
+        load_format=str(args.load_format),
+        tensor_parallel_size=getattr(args, "tensor_parallel_size", 1),
+        max_model_len=length if isinstance(length, int) else None,
+        enforce_eager=bool(getattr(args, "enforce_eager", False)),
+        cudagraph_mode=mode,
+    )
+
+
+def check(args: Any) -> None:
+    """Run our checks on an ``EngineArgs`` or a parsed command line."""
+    from vllm_ascend_spec.config.additional import section_of
+    from vllm_ascend_spec.config.preflight import check_engine
+
+    engine = engine_of(args)
     check_engine(
         getattr(args, "model_tag", None) or args.model,
         merged_speculative_config(args),
         args.additional_config,
-        load_format=str(args.load_format),
+        engine,
     )
     if (backend := section_of(args.additional_config).get("verify_backend")) is not None:
         from vllm_ascend_spec.verification.backend import require_backend
 
-        require_backend(backend, detect_device() or "cpu")
+        require_backend(backend, engine.device or "cpu")

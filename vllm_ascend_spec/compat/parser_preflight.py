@@ -10,8 +10,10 @@ Until: never; this is our own feature. The parser is vLLM's own hook for platfor
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
+from vllm_ascend_spec.config.json_option import check_texts
 from vllm_ascend_spec.errors import AscendSpecError
 
 
@@ -20,8 +22,11 @@ def apply(parser: Any) -> None:
     stock = parser.parse_known_args
 
     def parse_known_args(*args: Any, **kwargs: Any) -> tuple[argparse.Namespace, list[str]]:
-        namespace, extras = stock(*args, **kwargs)
+        given = args[0] if args else kwargs.get("args")
         try:
+            # vLLM's own message has the whole text in it, or is a traceback.
+            check_texts(sys.argv[1:] if given is None else given)
+            namespace, extras = stock(*args, **kwargs)
             check(namespace)
         except AscendSpecError as error:
             parser.error(str(error))

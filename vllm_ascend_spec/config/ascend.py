@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
+from vllm_ascend_spec.config.schema import SECTION, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
 SPEC = "speculative_config"
@@ -35,33 +38,97 @@ SPECULATIVE: dict[str, str] = {
 }
 
 
-def check_ascend_options(vllm_config: Any) -> None:
+GRAPH_REMEDY = (
+    "leave it out, or set speculative_config.enforce_eager=true, or a cudagraph_mode without FULL"
+)
+# vLLM's names of its CUDAGraphMode; its default is the first.
+FULL_MODES = ("FULL_AND_PIECEWISE", "FULL_DECODE_ONLY", "FULL")
+
+
+def check_for_npu(request: Request) -> None:
+    """Refuse what vllm-ascend would do lossily or not at all, and what no graph can hold.
+
+    Raises:
+        ConfigError: naming the option and the reason.
+    """
+    check_ascend_options(request.additional, request.spec.get)
+    if not request.method.has_draft_loop:
+        return
+    check_draft_loop(request.options)
+    engine, spec = request.engine, request.spec
+    # vLLM has no full graphs with a schedule of K (config/vllm.py:972).
+    mode = "PIECEWISE" if spec.get(SCHEDULE) else engine.cudagraph_mode or FULL_MODES[0]
+    if not engine.enforce_eager and not spec.get("enforce_eager"):
+        check_full_graph(mode, samples_drafts=samples_drafts(spec.get))
+
+
+def samples_drafts(get: Callable[[str], Any]) -> bool:
+    """Tell whether drafts are drawn from a distribution.
+
+    Args:
+        get: returns the value of a key of ``speculative_config``, or None.
+    """
+    is_sampled = get("draft_sample_method") == "probabilistic"
+    return is_sampled and get("rejection_sample_method") != "synthetic"
+
+
+def check_draft_loop(options: SpecOptions) -> None:
+    """Refuse the draft loop of other devices.
+
+    Raises:
+        ConfigError: it was asked for.
+    """
+    if options.draft_loop == "fused":
+        raise ConfigError(
+            f"additional_config.{SECTION}.draft_loop",
+            "fused",
+            "not possible on an NPU, where the draft loop is one graph; "
+            "valid here: 'auto', 'stock'",
+        )
+
+
+def check_full_graph(mode: str, *, samples_drafts: bool) -> None:
+    """Refuse what a full graph cannot hold.
+
+    Args:
+        mode: name of vLLM's ``CUDAGraphMode``, of an engine that uses graphs for the draft.
+        samples_drafts: whether drafts are drawn from a distribution.
+
+    Raises:
+        ConfigError: naming the option and the reason.
+    """
+    if mode not in FULL_MODES:
+        return
+    if mode == "FULL":
+        raise ConfigError(
+            "compilation_config.cudagraph_mode",
+            mode,
+            "not possible with a draft model on an NPU: a graph for any mixture of requests "
+            "drafts for too few of them; valid: FULL_AND_PIECEWISE, FULL_DECODE_ONLY, PIECEWISE",
+        )
+    if samples_drafts:
+        raise ConfigError(
+            f"{SPEC}.draft_sample_method",
+            "probabilistic",
+            f"has no effect in a full graph on an NPU, where drafts are greedy; {GRAPH_REMEDY}",
+        )
+
+
+def check_ascend_options(additional: Any, get: Callable[[str], Any]) -> None:
     """Refuse what vllm-ascend would do lossily or not at all.
 
     Args:
-        vllm_config: the engine's, with speculation on, before vllm-ascend has changed it.
+        additional: all of ``--additional-config``.
+        get: returns the value of a key of ``speculative_config``, or None.
 
     Raises:
         ConfigError: naming the option and the reason.
     """
-    given = vllm_config.additional_config
     for (section, name), problem in ADDITIONAL.items():
-        values = given.get(section) if isinstance(given, Mapping) else None
+        values = additional.get(section) if isinstance(additional, Mapping) else None
         value = values.get(name) if isinstance(values, Mapping) else None
         if value:
             raise ConfigError(f"additional_config.{section}.{name}", value, problem)
-    check_speculative(lambda name: getattr(vllm_config.speculative_config, name, None))
-
-
-def check_speculative(get: Callable[[str], Any]) -> None:
-    """Refuse keys of ``speculative_config`` that have no effect on an NPU.
-
-    Args:
-        get: returns the value of a key, or None.
-
-    Raises:
-        ConfigError: naming the option and the reason.
-    """
     for name, problem in SPECULATIVE.items():
         if value := get(name):
             raise ConfigError(f"{SPEC}.{name}", value, f"has no effect on an NPU: {problem}")

@@ -1,19 +1,30 @@
-"""Checks of the class that method ``custom_class`` is given. Imports the person's module."""
+"""Checks of the class that method ``custom_class`` is given.
+
+The person's module is imported in a process of its own, with a time limit: it may do anything when
+it is imported, and what ends it must not end ``check`` or a server. A module that this process has
+imported already, ``__main__`` for one, is looked at here.
+"""
 
 from __future__ import annotations
 
-import importlib
-import inspect
-from collections.abc import Callable, Mapping
+import contextlib
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from vllm_ascend_spec.config import class_probe
 from vllm_ascend_spec.errors import ConfigError
 
 OPTION = "speculative_config.model"
-FORM = "valid: 'package.module.Class', importable, of a class with the method propose"
-# What vLLM calls it with (v1/worker/gpu_model_runner.py, propose_draft_token_ids).
-ARGUMENTS = ("sampled_token_ids", "num_tokens_no_spec", "token_ids_cpu")
-KEYWORDS = ("slot_mappings",)
+# Of the import; torch alone takes some seconds, on a slow disk many.
+TIME_LIMIT_S = 120.0
 
 
 def check_custom_class(spec: Mapping[str, Any]) -> None:
@@ -24,53 +35,49 @@ def check_custom_class(spec: Mapping[str, Any]) -> None:
     """
     path = spec["model"]
     if not isinstance(path, str) or not _is_dotted(path):
-        raise ConfigError(OPTION, path, f"is no path of a class; {FORM}")
-    found = _import(path)
-    if not callable(found):
-        raise ConfigError(OPTION, path, f"is {type(found).__name__}, no class; {FORM}")
-    if not _takes(found, 1):
-        raise ConfigError(OPTION, path, "cannot be made from the engine's VllmConfig alone")
-    if not isinstance(found, type):
-        return  # a function that makes the proposer; vLLM looks at what it returns
-    propose = getattr(found, "propose", None)
-    if not callable(propose):
-        raise ConfigError(OPTION, path, "has no method propose")
-    bound = isinstance(inspect.getattr_static(found, "propose"), staticmethod | classmethod)
-    if not _takes(propose, len(ARGUMENTS) + (not bound), KEYWORDS):
-        raise ConfigError(
-            OPTION,
-            path,
-            f"its propose cannot be called as propose({', '.join(ARGUMENTS)}, "
-            f"{', '.join(f'{name}=…' for name in KEYWORDS)})",
-        )
+        raise ConfigError(OPTION, path, f"is no path of a class; {class_probe.FORM}")
+    module = path.rpartition(".")[0]
+    problem = class_probe.problem(path) if module in sys.modules else _elsewhere(path, *sys.path)
+    if problem is not None:
+        raise ConfigError(OPTION, path, problem)
 
 
 def _is_dotted(path: str) -> bool:
     return "." in path and all(part.isidentifier() for part in path.split("."))
 
 
-def _import(path: str) -> Any:
-    module_name, _, name = path.rpartition(".")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # whatever a person's module does when it is imported
-        why = f"{type(error).__name__}: {error}".replace("\n", " ")
-        raise ConfigError(
-            OPTION, path, f"cannot import {module_name} ({why}); its folder belongs in PYTHONPATH"
-        ) from error
-    if not hasattr(module, name):
-        raise ConfigError(OPTION, path, f"module {module_name} has no {name}; {FORM}")
-    return getattr(module, name)
+@functools.cache
+def _elsewhere(path: str, *search_path: str) -> str | None:
+    """Return what is wrong with the class, found out in another process; once for each class."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "answer.json")
+        arguments = [str(Path(class_probe.__file__)), path, str(answer), json.dumps(search_path)]
+        # Its own session: what the module has started is ended with it.
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(TIME_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return f"importing its module did not end within {TIME_LIMIT_S:g} s"
+        finally:
+            _end(process)
+        if not answer.is_file():
+            return f"importing its module ended the process {_how(status)}"
+        return json.loads(answer.read_text())
 
 
-def _takes(function: Callable[..., Any], count: int, keywords: tuple[str, ...] = ()) -> bool:
-    """Tell whether a call with ``count`` arguments and ``keywords`` fits; True if unknown."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # written in C
-        return True
-    try:
-        signature.bind(*range(count), **dict.fromkeys(keywords))
-    except TypeError:
-        return False
-    return True
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _how(status: int) -> str:
+    if status >= 0:
+        return f"with status {status}"
+    return f"by signal {signal.Signals(-status).name}"

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Ascend's fused attention takes at most 16 rows per request (vllm-ascend attention_v1.py:273), and
-# one command line does the same on every device.
-MAX_DRAFT_TOKENS = 15
-
 _ALWAYS = frozenset(
     {
         "method",

@@ -1,4 +1,4 @@
-"""Checks of the options of method ``ngram``."""
+"""Checks of the options of method ``ngram`` together."""
 
 from __future__ import annotations
 
@@ -14,17 +14,12 @@ def check_ngram(spec: Mapping[str, Any]) -> None:
     """Check the shortest and the longest n-gram to look for; one that is not set is the other.
 
     Raises:
-        ConfigError: one of them is no length, or the shortest is longer than the longest.
+        ConfigError: the shortest is longer than the longest.
     """
-    given = {key: spec[key] for key in (LOOKUP_MIN, LOOKUP_MAX) if spec.get(key) is not None}
-    for key, length in given.items():
-        if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-            raise ConfigError(
-                f"speculative_config.{key}", length, "valid: a whole number from 1 on"
-            )
-    if len(given) == 2 and given[LOOKUP_MIN] > given[LOOKUP_MAX]:
+    shortest, longest = spec.get(LOOKUP_MIN), spec.get(LOOKUP_MAX)
+    if shortest is not None and longest is not None and shortest > longest:
         raise ConfigError(
             f"speculative_config.{LOOKUP_MIN}",
-            given[LOOKUP_MIN],
-            f"valid: up to {LOOKUP_MAX}, which is {given[LOOKUP_MAX]}",
+            shortest,
+            f"valid: up to {LOOKUP_MAX}, which is {longest}",
         )

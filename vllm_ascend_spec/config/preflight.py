@@ -1,81 +1,91 @@
-"""Check a command line or an ``LLM()`` call before anything expensive starts."""
+"""Check a command line or an ``LLM()`` call before anything expensive starts.
+
+``check``, ``vllm serve`` and ``LLM()`` all call :func:`check_engine`, so that what the first says
+is what the others do.
+"""
 
 from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
+from types import MappingProxyType
 from typing import Any
 
-from vllm_ascend_spec.config.checkpoint import check_draft, find_folder, find_target
-from vllm_ascend_spec.config.custom_class import check_custom_class
-from vllm_ascend_spec.config.methods import MAX_DRAFT_TOKENS, METHODS, Method
-from vllm_ascend_spec.config.ngram import check_ngram
-from vllm_ascend_spec.config.resolve import require_speculation, section_of
-from vllm_ascend_spec.config.rules import STANDARD, check_synthetic, resolve_rule
-from vllm_ascend_spec.config.schema import SECTION, SpecOptions
-from vllm_ascend_spec.errors import CheckpointError, ConfigError
+from vllm_ascend_spec.config.additional import check_additional
+from vllm_ascend_spec.config.combinations import COMBINATIONS
+from vllm_ascend_spec.config.draft_options import check_name
+from vllm_ascend_spec.config.engine import Engine, Request
+from vllm_ascend_spec.config.methods import METHODS, Method
+from vllm_ascend_spec.config.options import INTERNAL, OPTIONS, is_unset
+from vllm_ascend_spec.config.resolve import require_speculation
+from vllm_ascend_spec.config.schema import SpecOptions
+from vllm_ascend_spec.errors import ConfigError
 
 SPEC = "speculative_config"
-# Values that say "not set" and are therefore never an option without effect.
-UNSET = (None, False)
-DRAFT_SAMPLE_METHODS = ("greedy", "probabilistic")
-# What a method's own options have to be, where the rules for all methods do not tell.
-OPTION_CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
-    "ngram": check_ngram,
-    "custom_class": check_custom_class,
-}
-# Filled in by vLLM when it builds the config, not by a person.
-INTERNAL = ("target_model_config", "target_parallel_config")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+# What JSON can say; anything else was put there by a program.
+JSON_TYPES = (type(None), bool, int, float, str, list, dict)
+# So that a message with names in it stays in one line.
+MOST_NAMES = 4
 
 
 def check_engine(
     model: str | None,
     speculative_config: Any,
-    additional_config: Any = None,
-    *,
-    load_format: str = "auto",
+    additional_config: Any = NOTHING,
+    engine: Engine | None = None,
 ) -> None:
     """Check everything that can be checked without loading a model.
 
     Args:
         model: the target, a folder or a hub's name.
-        speculative_config: as given by the person, or None.
-        additional_config: as given by the person, or None.
-        load_format: with ``dummy`` no weights are read, so none are looked for.
+        speculative_config: as given by the person; None for no speculation.
+        additional_config: as given by the person.
+        engine: other options that matter.
 
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
-    section = section_of(additional_config)
+    section = check_additional(additional_config)
     options = SpecOptions.from_mapping(section)
-    if not speculative_config:
+    if speculative_config is None:
         require_speculation(section)
         return
-    if not isinstance(speculative_config, Mapping):
-        raise ConfigError(SPEC, speculative_config, "must be a JSON object")
+    if model is not None:
+        check_name("model", model)
     spec = with_underscores(speculative_config)
     method = check_method(spec)
     check_options(method, spec)
-    check_draft_length(spec)
-    check_draft_sampling(spec)
-    resolve_rule(spec.get("rejection_sample_method", STANDARD), section)
-    check_synthetic(spec)
-    if "draft_loop" in section and not method.has_draft_loop:
-        raise ConfigError(
-            f"additional_config.{SECTION}.draft_loop",
-            options.draft_loop,
-            f"has no effect with method {method.name!r}, which has no draft model",
-        )
-    if method.name in OPTION_CHECKS:
-        OPTION_CHECKS[method.name](spec)
-    if method.needs_checkpoint and load_format != "dummy":
-        check_checkpoint(spec, model, load_format)
+    request = Request(
+        spec=spec,
+        method=method,
+        section=section,
+        options=options,
+        additional=additional_config if isinstance(additional_config, Mapping) else NOTHING,
+        model=model,
+        engine=engine or Engine(),
+    )
+    for check in COMBINATIONS:
+        check(request)
 
 
-def with_underscores(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``spec`` with its keys as vLLM names them; dashes are fine, too."""
-    return {str(key).replace("-", "_"): value for key, value in spec.items()}
+def with_underscores(spec: Any) -> dict[str, Any]:
+    """Return ``spec`` with its keys as vLLM names them; dashes are fine, too.
+
+    Raises:
+        ConfigError: it is no JSON object, or has a key in both spellings.
+    """
+    if not isinstance(spec, Mapping):
+        raise ConfigError(SPEC, spec, "must be a JSON object, or left out for no speculation")
+    named: dict[str, Any] = {}
+    for key, value in spec.items():
+        name = str(key).replace("-", "_")
+        if name in named:
+            raise ConfigError(f"{SPEC}.{name}", value, "is given twice, with - and with _")
+        named[name] = value
+    return named
 
 
 def check_method(spec: Mapping[str, Any]) -> Method:
@@ -84,59 +94,40 @@ def check_method(spec: Mapping[str, Any]) -> Method:
     valid = ", ".join(repr(known) for known in METHODS)
     if name is None:
         raise ConfigError(f"{SPEC}.method", None, f"name the method; valid: {valid}")
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ConfigError(f"{SPEC}.method", name, f"not supported by this release; valid: {valid}")
     return METHODS[name]
 
 
 def check_options(method: Method, spec: Mapping[str, Any]) -> None:
-    """Refuse options that are unknown or would have no effect, and ask for those that miss."""
+    """Check each option alone: does it belong to the method, is its value valid, does one miss?"""
     for key, value in spec.items():
-        if key in method.options or key in INTERNAL or any(value is unset for unset in UNSET):
+        if key in INTERNAL and not isinstance(value, JSON_TYPES):
             continue
-        raise ConfigError(
-            f"{SPEC}.{key}",
-            value,
-            f"has no effect with method {method.name!r}; valid: "
-            + ", ".join(sorted(method.options)),
-        )
+        if key not in method.options:
+            if is_unset(key, value):
+                continue
+            owners = [repr(other.name) for other in METHODS.values() if key in other.options]
+            problem = f"has no effect with method {method.name!r}"
+            problem += f", only with {' and '.join(owners)}" if owners else ""
+            valid = nearest(key, method.options)
+            raise ConfigError(f"{SPEC}.{key}", value, f"{problem}; valid: {valid}")
+        if value is None and key in method.required:
+            continue
+        if problem := OPTIONS[key].check(value):
+            raise ConfigError(f"{SPEC}.{key}", value, problem)
     for key in method.required:
         if spec.get(key) is None:
-            raise ConfigError(f"{SPEC}.{key}", None, f"method {method.name!r} needs it")
+            needed = f"method {method.name!r} needs it; {OPTIONS[key].check(None)}"
+            raise ConfigError(f"{SPEC}.{key}", None, needed)
 
 
-def check_draft_length(spec: Mapping[str, Any]) -> None:
-    """Check the number of draft tokens per step."""
-    length = spec.get("num_speculative_tokens")
-    is_whole = isinstance(length, int) and not isinstance(length, bool)
-    if not is_whole or not 1 <= int(length or 0) <= MAX_DRAFT_TOKENS:
-        raise ConfigError(
-            f"{SPEC}.num_speculative_tokens",
-            length,
-            f"valid: a whole number from 1 to {MAX_DRAFT_TOKENS}",
-        )
-
-
-def check_draft_sampling(spec: Mapping[str, Any]) -> None:
-    """Check how drafts are to be picked."""
-    method = spec.get("draft_sample_method", DRAFT_SAMPLE_METHODS[0])
-    if method not in DRAFT_SAMPLE_METHODS:
-        valid = ", ".join(map(repr, DRAFT_SAMPLE_METHODS))
-        raise ConfigError(f"{SPEC}.draft_sample_method", method, f"valid: {valid}")
-
-
-def check_checkpoint(spec: Mapping[str, Any], target: str | None, load_format: str) -> None:
-    """Check the draft's checkpoint, against the target's where both are folders."""
-    option, model = f"{SPEC}.model", spec["model"]
-    if not isinstance(model, str):
-        raise CheckpointError(option, model, "must be a folder or a hub's name")
-    folder = find_folder(option, model, spec.get("revision"))
-    if folder is None:
-        return
-    target_folder = find_target(target) if target else None
-    if spec.get("use_heterogeneous_vocab"):
-        target_folder = None
-    check_draft(option, spec, folder, target_folder, load_format)
+def nearest(key: str, names: Iterable[str]) -> str:
+    """Return the names most like ``key``, and where the others stand."""
+    ordered = sorted(names, key=lambda name: (-SequenceMatcher(None, key, name).ratio(), name))
+    more = len(ordered) - MOST_NAMES
+    shown = ", ".join(ordered[:MOST_NAMES])
+    return f"{shown} and {more} more, see docs/configuration.md" if more > 0 else shown
 
 
 def check_port(host: str | None, port: int) -> None:

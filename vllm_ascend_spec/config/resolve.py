@@ -6,18 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from vllm_ascend_spec.config.additional import section_of
 from vllm_ascend_spec.config.rules import SYNTHETIC, resolve_rule
 from vllm_ascend_spec.config.schema import SECTION, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
-
-
-def section_of(additional_config: Any) -> Any:
-    """Return our section of ``--additional-config``, or an empty one."""
-    section = additional_config.get(SECTION) if isinstance(additional_config, Mapping) else None
-    return {} if section is None else section
 
 
 def require_speculation(section: Mapping[str, Any]) -> None:

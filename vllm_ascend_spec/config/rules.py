@@ -7,13 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 from vllm_ascend_spec.config import methods
+from vllm_ascend_spec.config.options import RULE_METHODS
 from vllm_ascend_spec.config.schema import SECTION, VERIFY_RULES
+from vllm_ascend_spec.config.values import number
 from vllm_ascend_spec.errors import ConfigError
 
 METHOD = "speculative_config.rejection_sample_method"
 SYNTHETIC_OPTIONS = ("synthetic_acceptance_rates", "synthetic_acceptance_length")
-# vLLM's names; "standard" leaves the choice to verify_rule.
-STANDARD, BLOCK, SYNTHETIC = METHODS = ("standard", "block", "synthetic")
+STANDARD, BLOCK, SYNTHETIC = RULE_METHODS
 GREEDY = "greedy"
 
 
@@ -27,8 +28,8 @@ def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
     Raises:
         ConfigError: the method is unknown, or ``verify_rule`` contradicts it.
     """
-    if method not in METHODS:
-        raise ConfigError(METHOD, method, f"valid: {', '.join(map(repr, METHODS))}")
+    if method not in RULE_METHODS:
+        raise ConfigError(METHOD, method, f"valid: {', '.join(map(repr, RULE_METHODS))}")
     wanted = section.get("verify_rule")
     if method == STANDARD:
         return wanted or VERIFY_RULES[0]
@@ -96,15 +97,12 @@ def check_synthetic(spec: Mapping[str, Any]) -> None:
     _CHECKS[given[0]](spec[given[0]], spec["num_speculative_tokens"])
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _check_rates(rates: Any, num_drafts: int) -> None:
+    check = number(0, 1)
     fits = (
         isinstance(rates, list | tuple)
         and len(rates) == num_drafts
-        and all(_is_number(rate) and 0 <= rate <= 1 for rate in rates)
+        and not any(map(check, rates))
         and all(later <= rate for rate, later in pairwise(rates))
     )
     if not fits:
@@ -116,12 +114,8 @@ def _check_rates(rates: Any, num_drafts: int) -> None:
 
 
 def _check_length(length: Any, num_drafts: int) -> None:
-    if not _is_number(length) or not 1 <= length <= num_drafts + 1:
-        raise ConfigError(
-            f"speculative_config.{SYNTHETIC_OPTIONS[1]}",
-            length,
-            f"valid: a number from 1 to {num_drafts + 1}",
-        )
+    if problem := number(1, num_drafts + 1)(length):
+        raise ConfigError(f"speculative_config.{SYNTHETIC_OPTIONS[1]}", length, problem)
 
 
 _CHECKS = dict(zip(SYNTHETIC_OPTIONS, (_check_rates, _check_length), strict=True))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from vllm_ascend_spec.config.values import one_of, optional
 from vllm_ascend_spec.errors import ConfigError
 
 SECTION = "ascend_spec"
@@ -13,6 +14,11 @@ SECTION = "ascend_spec"
 VERIFY_BACKENDS = ("cpu", "triton", "ascendc", "reference")
 VERIFY_RULES = ("token", "block")
 DRAFT_LOOPS = ("auto", "fused", "stock")
+CHECKS = {
+    "draft_loop": one_of(*DRAFT_LOOPS),
+    "verify_backend": optional(one_of(*VERIFY_BACKENDS)),
+    "verify_rule": one_of(*VERIFY_RULES),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +40,10 @@ class SpecOptions:
     verify_rule: str = "token"
 
     def __post_init__(self) -> None:
-        if self.draft_loop not in DRAFT_LOOPS:
-            raise _invalid("draft_loop", self.draft_loop, DRAFT_LOOPS)
-        if self.verify_backend is not None and self.verify_backend not in VERIFY_BACKENDS:
-            raise _invalid("verify_backend", self.verify_backend, VERIFY_BACKENDS)
-        if self.verify_rule not in VERIFY_RULES:
-            raise _invalid("verify_rule", self.verify_rule, VERIFY_RULES)
+        for name, check in CHECKS.items():
+            if problem := check(getattr(self, name)):
+                option = f"additional_config.{SECTION}.{name}"
+                raise ConfigError(option, getattr(self, name), problem)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SpecOptions:
@@ -59,9 +63,3 @@ class SpecOptions:
                     f"there is no such option; valid: {', '.join(sorted(known))}",
                 )
         return cls(**values)
-
-
-def _invalid(name: str, value: object, valid: tuple[str, ...]) -> ConfigError:
-    return ConfigError(
-        f"additional_config.{SECTION}.{name}", value, f"valid: {', '.join(map(repr, valid))}"
-    )

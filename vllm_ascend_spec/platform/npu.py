@@ -33,7 +33,10 @@ class SpecNpuPlatform(NPUPlatform):
         """Validate our options and, with speculation, name our worker."""
         check_engine_config(vllm_config)
         if vllm_config.speculative_config is not None:
-            check_ascend_options(vllm_config)
+            spec = vllm_config.speculative_config
+            check_ascend_options(
+                vllm_config.additional_config, lambda name: getattr(spec, name, None)
+            )
             require_stock_worker()
             if vllm_config.parallel_config.worker_cls == "auto":
                 vllm_config.parallel_config.worker_cls = WORKER

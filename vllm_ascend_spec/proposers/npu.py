@@ -21,6 +21,12 @@ from vllm_ascend.ascend_forward_context import _EXTRA_CTX
 from vllm_ascend.spec_decode.llm_base_proposer import _split_draft_outputs
 from vllm_ascend.utils import enable_sp, lmhead_tp_enable
 
+from vllm_ascend_spec.config.ascend import (
+    GRAPH_REMEDY,
+    check_draft_loop,
+    check_full_graph,
+    samples_drafts,
+)
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.proposers.certain import CertainDraftsMixin
@@ -33,9 +39,6 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.config.schema import SpecOptions
 
 logger = get_logger(__name__)
-REMEDY = (
-    "leave it out, or set speculative_config.enforce_eager=true, or a cudagraph_mode without FULL"
-)
 Drafts = list[tuple[torch.Tensor, torch.Tensor | None]]
 
 
@@ -58,9 +61,8 @@ class NpuModelProposerMixin(CertainDraftsMixin):
         spec = proposer.speculative_config
         # As on the CPU: vLLM hands the distributions over for the standard method alone; the block
         # rule needs them as much.
-        proposer._enable_probabilistic_draft_probs = (
-            spec.draft_sample_method == "probabilistic"
-            and spec.rejection_sample_method != "synthetic"
+        proposer._enable_probabilistic_draft_probs = samples_drafts(
+            lambda name: getattr(spec, name, None)
         )
         _require_possible(proposer, options)
         obstacle = proposer.own_loop_obstacle()
@@ -284,33 +286,21 @@ class NpuModelProposerMixin(CertainDraftsMixin):
 
 
 def _require_possible(proposer: Any, options: SpecOptions) -> None:
-    if options.draft_loop == "fused":
-        raise ConfigError(
-            "additional_config.ascend_spec.draft_loop",
-            "fused",
-            "not possible on an NPU, where the draft loop is one graph; "
-            "valid here: 'auto', 'stock'",
-        )
+    """Refuse what ``config/ascend.py`` refuses before anything is loaded, of the engine's own mode.
+
+    Raises:
+        ConfigError: naming the option and the reason.
+    """
+    check_draft_loop(options)
     mode = proposer.compilation_config.cudagraph_mode
     if not proposer.use_cuda_graph or not mode.has_full_cudagraphs():
         return
-    spec = proposer.speculative_config
-    if mode == CUDAGraphMode.FULL:
-        raise ConfigError(
-            "compilation_config.cudagraph_mode",
-            mode.name,
-            "not possible with a draft model on an NPU: a graph for any mixture of requests "
-            "drafts for too few of them; valid: FULL_AND_PIECEWISE, FULL_DECODE_ONLY, PIECEWISE",
-        )
-    if proposer._enable_probabilistic_draft_probs:
-        raise ConfigError(
-            "speculative_config.draft_sample_method",
-            spec.draft_sample_method,
-            f"has no effect within a full graph on an NPU, which records a greedy choice; {REMEDY}",
-        )
-    if spec.num_speculative_tokens_per_batch_size:
+    check_full_graph(mode.name, samples_drafts=proposer._enable_probabilistic_draft_probs)
+    schedule = proposer.speculative_config.num_speculative_tokens_per_batch_size
+    if schedule:
         raise ConfigError(
             "speculative_config.num_speculative_tokens_per_batch_size",
-            spec.num_speculative_tokens_per_batch_size,
-            f"not possible within a full graph on an NPU, which has all draft steps; {REMEDY}",
+            schedule,
+            "not possible within a full graph on an NPU, which has all draft steps; "
+            f"{GRAPH_REMEDY}",
         )

@@ -1,0 +1,54 @@
+"""Our section of ``--additional-config``, among those of other people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import SequenceMatcher
+from typing import Any
+
+from vllm_ascend_spec.config.schema import SECTION
+from vllm_ascend_spec.errors import ConfigError
+
+OPTION = "additional_config"
+# "ascend_spce" has 0.9; the nearest of vllm-ascend's own keys, "ascend_log_path", has 0.61.
+NEAR = 0.84
+PACKAGE = "vllmascendspec"
+
+
+def section_of(additional_config: Any) -> Any:
+    """Return our section of ``--additional-config``, or an empty one."""
+    section = additional_config.get(SECTION) if isinstance(additional_config, Mapping) else None
+    return {} if section is None else section
+
+
+def check_additional(additional_config: Any) -> Any:
+    """Check what is around our section; what other people's keys mean is theirs to say.
+
+    Args:
+        additional_config: as given by the person; in Python anything that vLLM can hash.
+
+    Returns:
+        Our section, unchecked.
+
+    Raises:
+        ConfigError: it is no JSON object, or has our section under a misspelt name.
+    """
+    if not isinstance(additional_config, Mapping):
+        if hasattr(additional_config, "compute_hash"):
+            return {}
+        raise ConfigError(OPTION, additional_config, "must be a JSON object, e.g. {}")
+    for key, value in additional_config.items():
+        if key != SECTION and isinstance(key, str) and is_misspelt(key):
+            raise ConfigError(f"{OPTION}.{key}", value, f"would be ignored; valid: {SECTION!r}")
+    return section_of(additional_config)
+
+
+def is_misspelt(key: str) -> bool:
+    """Tell whether ``key`` is nearly the name of our section."""
+    letters = _letters(key)
+    return letters == PACKAGE or SequenceMatcher(None, letters, _letters(SECTION)).ratio() >= NEAR
+
+
+def _letters(key: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", key.lower())

@@ -1,0 +1,26 @@
+"""Options that have no effect on a CPU."""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.errors import ConfigError
+
+# vLLM has no other there, and uses one of them whatever was asked for (platforms/cpu.py).
+ATTENTION_BACKENDS = ("auto", "CPU_ATTN", "CPU_MLA", "AMX_MLA")
+
+
+def check_for_cpu(request: Request) -> None:
+    """Refuse attention backends of other devices.
+
+    Raises:
+        ConfigError: one is asked for.
+    """
+    wanted = request.spec.get("attention_backend")
+    name = str(getattr(wanted, "name", wanted))
+    if wanted is not None and name.upper() not in map(str.upper, ATTENTION_BACKENDS):
+        valid = ", ".join(map(repr, ATTENTION_BACKENDS))
+        raise ConfigError(
+            "speculative_config.attention_backend",
+            wanted,
+            f"has no effect on a CPU; valid: {valid}",
+        )

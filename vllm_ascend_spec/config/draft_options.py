@@ -1,0 +1,117 @@
+"""Checks of a draft model's options against the target and its engine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vllm_ascend_spec.config.checkpoint import check_draft, find_folder, find_target
+from vllm_ascend_spec.config.checkpoint.config_json import read_config, text_of
+from vllm_ascend_spec.config.checkpoint.problem import laid_to
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.errors import CheckpointError, ConfigError
+
+MODEL = "speculative_config.model"
+# vLLM takes rotary positions beyond max_position_embeddings with these only.
+UNSCALED = (None, "default", "llama3", "yarn", "su", "longrope")
+
+
+def check_draft_options(request: Request) -> None:
+    """Check the draft's checkpoint and what the engine's options say about it.
+
+    Raises:
+        ConfigError: naming the option, its value and what is valid.
+    """
+    if not request.method.needs_checkpoint:
+        return
+    model = request.spec["model"]
+    check_name(MODEL, model)
+    check_vocabularies(request)
+    check_parallel_size(request)
+    if request.engine.load_format == "dummy":
+        return
+    folder = find_folder(MODEL, model, request.spec.get("revision"))
+    if folder is None:
+        return
+    target = find_target(request.model) if request.model else None
+    other_vocabulary = request.spec.get("use_heterogeneous_vocab")
+    same = None if other_vocabulary else target
+    check_draft(MODEL, request.spec, folder, same, request.engine.load_format)
+    check_length(request, folder, target)
+
+
+def check_vocabularies(request: Request) -> None:
+    """Raise if drafts of another vocabulary were to be sampled."""
+    how = request.spec.get("draft_sample_method", "greedy")
+    if request.spec.get("use_heterogeneous_vocab") and how != "greedy":
+        raise ConfigError(
+            "speculative_config.draft_sample_method",
+            how,
+            "not possible with use_heterogeneous_vocab; valid: 'greedy'",
+        )
+
+
+def check_parallel_size(request: Request) -> None:
+    """Raise unless the draft is split as the target, or not at all."""
+    size, target = request.spec.get("draft_tensor_parallel_size"), request.engine
+    if size not in (None, 1, target.tensor_parallel_size):
+        valid = sorted({1, target.tensor_parallel_size})
+        raise ConfigError(
+            "speculative_config.draft_tensor_parallel_size",
+            size,
+            f"valid: {' or '.join(map(str, valid))}, the target's --tensor-parallel-size is "
+            f"{target.tensor_parallel_size}",
+        )
+
+
+def check_length(request: Request, draft: Path, target: Path | None) -> None:
+    """Raise if requests with drafts may be longer than the draft or the target allows."""
+    wanted = request.spec.get("max_model_len")
+    if wanted is None:
+        return
+    limits = {"the target's --max-model-len": request.engine.max_model_len}
+    folders = {"the target's": target}
+    if os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") in ("", "0"):
+        folders["the draft's"] = draft
+    for whose, folder in folders.items():
+        if folder is not None:
+            limits[f"{whose} max_position_embeddings"] = longest_of(folder)
+    for whose, limit in limits.items():
+        if limit is not None and 0 < limit < wanted:
+            raise ConfigError(
+                "speculative_config.max_model_len", wanted, f"valid: up to {limit}, {whose}"
+            )
+
+
+def longest_of(folder: Path) -> int | None:
+    """Return how long requests a checkpoint is for, if its config says so in the common way."""
+    with laid_to(MODEL, str(folder)):
+        config = text_of(read_config(folder))
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    scaling = rope.get("rope_type", rope.get("type")) if isinstance(rope, dict) else "unknown"
+    longest = config.get("max_position_embeddings")
+    is_plain = isinstance(longest, int) and scaling in UNSCALED and "model_max_length" not in config
+    return longest if is_plain else None
+
+
+def check_name(option: str, model: object) -> None:
+    """Raise unless ``model`` can be looked up; whether it is there is not asked.
+
+    Raises:
+        CheckpointError: it is no string, empty, too long for the file system, or begins with ``~``.
+    """
+    if not isinstance(model, str) or not model:
+        raise CheckpointError(option, model, "must be a folder or a hub's name")
+    if model.startswith("~"):
+        raise CheckpointError(
+            option, model, "vLLM does not know what ~ stands for; give the whole path"
+        )
+    try:
+        Path(model).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CheckpointError(
+            option, model, f"cannot be a folder or a hub's name: {reason}"
+        ) from None

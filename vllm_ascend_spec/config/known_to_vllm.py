@@ -1,0 +1,80 @@
+"""Values that only vLLM knows, because its plugins can add to them; asked where one is given.
+
+vLLM takes six seconds to import. In ``LLM()`` and ``vllm serve`` that has happened already, and
+``check`` imports it for these options alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, get_args
+
+from vllm_ascend_spec.config.values import one_of
+
+
+def quantization(value: Any) -> str | None:
+    """Return what is valid if ``value`` is no quantization that vLLM or a plugin of it has."""
+    with _vllm():
+        from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
+
+    lowered = value.lower() if isinstance(value, str) else value
+    return one_of(*sorted(QUANTIZATION_METHODS))(lowered)
+
+
+def kv_cache_dtype(value: Any) -> str | None:
+    """Return what is valid if ``value`` is no type of a cache."""
+    with _vllm():
+        from vllm.config.cache import CacheDType
+
+    return one_of(*get_args(CacheDType))(value)
+
+
+def attention_backend(value: Any) -> str | None:
+    """Return what is valid if ``value`` names no attention backend."""
+    with _vllm():
+        from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+    if isinstance(value, AttentionBackendEnum):
+        return None
+    raised = value.upper() if isinstance(value, str) else value
+    return one_of("AUTO", *AttentionBackendEnum.__members__)(raised)
+
+
+def load_config(value: Any) -> str | None:
+    """Return what is valid if ``value`` is no load config, or one of a format that nobody loads."""
+    with _vllm():
+        from pydantic import TypeAdapter, ValidationError
+        from vllm.config import LoadConfig
+        from vllm.model_executor import model_loader
+
+    try:
+        parsed = TypeAdapter(LoadConfig).validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return f"{where}: {first['msg']}" if where else "valid: a JSON object, vLLM's LoadConfig"
+    problem = one_of(*model_loader._LOAD_FORMAT_TO_MODEL_LOADER)(parsed.load_format)
+    return f"load_format: {problem}" if problem else None
+
+
+@contextmanager
+def _vllm() -> Iterator[None]:
+    """Import from vLLM with its plugins, in silence: ``check`` prints JSON and nothing else."""
+    if "vllm" in sys.modules:
+        yield
+        return
+    level = os.environ.get("VLLM_LOGGING_LEVEL")
+    os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"
+    try:
+        with redirect_stdout(sys.stderr):
+            from vllm.plugins import load_general_plugins
+
+            load_general_plugins()
+            yield
+    finally:
+        os.environ.pop("VLLM_LOGGING_LEVEL")
+        if level is not None:
+            os.environ["VLLM_LOGGING_LEVEL"] = level

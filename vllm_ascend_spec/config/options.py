@@ -1,0 +1,148 @@
+"""Every option of ``speculative_config``: what it is, and which values are valid.
+
+One record per option. Which methods an option belongs to stands in ``methods.py``; rules about
+several options at once stand in ``combinations.py``. The values are checked here and not by vLLM's
+own config class: importing that takes six seconds, ``check`` a tenth of one. Only what plugins of
+vLLM can add to is asked there (``known_to_vllm.py``), and only where the option is given. JSON has
+types, so ``"3"`` is no number and ``1`` no flag, which vLLM would let pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_ascend_spec.config import known_to_vllm
+from vllm_ascend_spec.config.values import (
+    Check,
+    anything,
+    boolean,
+    filled_list,
+    number,
+    one_of,
+    optional,
+    text,
+    whole,
+)
+
+# Ascend's fused attention takes at most 16 rows per request (vllm-ascend attention_v1.py:273), and
+# one command line does the same on every device.
+MAX_DRAFT_TOKENS = 15
+# vLLM allocates this many numbers for each search (v1/spec_decode/ngram_proposer.py); longer than
+# any request it finds nothing more.
+MAX_NGRAM = 2**20
+MAX_LENGTH = 2**31 - 1  # positions are 32 bit
+DRAFT_SAMPLE_METHODS = ("greedy", "probabilistic")
+# vLLM's names; "standard" leaves the choice to verify_rule.
+RULE_METHODS = ("standard", "block", "synthetic")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One key of ``speculative_config``.
+
+    Attributes:
+        name: the key.
+        about: what it is, in a few words.
+        check: returns what is valid if a value is not, else None.
+        unset: vLLM's default, which is as good as not given. Methods without the option take it.
+    """
+
+    name: str
+    about: str
+    check: Check
+    unset: Any = None
+
+
+OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        Option("method", "how drafts are made", anything("a method's name")),
+        # Which of them depends on the method, see draft_options.py and custom_class.py.
+        Option("model", "the draft", anything("a folder or a hub's name; of custom_class a class")),
+        Option(
+            "num_speculative_tokens",
+            "drafts per step, K",
+            whole(1, MAX_DRAFT_TOKENS),
+        ),
+        Option(
+            "num_speculative_tokens_per_batch_size",
+            "K by the number of requests",
+            optional(filled_list("rows [first, last, K]")),
+        ),
+        Option(
+            "rejection_sample_method",
+            "how drafts are accepted",
+            one_of(*RULE_METHODS),
+            unset=RULE_METHODS[0],
+        ),
+        Option(
+            "synthetic_acceptance_rates",
+            "how often the first i drafts are accepted, for benchmarks",
+            optional(filled_list("numbers")),
+        ),
+        Option(
+            "synthetic_acceptance_length",
+            "tokens per step, for benchmarks",
+            optional(number(1, MAX_DRAFT_TOKENS + 1)),
+        ),
+        Option(
+            "draft_sample_method",
+            "how drafts are picked",
+            one_of(*DRAFT_SAMPLE_METHODS),
+            unset=DRAFT_SAMPLE_METHODS[0],
+        ),
+        Option("prompt_lookup_min", "shortest n-gram", optional(whole(1, MAX_NGRAM))),
+        Option("prompt_lookup_max", "longest n-gram", optional(whole(1, MAX_NGRAM))),
+        Option("revision", "branch, tag or commit of the draft", optional(text("a name"))),
+        Option("code_revision", "the same of its code", optional(text("a name"))),
+        Option("max_model_len", "longest request with drafts", optional(whole(1, MAX_LENGTH))),
+        Option(
+            "draft_tensor_parallel_size",
+            "devices that share the draft",
+            optional(whole(1, MAX_LENGTH)),
+        ),
+        Option("enforce_eager", "no graphs for the draft", optional(boolean())),
+        Option(
+            "disable_padded_drafter_batch", "drafts of different lengths", boolean(), unset=False
+        ),
+        Option(
+            "disable_eagle_block_drop", "keep the last block of a prefix", boolean(), unset=False
+        ),
+        Option("use_local_argmax_reduction", "argmax before the gather", boolean(), unset=False),
+        Option("use_heterogeneous_vocab", "another vocabulary", boolean(), unset=False),
+        Option("quantization", "of the draft", optional(known_to_vllm.quantization)),
+        Option("kv_cache_dtype", "of the draft", optional(known_to_vllm.kv_cache_dtype)),
+        Option("attention_backend", "of the draft", optional(known_to_vllm.attention_backend)),
+        Option("draft_load_config", "how to load it", optional(known_to_vllm.load_config)),
+    )
+}
+# vLLM's other keys, with its defaults: they mean something to methods that this release does not
+# have. tests/config/test_options.py compares both tables with vLLM.
+WITHOUT_EFFECT: dict[str, Any] = {
+    "dspark_draft_topk": None,
+    "draft_model_config": None,
+    "draft_parallel_config": None,
+    "enable_adaptive_verification": False,
+    "index_share_for_mtp_iteration": None,
+    "moe_backend": None,
+    "parallel_drafting": False,
+    "suffix_decoding_max_cached_requests": 10000,
+    "suffix_decoding_max_spec_factor": 1.0,
+    "suffix_decoding_max_tree_depth": 24,
+    "suffix_decoding_min_token_prob": 0.1,
+    "tensor_parallel_size": None,
+}
+# Filled in by vLLM when it builds the config, not by a person.
+INTERNAL = ("target_model_config", "target_parallel_config")
+
+
+def is_unset(name: str, value: Any) -> bool:
+    """Tell whether ``value`` is vLLM's default of option ``name``."""
+    if name in OPTIONS:
+        default = OPTIONS[name].unset
+    elif name in WITHOUT_EFFECT:
+        default = WITHOUT_EFFECT[name]
+    else:
+        return False
+    return type(value) is type(default) and value == default

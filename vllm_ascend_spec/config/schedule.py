@@ -1,0 +1,61 @@
+"""The schedule of K: how many drafts in a batch of how many requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.one_line import short_repr
+
+NAME = "num_speculative_tokens_per_batch_size"
+
+
+def check_schedule(spec: Mapping[str, Any]) -> None:
+    """Check the rows, one by one and next to each other.
+
+    vLLM sorts rows, fills gaps with the row before and cuts K to ``num_speculative_tokens``. Each
+    is a mistake more often than not, so the rows have to say what is done.
+
+    Args:
+        spec: the speculative config; its ``num_speculative_tokens`` has been checked.
+
+    Raises:
+        ConfigError: a row is none, K is out of range, or there is a gap or an overlap.
+    """
+    rows = spec.get(NAME)
+    if rows is None:
+        return
+    longest = spec["num_speculative_tokens"]
+    problem = next((found for row in rows if (found := _problem_of_row(row, longest))), None)
+    if problem is None and rows[0][0] != 1:
+        problem = f"the first row {short_repr(list(rows[0]), 40)} has to begin with a batch of 1"
+    if problem is None:
+        problem = next(
+            (
+                f"row {short_repr(list(row), 40)} has to begin one after the row before it ends, "
+                f"with {short_repr(before[1] + 1, 20)}"
+                for before, row in pairwise(rows)
+                if row[0] != before[1] + 1
+            ),
+            None,
+        )
+    if problem is not None:
+        raise ConfigError(
+            f"speculative_config.{NAME}",
+            rows,
+            f"{problem}; valid: rows [first, last, K], e.g. [[1, 8, {longest}], [9, 64, 1]]",
+        )
+
+
+def _problem_of_row(row: Any, longest: int) -> str | None:
+    is_row = isinstance(row, list | tuple) and len(row) == 3
+    if not is_row or not all(isinstance(n, int) and not isinstance(n, bool) for n in row):
+        return f"{short_repr(row, 40)} is no row of three whole numbers"
+    first, last, k = row
+    if not 1 <= first <= last:
+        return f"row {short_repr(list(row), 40)} has to go upwards from 1 or more"
+    if not 0 <= k <= longest:
+        return f"K={short_repr(k, 20)} is not within 0 to num_speculative_tokens={longest}"
+    return None

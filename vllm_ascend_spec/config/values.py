@@ -1,0 +1,65 @@
+"""What a value may be. Each function makes a check, which says what is valid if a value is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+# Returns None for a valid value, else what is valid.
+Check = Callable[[Any], str | None]
+
+
+def whole(low: int, high: int | None = None) -> Check:
+    """Take whole numbers from ``low`` to ``high``."""
+    upwards = f"from {low} on" if high is None else f"from {low} to {high}"
+    valid = f"valid: a whole number {upwards}"
+
+    def check(value: Any) -> str | None:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        return None if is_whole and low <= value and (high is None or value <= high) else valid
+
+    return check
+
+
+def number(low: float, high: float) -> Check:
+    """Take numbers from ``low`` to ``high``; NaN is none."""
+    valid = f"valid: a number from {low} to {high}"
+
+    def check(value: Any) -> str | None:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return None if is_number and low <= value <= high else valid  # false for NaN
+
+    return check
+
+
+def boolean() -> Check:
+    """Take true and false."""
+    return lambda value: None if isinstance(value, bool) else "valid: true or false"
+
+
+def text(what: str) -> Check:
+    """Take strings that are not empty."""
+    valid = f"valid: {what}, as a string"
+    return lambda value: None if isinstance(value, str) and value else valid
+
+
+def one_of(*choices: str) -> Check:
+    """Take some strings."""
+    valid = f"valid: {', '.join(map(repr, choices))}"
+    return lambda value: None if isinstance(value, str) and value in choices else valid
+
+
+def optional(check: Check) -> Check:
+    """Take null, too."""
+    return lambda value: None if value is None else check(value)
+
+
+def filled_list(of: str) -> Check:
+    """Take lists, which are not empty; their items are somebody else's to check."""
+    valid = f"valid: a list, not empty, of {of}"
+    return lambda value: None if isinstance(value, list | tuple) and value else valid
+
+
+def anything(what: str) -> Check:
+    """Take everything but null; whether it is right is somebody else's to say."""
+    return lambda value: f"valid: {what}" if value is None else None
