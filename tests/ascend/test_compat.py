@@ -13,6 +13,7 @@ import torch
 from tests.compat.conftest import TakeOut, is_applied, take_out  # noqa: F401 - a fixture
 from tests.compat.test_thinking_budget_state import leave_and_move, reasoning
 from vllm_ascend_spec.compat import (
+    npu_additional_config,
     npu_draft_model_graph,
     npu_draft_model_lengths,
     npu_draft_model_padding,
@@ -281,3 +282,16 @@ def test_thinking_budgets_of_vllm_ascends_batch_are_mended(
     assert leave_and_move(make_batch()) == {"free": 3}
     thinking_budget_state.apply()
     assert leave_and_move(make_batch()) == {}
+
+
+def test_our_section_is_not_vllm_ascends(take_out: TakeOut) -> None:  # noqa: F811
+    from vllm_ascend.ascend_config import AscendConfig
+
+    ours = {"ascend_spec": {"verify_rule": "block"}}
+    take_out(npu_additional_config)
+    with pytest.raises(ValueError, match="ascend_spec"):
+        AscendConfig(**ours)
+    npu_additional_config.apply()
+    AscendConfig(**ours)
+    with pytest.raises(ValueError, match="ascend_specs"):
+        AscendConfig(ascend_specs={})

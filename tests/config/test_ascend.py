@@ -9,6 +9,8 @@ import pytest
 from vllm.config import SpeculativeConfig
 
 from vllm_ascend_spec.config.ascend import ADDITIONAL, SPECULATIVE, check_ascend_options
+from vllm_ascend_spec.config.engine import UNKNOWN, Engine
+from vllm_ascend_spec.config.preflight import check_engine
 from vllm_ascend_spec.errors import ConfigError
 
 
@@ -49,6 +51,55 @@ def test_speculative_config_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as raised:
         check(**{name: "something"})
     assert str(raised.value).startswith(f"speculative_config.{name}='something': has no effect")
+
+
+EAGLE = {"method": "eagle", "model": "org/eagle", "num_speculative_tokens": 3}
+SAMPLED = {"draft_sample_method": "probabilistic"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "engine", "option"),
+    [
+        ({}, {}, None),
+        (SAMPLED, {}, "speculative_config.draft_sample_method='probabilistic'"),
+        (SAMPLED, {"enforce_eager": True}, None),
+        ({**SAMPLED, "enforce_eager": True}, {}, None),
+        (SAMPLED, {"cudagraph_mode": "PIECEWISE"}, None),
+        (SAMPLED, {"cudagraph_mode": UNKNOWN}, None),
+        (SAMPLED, {"cudagraph_mode": "FULL_DECODE_ONLY"}, "speculative_config.draft_sample_met"),
+        ({**SAMPLED, "num_speculative_tokens_per_batch_size": [[1, 4, 2]]}, {}, None),
+        ({}, {"cudagraph_mode": "FULL"}, "compilation_config.cudagraph_mode='FULL'"),
+    ],
+)
+def test_full_graphs_refuse(
+    spec: dict[str, Any], engine: dict[str, Any], option: str | None
+) -> None:
+    npu = Engine(device="npu", **engine)
+    if option is None:
+        check_engine("org/target", {**EAGLE, **spec}, engine=npu)
+    else:
+        with pytest.raises(ConfigError) as raised:
+            check_engine("org/target", {**EAGLE, **spec}, engine=npu)
+        assert str(raised.value).startswith(option)
+    # Those are rules of the NPU alone.
+    check_engine("org/target", {**EAGLE, **spec}, engine=Engine(device="cpu", **engine))
+
+
+def test_draft_loop_of_the_cpu_is_refused() -> None:
+    ours = {"ascend_spec": {"draft_loop": "fused"}}
+    with pytest.raises(ConfigError, match="valid here: 'auto', 'stock'"):
+        check_engine("org/target", EAGLE, ours, Engine(device="npu"))
+    check_engine("org/target", EAGLE, ours, Engine(device="cpu"))
+
+
+def test_attention_of_another_device_is_refused_on_a_cpu() -> None:
+    for name, backend in (("CPU_ATTN", None), ("auto", None), ("FLASH_ATTN", "no effect on a CPU")):
+        spec = {**EAGLE, "attention_backend": name}
+        if backend is None:
+            check_engine("org/target", spec, engine=Engine(device="cpu"))
+        else:
+            with pytest.raises(ConfigError, match=backend):
+                check_engine("org/target", spec, engine=Engine(device="cpu"))
 
 
 def test_options_are_vllms() -> None:

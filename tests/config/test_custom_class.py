@@ -6,11 +6,13 @@ import ast
 import inspect
 import sys
 import textwrap
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from vllm_ascend_spec.config import custom_class
 from vllm_ascend_spec.config.class_probe import ARGUMENTS, KEYWORDS
 from vllm_ascend_spec.config.preflight import check_engine
 from vllm_ascend_spec.errors import ConfigError
@@ -117,6 +119,79 @@ def test_anything_else_is_refused_in_one_line(model: Any, words: str) -> None:
     assert (error.option, error.value) == (OPTION, model)
     assert words in error.problem
     assert "\n" not in str(error)
+
+
+# What a module may do to the process that imports it, and what is then said.
+HOSTILE = {
+    "exits": ("import sys\nsys.exit(3)\n", "cannot import exits (SystemExit: 3)"),
+    "ends": ("import os\nos._exit(3)\n", "ended the process with status 3"),
+    "ends_well": ("import os\nos._exit(0)\n", "ended the process with status 0"),
+    "kills": (
+        "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
+        "ended the process by signal SIGKILL",
+    ),
+    "hangs": ("import time\ntime.sleep(3600)\n", "did not end within 2 s"),
+    "hangs_as_a_child": (
+        "import subprocess, time\nsubprocess.Popen(['sleep', '3600'])\ntime.sleep(3600)\n",
+        "did not end within 2 s",
+    ),
+    "recurses": ("def f(): f()\nf()\n", "cannot import recurses (RecursionError: "),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_module_does_not_take_the_check_with_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, words = HOSTILE[name]
+    (tmp_path / f"{name}.py").write_text(source)
+    if "hangs" in name:
+        monkeypatch.setattr(custom_class, "TIME_LIMIT_S", 2.0)
+    with pytest.raises(ConfigError) as raised:
+        check(f"{name}.Right")
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert name not in sys.modules
+
+
+def test_module_that_talks_and_goes_on_in_threads_passes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    talk = "import sys, threading, time\nprint('hello'); print('x', file=sys.stderr)\n"
+    talk += "threading.Thread(target=time.sleep, args=(3600,)).start()\n"
+    (tmp_path / "talks.py").write_text(talk + SOURCE)
+    check("talks.Right")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_module_is_imported_once_for_a_server_that_checks_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "counts.py").write_text(
+        "from pathlib import Path\n"
+        "with (Path(__file__).parent / 'count').open('a') as file:\n    file.write('x')\n" + SOURCE
+    )
+    check("counts.Right")
+    check("counts.Right")
+    assert (tmp_path / "count").read_text() == "x"
+    assert "counts" not in sys.modules
+
+
+def test_class_of_a_module_that_is_imported_is_looked_at_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = types.ModuleType("made_up")
+    exec(SOURCE, vars(module))
+    monkeypatch.setitem(sys.modules, "made_up", module)
+    check("made_up.Right")
+    with pytest.raises(ConfigError, match="has no method propose"):
+        check("made_up.NoPropose")
+
+
+@pytest.mark.parametrize("name", ["eval", "print", "len", "list", "object", "Ellipsis"])
+def test_builtins_are_no_proposers(name: str) -> None:
+    with pytest.raises(ConfigError):
+        check(f"builtins.{name}")
 
 
 def test_where_to_put_the_module_is_said() -> None:

@@ -52,8 +52,9 @@ def run(args: argparse.Namespace) -> int:
     additional = {}
     if args.additional_config is not None:
         additional = parse_json("--additional-config", args.additional_config)
-    choice, device = select.select_platform(), select.detect_device()
+    device = select.detect_device()
     check_engine(args.model, spec, additional, engine_of(args, device))
+    choice = select.select_platform()
     resolved = {
         "vllm": f"{name} {version}",
         "device": device,

@@ -57,7 +57,8 @@ def check_for_npu(request: Request) -> None:
     check_draft_loop(request.options)
     engine, spec = request.engine, request.spec
     # vLLM has no full graphs with a schedule of K (config/vllm.py:972).
-    mode = "PIECEWISE" if spec.get(SCHEDULE) else engine.cudagraph_mode or FULL_MODES[0]
+    mode = FULL_MODES[0] if engine.cudagraph_mode is None else engine.cudagraph_mode
+    mode = "PIECEWISE" if spec.get(SCHEDULE) else mode
     if not engine.enforce_eager and not spec.get("enforce_eager"):
         check_full_graph(mode, samples_drafts=samples_drafts(spec.get))
 

@@ -107,11 +107,7 @@ def check_options(method: Method, spec: Mapping[str, Any]) -> None:
         if key not in method.options:
             if is_unset(key, value):
                 continue
-            owners = [repr(other.name) for other in METHODS.values() if key in other.options]
-            problem = f"has no effect with method {method.name!r}"
-            problem += f", only with {' and '.join(owners)}" if owners else ""
-            valid = nearest(key, method.options)
-            raise ConfigError(f"{SPEC}.{key}", value, f"{problem}; valid: {valid}")
+            raise ConfigError(f"{SPEC}.{key}", value, _no_effect(key, method))
         if value is None and key in method.required:
             continue
         if problem := OPTIONS[key].check(value):
@@ -120,6 +116,13 @@ def check_options(method: Method, spec: Mapping[str, Any]) -> None:
         if spec.get(key) is None:
             needed = f"method {method.name!r} needs it; {OPTIONS[key].check(None)}"
             raise ConfigError(f"{SPEC}.{key}", None, needed)
+
+
+def _no_effect(key: str, method: Method) -> str:
+    owners = [repr(other.name) for other in METHODS.values() if key in other.options]
+    only = f", only with {' and '.join(owners)}" if owners else ""
+    valid = nearest(key, method.options)
+    return f"has no effect with method {method.name!r}{only}; valid: {valid}"
 
 
 def nearest(key: str, names: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vllm_ascend.device.hardware_profile import get_current_hardware_profile
 from vllm_ascend.platform import NPUPlatform
 
+from vllm_ascend_spec.compat import npu_additional_config
 from vllm_ascend_spec.config.ascend import check_ascend_options
 from vllm_ascend_spec.errors import PlatformError
 from vllm_ascend_spec.platform.shared import check_command_line, check_engine_config
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 STOCK_WORKER = "vllm_ascend.worker.worker.NPUWorker"
 WORKER = "vllm_ascend_spec.worker.npu.SpecNPUWorker"
+
+# Here, because vllm-ascend reads its options in every process, in a worker's before our own code.
+npu_additional_config.apply()
 
 
 class SpecNpuPlatform(NPUPlatform):

@@ -1,0 +1,89 @@
+"""A draft model's options against the target and its engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.config.checkpoints import write_checkpoint
+from vllm_ascend_spec.config.engine import Engine, cudagraph_mode_of
+from vllm_ascend_spec.config.preflight import check_engine
+from vllm_ascend_spec.errors import CheckpointError, ConfigError
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Any:
+    """Return a function that checks a draft model with some options."""
+    folders = {name: write_checkpoint(tmp_path / name) for name in ("target", "draft")}
+    for name, longest in (("target", 1024), ("draft", 512)):
+        file = folders[name] / "config.json"
+        config = {**json.loads(file.read_text()), "max_position_embeddings": longest}
+        file.write_text(json.dumps(config))
+
+    def check(engine: Engine | None = None, **options: Any) -> None:
+        spec = {"method": "draft_model", "model": str(folders["draft"])}
+        spec |= {"num_speculative_tokens": 3, **options}
+        check_engine(str(folders["target"]), spec, engine=engine)
+
+    return check
+
+
+def test_draft_is_split_as_the_target_or_not_at_all(check: Any) -> None:
+    check(draft_tensor_parallel_size=1)
+    check(Engine(tensor_parallel_size=4), draft_tensor_parallel_size=4)
+    with pytest.raises(ConfigError, match="valid: 1, the target's"):
+        check(draft_tensor_parallel_size=2)
+    with pytest.raises(ConfigError, match="valid: 1 or 4, the target's"):
+        check(Engine(tensor_parallel_size=4), draft_tensor_parallel_size=2)
+
+
+def test_requests_with_drafts_are_as_long_as_draft_and_target_allow(
+    check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(max_model_len=512)
+    check(Engine(max_model_len=-1), max_model_len=512)
+    with pytest.raises(ConfigError, match="up to 512, the draft's max_position_embeddings"):
+        check(max_model_len=513)
+    with pytest.raises(ConfigError, match="up to 256, the target's --max-model-len"):
+        check(Engine(max_model_len=256), max_model_len=257)
+    # vLLM's own switch.
+    monkeypatch.setenv("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1")
+    check(max_model_len=513)
+    with pytest.raises(ConfigError, match="up to 1024, the target's max_position_embeddings"):
+        check(max_model_len=1025)
+
+
+def test_drafts_of_another_vocabulary_are_greedy(check: Any) -> None:
+    check(use_heterogeneous_vocab=True)
+    with pytest.raises(ConfigError, match="not possible with use_heterogeneous_vocab"):
+        check(use_heterogeneous_vocab=True, draft_sample_method="probabilistic")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a/" * 3000 + "b", "~nosuchuser/x", "~/x", "", "\0"])
+def test_names_that_nothing_can_look_up_are_refused(check: Any, name: str) -> None:
+    with pytest.raises(CheckpointError) as raised:
+        check(model=name)
+    assert raised.value.option == "speculative_config.model"
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("compilation", "mode"),
+    [
+        (None, None),
+        ({}, None),
+        ({"cudagraph_mode": "full_decode_only"}, "FULL_DECODE_ONLY"),
+        ({"mode": 0, "cudagraph_mode": "FULL"}, "NONE"),
+        ({"mode": "none"}, "NONE"),
+        ({"mode": 3}, None),
+    ],
+)
+def test_mode_of_graphs_is_read_as_given(compilation: Any, mode: str | None) -> None:
+    from vllm.config import CompilationConfig
+
+    assert cudagraph_mode_of(compilation) == mode
+    if compilation:
+        assert cudagraph_mode_of(CompilationConfig(**compilation)) == mode

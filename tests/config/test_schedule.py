@@ -1,0 +1,54 @@
+"""The schedule of K."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vllm_ascend_spec.config.preflight import check_engine
+from vllm_ascend_spec.errors import ConfigError
+
+NAME = "num_speculative_tokens_per_batch_size"
+
+
+def check(rows: Any) -> None:
+    check_engine("org/target", {"method": "ngram", "num_speculative_tokens": 3, NAME: rows})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [None, [[1, 1, 3]], [[1, 8, 3], [9, 64, 1]], [(1, 8, 0), (9, 9, 3)], [[1, 10**9, 2]]],
+)
+def test_right_schedules_pass(rows: Any) -> None:
+    check(rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([], "valid: a list, not empty"),
+        ("1-8:3", "valid: a list"),
+        ([[1, 8]], "[1, 8] is no row of three whole numbers"),
+        ([1, 8, 3], "1 is no row"),
+        ([[1, 8, "3"]], "is no row of three whole numbers"),
+        ([[1, 8, True]], "is no row of three whole numbers"),
+        ([[1, 8, 3.0]], "is no row of three whole numbers"),
+        ([[8, 1, 3]], "row [8, 1, 3] has to go upwards"),
+        ([[0, 8, 3]], "row [0, 8, 3] has to go upwards from 1"),
+        ([[1, 8, -1]], "K=-1 is not within 0 to num_speculative_tokens=3"),
+        ([[1, 8, 4]], "K=4 is not within 0 to num_speculative_tokens=3"),
+        ([[1, 4, 99]], "K=99 is not within 0 to num_speculative_tokens=3"),
+        ([[2, 8, 3]], "the first row [2, 8, 3] has to begin with a batch of 1"),
+        ([[1, 8, 3], [8, 9, 1]], "row [8, 9, 1] has to begin one after"),
+        ([[1, 8, 3], [10, 12, 1]], "ends, with 9"),
+        ([[9, 12, 1], [1, 8, 3]], "the first row [9, 12, 1] has to begin"),
+        ([[1, 10**100, 3], [5, 6, 1]], "has to begin one after"),
+    ],
+)
+def test_wrong_schedules_are_refused_by_what_is_wrong(rows: Any, problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check(rows)
+    assert raised.value.option == f"speculative_config.{NAME}"
+    assert problem in str(raised.value)
+    assert "valid: " in str(raised.value)
