@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.conftest import ENGINE, SPECS, TARGET, ZOO
 from tests.e2e.loads import LOADERS, watch_loads
+from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.ops.registry import Op
 
@@ -188,3 +189,67 @@ def test_another_vllm_is_named_with_the_supported_range(tmp_path: Path) -> None:
     last = result.stderr.strip().splitlines()[-1]
     assert "UnsupportedVersionError: vllm 0.31.0 is installed" in last
     assert "0.30.x" in last
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"max_model_len": -1}, ["max_model_len=-1", "whole number from 1"]),
+        ({"quantization": "bogus"}, ["quantization='bogus'", "'fp8'"]),
+        ({"frobnicate": None}, ["frobnicate=None", "valid: "]),
+        ({"method": ["eagle"]}, ["method=['eagle']", "'eagle'"]),
+        ({"model": "x" * 300}, ["model='xxx", "File name too long"]),
+        ({"model": "~nosuchuser/x"}, ["model='~nosuchuser/x'", "whole path"]),
+        ({"num_speculative_tokens_per_batch_size": [[1, 4, 99]]}, ["K=99", "[first, last, K]"]),
+        ({"num_speculative_tokens_per_batch_size": [[4, 1, 2]]}, ["[4, 1, 2]", "upwards"]),
+        ({"num_speculative_tokens_per_batch_size": [[1, 4, -1]]}, ["K=-1", "within 0 to"]),
+    ],
+)
+def test_vllm_serve_and_llm_refuse_in_one_line_what_died_in_a_traceback(
+    change: dict[str, Any], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The parser is vLLM's own, as `vllm serve` builds it; the whole command is run above."""
+    from vllm.entrypoints.openai.cli_args import make_arg_parser
+    from vllm.platforms import current_platform
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    spec = {**SPECS["eagle"], **change}
+    parser = make_arg_parser(FlexibleArgumentParser())
+    current_platform.pre_register_and_update(parser)
+    with pytest.raises(SystemExit) as end:
+        parser.parse_args([TARGET, "--speculative-config", json.dumps(spec)])
+    assert end.value.code == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert len(line) <= 300
+    with pytest.raises(ConfigError) as raised:
+        engine(spec)
+    assert line.endswith(f"error: {raised.value}")
+    for word in words:
+        assert word in line
+
+
+def test_vllm_serve_names_json_that_is_nested_too_deeply() -> None:
+    result = serve("--speculative-config", "[" * 100_000)
+    assert result.returncode == 2
+    last = result.stderr.strip().splitlines()[-1]
+    assert "error: --speculative-config=" in last
+    assert "nested too deeply" in last
+    assert len(last) <= 300
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_model_len": 64},
+        {"num_speculative_tokens_per_batch_size": [[1, 4, 2], [5, 64, 0]]},
+        {"kv_cache_dtype": "auto", "attention_backend": "cpu_attn", "draft_load_config": {}},
+        {"prompt_lookup_max": None, "use_heterogeneous_vocab": False, "enforce_eager": None},
+    ],
+)
+def test_llm_starts_with_what_check_accepts(change: dict[str, Any]) -> None:
+    spec = {**SPECS["eagle"], **change}
+    assert main(["check", TARGET, "--speculative-config", json.dumps(spec)]) == 0
+    llm = engine(spec, max_model_len=128)
+    outputs = llm.generate(["The capital"], use_tqdm=False)
+    assert outputs[0].outputs[0].token_ids
