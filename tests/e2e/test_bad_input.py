@@ -116,7 +116,7 @@ def test_llm_refuses_before_it_loads(change: dict[str, Any], words: list[str]) -
     ("method", "change", "words"),
     [
         ("ngram", {"prompt_lookup_min": 5}, ["prompt_lookup_min=5", "up to prompt_lookup_max"]),
-        ("ngram", {"prompt_lookup_max": 0}, ["prompt_lookup_max=0", "from 1 on"]),
+        ("ngram", {"prompt_lookup_max": 0}, ["prompt_lookup_max=0", "from 1 to"]),
         ("ngram", {"model": "ngram"}, ["model='ngram'", "no effect", "'ngram'"]),
         ("ngram", {"num_speculative_tokens": 16}, ["num_speculative_tokens=16", "1 to 15"]),
         ("custom_class", {"model": "no.such.Class"}, ["cannot import no.such", "PYTHONPATH"]),
@@ -209,7 +209,7 @@ def test_vllm_serve_and_llm_refuse_in_one_line_what_died_in_a_traceback(
     change: dict[str, Any], words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The parser is vLLM's own, as `vllm serve` builds it; the whole command is run above."""
-    from vllm.entrypoints.openai.cli_args import make_arg_parser
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.platforms import current_platform
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 

@@ -19,14 +19,26 @@ revert = _patches.revert
 
 def apply() -> None:
     """Install the mend once."""
-    if _patches:
-        return
-    from vllm_ascend.ascend_config import AscendConfig
+    if not _patches:
+        from vllm_ascend import ascend_config
 
-    stock = AscendConfig.__init__
+        _patches.set(ascend_config, "AscendConfig", WithoutOurs(ascend_config.AscendConfig))
 
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        kwargs.pop(SECTION, None)
-        stock(self, *args, **kwargs)
 
-    _patches.set(AscendConfig, "__init__", init)
+class WithoutOurs:
+    """Stands for vllm-ascend's config class, whose ``__init__`` pydantic replaces when it likes.
+
+    Args:
+        stock: the class.
+    """
+
+    def __init__(self, stock: Any) -> None:
+        self.stock = stock
+
+    def __call__(self, **options: Any) -> Any:
+        """Build the config of all options but ours."""
+        options.pop(SECTION, None)
+        return self.stock(**options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stock, name)
