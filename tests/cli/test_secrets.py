@@ -168,7 +168,7 @@ def test_record_of_bench_step(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
         result=lambda: {"rule": None, "ms_per_step": {"median": 1.0}, "parts_ms": {"rest": 1.0}},
     )
     monkeypatch.setattr(step, "Engine", lambda plan, name: engine)
-    monkeypatch.setattr(bench, "check_engine", lambda *_: None)
+    monkeypatch.setattr(bench, "check_engine", lambda *_, **__: None)
     assert main(["bench", "step", "--model", MODEL, "--speculative-config", json.dumps(SPEC)]) == 0
     output = "".join(capsys.readouterr())
     assert_hidden(output)
