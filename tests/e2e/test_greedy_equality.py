@@ -1,13 +1,19 @@
-"""Greedy output with speculation equals greedy output without, token for token, in float32."""
+"""Greedy output with speculation equals greedy output without, token for token, in float32.
+
+An engine that never drafts, or accepts nothing, passes such a comparison too. So each test also
+looks at what was drafted, verified and accepted (drafts.py).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import SPECS, WITH_A_LOOP, assert_same, token_ids
-from vllm_ascend_spec.metrics.acceptance import from_engine
+from tests.e2e.drafts import check_drafts, check_every_step_drafts, check_schedule, count, watch
 
 METHODS = list(SPECS)
 
@@ -24,12 +30,34 @@ def test_every_prompt_is_answered_as_without_speculation(
 ) -> None:
     assert len(prompts) >= 50
     llm = make_engine(SPECS[method])
-    before = from_engine(llm.get_metrics())
-    assert_same(token_ids(generate(llm, prompts, batch)), expected)
-    accepted = from_engine(llm.get_metrics()) - before
-    # An engine that never drafts, or accepts nothing, would pass the comparison too.
-    assert accepted.tokens_per_step is not None
-    assert accepted.tokens_per_step > 1.5
+    check(method, llm, lambda: token_ids(generate(llm, prompts, batch)), expected, least=1.5)
+
+
+def check(
+    method: str,
+    llm: Any,
+    answer: Callable[[], list[list[int]]],
+    expected: list[list[int]],
+    num_drafts: int | None = None,
+    least: float = 1.3,
+) -> None:
+    """Answers are as expected and came from as many drafts as the engine was told to make.
+
+    Args:
+        method: a draft model never makes fewer.
+        llm: the engine.
+        answer: lets it answer.
+        expected: what to.
+        num_drafts: drafts per step if not those of SPECS.
+        least: what the mean tokens per verification exceed.
+    """
+    most = num_drafts or SPECS[method]["num_speculative_tokens"]
+    with watch(llm) as seen:
+        answers = answer()
+    assert_same(answers, expected)
+    check_drafts(seen, most, least)
+    if method in WITH_A_LOOP:
+        check_every_step_drafts(seen, most, answers)
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 5])
@@ -43,7 +71,13 @@ def test_any_number_of_drafts(
     expected: Any,
 ) -> None:
     llm = make_engine({**SPECS[method], "num_speculative_tokens": num_tokens})
-    assert_same(token_ids(generate(llm, prompts[:16])), expected[:16])
+    answer = partial(answer_some, llm, generate, prompts)
+    check(method, llm, answer, expected[:16], num_tokens)
+
+
+def answer_some(llm: Any, generate: Any, prompts: list[str]) -> list[list[int]]:
+    """Return the answers to sixteen prompts."""
+    return token_ids(generate(llm, prompts[:16]))
 
 
 @pytest.mark.parametrize("method", WITH_A_LOOP)
@@ -52,7 +86,7 @@ def test_stock_draft_loop(
 ) -> None:
     options = {"ascend_spec": {"draft_loop": "stock"}}
     llm = make_engine(SPECS[method], additional_config=options)
-    assert_same(token_ids(generate(llm, prompts[:16])), expected[:16])
+    check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -62,13 +96,9 @@ def test_prefix_caching(
     """A second pass finds every prompt in the cache, the draft's keys and values too."""
     llm = make_engine(SPECS[method], enable_prefix_caching=True, block_size=32)
     generate(llm, prompts[:16])
-    before = cache_hits(llm)
-    assert_same(token_ids(generate(llm, prompts[:16])), expected[:16])
-    assert cache_hits(llm) > before
-
-
-def cache_hits(llm: Any) -> int:
-    return sum(m.value for m in llm.get_metrics() if m.name == "vllm:prefix_cache_hits")
+    before = count(llm, "vllm:prefix_cache_hits")
+    check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
+    assert count(llm, "vllm:prefix_cache_hits") > before
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -77,7 +107,7 @@ def test_chunked_prefill(
 ) -> None:
     """Prompts of about a hundred tokens in pieces, beside requests that decode."""
     llm = make_engine(SPECS[method], max_num_batched_tokens=48, max_num_seqs=4)
-    assert_same(token_ids(generate(llm, prompts[:16])), expected[:16])
+    check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -89,8 +119,13 @@ def test_end_of_the_context(
     plain = generate(make_engine(**arguments), prompts[:16], max_tokens=200)
     assert all(output.finish_reason == "length" for output in plain)
     assert any(len(output.token_ids) > 8 for output in plain)
-    speculative = generate(make_engine(SPECS[method], **arguments), prompts[:16], max_tokens=200)
+    llm = make_engine(SPECS[method], **arguments)
+    with watch(llm) as seen:
+        speculative = generate(llm, prompts[:16], max_tokens=200)
     assert_same(token_ids(speculative), token_ids(plain))
+    check_drafts(seen, SPECS[method]["num_speculative_tokens"])
+    if method in WITH_A_LOOP:  # which make fewer drafts nowhere else
+        assert {num for step in seen.steps for num in step.drafts} > {3}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -101,8 +136,8 @@ def test_preemption(
     llm = make_engine(
         SPECS[method], block_size=32, num_gpu_blocks_override=24, enable_prefix_caching=False
     )
-    assert_same(token_ids(generate(llm, prompts[:16])), expected[:16])
-    assert sum(m.value for m in llm.get_metrics() if m.name == "vllm:num_preemptions") > 0
+    check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
+    assert count(llm, "vllm:num_preemptions") > 0
 
 
 @pytest.mark.parametrize("method", ["eagle", "ngram", "custom_class"])
@@ -112,19 +147,28 @@ def test_fewer_drafts_in_large_batches(
     """``num_speculative_tokens_per_batch_size``: three drafts alone, none from five requests on."""
     schedule = [[1, 1, 3], [2, 4, 1], [5, 8, 0]]
     llm = make_engine({**SPECS[method], "num_speculative_tokens_per_batch_size": schedule})
-    for batch in (1, 3, 8):
-        assert_same(token_ids(generate(llm, prompts[:8], batch)), expected[:8])
+    # Eight requests get no drafts, so they end together: fewer are never left.
+    for batch, most in ((1, 3), (3, 3), (8, 0)):
+        with watch(llm) as seen:
+            assert_same(token_ids(generate(llm, prompts[:8], batch)), expected[:8])
+        check_schedule(seen, schedule, every_step=method in WITH_A_LOOP)
+        assert max(max(step.drafts, default=0) for step in seen.steps) == most
+        assert all(seen.acceptance.accepted_per_position[:most])
 
 
 def test_careless_class(make_engine: Any, generate: Any, prompts: list[str], expected: Any) -> None:
     """Drafts of any length, in tensors, with ids that no vocabulary has."""
     llm = make_engine({**SPECS["custom_class"], "model": "tests.e2e.careless.Careless"})
     for batch in (1, 8):
-        assert_same(token_ids(generate(llm, prompts[:16], batch)), expected[:16])
+        with watch(llm) as seen:
+            assert_same(token_ids(generate(llm, prompts[:16], batch)), expected[:16])
+        # What no vocabulary has is cut off, and what stands before it is still accepted.
+        assert seen.acceptance.num_draft_tokens < 3 * seen.acceptance.num_drafts
+        check_drafts(seen, 3, 1.1)
 
 
 def test_compiled(make_engine: Any, generate: Any, prompts: list[str]) -> None:
     """torch.compile rounds differently than eager, so both sides are compiled here."""
     plain = generate(make_engine(enforce_eager=False), prompts[:16])
-    eagle = generate(make_engine(SPECS["eagle"], enforce_eager=False), prompts[:16])
-    assert_same(token_ids(eagle), token_ids(plain))
+    llm = make_engine(SPECS["eagle"], enforce_eager=False)
+    check("eagle", llm, partial(answer_some, llm, generate, prompts), token_ids(plain))
