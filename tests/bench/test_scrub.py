@@ -73,3 +73,9 @@ def test_other_text_stays() -> None:
     argv = ["--max-tokens", "max_tokens", "--tokenizer", "hf_overrides", "--rounds", "3"]
     assert scrub(text, argv, variables) == text
     assert scrub("keyhole", [], {"KEY": "hole"}) == "keyhole"  # a part of a word
+
+
+def test_working_directories_are_no_passwords() -> None:
+    variables = {"PWD": "/srv/models", "OLDPWD": "/srv", "DB_PWD": "hunter22"}
+    text = "draft /srv/models/eagle, hunter22"
+    assert scrub(text, [], variables) == f"draft /srv/models/eagle, {HIDDEN}"

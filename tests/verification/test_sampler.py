@@ -440,7 +440,7 @@ class TestBlockRule:
         for first in (0, 1):
             batch, rows = requests[first:], logits[4 * first :]
             generators = {1 - first: torch.Generator().manual_seed(5)}
-            for _ in range(20):
+            for _ in range(40):
                 output = make_verifier(rule="block")(
                     spec_metadata(batch),
                     probs[3 * first :],
@@ -448,7 +448,7 @@ class TestBlockRule:
                     sampling_metadata(batch, generators=generators),
                 )
                 said.append(tokens_of(output.sampled_token_ids)[1 - first])
-        assert said[:20] == said[20:]
+        assert said[:40] == said[40:]
         assert len({tuple(tokens) for tokens in said}) > 2
 
 

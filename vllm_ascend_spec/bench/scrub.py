@@ -22,6 +22,8 @@ SECRET = re.compile(
     r"(?:$|[-_.])|apikey|authorization|cookie)",
     re.IGNORECASE,
 )
+# Named like a password; the shell's working directories.
+FOLDERS = ("PWD", "OLDPWD")
 SHORTEST = 4  # shorter ones are words like "yes", and no secrets
 # Of JSON that is not whole, and of whatever is written in a similar way.
 PAIR = re.compile(r"""([\w.-]+)["']?\s*[:=]\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"',}]+))""")
@@ -52,7 +54,8 @@ def scrub(
 
 
 def _in_environment(variables: Mapping[str, str]) -> Iterator[str]:
-    return (value for name, value in variables.items() if SECRET.search(name))
+    names = (name for name in variables if name not in FOLDERS and SECRET.search(name))
+    return (variables[name] for name in names)
 
 
 def _in_arguments(argv: Sequence[str]) -> Iterator[str]:

@@ -33,7 +33,7 @@ class ByRequestMixin:
         """Tell whether to draft; vLLM drafts for none where one request is near its end."""
         if super()._input_fits_in_drafter(common_attn_metadata):  # type: ignore[misc]
             return True
-        if common_attn_metadata is None or not getattr(self.drafter, "drafts_to_the_end", False):
+        if common_attn_metadata is None or not self.drafter.drafts_to_the_end:
             return False
         # Past the draft's own end the first pass would leave its tables of positions.
         return self.effective_drafter_max_model_len >= self.max_model_len
