@@ -84,6 +84,12 @@ class Server:
         """Root of the server, without a path."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """Id of the running process."""
+        assert self._process is not None, "the server does not run"
+        return self._process.pid
+
     def log_tail(self) -> str:
         """Return the last lines of the server's output, without secrets: for an error."""
         lines = scrub(self.log_text(), self.command, self.environment).splitlines()
