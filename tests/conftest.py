@@ -25,6 +25,12 @@ requires_cuda = pytest.mark.skipif(not find_cuda(), reason="needs an NVIDIA GPU 
 requires_cpu_build = pytest.mark.skipif(not find_cpu(), reason="needs a CPU build of vLLM")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names of tests that differ from run to run: processes could not share them out."""
+    if changing := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"names of tests with an address in memory: {changing[:3]}")
+
+
 @atexit.register
 def end_on_the_summary() -> None:
     """Keep pytest's summary the last line: Triton's bindings report leaks as the process ends."""

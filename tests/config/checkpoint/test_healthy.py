@@ -30,7 +30,9 @@ def test_checkpoints_of_the_zoo_pass(method: str, folder: str) -> None:
     CHECKS[method](Draft(OPTION, "x", ZOO / folder, ZOO / "target"))
 
 
-@pytest.mark.parametrize(("method", "name", "change"), VARIANTS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("method", "name", "change"), VARIANTS, ids=[f"{method}-{name}" for method, name, _ in VARIANTS]
+)
 @pytest.mark.parametrize("layers", [1, 3])
 def test_variant_passes(
     tmp_path: Path, method: str, name: str, change: Callable[[Path], object], layers: int
