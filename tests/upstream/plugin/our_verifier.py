@@ -27,6 +27,8 @@ STAND_INS = {
     "meta-llama/Meta-Llama-3-8B-Instruct": str(ZOO / "target"),
     "yuhuili/EAGLE-LLaMA3-Instruct-8B": str(ZOO / "eagle"),
 }
+# No request of theirs has more. They do not say how many an engine would be told to make.
+MOST_DRAFTS = 5
 # By test id: how often our verifier ran, and the parts of ours that an engine had.
 verified: Counter[str] = Counter()
 parts: dict[str, list[str]] = {}
@@ -105,8 +107,13 @@ def verifier_class() -> type:
         def __init__(self, sampler: Any, spec_config: Any = None, device: Any = None) -> None:
             super().__init__()
             self.sampler = sampler  # a mock, which knows the bonus tokens
+            drafting = SimpleNamespace(
+                num_speculative_tokens=MOST_DRAFTS,
+                rejection_sample_method=getattr(spec_config, "rejection_sample_method", "standard"),
+                synthetic_acceptance_rates=getattr(spec_config, "synthetic_acceptance_rates", None),
+            )
             model = SimpleNamespace(logprobs_mode=sampler.logprobs_mode)
-            config: Any = SimpleNamespace(speculative_config=spec_config, model_config=model)
+            config: Any = SimpleNamespace(speculative_config=drafting, model_config=model)
             self.verifier = SpecVerifier(Sampler(), config, SpecOptions())
 
         def forward(
