@@ -46,7 +46,7 @@ FILE_LISTS = frozenset(("LD_PRELOAD",))
 
 COMMANDS = frozenset(("bench", "check", "env", "info", "serve", "step", "verify", "npu-sim"))
 FLAGS = frozenset(("--cold", "--compiled", "--enforce-eager", "--markdown", "--quick"))
-JSON_OPTIONS = frozenset(("--additional-config", "--speculative-config"))
+JSON_OPTIONS = frozenset(("--additional-config", "--compilation-config", "--speculative-config"))
 PATH_OPTIONS = frozenset(("--model", "--output", "--prompts", "--record"))
 PLAIN_OPTIONS = frozenset(
     (
@@ -54,8 +54,8 @@ PLAIN_OPTIONS = frozenset(
         *("--graph-mode", "--kinds", "--limit-s", "--max-tokens", "--modes", "--num-prompts"),
         *("--rounds", "--temperature", "--temperatures", "--threads", "--vocab", "--workloads"),
         # of vllm serve
-        *("--block-size", "--max-model-len", "--max-num-batched-tokens", "--max-num-seqs"),
-        *("--pipeline-parallel-size", "--seed", "--tensor-parallel-size"),
+        *("--block-size", "--load-format", "--max-model-len", "--max-num-batched-tokens"),
+        *("--max-num-seqs", "--pipeline-parallel-size", "--seed", "--tensor-parallel-size"),
     )
 )
 
@@ -65,6 +65,8 @@ PLAIN_KEYS = frozenset(
     (
         # --additional-config
         *("ascend_spec", "draft_loop", "verify_backend", "verify_rule"),
+        # --compilation-config
+        *("cudagraph_capture_sizes", "cudagraph_mode", "mode"),
         # --speculative-config
         *("attention_backend", "disable_padded_drafter_batch", "draft_sample_method"),
         *("draft_tensor_parallel_size", "enforce_eager", "kv_cache_dtype", "max_model_len"),
