@@ -224,7 +224,7 @@ def budget_holder(requests: Sequence[Request], num_drafts: int) -> ThinkingBudge
         reasoning, len(requests), num_drafts, torch.device("cpu"), False
     )
     added = [(i, r.params, r.prompt, r.output) for i, r in enumerate(requests)]
-    holder.sync_batch(SimpleNamespace(removed=[], added=added, moved=[]))  # type: ignore[arg-type]
+    holder.sync_batch(BatchUpdate(len(requests), removed=[], added=added, moved=[]))
     return holder
 
 

@@ -159,9 +159,8 @@ def require_row_support(processor: type) -> None:
     raise ConfigError(
         "logits_processors",
         processor.__qualname__,
-        "a batch-level logits processor keeps its own state per request, which cannot be rolled "
-        "forward over drafts; with speculative decoding derive it from AdapterLogitsProcessor or "
-        f"give it a method {ROW_METHOD}(logits, row_request, row_drafts)",
+        "its state per request cannot be rolled forward over drafts; derive it from "
+        f"AdapterLogitsProcessor, or give it {ROW_METHOD}(logits, row_request, row_drafts)",
     )
 
 
