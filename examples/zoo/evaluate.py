@@ -1,38 +1,82 @@
 """Measure how many tokens per step the zoo's drafts yield on held-out prompts.
 
-    python examples/zoo/evaluate.py
+    python examples/zoo/evaluate.py            # all drafts
+    python examples/zoo/evaluate.py eagle      # some; the figures of the others stay
 
 Writes ``evaluation.json`` beside the checkpoints; README.md quotes it.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
-
-os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-
-from vllm import LLM, SamplingParams
-
-from vllm_ascend_spec.bench.provenance import collect
-from vllm_ascend_spec.bench.serve import acceptance_record
-from vllm_ascend_spec.metrics.acceptance import from_engine
+from typing import Any
 
 ZOO = Path(__file__).parent
 PROMPTS: list[str] = json.loads((ZOO / "prompts.json").read_text())
-DRAFTS = {"eagle": ("eagle", "greedy"), "draft_model": ("draft", "greedy")}
-DRAFTS_SAMPLED = {"eagle, sampled drafts": ("eagle", "probabilistic")}
+
+
+@dataclass(frozen=True)
+class Draft:
+    """One way to draft.
+
+    Attributes:
+        method: of ``speculative_config``.
+        folder: of the draft, beside this file; None for a method without one.
+        options: further ones of ``speculative_config``.
+        target: folder of the model that it drafts for.
+    """
+
+    method: str
+    folder: str | None
+    options: dict[str, Any] = field(default_factory=dict)
+    target: str = "target"
+
+    def spec(self) -> dict[str, Any]:
+        """Return the ``speculative_config``."""
+        model = {"model": str(ZOO / self.folder)} if self.folder else {}
+        common = {"method": self.method, "num_speculative_tokens": NUM_DRAFTS}
+        return {**common, **model, **self.options}
+
+
+NUM_DRAFTS = 3
+MAX_TOKENS = 64
+DRAFTS = {
+    "eagle": Draft("eagle", "eagle"),
+    "eagle3": Draft("eagle3", "eagle3"),
+    "draft_model": Draft("draft_model", "draft"),
+    "eagle, sampled drafts": Draft("eagle", "eagle", {"draft_sample_method": "probabilistic"}),
+    "eagle3, sampled drafts": Draft("eagle3", "eagle3", {"draft_sample_method": "probabilistic"}),
+    # No answer is kept for the next request: the figures are of a request's own text.
+    "hybrid": Draft("hybrid", "eagle", {"suffix_decoding_max_cached_requests": 0}),
+    "medusa": Draft("medusa", "medusa"),
+    "mlp_speculator": Draft("mlp_speculator", "mlp_speculator"),
+    "ngram": Draft("ngram", None, {"prompt_lookup_min": 2, "prompt_lookup_max": 4}),
+    "suffix": Draft("suffix", None, {"suffix_decoding_max_cached_requests": 0}),
+}
+# Before vLLM is imported, which reads them once.
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+}
+ENGINE: dict[str, Any] = {
+    "dtype": "float32",
+    "max_model_len": 512,
+    "max_num_seqs": 8,
+    "enforce_eager": True,
+    "disable_log_stats": False,
+    "seed": 0,
+    "kv_cache_memory_bytes": 128 << 20,
+}
 REQUESTS = {
     "greedy": {"temperature": 0.0},
     "T=0.8": {"temperature": 0.8},
     "greedy, repetition penalty 1.15": {"temperature": 0.0, "repetition_penalty": 1.15},
 }
-NUM_DRAFTS = 3
-MAX_TOKENS = 64
 
 
 def repeated_share(tokens: list[int], width: int = 4) -> float:
@@ -41,53 +85,72 @@ def repeated_share(tokens: list[int], width: int = 4) -> float:
     return 1 - len(set(grams)) / len(grams)
 
 
-def evaluate(folder: str, drafts: str) -> dict[str, object]:
-    """Evaluate one draft with every kind of request."""
-    llm = LLM(
-        model=str(ZOO / "target"),
-        dtype="float32",
-        max_model_len=512,
-        max_num_seqs=8,
-        enforce_eager=True,
-        disable_log_stats=False,
-        seed=0,
-        speculative_config={
-            "method": "eagle" if folder == "eagle" else "draft_model",
-            "model": str(ZOO / folder),
-            "num_speculative_tokens": NUM_DRAFTS,
-            "draft_sample_method": drafts,
-        },
-    )
-    results: dict[str, object] = {}
-    for name, options in REQUESTS.items():
-        parameters = [
-            SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True, seed=index, **options)
-            for index in range(len(PROMPTS))
-        ]
-        before = from_engine(llm.get_metrics())
-        outputs = llm.generate(PROMPTS, parameters, use_tqdm=False)
-        accepted = from_engine(llm.get_metrics()) - before
-        loops = [repeated_share(list(output.outputs[0].token_ids)) for output in outputs]
-        results[name] = {
-            **acceptance_record(accepted),
-            "repeated_4grams": round(sum(loops) / len(loops), 3),
-        }
-        print(f"{folder} ({drafts} drafts), {name}: {results[name]}", flush=True)
+def measure(llm: Any, options: dict[str, float]) -> dict[str, Any]:
+    """Let an engine answer all prompts and return what its drafts were worth.
+
+    Returns:
+        ``tokens_per_step``: tokens of a request for each of its steps after the first one, steps
+        without drafts included; ``per_position``: share of the drafted steps that accepted the
+        draft at each position; ``drafted_steps``; ``repeated_4grams``.
+    """
+    from vllm import SamplingParams
+
+    from vllm_ascend_spec.metrics.acceptance import from_engine
+
+    parameters = [
+        SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True, seed=index, **options)
+        for index in range(len(PROMPTS))
+    ]
+    before = from_engine(llm.get_metrics())
+    outputs = llm.generate(PROMPTS, parameters, use_tqdm=False)
+    accepted = from_engine(llm.get_metrics()) - before
+    answers = [list(output.outputs[0].token_ids) for output in outputs]
+    later = sum(map(len, answers)) - len(answers)
+    gained = accepted.num_accepted_tokens
+    # Drafts that are accepted may pass the end of an answer.
+    undrafted = max(later - accepted.num_drafts - gained, 0)
+    loops = sum(map(repeated_share, answers)) / len(answers)
+    return {
+        "tokens_per_step": round(1 + gained / (accepted.num_drafts + undrafted), 3),
+        "per_position": [round(share, 3) for share in accepted.per_position],
+        "drafted_steps": accepted.num_drafts,
+        "repeated_4grams": round(loops, 3),
+    }
+
+
+def evaluate(name: str, draft: Draft) -> dict[str, object]:
+    """Evaluate one way to draft with every kind of request."""
+    from vllm import LLM
+
+    llm = LLM(model=str(ZOO / draft.target), speculative_config=draft.spec(), **ENGINE)
+    results = {request: measure(llm, options) for request, options in REQUESTS.items()}
+    for request, result in results.items():
+        print(f"{name}, {request}: {result}", flush=True)
     return results
 
 
 def main() -> None:
-    """Evaluate all drafts and write the record."""
+    """Evaluate the drafts that were asked for and write the record."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from vllm_ascend_spec.bench.provenance import collect
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("drafts", nargs="*", help=f"all if none of {', '.join(DRAFTS)}")
+    asked = parser.parse_args().drafts or list(DRAFTS)
+    if unknown := set(asked) - set(DRAFTS):
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(DRAFTS)}")
+    path = ZOO / "evaluation.json"
+    results = json.loads(path.read_text())["results"]
+    results |= {name: evaluate(name, DRAFTS[name]) for name in asked}
     record = {
         "provenance": collect(),
         "prompts": len(PROMPTS),
         "max_tokens": MAX_TOKENS,
         "num_speculative_tokens": NUM_DRAFTS,
-        "results": {
-            name: evaluate(*draft) for name, draft in {**DRAFTS, **DRAFTS_SAMPLED}.items()
-        },
+        "results": {name: results[name] for name in DRAFTS if name in results},
     }
-    (ZOO / "evaluation.json").write_text(json.dumps(record, indent=1) + "\n")
+    path.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -49,12 +49,30 @@ def hf_config(shape: Shape) -> dict[str, Any]:
     }
 
 
-def save(folder: Path, tokenizer: Path, shape: Shape, state: dict[str, torch.Tensor]) -> None:
-    """Write weights (bfloat16 safetensors), config and tokenizer to ``folder``."""
+def save_weights(folder: Path, config: dict[str, Any], state: dict[str, torch.Tensor]) -> None:
+    """Write weights (bfloat16 safetensors) and config to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {k: v.detach().to(torch.bfloat16).contiguous().clone() for k, v in state.items()}
+    weights = {
+        k: (v.detach().to(torch.bfloat16) if v.is_floating_point() else v).contiguous().clone()
+        for k, v in state.items()
+    }
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(hf_config(shape), indent=2) + "\n")
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def save(
+    folder: Path, tokenizer: Path, shape: Shape, state: dict[str, torch.Tensor], **settings: Any
+) -> None:
+    """Write weights (bfloat16 safetensors), config and tokenizer to ``folder``.
+
+    Args:
+        folder: of the checkpoint.
+        tokenizer: folder of the tokenizer.
+        shape: of the decoder.
+        state: its weights.
+        settings: further entries of the config.
+    """
+    save_weights(folder, hf_config(shape) | settings, state)
     for path in tokenizer.iterdir():
         shutil.copy(path, folder / path.name)
 

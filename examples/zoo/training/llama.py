@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -41,15 +42,20 @@ class Norm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Grouped-query attention, split so that EAGLE can unroll over it."""
+    """Grouped-query attention, split so that EAGLE can unroll over it.
 
-    def __init__(self, shape: Shape) -> None:
+    Args:
+        shape: of the decoder.
+        inputs: width of what is projected to q, k and v, if not the decoder's.
+    """
+
+    def __init__(self, shape: Shape, inputs: int | None = None) -> None:
         super().__init__()
         self.shape = shape
-        kv_width = shape.kv_heads * shape.head_dim
-        self.q_proj = nn.Linear(shape.hidden, shape.heads * shape.head_dim, bias=False)
-        self.k_proj = nn.Linear(shape.hidden, kv_width, bias=False)
-        self.v_proj = nn.Linear(shape.hidden, kv_width, bias=False)
+        inputs, kv_width = inputs or shape.hidden, shape.kv_heads * shape.head_dim
+        self.q_proj = nn.Linear(inputs, shape.heads * shape.head_dim, bias=False)
+        self.k_proj = nn.Linear(inputs, kv_width, bias=False)
+        self.v_proj = nn.Linear(inputs, kv_width, bias=False)
         self.o_proj = nn.Linear(shape.heads * shape.head_dim, shape.hidden, bias=False)
 
     def qkv(
@@ -117,11 +123,26 @@ class Llama(nn.Module):
 
     def forward(self, token_ids: torch.Tensor) -> torch.Tensor:
         """Return the normed hidden states [batch, length, hidden] of ``token_ids``."""
+        return self.with_states(token_ids, ())[0]
+
+    def with_states(
+        self, token_ids: torch.Tensor, layers: Sequence[int]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Return the normed hidden states of ``token_ids``, and the residual stream in places.
+
+        Args:
+            token_ids: int64 [batch, length].
+            layers: behind how many layers, ascending.
+
+        Returns:
+            The hidden states [batch, length, hidden], and as much for each of ``layers``.
+        """
         x = self.embed_tokens(token_ids)
+        stream = [x]
         rotation = rotary_table(token_ids.shape[1], self.shape.head_dim)
         for layer in self.layers:
-            x = layer(x, rotation)
-        return self.norm(x)
+            stream.append(x := layer(x, rotation))
+        return self.norm(x), [stream[index] for index in layers]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return logits [..., VOCAB_SIZE] of ``hidden`` [..., hidden]."""

@@ -12,15 +12,15 @@ MIN_FILE_CHARS = 3000
 STARTS = (0.15, 0.45, 0.75)
 
 
-def cut(text: str, start: float) -> str:
-    """Return about ``PROMPT_CHARS`` characters of ``text``, whole lines but for the last."""
+def cut(text: str, start: float, chars: int = PROMPT_CHARS) -> str:
+    """Return about ``chars`` characters of ``text``, whole lines but for the last."""
     begin = text.index("\n", int(len(text) * start)) + 1
-    return text[begin : begin + PROMPT_CHARS].rstrip()
+    return text[begin : begin + chars].rstrip()
 
 
 def write(work: Path, out: Path) -> None:
     """Write ``prompts.json``: one prompt a file in turn, so that no file dominates."""
-    texts = [t for t in json.loads((work / "held.json").read_text()).values()]
+    texts = list(json.loads((work / "held.json").read_text()).values())
     texts = [text for text in texts if len(text) >= MIN_FILE_CHARS]
     prompts = [cut(text, start) for start in STARTS for text in texts][:NUM_PROMPTS]
     out.mkdir(parents=True, exist_ok=True)

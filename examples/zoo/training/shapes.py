@@ -37,4 +37,5 @@ class Shape:
 # so depth is what makes a target expensive beside a one-layer draft, as in a real deployment.
 TARGET = Shape(hidden=256, intermediate=512, layers=12)
 EAGLE = Shape(hidden=256, intermediate=704, layers=1)
+EAGLE3 = Shape(hidden=256, intermediate=704, layers=1)
 DRAFT = Shape(hidden=256, intermediate=704, layers=1)

@@ -1,0 +1,15 @@
+"""The stages of the training: one file each, with ``RECIPE`` and ``train(work, out, recipe)``.
+
+A stage reads the target, and what else it names, from ``out``, and writes its checkpoint there.
+"""
+
+# In an order in which they can run.
+STAGES = (
+    "target",
+    "eagle",
+    "eagle3",
+    "eagle3_unrolled",
+    "draft",
+    "medusa",
+    "mlp_speculator",
+)
