@@ -7,23 +7,29 @@ NPU_VENV ?= .venv-npu
 TESTS_AT_ONCE ?= 2
 NPU_TESTS_AT_ONCE ?= $(TESTS_AT_ONCE)
 TESTS ?= tests
-# A file's engines are shared by its tests, so one process runs the whole file.
-PYTEST_TOGETHER = -n $(TESTS_AT_ONCE) --dist loadfile --durations 15
+# More that `make test` sets up at first, and goes on without if that fails.
+OPTIONAL ?=
+SUITE = $(PYTHON) -m tests.suite --python "$(PYTHON)" --make "$(MAKE)" --venv $(VENV) \
+  --npu-venv $(NPU_VENV) --at-once $(TESTS_AT_ONCE) --npu-at-once $(NPU_TESTS_AT_ONCE) \
+  $(addprefix --optional ,$(OPTIONAL))
 
-.PHONY: demo test test-npu-sim setup-npu-sim setup-triton-ascend bench lint format clean
+.PHONY: demo test test-all test-npu-sim setup-npu-sim setup-triton-ascend bench bench-npu-sim lint format clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo_serve.py
 
-test: $(VENV)/.installed
-	$(VENV)/bin/python -m pytest $(PYTEST_TOGETHER) $(TESTS)
-	$(if $(filter tests,$(TESTS)),$(MAKE) test-npu-sim)
+# Its parts, and at the end what took longest. It sets up what is missing.
+test:
+	$(SUITE) $(filter-out tests,$(TESTS))
+
+# Also the tests that repeat a path which another one takes; they are marked `nightly`.
+test-all:
+	$(SUITE) --all
 
 # The real torch_npu and the real vllm-ascend on a simulated NPU: the simulator's own tests, then
 # ours on top of vllm-ascend. Both need nothing but a CPU.
-test-npu-sim: $(NPU_VENV)/.installed
-	cd tests/npu_sim && $(abspath $(NPU_VENV))/bin/python -m pytest tests
-	$(NPU_VENV)/bin/python -m pytest -n $(NPU_TESTS_AT_ONCE) --durations 15 tests/ascend tests/upstream
+test-npu-sim:
+	$(SUITE) --only-npu
 
 setup-npu-sim: $(NPU_VENV)/.installed
 
@@ -32,6 +38,10 @@ setup-triton-ascend: $(TRITON_ASCEND_VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(VENV)/bin/vllm-ascend-spec bench serve --output bench-results/serve.json
+
+# Counts of a step on the simulated NPU, against plain vllm-ascend; `--help` lists ARGUMENTS.
+bench-npu-sim: $(NPU_VENV)/.installed
+	$(NPU_VENV)/bin/python -m tests.ascend.bench --output bench-results/npu-sim.json $(ARGUMENTS)
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
@@ -43,7 +53,7 @@ clean:
 	rm -rf $(VENV) $(NPU_VENV) $(TRITON_ASCEND_VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # The C++ backend is built when the package is installed.
-$(VENV)/.installed: pyproject.toml .ci/setup ops/build.py $(wildcard ops/cpu/*)
+$(VENV)/.installed: pyproject.toml .ci/setup .ci/get-arctic-inference ops/build.py $(wildcard ops/cpu/*)
 	PYTHON="$(PYTHON)" .ci/setup $(VENV)
 	touch $@
 
@@ -51,6 +61,6 @@ $(TRITON_ASCEND_VENV)/.installed: .ci/setup-triton-ascend
 	PYTHON="$(PYTHON)" .ci/setup-triton-ascend $(TRITON_ASCEND_VENV)
 	touch $@
 
-$(NPU_VENV)/.installed: .ci/setup-npu-sim pyproject.toml tests/npu_sim/pyproject.toml
+$(NPU_VENV)/.installed: .ci/setup-npu-sim .ci/get-arctic-inference pyproject.toml tests/npu_sim/pyproject.toml
 	PYTHON="$(PYTHON)" .ci/setup-npu-sim $(NPU_VENV)
 	touch $@

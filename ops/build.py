@@ -19,7 +19,7 @@ from setuptools import Extension
 from setuptools.command.build_ext import build_ext
 
 OLDEST_TORCH = "0x020a000000000000"  # 2.10, in the encoding of torch/csrc/stable/version.h
-REASON_SUFFIX = ".reason.txt"
+PROBLEM_SUFFIX = ".problem.txt"
 CHECKSUM_SUFFIX = ".sha256"
 COMPILER_REMEDY = (
     "remedy: install a C++17 compiler (g++ or clang++), then vllm-ascend-spec again; pip install "
@@ -65,23 +65,23 @@ def find_torch() -> Path:
     )
 
 
-def leave_outcome(target: Path, why: str | None) -> None:
+def leave_outcome(target: Path, problem: str | None) -> None:
     """Leave beside the library its checksum, or why it was not built, and not what held before.
 
     Args:
         target: where the library is or would be.
-        why: None if it was built.
+        problem: why it was not built; None if it was.
     """
-    reason = target.parent / (target.name.split(".")[0] + REASON_SUFFIX)
+    note = target.parent / (target.name.split(".")[0] + PROBLEM_SUFFIX)
     checksum = target.with_name(target.name + CHECKSUM_SUFFIX)
-    if why is None:
-        reason.unlink(missing_ok=True)
+    if problem is None:
+        note.unlink(missing_ok=True)
         digest = hashlib.sha256(target.read_bytes()).hexdigest()
         checksum.write_text(f"{digest}  {target.name}\n")
     else:
         target.unlink(missing_ok=True)
         checksum.unlink(missing_ok=True)
-        reason.write_text(why + "\n")
+        note.write_text(problem + "\n")
 
 
 class BuildNative(build_ext):
@@ -91,7 +91,7 @@ class BuildNative(build_ext):
         """Build ``ext``, or write down why not."""
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        ext.failure = None
+        ext.problem = None
         try:
             self._build(ext, target)
         except Exception as error:
@@ -99,14 +99,14 @@ class BuildNative(build_ext):
             if not isinstance(error, NotBuiltError):
                 why = f"{why}; {COMPILER_REMEDY}"
             self.warn(f"{ext.name} was not built: {why}")
-            ext.failure = why
-        leave_outcome(target, ext.failure)
+            ext.problem = why
+        leave_outcome(target, ext.problem)
 
     def copy_extensions_to_source(self) -> None:
-        """Copy what was built, as an editable installation does, or the reason."""
+        """Copy what was built, as an editable installation does, or why it was not."""
         super().copy_extensions_to_source()
         for ext in self.extensions:
-            leave_outcome(Path(self.get_ext_fullpath(ext.name)), ext.failure)
+            leave_outcome(Path(self.get_ext_fullpath(ext.name)), ext.problem)
 
     def _build(self, ext: Extension, target: Path) -> None:
         if os.name != "posix":

@@ -1,14 +1,16 @@
-"""Shared by all tests: a small, repeatable process, and skip marks that give their reason."""
+"""Shared by all tests: a small, repeatable process."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from vllm_ascend_spec.platform.select import find_cpu, find_cuda, find_npu
+from tests.order import longest_first
 
 # Before anything imports torch or vLLM, which read these once.
 for name, value in (
@@ -17,18 +19,35 @@ for name, value in (
 ):
     os.environ.setdefault(name, value)
 
+# In whole GiB for each engine, and these are many: engines.py says how much.
+os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
+
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
-
-requires_npu = pytest.mark.skipif(not find_npu(), reason="needs an Ascend NPU (/dev/davinci*)")
-requires_cuda = pytest.mark.skipif(not find_cuda(), reason="needs an NVIDIA GPU and a CUDA vLLM")
-requires_cpu_build = pytest.mark.skipif(not find_cpu(), reason="needs a CPU build of vLLM")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse names of tests that differ from run to run: processes could not share them out."""
     if changing := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"names of tests with an address in memory: {changing[:3]}")
+    longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share tests out as scheduling.py says, unless ``--dist`` says otherwise."""
+    if config.getvalue("dist") != "load":  # which ``-n`` alone means
+        return None
+    from tests.scheduling import ByFile
+
+    return ByFile(config, log)
+
+
+@pytest.fixture(autouse=True)
+def _variables_are_read_anew() -> None:
+    """Let a test set vLLM's environment variables: an engine of an earlier one has cached them."""
+    if envs := sys.modules.get("vllm.envs"):
+        envs.disable_envs_cache()
 
 
 @atexit.register

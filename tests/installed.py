@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import metadata
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.platform import select
+from vllm_ascend_spec.devices import plugins, registry
 
 PLATFORM_PLUGINS = "vllm.platform_plugins"
 
@@ -35,11 +37,14 @@ def pretend_platform_plugins(monkeypatch: pytest.MonkeyPatch, *names: str) -> No
             return []
         return [SimpleNamespace(name=name) for name in names]
 
-    monkeypatch.setattr(select, "metadata", SimpleNamespace(entry_points=entry_points))
+    monkeypatch.setattr(plugins, "metadata", SimpleNamespace(entry_points=entry_points))
 
 
-def pretend_devices(monkeypatch: pytest.MonkeyPatch, *present: str) -> list[str]:
-    """Make detection find exactly these devices; return a list of those it asked about."""
+def pretend_devices(monkeypatch: pytest.MonkeyPatch, *present: str, **facts: Any) -> list[str]:
+    """Make detection find exactly these devices; return a list of those it asked about.
+
+    ``facts`` replace what their records say, e.g. ``host_problem``.
+    """
     asked: list[str] = []
 
     def finder(name: str) -> Callable[[], bool]:
@@ -49,6 +54,9 @@ def pretend_devices(monkeypatch: pytest.MonkeyPatch, *present: str) -> list[str]
 
         return find
 
-    devices = tuple((name, finder(name), choice) for name, _, choice in select.DEVICES)
-    monkeypatch.setattr(select, "DEVICES", devices)
+    devices = {
+        name: replace(device, find=finder(name), **(facts if name in present else {}))
+        for name, device in registry.BUILT_IN.items()
+    }
+    monkeypatch.setattr(registry, "all_devices", lambda: devices)
     return asked

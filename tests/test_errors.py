@@ -14,6 +14,7 @@ from vllm_ascend_spec.errors import (
     CheckpointError,
     ConfigError,
     CustomProposerError,
+    ExtensionError,
     PlatformError,
     UnguardedScriptError,
     UnsupportedVersionError,
@@ -29,6 +30,7 @@ from vllm_ascend_spec.errors import (
         (BackendUnavailableError, (AscendSpecError, RuntimeError)),
         (CustomProposerError, (AscendSpecError, RuntimeError)),
         (PlatformError, (AscendSpecError, RuntimeError)),
+        (ExtensionError, (AscendSpecError, RuntimeError)),
         (UnguardedScriptError, (AscendSpecError, RuntimeError)),
     ],
 )

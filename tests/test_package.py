@@ -26,6 +26,7 @@ def test_public_names_are_frozen() -> None:
         "CheckpointError",
         "ConfigError",
         "CustomProposerError",
+        "ExtensionError",
         "PlatformError",
         "UnguardedScriptError",
         "UnsupportedVersionError",

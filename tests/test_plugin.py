@@ -13,21 +13,21 @@ from tests.installed import (
     pretend_platform_plugins,
 )
 from vllm_ascend_spec import plugin
-from vllm_ascend_spec.compat import cpu_distribution_name, engine_preflight, unguarded_script
+from vllm_ascend_spec.compat import registry
+from vllm_ascend_spec.devices import select
+from vllm_ascend_spec.entry import engine_hook
 from vllm_ascend_spec.errors import PlatformError, UnsupportedVersionError
 from vllm_ascend_spec.log import log_once
-from vllm_ascend_spec.platform import ascend_host, select
 
 OURS = "vllm_ascend_spec.platform.cpu.SpecCpuPlatform"
 
 
 @pytest.fixture
 def applied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the mends that the plugin applies, instead of applying them."""
+    """Return what the plugin applies, the stages of mends by name, instead of applying it."""
     names: list[str] = []
-    for module in (cpu_distribution_name, engine_preflight, unguarded_script):
-        name = module.__name__.rpartition(".")[2]
-        monkeypatch.setattr(module, "apply", lambda name=name: names.append(name))
+    monkeypatch.setattr(engine_hook, "apply", lambda: names.append("engine_hook"))
+    monkeypatch.setattr(registry, "apply", names.append)
     return names
 
 
@@ -56,7 +56,7 @@ def test_entry_points_name_these_functions() -> None:
 
 def test_platform_is_ours_on_a_cpu(applied: list[str]) -> None:
     assert plugin.register_platform() == OURS
-    assert applied == ["cpu_distribution_name"]
+    assert applied == ["command_line"]
 
 
 def test_platform_exists() -> None:
@@ -96,7 +96,7 @@ def test_standing_aside_is_told_once(
 def test_device_without_a_platform_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, applied: list[str]
 ) -> None:
-    pretend_devices(monkeypatch, "cuda", "cpu")
+    pretend_devices(monkeypatch, "cuda", platform=None, host_problem=lambda: None)
     with caplog.at_level(logging.INFO):
         assert plugin.register_platform() is None
     ((level, message),) = messages(caplog)
@@ -116,7 +116,7 @@ def test_messages_go_where_vllm_prints_them(
 
 def test_general_plugin_installs_the_checks(applied: list[str]) -> None:
     plugin.register_general()
-    assert applied == ["engine_preflight", "unguarded_script"]
+    assert applied == ["engine_hook"]
 
 
 @pytest.mark.parametrize("version", ["0.31.0", "0.29.0"])
@@ -162,9 +162,21 @@ def test_general_plugin_stands_aside_for_vllm_ascend(
 def test_general_plugin_does_nothing_without_a_platform_of_ours(
     monkeypatch: pytest.MonkeyPatch, applied: list[str]
 ) -> None:
-    pretend_devices(monkeypatch, "cuda", "cpu")
+    pretend_devices(monkeypatch, "cuda", platform=None, host_problem=lambda: None)
     plugin.register_general()
     assert applied == []
+
+
+def test_gpu_gets_our_platform_where_its_kernels_can_be_imported(
+    monkeypatch: pytest.MonkeyPatch, applied: list[str]
+) -> None:
+    whole = {"host_problem": lambda: None, "import_problem": lambda: None}
+    pretend_devices(monkeypatch, "cuda", **whole)
+    assert plugin.register_platform() == "vllm_ascend_spec.platform.cuda.SpecCudaPlatform"
+    pretend_devices(monkeypatch, "cuda", **{**whole, "import_problem": lambda: "they cannot"})
+    assert plugin.register_platform() is None
+    with pytest.raises(PlatformError, match="they cannot"):
+        plugin.register_general()
 
 
 NPU = "vllm_ascend_spec.platform.npu.SpecNpuPlatform"
@@ -173,27 +185,25 @@ NPU = "vllm_ascend_spec.platform.npu.SpecNpuPlatform"
 @pytest.fixture
 def npu_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host with an NPU, with everything in its place."""
-    pretend_devices(monkeypatch, "npu")
-    monkeypatch.setattr(ascend_host, "problem", lambda: None)
-    monkeypatch.setattr(ascend_host, "import_problem", lambda: None)
+    pretend_devices(monkeypatch, "npu", host_problem=lambda: None, import_problem=lambda: None)
 
 
 @pytest.mark.usefixtures("npu_host")
 def test_platform_is_ours_on_an_npu(applied: list[str]) -> None:
     assert plugin.register_platform() == NPU
     plugin.register_general()
-    assert applied == ["cpu_distribution_name", "engine_preflight", "unguarded_script"]
+    assert applied == ["command_line", "engine_hook"]
 
 
-@pytest.mark.usefixtures("npu_host")
-@pytest.mark.parametrize("check", ["problem", "import_problem"])
+@pytest.mark.parametrize("check", ["host_problem", "import_problem"])
 def test_trouble_of_the_host_is_one_message_and_no_crash(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     applied: list[str],
     check: str,
 ) -> None:
-    monkeypatch.setattr(ascend_host, check, lambda: "it is broken; mend it")
+    facts = {"host_problem": lambda: None, check: lambda: "it is broken; mend it"}
+    pretend_devices(monkeypatch, "npu", **facts)
     assert plugin.register_platform() is None
     with pytest.raises(PlatformError, match="it is broken; mend it"):
         plugin.register_general()

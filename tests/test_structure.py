@@ -1,120 +1,129 @@
-"""Who may import whom, and how long a file may be."""
+"""Who may import whom, by the tables of ``docs/structure.md``, and how long a file may be."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.imports import heavy_imports_of
+from tests.imports import (
+    PACKAGE,
+    ROOT,
+    all_imports,
+    cycles,
+    heavy_imports_of,
+    imported,
+    imports_when_loaded,
+    imports_when_run,
+    module_of,
+    named,
+    part_of,
+    runs_on_import,
+)
+from tests.structure_page import PAGE, Part, files_in, parts_in, parts_there
+from vllm_ascend_spec.compat import registry
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "vllm_ascend_spec"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 NAME = PACKAGE.name
-
-# What a folder may import of the package; folders that are not named here may import anything.
-ALLOWED = {
-    "ops": ("ops", "errors", "log"),
-    "config": ("config", "errors", "log", "one_line"),
-    "verification": ("verification", "ops", "config", "errors", "log"),
-    "proposers": ("proposers", "ops", "config", "errors", "log"),
-}
-LIGHT = [
-    *sorted((PACKAGE / "config").rglob("*.py")),
-    PACKAGE / "__init__.py",
-    PACKAGE / "errors.py",
-    PACKAGE / "log.py",
-    PACKAGE / "plugin.py",
-    PACKAGE / "versions.py",
-    PACKAGE / "platform" / "__init__.py",
-    PACKAGE / "platform" / "ascend_host.py",
-    PACKAGE / "platform" / "select.py",
-    PACKAGE / "proposers" / "__init__.py",
-    PACKAGE / "proposers" / "registry.py",
-]
+TEXT = PAGE.read_text()
+TABLE = parts_in(TEXT)
+LIGHT_FILES = files_in(TEXT, "Light files")
+LIGHT = sorted({path for files in LIGHT_FILES.values() for path in files})
+KNOW_VLLM = files_in(TEXT, "Files that know vLLM's insides")
 LONGEST_FILE = 600
 
 
-def module_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def others(part: str, modules: set[str]) -> set[str]:
+    """Return the parts of the package, other than ``part``, that these modules belong to."""
+    return {name for name in map(part_of, modules) if name in parts_there()} - {part}
 
 
-def imported(nodes: Iterator[ast.AST], path: Path) -> set[str]:
-    """Return the modules that import statements among ``nodes`` name, as absolute names."""
-    names: set[str] = set()
-    folder = path.relative_to(ROOT).parent.parts
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(folder[: len(folder) - node.level + 1]) if node.level else ""
-            module = ".".join(filter(None, (base, node.module)))
-            names.update(f"{module}.{alias.name}" for alias in node.names)
-    return names
+def imports_of(part: str) -> dict[str, set[str]]:
+    """Return each part that a part imports, with the modules that do."""
+    found: dict[str, set[str]] = {}
+    for path in parts_there()[part]:
+        for name in others(part, all_imports(path)):
+            found.setdefault(name, set()).add(module_of(path))
+    return found
 
 
-def all_imports(path: Path) -> set[str]:
-    """Return what a file imports anywhere, strings given to ``import_module`` excepted."""
-    return imported(ast.walk(ast.parse(path.read_text())), path)
+def names_of(part: str) -> set[str]:
+    return others(part, {name for path in parts_there()[part] for name in named(path)})
 
 
-def imports_when_loaded(path: Path) -> set[str]:
-    """Return what a file imports at module level, ``if TYPE_CHECKING:`` excepted."""
-    return imported(_runs_on_import(ast.parse(path.read_text())), path)
+def knows_vllm(path: Path) -> bool:
+    """Whether a file imports modules inside of vLLM or vllm-ascend; ``vllm.LLM`` is not inside."""
+    return any(
+        name.startswith(("vllm_ascend.", "torch_npu."))
+        or (name.startswith("vllm.") and not name.removeprefix("vllm.")[:1].isupper())
+        for name in imports_when_run(path)
+    )
 
 
-def _runs_on_import(node: ast.AST) -> Iterator[ast.AST]:
-    yield node
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        return
-    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-        return
-    for child in ast.iter_child_nodes(node):
-        yield from _runs_on_import(child)
+def not_allowed(row: Part, imports: set[str], names: set[str]) -> set[str]:
+    return (imports - row.imports) | (names - row.names)
 
 
-def part_of(module: str) -> str | None:
-    """Return the folder or file of our package that ``module`` belongs to."""
-    head, _, rest = module.partition(".")
-    return rest.partition(".")[0] if head == NAME else None
+def test_every_part_has_its_row() -> None:
+    assert sorted(TABLE) == sorted(parts_there())
 
 
-@pytest.mark.parametrize("folder", ALLOWED)
-def test_imports_go_in_one_direction(folder: str) -> None:
-    files = sorted((PACKAGE / folder).rglob("*.py"))
-    assert len(files) > 1
-    wrong = [
-        f"{module_of(path)} imports {name}"
-        for path in files
-        for name in all_imports(path)
-        if part_of(name) not in (None, *ALLOWED[folder])
-    ]
-    assert not wrong
+@pytest.mark.parametrize("part", sorted(parts_there()))
+def test_a_part_imports_what_the_table_says(part: str) -> None:
+    imports, names = imports_of(part), names_of(part)
+    row = TABLE[part]
+    wrong = not_allowed(row, set(imports), names)
+    assert {name: sorted(imports.get(name, ())) for name in wrong} == {}
+    # The table says what is, not what might be.
+    assert row.imports <= set(imports)
+    assert row.names <= names
 
 
-def test_only_the_worker_and_the_platform_know_the_worker() -> None:
-    wrong = [
-        f"{module_of(path)} imports {name}"
-        for path in SOURCES
-        for name in all_imports(path)
-        if part_of(name) == "worker" and part_of(module_of(path)) not in ("worker", "platform")
-    ]
-    assert not wrong
+def test_there_are_no_cycles() -> None:
+    assert cycles({part: imports_of(part) for part in parts_there()}) == []
+    assert cycles({row.name: row.imports for row in TABLE.values()}) == []
 
 
-@pytest.mark.parametrize("path", LIGHT, ids=module_of)
-def test_light_modules_import_neither_torch_nor_vllm(path: Path) -> None:
-    heavy = {name.partition(".")[0] for name in imports_when_loaded(path)}
-    assert not heavy & {"torch", "vllm", "numpy", "transformers", "safetensors"}
+@pytest.mark.parametrize("pattern", LIGHT_FILES)
+def test_light_modules_import_neither_torch_nor_vllm(pattern: str) -> None:
+    assert LIGHT_FILES[pattern]
+    for path in LIGHT_FILES[pattern]:
+        heavy = {name.partition(".")[0] for name in imports_when_loaded(path)}
+        assert not heavy & {"torch", "vllm", "numpy", "transformers", "safetensors"}, path
 
 
 def test_light_modules_load_nothing_heavy_through_others() -> None:
+    assert len(LIGHT) > 20
     assert heavy_imports_of(", ".join(map(module_of, LIGHT))) == []
+
+
+def test_the_list_of_files_that_know_vllm_is_true() -> None:
+    listed = {path for files in KNOW_VLLM.values() for path in files}
+    assert sorted(module_of(p) for p in SOURCES if knows_vllm(p) and p not in listed) == []
+    idle = [name for name, files in KNOW_VLLM.items() if not any(map(knows_vllm, files))]
+    assert idle == []
+
+
+def test_what_the_table_does_not_allow_is_found() -> None:
+    text = (
+        "## Folders of the package\n| part | job | may import |\n|---|---|---|\n"
+        "| `a/` | does this | `b` |\n| `b/`, `c.py` | does that | by name `a` |\n## Next\n"
+        "- `ops/*.py`: no pattern of the list above\n"
+    )
+    rows = parts_in(text)
+    assert rows["a"] == Part("a", frozenset({"b"}), frozenset())
+    assert rows["b"].names == rows["c"].names == {"a"}
+    assert not_allowed(rows["a"], {"b"}, set()) == set()
+    assert not_allowed(rows["a"], {"b", "c"}, {"b"}) == {"b", "c"}
+    assert list(files_in(text, "Next")) == ["ops/*.py"]
+
+
+def test_cycles_are_found() -> None:
+    graph = {"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": [], "e": ["e"]}
+    assert cycles(graph) == [["b", "c"], ["e"]]
+    assert cycles({"a": ["b", "c"], "b": ["c"], "c": []}) == []
 
 
 @pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=module_of)
@@ -124,22 +133,22 @@ def test_files_are_short_and_say_what_they_are(path: Path) -> None:
     assert ast.get_docstring(ast.parse(text)) or not text.strip()
 
 
-def test_mends_are_one_file_each_and_can_be_undone() -> None:
-    for path in sorted((PACKAGE / "compat").glob("*.py")):
-        if path.stem in ("__init__", "patching", "registry", "parser_preflight"):
-            continue
-        tree = ast.parse(path.read_text())
+def test_tests_share_modules_and_not_each_others_conftest() -> None:
+    ours = [path for path in TESTS if ROOT / "tests" / "upstream" / "plugin" not in path.parents]
+    found = [
+        f"{module_of(path)} imports {name}"
+        for path in ours
+        for name in all_imports(path)
+        if name.startswith("tests.") and "conftest" in name.split(".")
+    ]
+    assert not found
+
+
+def test_mends_are_one_file_each_and_say_why_how_and_until_when() -> None:
+    for name in (mend.name for mend in registry.MENDS):
+        tree = ast.parse((PACKAGE / "compat" / f"{name}.py").read_text())
         docstring = ast.get_docstring(tree) or ""
-        assert all(f"{word}: " in docstring for word in ("Why", "How", "Until")), path.stem
-        named = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-        named |= {
-            target.id
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
-        assert {"apply", "revert"} <= named, path.stem
+        assert all(f"{word}: " in docstring for word in ("Why", "How", "Until")), name
 
 
 def test_the_import_finder_sees_what_it_should() -> None:
@@ -153,4 +162,13 @@ def test_the_import_finder_sees_what_it_should() -> None:
     path = PACKAGE / "ops" / "x.py"
     everywhere = {"a.b", "c.d", f"{NAME}.ops.e", f"{NAME}.f.g", "h", "i", "j"}
     assert imported(ast.walk(tree), path) == everywhere
-    assert imported(_runs_on_import(tree), path) == everywhere - {"h", "j"}
+    assert imported(runs_on_import(tree), path) == everywhere - {"h", "j"}
+
+
+def test_modules_that_are_given_by_name_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "x.py"
+    file.write_text(
+        f'A = "{NAME}.worker.cpu.Worker"\nB = ("{NAME}.methods.eagle:Drafter",)\n'
+        f'C = "see {NAME}.ops"\nD = f"{NAME}.{{A}}"\n'
+    )
+    assert named(file) == {f"{NAME}.worker.cpu.Worker", f"{NAME}.methods.eagle.Drafter"}

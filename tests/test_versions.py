@@ -11,8 +11,8 @@ import pytest
 from tests.imports import heavy_imports_of
 from tests.installed import pretend_distributions
 from vllm_ascend_spec import versions
+from vllm_ascend_spec.devices import ascend_host
 from vllm_ascend_spec.errors import UnsupportedVersionError
-from vllm_ascend_spec.platform import ascend_host
 
 SUPPORTED = [
     *("0.30", "0.30.0", "0.30.1", "v0.30.0", "0.30.0+cpu", "0.30.1+cu130.g1234"),
@@ -42,7 +42,7 @@ def ascend_problem(monkeypatch: pytest.MonkeyPatch, version: str) -> str | None:
     """Return what is said of a version of vllm-ascend."""
     installed = {"vllm-ascend": version, "torch-npu": "2.10.0", "torch": "2.10.0"}
     monkeypatch.setattr(ascend_host, "installed_version", installed.get)
-    return ascend_host.problem()
+    return ascend_host.host_problem()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_versions_with_the_same_first_two_numbers(version: str, other: str, same
 
 
 def test_it_can_be_imported_where_nothing_is_installed() -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import vllm_ascend_spec.platform.select"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import vllm_ascend_spec.devices.select"
     root = str(Path(versions.__file__).parents[1])
     subprocess.run([sys.executable, "-I", "-S", "-c", code, root], check=True)
 

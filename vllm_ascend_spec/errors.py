@@ -7,6 +7,7 @@
     ├── PlatformError (RuntimeError)             the device's platform cannot be used
     ├── BackendUnavailableError (RuntimeError)   an op backend asked for by name is not there
     ├── CustomProposerError (RuntimeError)   a person's proposer returned what cannot be used
+    ├── ExtensionError (RuntimeError)    a method or device of another package cannot be used
     └── UnguardedScriptError (RuntimeError)  a script starts an engine while it is imported
 
 Anything else that escapes is a bug of ours.
@@ -59,6 +60,10 @@ class BackendUnavailableError(AscendSpecError, RuntimeError):
 
 class CustomProposerError(AscendSpecError, RuntimeError):
     """A proposer of method ``custom_class`` returned something that is no drafts."""
+
+
+class ExtensionError(AscendSpecError, RuntimeError):
+    """A method or a device of another package cannot be imported, is none, or has a taken name."""
 
 
 class UnguardedScriptError(AscendSpecError, RuntimeError):

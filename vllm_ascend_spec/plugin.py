@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 
 from vllm_ascend_spec import versions
+from vllm_ascend_spec.devices import select
+from vllm_ascend_spec.devices.plugins import stands_aside_for_another_platform
 from vllm_ascend_spec.errors import PlatformError, UnsupportedVersionError
 from vllm_ascend_spec.log import log_once
-from vllm_ascend_spec.platform import ascend_host, select
 
 
 def register_platform() -> str | None:
@@ -22,18 +23,17 @@ def register_platform() -> str | None:
     if choice.note:
         log_once(choice.note_level, choice.note)
     if choice.platform is not None:
-        from vllm_ascend_spec.compat import cpu_distribution_name
+        from vllm_ascend_spec.compat import registry as compat
 
-        cpu_distribution_name.apply()
+        compat.apply("command_line")
     return choice.platform
 
 
 def choose() -> select.Choice:
     """Choose the platform, and see whether it can be imported."""
     choice = select.select_platform()
-    if choice.platform is None or select.detect_device() != "npu":
-        return choice
-    problem = ascend_host.import_problem()
+    device = select.find_device() if choice.platform is not None else None
+    problem = device.import_problem() if device is not None else None
     return select.refuse(problem) if problem else choice
 
 
@@ -44,7 +44,7 @@ def register_general() -> None:
         UnsupportedVersionError: this vLLM is not supported and ours would be in use.
         PlatformError: there is a device, and something in the way of using it.
     """
-    if select.stands_aside_for_another_platform():
+    if stands_aside_for_another_platform():
         return
     try:
         versions.require_vllm()
@@ -57,7 +57,6 @@ def register_general() -> None:
         raise PlatformError(choice.note)
     if choice.platform is None:
         return
-    from vllm_ascend_spec.compat import engine_preflight, unguarded_script
+    from vllm_ascend_spec.entry import engine_hook
 
-    engine_preflight.apply()
-    unguarded_script.apply()
+    engine_hook.apply()

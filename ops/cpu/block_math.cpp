@@ -47,13 +47,15 @@ inline float exp2(float y) {
   p = p * f + 0x1.ebf918p-3f;
   p = p * f + 0x1.62e428p-1f;
   p = p * f + 0x1.000002p+0f;
-  // The low bits of `shifted` are the integer part: add it to the exponent.
+  // The low bits of `shifted` are the integer part of y: they are added to the exponent of p.
   const float power = as_float(as_bits(p) + (as_bits(shifted) << 23));
   return y >= -126.0f ? power : 0.0f;
 }
 
-// Without a shift a product and a difference is all, but they must be rounded once, together: the
-// product may be far larger than the difference. So no shift takes a fused instruction.
+// (x - shift) * scale - exponent. With a fused instruction, block_weighting() makes the shift 0
+// where it can: one product and one difference are left. The product can be far larger than their
+// result, so the two may be rounded only once, together. That is what the fused instruction does.
+// Without one, the shift keeps the product small.
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 constexpr bool kFused = true;
 inline float power(float x, Weighting w) {
@@ -79,7 +81,8 @@ Weighting block_weighting(float reference, float scale) {
 
 inline float larger(float a, float b) { return a > b ? a : b; }  // b where a is NaN
 
-// The largest of every 16th value, then of those: not every compiler vectorises it by itself.
+// Keeps 16 running maxima, one for every 16th value, and then takes the largest of them. Written
+// out because not every compiler vectorises the plain loop.
 float block_max(const float* x, int n) {
   constexpr int kLanes = 16;
   float lanes[kLanes];
@@ -133,7 +136,8 @@ int block_collect(const float* x, int n, float low, float high, float* out) {
       std::memcpy(out, x, kStep * sizeof(float));
       out += kStep;
     } else if (hits) {
-      // Without a branch: whether a value is wanted cannot be predicted.
+      // Every value is written, and `out` moves on only past those in the range. A branch instead
+      // would be mispredicted often.
       for (int i = 0; i < kStep; i++) {
         *out = x[i];
         out += is_in(x[i], low, high);
@@ -148,8 +152,8 @@ int block_collect(const float* x, int n, float low, float high, float* out) {
 }
 #endif
 
-// Lanes of a sum: as many registers as keep a processor busy, and so few values in each that their
-// rounding errors, which may all point the same way, stay below 1e-6.
+// Lanes of a sum. They fill enough registers to keep a processor busy. Each adds up only kBlock /
+// 64 values of a block, so that even rounding errors that all point the same way stay below 1e-6.
 constexpr int kLanes = 64;
 
 inline float sum_lanes(float* lanes) {

@@ -11,7 +11,7 @@ namespace spec {
 
 // Floats in a block: 8 KiB, a quarter of a first-level cache.
 constexpr int kBlock = 2048;
-// Floats in a chunk: few enough that a search passes over most chunks of a peaked row.
+// Floats in a chunk: so few that a search can skip most chunks of a row with a few high logits.
 constexpr int kChunk = 128;
 static_assert(kBlock % kChunk == 0, "a chunk lies in one block");
 
@@ -39,11 +39,11 @@ struct BlockMath {
   int (*collect)(const float* x, int n, float low, float high, float* out);
   // A weighting in which `reference`, a finite logit, weighs from 1/2 to 1, without a threshold.
   Weighting (*weighting)(float reference, float scale);
-  // Sum of the weights; exact to 2^-126 for each value that has none.
+  // Sum of the weights. A value that has no weight may add up to 2^-126.
   float (*sum)(const float* x, int n, Weighting w);
   // The same without a threshold, and the largest value of each chunk into out[ceil(n / kChunk)].
-  // Fetches what follows the block meanwhile: arithmetic is slower than memory, but only if it need
-  // not wait for it.
+  // Prefetches what follows the block. The arithmetic takes longer than the memory does, as long as
+  // it never waits for it.
   float (*read)(const float* x, int n, Weighting w, float* out);
   // The weights themselves.
   void (*weigh)(const float* x, int n, Weighting w, float* out);

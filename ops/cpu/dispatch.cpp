@@ -14,12 +14,13 @@ extern const BlockMath block_math_x86_64_v4;
 
 static const BlockMath& choose() {
 #ifdef SPEC_HAVE_X86_LEVELS
-  // For tests: the instruction set to pretend to be on, never one that is not there.
+  // For tests: take a lower level than the machine has. A higher one is never taken.
   const char* wanted = std::getenv("VLLM_ASCEND_SPEC_CPU_ISA");
   const bool portable = wanted && !std::strcmp(wanted, "portable");
   const bool v3 = wanted && !std::strcmp(wanted, "x86_64_v3");
   __builtin_cpu_init();
-  // What ops/build.py lets the compiler use, one by one: compilers learnt the levels' names late.
+  // The features that ops/build.py turns on, asked for one by one: older compilers do not know the
+  // names of the levels (x86-64-v3, x86-64-v4) here.
   const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool has_v4 = has_v3 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

@@ -7,8 +7,8 @@
 
 namespace spec {
 
-// Powers of two below the row's maximum at which a whole block adds nothing to a float. As many
-// above the reference of a weighting do no harm either.
+// As powers of two. A block whose largest logit weighs 2^-60 of what the row's maximum weighs adds
+// nothing to a sum of floats. A logit that weighs 2^60 times the reference still fits a float.
 constexpr float kNegligible = -60.0f;
 
 int argmax(const Row& row, float* buffer) {
@@ -36,8 +36,8 @@ bool Distribution::read(
     const Sampling& sampling, Scratch& scratch, int token, double least) {
   // Filters make the probabilities of what they keep larger than the row alone says.
   if (sampling.has_filters()) token = -1;
-  // A temperature so low that this overflows leaves the maximum alone; 0 * inf would be NaN.
-  // (One above 1e37 does not reach logits that are further apart than float32 can say.)
+  // At a temperature so low that the scale overflows, it is the largest float and only the maximum
+  // keeps a weight; infinity would make NaN of 0 * inf.
   const float scale = to_float(M_LOG2E / sampling.temperature);
   const float first = block_math().max(row_.block(0, scratch.values), row_.block_size(0));
   Outcome outcome = read_blocks(first, scale, scratch, token, least);
@@ -47,7 +47,8 @@ bool Distribution::read(
     outcome = read_blocks(max, scale, scratch, token, least);
   }
   if (outcome == Outcome::kGivenUp) return false;
-  // Traces are dropped: they may be of tokens that have no weight at all beside the maximum.
+  // Blocks that weigh next to nothing are set to 0: read beside a reference below the maximum, they
+  // may show tokens that have no weight at all beside the maximum.
   for (size_t b = 0; b < block_mass_.size(); b++) {
     if ((block_max_[b] - max_) * scale < kNegligible) block_mass_[b] = 0;
   }
@@ -66,7 +67,8 @@ Distribution::Outcome Distribution::read_blocks(
   const BlockMath& math = block_math();
   if (std::isinf(reference)) return Outcome::kWrongReference;
   weighting_ = math.weighting(reference, scale);
-  // With room for the rounding of weights and sums: only what is clear beyond it is left unread.
+  // Above this mass the token is too unlikely (docs/block_rule.md, lemma 5). With room for the
+  // rounding of weights and sums, so that reading stops only where the answer is clear.
   const double most = token >= 0 ? weight(token) / least * (1 + 1e-5) : INFINITY;
   double mass = 0;
   const int num_blocks = row_.num_blocks();

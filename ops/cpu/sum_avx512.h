@@ -31,7 +31,7 @@ inline __m512 exp2(__m512 y) {
 // The weights of 16 values; 2^-126 for those that have none, NaN among them.
 inline __m512 weigh(__m512 x, Weighting w) {
   const __m512 y = _mm512_fmsub_ps(x, _mm512_set1_ps(w.scale), _mm512_set1_ps(w.exponent));
-  return exp2(_mm512_max_ps(y, _mm512_set1_ps(-126.0f)));  // the second where y is NaN
+  return exp2(_mm512_max_ps(y, _mm512_set1_ps(-126.0f)));  // max is the second where y is NaN
 }
 
 inline float add_up(const __m512* sums) {
@@ -73,7 +73,7 @@ inline float read(const float* x, int n, Weighting w, float* out) {
         const float* at = x + start + j * kWidth;
         const __m512 value = _mm512_loadu_ps(at);
         __builtin_prefetch(at + kBlock);
-        best[j] = _mm512_max_ps(value, best[j]);  // the second where the value is NaN
+        best[j] = _mm512_max_ps(value, best[j]);  // the second where one is NaN
         sums[j] = _mm512_add_ps(sums[j], weigh(value, w));
       }
     }

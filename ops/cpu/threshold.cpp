@@ -22,7 +22,7 @@ void ThresholdSearch::keep_min_p(float min_p) {
   const double least = max_ + std::log2(double{min_p}) / weighting_.scale;
   float& threshold = weighting_.threshold;
   threshold = to_float(least);
-  // Rounded down it would keep a logit just below: far from 0 they lie that close.
+  // Rounded down, it could keep a logit that lies just below `least`.
   if (threshold < least) threshold = std::nextafter(threshold, INFINITY);
   mass_ = measure_from(Measure::kMass, threshold);
 }
@@ -128,8 +128,8 @@ int ThresholdSearch::collect(const Bracket& bracket) {
   return num_held;
 }
 
-// Looks into the middle of the bracket a few times. A flat row has very many candidates, and summing
-// them is far cheaper than sorting them into bins.
+// Looks into the middle of the bracket a few times. A flat row has very many candidates, and
+// summing them is far cheaper than sorting them into bins.
 ThresholdSearch::Bracket ThresholdSearch::halve(
     Measure measure, double goal, Bracket bracket) const {
   constexpr int kSteps = 8;
@@ -176,7 +176,7 @@ ThresholdSearch::Bracket ThresholdSearch::narrow(Measure measure, double goal, B
   return found;
 }
 
-// Ends a search with the values that are held, or with the one that the bracket has come to.
+// Ends a search: in the values that are held, or with the one value that the bracket consists of.
 void ThresholdSearch::settle(
     Measure measure, double goal, const Bracket& bracket, int num_held) {
   if (num_held <= Scratch::kHeld) {
@@ -186,14 +186,13 @@ void ThresholdSearch::settle(
     block_math().weigh(held, num_held, weighting_, scratch_.weights);
     descend(measure, goal, bracket.above, num_held);
   } else {
-    // More equal values than are held.
+    // More than kHeld values are left, all of them equal.
     weighting_.threshold = bracket.low;
     mass_ = measure_from(Measure::kMass, bracket.low);
   }
 }
 
-// Goes down the sorted values, equal ones together, until with those `above` them `goal` is
-// reached.
+// Goes down the sorted values, equal ones together, until their measure and `above` reach `goal`.
 void ThresholdSearch::descend(Measure measure, double goal, double above, int num_held) {
   const float* held = scratch_.held;
   double reached = above;

@@ -49,8 +49,8 @@ class ThresholdSearch {
   double measure_of(Measure measure, const float* x, int n, float low) const;
   double measure_from(Measure measure, float low) const;
 
-  // visit(x, n) for neighbouring chunks, of `longest` values in all at most, that have a value at or
-  // above `low` each.
+  // visit(x, n) for neighbouring chunks, of `longest` values in all at most, that have a value at
+  // or above `low` each.
   template <class Visit>
   void each_run_from(float low, int longest, Visit visit) const;
 

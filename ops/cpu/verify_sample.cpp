@@ -24,7 +24,8 @@ class SampledRequest {
                          : nullptr),
         draft_probs_stride_(arguments.draft_probs_stride),
         scratch_(scratch) {
-    // A draft that cannot be accepted, nor what comes after it.
+    // The block ends before the first draft that nobody proposed: neither that one nor any after it
+    // can be accepted.
     while (length_ < request.num_drafts && is_proposed(length_)) length_++;
   }
 
@@ -37,14 +38,15 @@ class SampledRequest {
     p.read(sampling_, scratch_);
     return p;
   }
-  // For the block rule: reads the row after `position` drafts, which weigh `weight`, into `rows`.
-  // False, maybe before the row ends, if neither they nor more can be accepted.
+  // For the block rule: appends the row after `position` drafts to `rows` and reads it. Those
+  // drafts have the weight `weight`; `least` is least_weights()[position]. Returns false, possibly
+  // before the end of the row, if neither these drafts nor more of them can be accepted.
   bool read_on(int position, double weight, double least, std::vector<Distribution>& rows);
   const float* draft_row(int position) const {
     return draft_probs_ ? draft_probs_ + position * draft_probs_stride_ : nullptr;
   }
-  // False for a draft of -1, and for one whose own probability is NaN: it says nothing of where
-  // the draft comes from.
+  // False for a draft of -1, and for one whose own probability is NaN: that does not tell what the
+  // draft was drawn from.
   bool is_proposed(int position) const {
     const int32_t token = request_.draft_ids[position];
     return token >= 0 && !(draft_probs_ && std::isnan(draft_row(position)[token]));
@@ -53,7 +55,7 @@ class SampledRequest {
   double draft_prob(int position) const {
     if (!draft_probs_) return 1.0;
     const float q = draft_row(position)[request_.draft_ids[position]];
-    return q > 0 ? q : 0.0;  // not -0, by which to divide would be another matter
+    return q > 0 ? q : 0.0;  // never -0, for x / -0 is -inf
   }
   double target_prob(int position, const Distribution& p) const {
     return p.weight(request_.draft_ids[position]) / p.mass();
@@ -72,7 +74,7 @@ class SampledRequest {
   const int64_t draft_probs_stride_;
   Scratch& scratch_;
   int length_ = 0;  // drafts before the first that nobody proposed
-  bool residual_is_measured_ = false;  // with the factor of what is accepted
+  bool residual_is_measured_ = false;  // of the first rejected draft, with the final factor
 };
 
 // Draws the token after the accepted drafts: of the residual where a draft was rejected, of p
@@ -84,7 +86,8 @@ void SampledRequest::finish(int num_accepted, Distribution& p, double factor) {
     if (q && !residual_is_measured_) p.measure_residual(q, factor, scratch_);
     token = q ? p.draw_residual(q, factor, sample_uniform_, scratch_)
               : p.draw(sample_uniform_, request_.draft_ids[num_accepted], scratch_);
-    // No residual: p equals q and only rounding rejected. draw() has changed p.
+    // An empty residual is the work of rounding (docs/block_rule.md, lemma 8): draw from p itself,
+    // read again because draw() has changed it.
     if (token < 0) p = read(num_accepted);
   }
   if (token < 0) token = p.draw(sample_uniform_, -1, scratch_);
@@ -109,20 +112,20 @@ void SampledRequest::verify_by_block_rule() {
   finish(accepted, rows[accepted], factor);
 }
 
-// The chance to accept a block that weighs `factor`, not all drafts, with that residual after it.
+// The chance to accept a block of fewer than all drafts whose weight is `factor`, if the residual
+// after it sums to `residual`.
 static double block_chance(double factor, double residual) {
   return residual / (residual + 1.0 - factor);
 }
 
-// [i]: what the first i + 1 drafts have to weigh more than, that they or more can be accepted. No
-// chance exceeds the weight, and no p exceeds 1, so that the drafts' own probabilities bound the
-// weights to come.
+// Returns a bound for each i: only if the first i + 1 drafts have a weight above least[i], they, or
+// more drafts, can be accepted (docs/block_rule.md, lemma 4, where it is L with index i + 1).
 std::vector<double> SampledRequest::least_weights() const {
   std::vector<double> least(accept_uniform_, accept_uniform_ + length_);
   for (int i = length_ - 2; i >= 0; i--) {
     least[i] = std::min(least[i], draft_prob(i + 1) * least[i + 1]);
   }
-  least.push_back(0.0);  // after the last there is nothing to read on for
+  least.push_back(0.0);  // not used: no draft follows the last
   return least;
 }
 
@@ -134,11 +137,14 @@ bool SampledRequest::read_on(
     p.read(sampling_, scratch_);  // the token after the block may be drawn from it
     return true;
   }
+  // The first `position` drafts are refused (docs/block_rule.md, lemma 1), so the row only matters
+  // for what comes after them (lemma 5).
   const double least_prob = least * draft_prob(position) / weight;
   return p.read(sampling_, scratch_, request_.draft_ids[position], least_prob);
 }
 
-// One-hot drafts. Their residual is known without reading q, so one pass does.
+// One-hot drafts. Their residuals follow from p of the drafts alone (docs/block_rule.md, lemma 7),
+// so each row is judged as it is read.
 int SampledRequest::accept_certain_block(std::vector<Distribution>& rows) {
   const std::vector<double> least = least_weights();
   int accepted = 0;
@@ -156,15 +162,15 @@ int SampledRequest::accept_certain_block(std::vector<Distribution>& rows) {
   return accepted;
 }
 
-// A bound of the residual sum(max(factor * p - q, 0)) that reads no row: of the draft itself both
-// are known, and all other tokens together have no more than factor * (1 - p).
+// A bound of the residual sum(max(factor * p - q, 0)) from p and q of the draft alone, without
+// reading a row (docs/block_rule.md, lemma 6).
 double SampledRequest::most_residual(int position, double factor, const Distribution& p) const {
   const double draft = target_prob(position, p);
   return factor * (1.0 - draft) + std::max(factor * draft - draft_prob(position), 0.0);
 }
 
-// Sampled drafts. The weights need the rows of all that may be accepted; the residuals are only
-// taken from the end down to the first position that is.
+// Sampled drafts. Forwards, rows are read as long as their drafts may be accepted. Backwards,
+// residuals are summed up to the first position that is accepted (docs/block_rule.md, lemma 3).
 int SampledRequest::accept_sampled_block(std::vector<Distribution>& rows, double* factor) {
   const std::vector<double> least = least_weights();
   std::vector<double> weights{1.0};
@@ -176,10 +182,11 @@ int SampledRequest::accept_sampled_block(std::vector<Distribution>& rows, double
   }
   for (int i = static_cast<int>(weights.size()) - 1; i > 0; i--) {
     *factor = weights[i];
-    // No chance exceeds the weight, which is that of the last.
+    // No chance exceeds its weight (docs/block_rule.md, lemma 1).
     if (accept_uniform_[i - 1] >= *factor) continue;
+    // The chance is the weight: of all drafts by definition, at 1 by lemma 8.
     if (i == length_ || *factor >= 1.0) return i;
-    // Room for the rounding of the two sums: only what is clear beyond it is left unread.
+    // The row is not read where the bound refuses clearly, by more than both sums can be rounded.
     const double most = most_residual(i, *factor, rows[i]) + 1e-5;
     if (accept_uniform_[i - 1] >= block_chance(*factor, most)) continue;
     const double rest = rows[i].measure_residual(draft_row(i), *factor, scratch_);

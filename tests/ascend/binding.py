@@ -60,4 +60,4 @@ def use(folder: Path, patch: pytest.MonkeyPatch, launch: str = "") -> None:
     patch.delenv(ascendc_library.STAND_IN_VARIABLE, raising=False)
     patch.setenv(TWIN, str(kernels()))
     patch.setenv(LAUNCH, launch)
-    ascendc_library.failure.cache_clear()
+    ascendc_library.library_problem.cache_clear()

@@ -1,51 +1,19 @@
-"""vllm-ascend's environment, and engines in processes of their own."""
+"""Tests on vllm-ascend: the NPU's environment, engines, and a skip where it is not installed."""
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.ascend.environment import CPU, IS_HERE, NPU, REASON
 from tests.ascend.matrix import EXACT, Case
+from tests.ascend.processes import Engines, Outcome, Run, session_folder
+from tests.compat.mends import TakeOut, taking_out
 from vllm_ascend_spec.cli import env
-
-ROOT = Path(__file__).parents[2]
-REASON = "needs vllm-ascend, and an NPU or the simulated one: make test-npu-sim"
-IS_HERE = importlib.util.find_spec("vllm_ascend") is not None
-TIME_LIMIT_S = 840
-COMMON = {
-    "OMP_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "WARNING",
-    "HF_HUB_OFFLINE": "1",
-    "TRITON_INTERPRET": "1",
-    # What one engine's torch_npu has compiled another one cannot load.
-    "VLLM_DISABLE_COMPILE_CACHE": "1",
-}
-# vLLM's all_reduce on an NPU returns its input, which PyTorch refuses where CI is set.
-SEVERAL_NPUS = {"TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING": "0"}
-NPU = {**COMMON, "VLLM_ASCEND_SPEC_DEVICE": "npu"}
-IS_SIMULATED = importlib.util.find_spec("npu_sim") is not None
-if IS_SIMULATED:
-    # The kernels' source; on silicon what was built of it.
-    NPU["VLLM_ASCEND_SPEC_ASCENDC"] = "tests.ascend.kernels:library"
-CPU = {
-    **COMMON,
-    "VLLM_ASCEND_SPEC_DEVICE": "cpu",
-    "VLLM_PLUGINS": "ascend_spec",
-    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-}
-Outcome = dict[str, Any]
-Run = Callable[..., Outcome]
 
 
 class NotHere(pytest.File):
@@ -81,44 +49,7 @@ if IS_HERE:
 @pytest.fixture(scope="session")
 def run_engine(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Return ``run(case, environment=NPU) -> outcome``; equal engines run once."""
-    outcomes: dict[str, Outcome] = {}
-
-    def run(case: Case, environment: dict[str, str] = NPU, **job: Any) -> Outcome:
-        folder = tmp_path_factory.mktemp("engine")
-        job |= {
-            "arguments": case.arguments(),
-            "spec": case.spec(),
-            "requests": list(case.requests),
-        }
-        key = json.dumps([job, environment], sort_keys=True)
-        if key not in outcomes:
-            devices = {"NPU_SIM_DEVICES": str(case.devices)}
-            devices |= SEVERAL_NPUS if case.devices > 1 else {}
-            output = str(folder / "outcome.json")
-            outcomes[key] = start({**job, "output": output}, environment | devices)
-        return outcomes[key]
-
-    return run
-
-
-def start(job: dict[str, Any], environment: dict[str, str]) -> Outcome:
-    """Run one engine and return its outcome; its last words if it fails."""
-    given = {name: value for name, value in os.environ.items() if name not in (*NPU, *CPU)}
-    plugins = {"VLLM_PLUGINS": str(env.plugins({}))}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.ascend.engine"],
-        input=json.dumps(job),
-        env={**given, **plugins, **environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_S,
-        check=False,
-    )
-    output = Path(job["output"])
-    if not output.is_file():
-        pytest.fail(f"the engine ended with {done.returncode}:\n{done.stderr[-4000:]}")
-    return json.loads(output.read_text())
+    return Engines(session_folder(tmp_path_factory)).run
 
 
 @pytest.fixture(scope="session")
@@ -128,3 +59,10 @@ def on_cpu(run_engine: Run) -> Outcome:
         Case(method=None, mode="eager", requests=(*EXACT, "logprobs")),
         CPU,
     )
+
+
+@pytest.fixture
+def take_out() -> Iterator[TakeOut]:
+    """Return a function that reverts a mend until the test is over."""
+    with taking_out() as take_out:
+        yield take_out

@@ -6,6 +6,7 @@ it names, both as JSON.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ COUNTERS = (
 
 def watch_draft_rows(rows: list[list[int]]) -> None:
     """Note, for every draft of a batch, on how many rows the draft model runs in each step."""
-    from vllm_ascend_spec.proposers.npu import NpuModelProposerMixin as Mixin
+    from vllm_ascend_spec.methods.families.ascend.loop import AscendDraftLoop as Mixin
 
     run_all, run_model = Mixin._run_merged_draft, Mixin._run_model
 
@@ -84,25 +85,40 @@ def counters(llm: Any) -> dict[str, float]:
     return {m.name: m.value for m in llm.get_metrics() if m.name in COUNTERS}
 
 
-def run(job: dict[str, Any]) -> dict[str, Any]:
-    """Start the engine and ask it everything."""
+def make_engine(job: dict[str, Any]) -> Any:
+    """Start the engine."""
     from vllm import LLM
+
+    # An engine collects garbage eight times as it starts, and would look at all that was imported
+    # each time.
+    gc.collect()
+    gc.freeze()
+    return LLM(**job["arguments"], speculative_config=job["spec"])
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Start the engine and ask it everything, one kind of request after the other."""
     from vllm.platforms import current_platform
 
     rows: list[list[int]] = []
-    if job.get("watch_draft_rows"):
+    if job["watched"]:
         watch_draft_rows(rows)
-    llm = LLM(**job["arguments"], speculative_config=job["spec"])
-    started = len(rows)
+    llm = make_engine(job)
+    at_start = rows[:]
     prompts = json.loads(PROMPTS.read_text())[:NUM_PROMPTS]
+    answers, counted, drafted = {}, {}, {}
+    for name in job["requests"]:
+        before, first = counters(llm), len(rows)
+        answers[name] = answer(llm, prompts, name, job.get("logprobs"))
+        counted[name] = {key: value - before[key] for key, value in counters(llm).items()}
+        drafted[name] = rows[first:]
     return {
         "platform": type(current_platform).__name__,
-        "answers": {
-            name: answer(llm, prompts, name, job.get("logprobs")) for name in job["requests"]
-        },
+        "answers": answers,
         "counters": counters(llm),
-        "draft_rows_at_start": rows[:started],
-        "draft_rows": rows[started:],
+        "counters_of": counted,
+        "draft_rows_at_start": at_start,
+        "draft_rows_of": drafted,
     }
 
 

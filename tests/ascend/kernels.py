@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from npu_sim.launch import as_device_op
 
+from ops.twin.library import Twin
 from tests.ops.ascendc.kernels import make_twin
 from tests.ops.batches import Arguments
 from vllm_ascend_spec.ops import OPS
 from vllm_ascend_spec.ops.ascendc_library import NAMESPACE, Outputs
-from vllm_ascend_spec.ops.ascendc_twin import Twin
 
 # What VLLM_ASCEND_SPEC_ASCENDC names.
 STAND_IN = f"{__name__}:library"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.e2e.conftest import SPECS, TARGET
+from tests.zoo import SPECS, TARGET, WITH_A_LOOP
 
 ENGINE: dict[str, Any] = {
     "model": TARGET,
@@ -55,7 +55,16 @@ REQUESTS: dict[str, dict[str, Any]] = {
 # The same on every device; a seed's numbers are the device's own.
 EXACT = ("greedy", "penalties", "thinking_budget", "structured")
 NUM_PROMPTS = 6
-SPECULATIVE = ("ngram", "draft_model", "eagle", "custom_class")
+SPECULATIVE = (
+    "ngram",
+    "suffix",
+    "draft_model",
+    "eagle",
+    "eagle3",
+    "medusa",
+    "mlp_speculator",
+    "custom_class",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,19 +75,25 @@ class Case:
         method: of speculation; None without.
         mode: a key of :data:`MODES`.
         engine: further arguments of the engine.
+        options: further ones of the speculative config.
         requests: keys of :data:`REQUESTS`.
         devices: how many NPUs it wants.
+        watched: whether the rows of each draft step are noted, for test_draft_width.py.
+        options: further ones of ``speculative_config``.
     """
 
     method: str | None
     mode: str
     engine: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     requests: tuple[str, ...] = ("greedy",)
     devices: int = 1
+    watched: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def spec(self) -> dict[str, Any] | None:
         """Return the speculative config."""
-        return None if self.method is None else dict(SPECS[self.method])
+        return None if self.method is None else {**SPECS[self.method], **self.options}
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of ``LLM``, but for the speculative config."""
@@ -86,12 +101,14 @@ class Case:
         return {**ENGINE, **MODES[self.mode], **parallel, **self.engine}
 
 
-# Every method in every mode, with everything that a request can ask for in one of the modes.
+# Every method in every mode, with everything that a request can ask for in one of the modes. In
+# another, what the verifier does to logits would be the same for every method.
 CASES: dict[str, Case] = {
     f"{method}-{mode}": Case(
         method=method,
         mode=mode,
-        requests=tuple(REQUESTS) if mode == "full_decode_only" else ("greedy", "penalties"),
+        requests=tuple(REQUESTS) if mode == "full_decode_only" else ("greedy",),
+        watched=method in WITH_A_LOOP,
     )
     for method in SPECULATIVE
     for mode in MODES
@@ -112,9 +129,19 @@ CASES["eagle-eager-async"] = Case(
     mode="eager",
     engine={"async_scheduling": True},
     # A seed repeats where drafts do, and with asynchronous scheduling they do not, see
-    # proposers/npu.py.
+    # methods/families/ascend/loop.py.
     requests=(*EXACT, "logprobs"),
 )
+# In a full graph a hybrid takes K drafts of the trees or none, so a seed draws otherwise there.
+CASES |= {
+    "hybrid-eager": Case(
+        method="hybrid", mode="eager", requests=("greedy", "seeded", "seeded_in_twos")
+    ),
+    "hybrid-full_decode_only": Case(
+        method="hybrid", mode="full_decode_only", requests=(*EXACT, "logprobs")
+    ),
+    "hybrid-default": Case(method="hybrid", mode="default"),
+}
 # Six answers of up to two blocks each, and seven blocks: requests are thrown out and start again.
 CASES["eagle-preemption"] = Case(
     method="eagle",

@@ -1,4 +1,4 @@
-"""``bench npu-sim``: what this package claims of a step's cost holds, by counts that repeat."""
+"""``make bench-npu-sim``: what we claim of a step's cost holds, by counts that repeat."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from tests.ascend.conftest import NPU
-from tests.e2e.conftest import SPECS, TARGET
-from vllm_ascend_spec.bench import npu_sim
+from tests.ascend.bench import counts
+from tests.ascend.environment import NPU
+from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.cli import env
 
 PROMPTS = ["def a(", "import os\n", "class X:", "for i in", "return", "x = 1\n", "while", "with"]
-PLAN = npu_sim.Plan(
+PLAN = counts.Plan(
     model=TARGET,
     speculative_config=SPECS["eagle"],
     prompts=PROMPTS,
@@ -26,19 +26,19 @@ def record() -> dict:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in NPU.items():
             patch.setenv(name, value)
-        return npu_sim.run(PLAN, str(env.plugins({})))
+        return counts.run(PLAN, str(env.plugins({})))
 
 
 def test_every_aim_is_met(record: dict) -> None:
     assert [aim for aim in record["aims"] if not aim["met"]] == []
-    assert {aim["workload"] for aim in record["aims"]} == set(npu_sim.WORKLOADS)
+    assert {aim["workload"] for aim in record["aims"]} == set(counts.WORKLOADS)
     json.dumps(record)
 
 
 def test_what_is_compared_is_what_it_says(record: dict) -> None:
     """Every count is of steps, ours by our kernel and vllm-ascend's by its own."""
-    ours, plain = (record["results"][name] for name in (npu_sim.OURS, npu_sim.PLAIN))
-    for workload in npu_sim.WORKLOADS:
+    ours, plain = (record["results"][name] for name in (counts.OURS, counts.PLAIN))
+    for workload in counts.WORKLOADS:
         assert ours[workload]["steps"] > 0
         assert plain[workload]["steps"] > 0
     kernel = "vllm_ascend_spec_npu::verify_greedy"

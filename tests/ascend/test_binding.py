@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from tests.ascend import binding
-from tests.ascend.conftest import NPU as ENVIRONMENT
-from tests.ascend.conftest import ROOT
+from tests.ascend.environment import NPU as ENVIRONMENT
+from tests.ascend.environment import ROOT
 from tests.ascend.kernels import NPU, on_cpu, on_npu
 from tests.ops.ascendc.kernels import SOURCES
 from tests.ops.batches import as_lists, make_drafts, make_sampled
@@ -43,7 +43,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def use(built: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
     """Return ``use(launch="")``: the package finds the library, its launchers do as told."""
     yield lambda launch="": binding.use(built, monkeypatch, launch)
-    ascendc_library.failure.cache_clear()
+    ascendc_library.library_problem.cache_clear()
 
 
 def listing(*command: str) -> str:
@@ -80,7 +80,7 @@ def test_other_generators_than_cann_can_read_are_refused(tmp_path: Path) -> None
 
 def test_it_is_loaded_tried_and_chosen(use: Use) -> None:
     use()
-    assert ascendc_library.unavailable_reason("npu") is None
+    assert ascendc_library.problem("npu") is None
     assert isinstance(ascendc_library.library("npu"), ascendc_library._Built)
 
 
@@ -146,7 +146,7 @@ def test_kernels_that_do_not_run_are_noticed_when_they_are_loaded(
 ) -> None:
     """CANN's launchers return 0, too, where the kernels' binary was not registered."""
     use(launch)
-    found = ascendc_library.unavailable_reason("npu")
+    found = ascendc_library.problem("npu")
     assert found is not None
     assert re.search(reason, found)
     assert "build_ascendc --soc ascend910b3" in found
@@ -168,7 +168,7 @@ from tests.ops.batches import as_lists, make_drafts
 from vllm_ascend_spec.ops import ascendc_library, verify_greedy
 
 binding.use(Path({folder!r}), pytest.MonkeyPatch(), launch="{code}")
-assert "a launch failed" in ascendc_library.unavailable_reason("npu")
+assert "a launch failed" in ascendc_library.problem("npu")
 os.environ[binding.LAUNCH] = ""
 arguments = make_drafts([3, 0, 2], 301, seed=1)
 given = on_npu(arguments)

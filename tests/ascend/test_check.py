@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.ascend.conftest import Outcome, Run
 from tests.ascend.matrix import ENGINE, Case
-from tests.e2e.conftest import SPECS, TARGET, assert_same
+from tests.ascend.processes import Outcome, Run
+from tests.engines import assert_same
+from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.errors import AscendSpecError
 
 EAGLE = SPECS["eagle"]
@@ -25,6 +26,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str | Non
     "eager": (EAGLE, {}, EAGER, None),
     "ngram": (NGRAM, {}, {}, None),
     "fused": (EAGLE, {"ascend_spec": {"draft_loop": "fused"}}, EAGER, "draft_loop"),
+    "ours": (EAGLE, {"ascend_spec": {"draft_loop": "ours"}}, EAGER, None),
     "stock": (EAGLE, {"ascend_spec": {"draft_loop": "stock"}}, EAGER, None),
     "attention": ({**EAGLE, "attention_backend": "CUSTOM"}, {}, EAGER, "attention_backend"),
     "argmax": (
@@ -98,14 +100,13 @@ def refused_by_the_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> str | N
     from vllm.config import CompilationMode, CUDAGraphMode
     from vllm.engine.arg_utils import EngineArgs
 
-    from vllm_ascend_spec.compat import engine_preflight
     from vllm_ascend_spec.config.ascend import samples_drafts
-    from vllm_ascend_spec.config.resolve import resolve_options
-    from vllm_ascend_spec.proposers.npu import _require_possible
+    from vllm_ascend_spec.entry import engine_hook
+    from vllm_ascend_spec.methods.families.ascend.limits import require_possible
 
     spec, additional, engine, _ = CASES[name]
     arguments = {**ENGINE, **engine, "speculative_config": spec, "additional_config": additional}
-    monkeypatch.setattr(engine_preflight, "check", lambda args: None)
+    monkeypatch.setattr(engine_hook, "resolve_args", lambda args: None)
     try:
         config = EngineArgs(**arguments).create_engine_config()
         if spec["method"] in ("eagle", "draft_model"):
@@ -123,7 +124,7 @@ def refused_by_the_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> str | N
                 speculative_config=drafts,
                 _enable_probabilistic_draft_probs=samples_drafts(lambda key: getattr(drafts, key)),
             )
-            _require_possible(proposer, resolve_options(config))
+            require_possible(proposer)
     except (AscendSpecError, ValueError) as error:
         return option_of(str(error))
     return None
@@ -144,26 +145,6 @@ def test_check_says_what_an_engine_on_an_npu_does(
     assert refused_by_the_engine(name, monkeypatch) == wanted
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_check_says_what_an_engine_start_on_an_npu_says(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from vllm.engine.arg_utils import EngineArgs
-
-    from vllm_ascend_spec.compat import engine_preflight
-    from vllm_ascend_spec.errors import ConfigError
-
-    spec, additional, engine, wanted = CASES[name]
-    arguments = {**ENGINE, **engine, "speculative_config": spec, "additional_config": additional}
-    args = EngineArgs(**arguments)
-    if wanted is None:
-        engine_preflight.check(args)
-    else:
-        with pytest.raises(ConfigError) as raised:
-            engine_preflight.check(args)
-        assert option_of(str(raised.value)) == wanted
-
-
 def test_our_section_reaches_an_engine(run_engine: Run, on_cpu: Outcome) -> None:
     options = {"ascend_spec": {"verify_rule": "block", "draft_loop": "stock"}}
     engine = {"additional_config": options}
@@ -174,7 +155,7 @@ def test_our_section_reaches_an_engine(run_engine: Run, on_cpu: Outcome) -> None
 
 
 # Of the NPU alone; what is left is refused on a CPU, too, or is vllm-ascend's and nobody's there.
-ONLY_ON_AN_NPU = set(CASES) - {"attention"}
+ONLY_ON_AN_NPU = set(CASES) - {"attention", "fused"}
 
 
 @pytest.mark.parametrize("name", CASES)

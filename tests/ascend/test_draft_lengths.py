@@ -13,14 +13,14 @@ import torch
 
 @pytest.fixture
 def make_proposer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    from vllm_ascend_spec.proposers import npu
+    from vllm_ascend_spec.methods.families.ascend import metadata
 
     groups = SimpleNamespace(world_size=1)
-    monkeypatch.setattr(npu, "get_pp_group", lambda: groups)
+    monkeypatch.setattr(metadata, "get_pp_group", lambda: groups)
 
     def make(new_slots: int = 0, *, is_async: bool = False, pipeline: int = 1) -> Any:
         groups.world_size = pipeline
-        proposer = object.__new__(type("Proposer", (npu.NpuModelProposerMixin,), {}))
+        proposer = object.__new__(type("Proposer", (metadata.LaterStepMetadataMixin,), {}))
         proposer.use_async_scheduling = is_async
         proposer.net_num_new_slots_per_request = new_slots
         proposer.shallow_copy_metadata = copy.copy

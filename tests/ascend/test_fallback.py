@@ -30,10 +30,10 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             logged.append(message)
 
     monkeypatch.setattr(registry, "log_once", log_once)
-    ascendc_library.failure.cache_clear()
+    ascendc_library.library_problem.cache_clear()
     registry._load.cache_clear()
     yield logged
-    ascendc_library.failure.cache_clear()
+    ascendc_library.library_problem.cache_clear()
     registry._load.cache_clear()
 
 
@@ -62,7 +62,7 @@ def test_without_triton_pytorch_verifies(
 ) -> None:
     for op in OPS:
         module = registry._module(op, "triton")
-        monkeypatch.setattr(module, "unavailable_reason", lambda _device: "no Triton here")
+        monkeypatch.setattr(module, "problem", lambda _device: "no Triton here")
     arguments = make_drafts([2, 1], 65, seed=4)
     result = verify_greedy(**on_npu(arguments))
     assert result[0].device.type == NPU.type

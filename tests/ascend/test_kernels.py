@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from ops.twin.library import Twin
+from ops.twin.report import TwinError
 from tests.ascend.kernels import NPU, DeviceTwin, on_cpu, on_npu
 from tests.ops.ascendc.kernels import SOURCES, make_twin
 from tests.ops.batches import as_lists, make_drafts, make_sampled
@@ -17,7 +19,6 @@ from tests.ops.twin.build import build
 from tests.ops.twin.mutations import MUTATIONS
 from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample
 from vllm_ascend_spec.ops.ascendc_library import use
-from vllm_ascend_spec.ops.ascendc_twin import Twin, TwinError
 
 
 @pytest.fixture(autouse=True)

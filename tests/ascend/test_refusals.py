@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.errors import ConfigError, PlatformError
 
 FULL, PIECEWISE, DECODE = "FULL", "PIECEWISE", "FULL_DECODE_ONLY"
@@ -29,10 +28,10 @@ def make_proposer(mode: str, *, graphs: bool = True, sampled: bool = False, **sp
     )
 
 
-def require_possible(proposer: Any, **options: Any) -> None:
-    from vllm_ascend_spec.proposers.npu import _require_possible
+def require_possible(proposer: Any) -> None:
+    from vllm_ascend_spec.methods.families.ascend import limits
 
-    _require_possible(proposer, SpecOptions(**options))
+    limits.require_possible(proposer)
 
 
 SCHEDULE = {"num_speculative_tokens_per_batch_size": [[1, 4, 3], [5, 8, 1]]}
@@ -57,12 +56,6 @@ def test_full_graphs_refuse(mode: str, given: dict[str, Any], option: str) -> No
 @pytest.mark.parametrize("given", [{}, {"sampled": True}, SCHEDULE])
 def test_piecewise_graphs_refuse_nothing(given: dict[str, Any]) -> None:
     require_possible(make_proposer(PIECEWISE, **given))
-
-
-def test_draft_loop_of_the_cpu_is_refused() -> None:
-    with pytest.raises(ConfigError, match="valid here: 'auto', 'stock'"):
-        require_possible(make_proposer(DECODE), draft_loop="fused")
-    require_possible(make_proposer(DECODE), draft_loop="stock")
 
 
 def test_npu_with_another_worker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.ascend.conftest import CPU, NPU, ROOT
 from tests.ascend.engine import PROMPTS
+from tests.ascend.environment import CPU, NPU, ROOT
 from tests.ascend.matrix import ENGINE, GREEDY, NUM_PROMPTS
-from tests.e2e.conftest import SPECS, TARGET, assert_same
+from tests.engines import assert_same
+from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.client import Load, run_load
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.ascend.conftest import CPU, NPU
+from tests.ascend.environment import CPU, NPU
 from vllm_ascend_spec.cli import env
 
 SHOW = """

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 
@@ -28,73 +28,118 @@ def test_worker_builds_our_runner_and_puts_theirs_back(monkeypatch: pytest.Monke
     assert npu.stock.NPUModelRunner is theirs
 
 
-def test_what_vllm_has_built_outlives_vllm_ascends_set_up(
+def test_drafter_is_built_where_vllm_ascend_builds_its_own(
     runner_class: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A person's class must exist once; vllm-ascend has no proposer for it and would raise."""
-    from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
+    """vllm-ascend would refuse a method that it does not know, a person's class for instance."""
+    monkeypatch.setattr(runner_class, "create_drafter", lambda self: "ours")
+    assert runner_class._get_drafter(object.__new__(runner_class)) == "ours"
 
-    def set_up(self: Any) -> None:
-        self.drafter = None
-        self.drafter = self._get_drafter()
 
-    monkeypatch.setattr(NPUModelRunner, "_set_up_drafter", set_up)
+class Drafter:
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def draft(self, step: Any) -> Any:
+        self.step = step
+        return self.answer(step)
+
+    def take_last_draft_probs(self) -> None:
+        return None
+
+
+GIVEN = {
+    "valid_sampled_token_ids": [[7], []],
+    "sampling_metadata": "how requests are sampled",
+    "scheduler_output": SimpleNamespace(num_spec_tokens_to_schedule=2),
+    "spec_decode_metadata": "which rows were drafts",
+    "spec_decode_common_attn_metadata": "attention",
+    "positions": "positions",
+    "num_scheduled_tokens": 5,
+    "hidden_states": "all states",
+    "aux_hidden_states": ["inner states"],
+    "sample_hidden_states": "states of sampled rows",
+    "target_model_batch_desc": "the graph",
+}
+
+
+def make_runner(runner_class: Any, drafter: Any) -> Any:
     runner = object.__new__(runner_class)
-    runner.drafter = "a person's own"
-    runner._set_up_drafter()
-    assert runner.drafter == "a person's own"
+    runner.drafter = drafter
+    runner.input_batch = SimpleNamespace(req_ids=["a", "b"])
+    return runner
 
 
-def test_own_class_is_asked_for_drafts(runner_class: Any) -> None:
-    from vllm_ascend_spec.proposers.custom_class.npu import SpecNpuCustomClassProposer
-
-    class Twice:
-        def propose(self, sampled: Any, counts: Any, tokens: Any, slot_mappings: Any = None) -> Any:
-            return [[int(tokens[0, counts[0] - 1])] * 2]
-
-    config: Any = SimpleNamespace(
-        speculative_config=SimpleNamespace(
-            model="m.Twice", num_speculative_tokens=3, num_speculative_tokens_per_batch_size=None
-        ),
-        model_config=SimpleNamespace(get_vocab_size=lambda: 100),
-        scheduler_config=SimpleNamespace(max_num_seqs=4),
+def test_a_step_has_all_that_vllm_ascend_gives(runner_class: Any) -> None:
+    runner = make_runner(runner_class, Drafter(lambda step: [[1, 2], []]))
+    assert runner.propose_draft_token_ids(**GIVEN) == [[1, 2], []]
+    step = runner.drafter.step
+    assert (step.num_drafts, step.sampled_token_ids) == (2, [[7], []])
+    assert (step.batch, step.sampling) == (runner.input_batch, GIVEN["sampling_metadata"])
+    assert (step.hidden_states, step.sample_hidden_states) == (
+        "all states",
+        "states of sampled rows",
     )
-    runner = object.__new__(runner_class)
-    runner.drafter = SpecNpuCustomClassProposer(Twice(), config)
-    runner.input_batch = SimpleNamespace(
-        num_tokens_no_spec=np.array([3]), token_ids_cpu=np.array([[5, 6, 7, 0]])
-    )
-    assert runner.propose_draft_token_ids([[7]], "whatever", else_="is given") == [[7, 7]]
-    # vllm-ascend's runner calls these of every proposer.
-    assert runner.drafter.dummy_run(num_tokens=8) is None
-    assert runner.drafter.load_model(None) is None
+    assert (step.aux_hidden_states, step.slot_mappings) == (["inner states"], None)
+    assert (step.verification, step.attention) == ("which rows were drafts", "attention")
 
 
-def test_other_proposers_are_asked_by_vllm_ascend(
+def test_drafters_that_extend_vllm_ascends_go_through_its_runner(
     runner_class: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
-    monkeypatch.setattr(NPUModelRunner, "propose_draft_token_ids", lambda self, *a, **k: (a, k))
-    runner = object.__new__(runner_class)
-    runner.drafter = "theirs"
-    assert runner.propose_draft_token_ids([[7]], 1, two=2) == (([[7]], 1), {"two": 2})
+    monkeypatch.setattr(NPUModelRunner, "propose_draft_token_ids", lambda self, *given: list(given))
+    runner = make_runner(runner_class, Drafter(lambda step: step.draft_by_stock()))
+    assert runner.propose_draft_token_ids(**GIVEN) == list(GIVEN.values())
 
 
-@pytest.mark.parametrize("method", ["eagle", "draft_model", "ngram", "custom_class"])
-def test_every_method_has_a_proposer_on_the_npu(method: str) -> None:
+def test_the_signature_is_vllm_ascends(runner_class: Any) -> None:
+    from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
+
+    ours, theirs = (
+        inspect.signature(owner.propose_draft_token_ids).parameters
+        for owner in (runner_class, NPUModelRunner)
+    )
+    assert list(ours) == list(theirs)
+
+
+@pytest.mark.parametrize("method", ["eagle", "eagle3", "draft_model", "ngram", "custom_class"])
+def test_every_method_has_a_drafter_on_the_npu(method: str) -> None:
     from vllm_ascend import spec_decode
 
-    from vllm_ascend_spec.config.methods import METHODS
-    from vllm_ascend_spec.proposers.registry import proposer_class
+    from tests.methods.engine import drafter_of
 
-    proposer = proposer_class(method, "npu")
-    assert proposer.__module__ == METHODS[method].proposers["npu"].split(":")[0]
+    drafter = drafter_of(method, "ascend")
     stock = {
         "eagle": spec_decode.AscendEagleProposer,
+        "eagle3": spec_decode.AscendEagleProposer,
         "draft_model": spec_decode.AscendDraftModelProposer,
-        "ngram": spec_decode.AscendNgramProposer,
     }
-    assert issubclass(proposer, stock.get(method, object))
-    assert callable(proposer.create)
-    assert callable(proposer.dummy_run)
+    assert issubclass(drafter, stock.get(method, object))
+    for hook in ("create", "load_model", "warm_up", "dummy_run", "draft", "take_last_draft_probs"):
+        assert callable(getattr(drafter, hook, None)), hook
+
+
+def test_vllm_ascends_proposer_has_what_our_loop_uses() -> None:
+    from vllm_ascend.spec_decode import llm_base_proposer
+    from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
+
+    from vllm_ascend_spec.methods.families.ascend.stock import StockProposer
+
+    base = AscendSpecDecodeBaseProposer
+    source = "".join(
+        inspect.getsource(inspect.getmodule(owner) or llm_base_proposer)
+        for owner in base.__mro__
+        if owner is not object
+    )
+    names = inspect.get_annotations(StockProposer)
+    assert len(names) > 20
+    missing = [
+        name
+        for name in names
+        if not hasattr(base, name)
+        and f"self.{name} =" not in source
+        and f"self.{name}:" not in source
+    ]
+    assert missing == []

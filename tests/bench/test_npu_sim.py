@@ -1,4 +1,4 @@
-"""What ``bench npu-sim`` concludes from counts; the counting itself is in tests/ascend."""
+"""What ``tests/ascend/bench`` concludes from counts; tests/ascend/test_bench.py counts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.bench import npu_sim
-from vllm_ascend_spec.bench.npu_sim import OURS, PLAIN, aims, environment, format_table
-from vllm_ascend_spec.errors import ConfigError
+from tests.ascend.bench.__main__ import main
+from tests.ascend.bench.counts import OURS, PLAIN, aims, environment, format_table
 
 
 def counts(**verification: float) -> dict[str, Any]:
@@ -89,6 +88,7 @@ def test_only_one_process_chooses_this_package() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("npu_sim") is not None, reason="it is installed here")
-def test_without_the_simulator_it_says_how_to_get_it() -> None:
-    with pytest.raises(ConfigError, match="make setup-npu-sim"):
-        npu_sim.require_simulator()
+def test_without_the_simulator_it_says_how_to_get_it(capsys) -> None:
+    assert main([]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("has no simulated NPU; run `make bench-npu-sim`")

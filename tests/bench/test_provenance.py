@@ -15,7 +15,7 @@ import pytest
 
 from vllm_ascend_spec import __version__
 from vllm_ascend_spec.bench import checkout, provenance, redaction
-from vllm_ascend_spec.bench.probe import LONGEST_REASON, Probes
+from vllm_ascend_spec.bench.probe import LONGEST_PROBLEM, Probes
 from vllm_ascend_spec.bench.redaction import HIDDEN
 
 
@@ -103,7 +103,7 @@ def test_whatever_a_probe_raises_the_record_comes(name: str, error: BaseExceptio
     assert record.keys() == whole.keys()
     assert record["machine"].keys() == whole["machine"].keys()
     assert record["failed"][name].startswith(type(error).__name__)
-    assert len(record["failed"][name]) <= LONGEST_REASON
+    assert len(record["failed"][name]) <= LONGEST_PROBLEM
     assert "\n" not in record["failed"][name]
     json.dumps(record)
 

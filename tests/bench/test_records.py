@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.bench import serve, step
+from vllm_ascend_spec.bench import propose, serve, step
 from vllm_ascend_spec.bench.client import Answer, Load, Result
+from vllm_ascend_spec.bench.timed_engine import Clock
 from vllm_ascend_spec.metrics.acceptance import Acceptance
 from vllm_ascend_spec.metrics.rule import NAME
 
@@ -81,3 +83,25 @@ def test_the_table_of_bench_step_ends_in_the_rule(rule: str | None) -> None:
     }
     table = step.format_table({"results": results, "speedup": "2"})
     assert table.splitlines()[-1] == f"speed-up: 2{NOTES[rule]}"
+
+
+def test_the_own_share_leaves_the_draft_models_work_out() -> None:
+    ms = {propose.DRAFT: 3.0, "forward": 1.0, "logits, directly": 1.5}
+    engine: Any = SimpleNamespace(
+        ms_of=lambda part: ms.get(part, 0.0),
+        ms_per_step=[9.0, 11.0, 10.0],
+        load=SimpleNamespace(batch=8),
+        tokens_per_engine_step=2.0,
+    )
+    figures = propose.figures(engine)
+    assert (figures["draft_ms"], figures["model_ms"]) == (3.0, 2.5)
+    assert figures["own_share"] == 0.05
+    (_, line) = propose.format_table([{"method": "eagle", **figures}]).splitlines()
+    assert line.split() == ["eagle", "8", "10.00", "3.00", "2.50", "5.0%"]
+
+
+def test_a_clock_adds_up_the_calls_of_a_method() -> None:
+    clock, owner = Clock(), SimpleNamespace(work=lambda x: x + 1)
+    clock.watch(owner, "work", "part")
+    assert [owner.work(1), owner.work(2)] == [2, 3]
+    assert clock.seconds["part"] > 0

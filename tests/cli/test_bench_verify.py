@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from vllm_ascend_spec.bench import verify, verify_report, verify_timing
-from vllm_ascend_spec.bench.verify_cases import KINDS
+from vllm_ascend_spec.bench.verify import benchmark, report, timing
+from vllm_ascend_spec.bench.verify.cases import KINDS
 from vllm_ascend_spec.cli import bench_verify
 from vllm_ascend_spec.cli.main import main
 
@@ -72,7 +72,7 @@ def test_cuda_without_a_gpu_is_one_message(monkeypatch, capsys) -> None:
 
 def test_defaults() -> None:
     plan = plan_of()
-    assert plan == verify.Plan()
+    assert plan == benchmark.Plan()
     assert plan.kinds == tuple(KINDS)
     assert ",".join(KINDS) == bench_verify.KIND_LIST
     assert (plan.vocabs, plan.batches) == ((32_000, 151_936), (1, 8, 32))
@@ -103,7 +103,7 @@ def test_lists() -> None:
 
 
 def test_record_picture_and_tables(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(verify_timing, "MIN_SAMPLE_S", 0.0)
+    monkeypatch.setattr(timing, "MIN_SAMPLE_S", 0.0)
     output = tmp_path / "new" / "record.json"
     arguments = [*TINY, "--kinds", "greedy,block", "--output", str(output), "--markdown"]
     assert main(["bench", "verify", *arguments]) == 0
@@ -119,15 +119,15 @@ def test_record_picture_and_tables(tmp_path: Path, monkeypatch, capsys) -> None:
 
 
 def test_without_output_the_record_is_printed(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(verify, "run", lambda plan: {"benchmark": "verify"})
+    monkeypatch.setattr(benchmark, "run", lambda plan: {"benchmark": "verify"})
     assert main(["bench", "verify", *TINY]) == 0
     assert json.loads(capsys.readouterr().out) == {"benchmark": "verify"}
 
 
 def test_a_missed_aim_is_no_failure(tmp_path: Path, monkeypatch) -> None:
     missed = {"benchmark": "verify", "summary": {"aims": [{"met": False}]}}
-    monkeypatch.setattr(verify, "run", lambda plan: missed)
-    monkeypatch.setattr(verify_report, "draw", lambda record, path: "")
+    monkeypatch.setattr(benchmark, "run", lambda plan: missed)
+    monkeypatch.setattr(report, "draw", lambda record, path: "")
     assert main(["bench", "verify", *TINY, "--output", str(tmp_path / "x.json")]) == 0
 
 
@@ -140,6 +140,6 @@ def test_the_record_of_something_else_is_refused(text: str, tmp_path: Path, caps
 
 
 def test_threads_of_libraries_are_set_before_they_are_loaded(monkeypatch) -> None:
-    monkeypatch.setattr(verify, "run", lambda plan: {})
+    monkeypatch.setattr(benchmark, "run", lambda plan: {})
     assert main(["bench", "verify", *TINY, "--threads", "1"]) == 0
     assert os.environ["OMP_NUM_THREADS"] == "1"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.installed import pretend_devices
 from vllm_ascend_spec.cli import env, serve
 from vllm_ascend_spec.cli.main import main
-from vllm_ascend_spec.platform import ascend_host, select
+from vllm_ascend_spec.devices import plugins, select
 
 GENERAL, PLATFORM = "vllm.general_plugins", "vllm.platform_plugins"
 OURS = [(PLATFORM, "ascend_spec", "vllm-ascend-spec"), (GENERAL, "ascend_spec", "vllm-ascend-spec")]
@@ -48,7 +49,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, installed: list[tuple[str, str, str
         entry_points=entry_points, PackageNotFoundError=metadata.PackageNotFoundError
     )
     monkeypatch.setattr(env, "metadata", fake)
-    monkeypatch.setattr(select, "metadata", fake)
+    monkeypatch.setattr(plugins, "metadata", fake)
     monkeypatch.delenv("VLLM_PLUGINS", raising=False)
 
 
@@ -89,8 +90,7 @@ def test_line_is_a_fixed_point(monkeypatch) -> None:
 
 def test_ours_is_chosen_with_the_line_and_not_without(monkeypatch) -> None:
     pretend(monkeypatch, OURS + THEIRS + OTHERS)
-    monkeypatch.setattr(select, "DEVICES", (("npu", lambda: True, select.Choice("ours")),))
-    monkeypatch.setattr(ascend_host, "problem", lambda: None)
+    pretend_devices(monkeypatch, "npu", platform="ours", host_problem=lambda: None)
     assert select.select_platform().platform is None
     monkeypatch.setenv("VLLM_PLUGINS", str(env.plugins({})))
     assert select.select_platform() == select.Choice("ours")
@@ -111,13 +111,12 @@ def test_serve_sets_the_line(monkeypatch) -> None:
     assert "VLLM_PLUGINS" not in serve.environment({"VLLM_PLUGINS": expected})
 
 
-@pytest.mark.parametrize("check", ["problem", "import_problem_elsewhere"])
+@pytest.mark.parametrize("check", ["host_problem", "import_problem_elsewhere"])
 def test_serve_refuses_a_broken_host_in_one_line(monkeypatch, capsys, check: str) -> None:
     pretend(monkeypatch, OURS + THEIRS)
     monkeypatch.setattr(serve.versions, "require_vllm", lambda: ("vllm", "0.30.0"))
-    monkeypatch.setattr(select, "DEVICES", (("npu", lambda: True, select.Choice("ours")),))
-    monkeypatch.setattr(ascend_host, "problem", lambda: None)
-    monkeypatch.setattr(ascend_host, check, lambda: "it is broken; mend it")
+    facts = {"host_problem": lambda: None, check: lambda: "it is broken; mend it"}
+    pretend_devices(monkeypatch, "npu", platform="ours", **facts)
     monkeypatch.setattr(serve.os, "environ", {})
     monkeypatch.setattr(serve.os, "execv", lambda *_: pytest.fail("a server was started"))
     assert main(["serve", "model"]) == 2

@@ -17,6 +17,7 @@ from tests.bench.test_provenance import ERRORS, Broken
 from tests.ops.cpu.marks import requires_library
 from vllm_ascend_spec.cli import elsewhere, info
 from vllm_ascend_spec.cli.elsewhere import call_elsewhere
+from vllm_ascend_spec.compat import registry
 from vllm_ascend_spec.ops import cpu_library
 from vllm_ascend_spec.ops.registry import Op
 
@@ -24,9 +25,10 @@ ROOT = Path(__file__).parents[2]
 # Where each part of the report gets what it tells.
 SOURCES: dict[str, tuple[object, str]] = {
     "platform": (info.select, "select_platform"),
-    "device": (info.select, "detect_device"),
+    "device": (info.select, "find_device"),
     "vllm_supported": (info.versions, "installed_vllm"),
     "op_backends": (elsewhere.subprocess, "run"),
+    "mends": (registry, "report"),
     "problems": (info.versions, "require_vllm"),
 }
 
@@ -44,7 +46,7 @@ def test_whatever_fails_the_report_comes(
     json.dumps(report)
 
 
-@pytest.mark.parametrize("part", [(Op, "status"), (cpu_library, "failure")])
+@pytest.mark.parametrize("part", [(Op, "status"), (cpu_library, "library_problem")])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_whatever_a_backend_raises_is_told(
     part: tuple[object, str], error: BaseException, monkeypatch: pytest.MonkeyPatch
@@ -116,3 +118,9 @@ def test_the_import_path_is_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(elsewhere, "sys", SimpleNamespace(path=["", "a", "/b"]))
     assert elsewhere.import_path() == [str(tmp_path), str(tmp_path / "a"), "/b"]
+
+
+def test_mends_are_those_of_the_device() -> None:
+    assert "cpu_expand_kernel" in info.mends("cpu")
+    assert "cpu_expand_kernel" not in info.mends("npu")
+    assert info.mends("npu")["npu_logprobs_mode"].startswith(("active: ", "not needed: "))

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from tests.installed import pretend_devices
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.cli import bench, info, serve
 from vllm_ascend_spec.cli.main import COMMANDS, main
-from vllm_ascend_spec.config.methods import METHODS
+from vllm_ascend_spec.devices import cpu
+from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 from vllm_ascend_spec.ops import OPS, cpu_library
 from vllm_ascend_spec.ops.registry import Op
 
@@ -71,10 +73,24 @@ def check(capsys, spec: dict[str, Any] | None, ours: dict[str, Any] | None = Non
 def test_check_prints_the_resolved_configuration(capsys) -> None:
     resolved = check(capsys, EAGLE)
     assert resolved["speculative_config"] == EAGLE
-    assert resolved["ascend_spec"] == {
-        "draft_loop": "auto",
-        "verify_backend": None,
-        "verify_rule": "token",
+    given, default = "speculative_config.", {"from": "default"}
+    assert resolved["speculation"] == {
+        "device": {"value": "cpu", "from": "the CPU"},
+        "family": {"value": "vllm", "from": "the CPU"},
+        "method": {"value": "eagle", "from": f"{given}method"},
+        "vllm_method": {"value": "eagle", "from": f"{given}method"},
+        "drafter": {
+            "value": list(METHODS["eagle"].drafters["vllm"]),
+            "from": f"{given}method",
+        },
+        "num_drafts": {"value": 3, "from": f"{given}num_speculative_tokens"},
+        "schedule": {"value": None, **default},
+        "draft_sample_method": {"value": "greedy", **default},
+        "rule": {"value": "token", **default},
+        "verify_backend": {"value": None, **default},
+        "is_synchronous": {"value": False, **default},
+        "draft_loop": {"value": "auto", **default},
+        "options": {"value": {"model": EAGLE["model"]}, "from": "speculative_config"},
     }
     assert resolved["lossless"] is True
     assert resolved["warnings"] == []
@@ -84,7 +100,11 @@ def test_check_of_methods_without_a_draft_model(capsys) -> None:
     spec = {"method": "ngram", "num_speculative_tokens": 4, "rejection_sample_method": "block"}
     resolved = check(capsys, spec)
     assert resolved["speculative_config"] == spec
-    assert resolved["ascend_spec"] == {"verify_backend": None, "verify_rule": "block"}
+    assert resolved["speculation"]["rule"] == {
+        "value": "block",
+        "from": "speculative_config.rejection_sample_method",
+    }
+    assert resolved["speculation"]["draft_loop"]["value"] is None
     (warning,) = resolved["warnings"]
     assert "with method 'ngram', which cannot sample its drafts" in warning
     custom = {"method": "custom_class", "num_speculative_tokens": 4}
@@ -97,14 +117,14 @@ def test_check_of_methods_without_a_draft_model(capsys) -> None:
 def test_info_names_the_methods_of_the_device(monkeypatch) -> None:
     monkeypatch.setattr(info, "call_elsewhere", lambda *_: {})
     for device, methods in (("cpu", [*METHODS]), ("npu", [*METHODS]), (None, [])):
-        monkeypatch.setattr(info.select, "detect_device", lambda device=device: device)
+        pretend_devices(monkeypatch, *([device] if device else []))
         assert info.report()["methods"] == methods
 
 
 def test_check_without_speculation_prints_no_options_of_ours(capsys) -> None:
     resolved = check(capsys, None)
     assert resolved["speculative_config"] is None
-    assert "ascend_spec" not in resolved
+    assert "speculation" not in resolved
 
 
 @pytest.mark.parametrize(
@@ -138,7 +158,7 @@ def test_check_prints_the_rule_that_is_used(
     capsys,
 ) -> None:
     resolved = check(capsys, {**EAGLE, **change}, ours)
-    assert resolved["ascend_spec"]["verify_rule"] == rule
+    assert resolved["speculation"]["rule"]["value"] == rule
     assert resolved["lossless"] is lossless
     assert len(resolved["warnings"]) == (warning is not None)
     assert all(warning and warning in text for text in resolved["warnings"])
@@ -157,7 +177,7 @@ def test_check_refuses_a_backend_that_cannot_run(capsys, monkeypatch) -> None:
     error = check(capsys, EAGLE, {"verify_backend": "cpu"})
     assert f"verify_backend='cpu': {why}" in error
     assert error.count("\n") == 1
-    assert check(capsys, EAGLE)["ascend_spec"]["verify_backend"] is None
+    assert check(capsys, EAGLE)["speculation"]["verify_backend"]["value"] is None
 
 
 def test_info_is_json_and_names_the_backends(capsys) -> None:
@@ -171,7 +191,7 @@ def test_info_is_json_and_names_the_backends(capsys) -> None:
 
 
 def test_info_on_no_device_tells_of_the_cpu(monkeypatch) -> None:
-    monkeypatch.setattr(info.select, "detect_device", lambda: None)
+    pretend_devices(monkeypatch)
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(info, "call_elsewhere", lambda *given: asked.append(given))
     assert info.report()["device"] is None
@@ -189,10 +209,10 @@ def test_info_never_raises(monkeypatch) -> None:
 
 
 def test_info_tells_the_instruction_set_if_the_library_is_there(monkeypatch) -> None:
-    monkeypatch.setattr(cpu_library, "failure", lambda: None)
+    monkeypatch.setattr(cpu_library, "library_problem", lambda: None)
     monkeypatch.setattr(cpu_library, "instruction_set", lambda: "portable")
     assert info.op_backends("cpu")["cpu_instruction_set"] == "portable"
-    monkeypatch.setattr(cpu_library, "failure", lambda: "not built")
+    monkeypatch.setattr(cpu_library, "library_problem", lambda: "not built")
     assert "cpu_instruction_set" not in info.op_backends("cpu")
 
 
@@ -239,10 +259,10 @@ def test_serve_chooses_our_plugin(current: dict[str, str], expected: str | None)
 
 def test_serve_keeps_what_is_preloaded(tmp_path, monkeypatch) -> None:
     (tmp_path / "lib").mkdir()
-    library = tmp_path / "lib" / serve.INTEL_OPENMP
+    library = tmp_path / "lib" / str(cpu.DEVICE.preload)
     library.touch()
     monkeypatch.setattr(serve.sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(serve.select, "detect_device", lambda: "cpu")
+    pretend_devices(monkeypatch, "cpu")
     assert serve.environment({})["LD_PRELOAD"] == str(library)
     mine = {"LD_PRELOAD": "libtcmalloc.so"}
     assert serve.environment(mine)["LD_PRELOAD"] == f"{library}:libtcmalloc.so"

@@ -14,16 +14,12 @@ from typing import Any
 
 import pytest
 
+from tests.ascend.bench import counts
 from tests.bench.test_npu_sim import GOOD
-from vllm_ascend_spec.bench import (
-    npu_sim,
-    serve,
-    server,
-    step,
-    verify_overhead,
-    verify_timing,
-)
+from vllm_ascend_spec.bench import propose, serve, server, step
 from vllm_ascend_spec.bench.client import Load
+from vllm_ascend_spec.bench.timed_engine import Clock
+from vllm_ascend_spec.bench.verify import overhead, timing
 from vllm_ascend_spec.cli import bench, elsewhere, info
 from vllm_ascend_spec.cli.main import main
 
@@ -120,8 +116,8 @@ def test_info_as_a_command() -> None:
 def test_record_of_bench_verify(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verify_timing, "MIN_SAMPLE_S", 0.0)
-    monkeypatch.setattr(verify_overhead, "REPEATS", 2)
+    monkeypatch.setattr(timing, "MIN_SAMPLE_S", 0.0)
+    monkeypatch.setattr(overhead, "REPEATS", 2)
     monkeypatch.setattr(bench, "stop_servers_on_sigterm", lambda: None)
     record = tmp_path / "record.json"
     small = ["--kinds", "greedy", "--vocab", "64", "--batch", "1", "--rounds", "1"]
@@ -159,34 +155,44 @@ def test_record_of_bench_serve(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     assert record["speculative_config"]["num_speculative_tokens"] == 3
 
 
-def test_record_of_bench_step(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+@pytest.mark.parametrize("benchmark", [step, propose], ids=["step", "propose"])
+def test_record_of_benchmarks_in_this_process(
+    benchmark: Any, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
     engine = SimpleNamespace(
+        start=lambda: None,
         generate=lambda record: None,
-        instrument=lambda: None,
-        clock=step.Clock(),
+        load=SimpleNamespace(batch=1),
+        clock=Clock(),
+        rule=None,
         tokens_per_s=[1.0],
-        result=lambda: {"rule": None, "ms_per_step": {"median": 1.0}, "parts_ms": {"rest": 1.0}},
+        ms_per_step=[1.0],
+        ms_of=lambda part: 0.1,
+        tokens_per_engine_step=1.0,
     )
-    monkeypatch.setattr(step, "Engine", lambda plan, name: engine)
-    monkeypatch.setattr(bench, "check_engine", lambda *_, **__: None)
-    assert main(["bench", "step", "--model", MODEL, "--speculative-config", json.dumps(SPEC)]) == 0
+    monkeypatch.setattr(benchmark, "TimedEngine", lambda *_, **__: engine)
+    monkeypatch.setattr(bench, "resolve_engine", lambda *_, **__: None)
+    name = benchmark.__name__.rpartition(".")[2]
+    assert main(["bench", name, "--model", MODEL, "--speculative-config", json.dumps(SPEC)]) == 0
     output = "".join(capsys.readouterr())
     assert_hidden(output)
     assert '"num_speculative_tokens": 3' in output
 
 
-def test_record_and_error_of_bench_npu_sim(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    plan = npu_sim.Plan(MODEL, SPEC, ["a"] * 8, 16, f"{MODEL}", ("greedy",))
+def test_record_and_error_of_the_counts_on_the_simulated_npu(
+    monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    plan = counts.Plan(MODEL, SPEC, ["a"] * 8, 16, f"{MODEL}", ("greedy",))
     with monkeypatch.context() as patch:
-        patch.setattr(npu_sim, "_count", lambda plan, name, plugins: GOOD[name])
-        record = npu_sim.run(plan, "ascend_spec")
+        patch.setattr(counts, "_count", lambda plan, name, plugins: GOOD[name])
+        record = counts.run(plan, "ascend_spec")
     printed = capsys.readouterr()
     assert_hidden(json.dumps(record) + printed.out)
 
     failed = SimpleNamespace(returncode=1, stdout=f"{ENVIRONMENT}\n", stderr=f"{LOGGED}\n")
-    monkeypatch.setattr(npu_sim, "subprocess", SimpleNamespace(run=lambda *_, **__: failed))
+    monkeypatch.setattr(counts, "subprocess", SimpleNamespace(run=lambda *_, **__: failed))
     with pytest.raises(RuntimeError) as raised:
-        npu_sim.run(plan, "ascend_spec")
+        counts.run(plan, "ascend_spec")
     assert_hidden(str(raised.value))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.conftest import TakeOut
+from tests.compat.mends import TakeOut
 from vllm_ascend_spec.compat import cpu_distribution_name as mend
 
 

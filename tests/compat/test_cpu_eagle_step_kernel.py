@@ -8,8 +8,8 @@ from vllm.platforms import current_platform
 from vllm.utils import cpu_triton_utils
 from vllm.v1.spec_decode import utils
 
-from tests.compat.conftest import TakeOut
-from tests.conftest import requires_cpu_build
+from tests.compat.mends import TakeOut
+from tests.marks import requires_cpu_build
 from vllm_ascend_spec.compat import cpu_eagle_step_kernel as mend
 from vllm_ascend_spec.compat.patching import Patches
 

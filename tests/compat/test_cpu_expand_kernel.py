@@ -7,8 +7,8 @@ import torch
 from vllm.utils import cpu_triton_utils
 from vllm.v1.sample import rejection_sampler
 
-from tests.compat.conftest import TakeOut
-from tests.conftest import requires_cpu_build
+from tests.compat.mends import TakeOut
+from tests.marks import requires_cpu_build
 from vllm_ascend_spec.compat import cpu_expand_kernel as mend
 
 pytestmark = requires_cpu_build

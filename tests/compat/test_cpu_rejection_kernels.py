@@ -10,8 +10,8 @@ from vllm import SamplingParams
 from vllm.v1.sample.rejection_sampler import RejectionSampler
 from vllm.v1.sample.sampler import Sampler
 
-from tests.compat.conftest import TakeOut
-from tests.conftest import requires_cpu_build
+from tests.compat.mends import TakeOut
+from tests.marks import requires_cpu_build
 from tests.verification.requests import (
     VOCAB,
     Request,

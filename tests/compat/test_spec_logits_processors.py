@@ -14,7 +14,7 @@ from vllm.v1.sample.logits_processor import (
 )
 from vllm.v1.worker import gpu_model_runner
 
-from tests.compat.conftest import TakeOut
+from tests.compat.mends import TakeOut
 from tests.verification.requests import BatchLevel, PenaliseRepeats, RowWise
 from vllm_ascend_spec.compat import spec_logits_processors as mend
 from vllm_ascend_spec.errors import ConfigError

@@ -9,7 +9,7 @@ import pytest
 from vllm import SamplingParams
 from vllm.exceptions import VLLMValidationError
 
-from tests.compat.conftest import TakeOut
+from tests.compat.mends import TakeOut
 from vllm_ascend_spec.compat import spec_sampling_params as mend
 
 SPECULATION: Any = SimpleNamespace(method="eagle")

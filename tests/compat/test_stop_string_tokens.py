@@ -17,8 +17,8 @@ from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.metrics.stats import IterationStats
 from vllm.v1.outputs import LogprobsLists
 
-from tests.compat.conftest import TakeOut
-from tests.e2e.conftest import TARGET
+from tests.compat.mends import TakeOut
+from tests.zoo import TARGET
 from vllm_ascend_spec.compat import stop_string_tokens
 
 TEXT = "def test_self(self):\n    self.assertEqual(1, 2)\n    return über self\n" * 2

@@ -13,7 +13,7 @@ from vllm.v1.sample.logits_processor import LogitsProcessors
 from vllm.v1.sample.thinking_budget_state import ThinkingBudgetStateHolder
 from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 
-from tests.compat.conftest import TakeOut
+from tests.compat.mends import TakeOut
 from vllm_ascend_spec.compat import thinking_budget_state
 
 START, END = [8, 9], [10]

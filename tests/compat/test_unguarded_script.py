@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from vllm.utils import system_utils
 
-from tests.compat.conftest import TakeOut
+from tests.compat.mends import TakeOut
 from vllm_ascend_spec.compat import unguarded_script as mend
 from vllm_ascend_spec.errors import UnguardedScriptError
 

@@ -24,6 +24,15 @@ LLAMA: dict[str, Any] = {
     "hidden_act": "silu",
     "tie_word_embeddings": True,
 }
+# Entries of an EAGLE-3 head that the speculators library keeps beside the decoder's.
+HEAD_SETTINGS = (
+    "draft_vocab_size",
+    "target_hidden_size",
+    "norm_before_residual",
+    "norm_before_fc",
+    "fc_norm",
+    "norm_output",
+)
 
 
 @dataclass
@@ -77,6 +86,27 @@ def eagle_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
         for name, shape in layer_shapes(config).items():
             if layer or name != "input_layernorm.weight":
                 shapes[f"layers.{layer}.{name}"] = shape
+    return shapes
+
+
+def eagle3_shapes(config: Mapping[str, Any], first: str = "layers.0.") -> dict[str, list[int]]:
+    """Return the tensors of an EAGLE-3 head with embedding and output layer of its own.
+
+    Args:
+        config: of the head.
+        first: what the names in its first layer begin with.
+    """
+    hidden, vocab = config["hidden_size"], config["vocab_size"]
+    drafts, states = config.get("draft_vocab_size") or vocab, config.get("num_aux_hidden_states", 3)
+    width = config.get("target_hidden_size") or hidden
+    shapes = {"embed_tokens.weight": [vocab, hidden], "lm_head.weight": [drafts, hidden]}
+    shapes |= {"norm.weight": [hidden], "fc.weight": [hidden, states * width]}
+    for layer in range(config["num_hidden_layers"]):
+        own = layer_shapes(config) | {"hidden_norm.weight": [hidden]}
+        for name, shape in own.items():
+            wide = layer == 0 and name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
+            stem = first if layer == 0 else f"layers.{layer}."
+            shapes[f"{stem}{name}"] = [shape[0], 2 * hidden] if wide else shape
     return shapes
 
 
@@ -160,3 +190,46 @@ def write_checkpoint(
 def write_eagle(folder: Path, dtype: str = "F32", **config: Any) -> Path:
     """Write an EAGLE head."""
     return write_checkpoint(folder, eagle_shapes(LLAMA | config), dtype, **config)
+
+
+def write_eagle3(folder: Path, dtype: str = "F32", **config: Any) -> Path:
+    """Write an EAGLE-3 head; with ``draft_vocab_size`` it knows every second token."""
+    write_checkpoint(folder, eagle3_shapes(LLAMA | config), dtype, **config)
+    if (drafts := config.get("draft_vocab_size")) is not None:
+        offsets = b"".join(number.to_bytes(8, "little") for number in range(drafts))
+        edit_tensors(folder, lambda e: e.update(d2t=Entry("I64", [drafts], offsets)))
+    return folder
+
+
+def to_speculators(folder: Path, target: str, num_drafts: int = 3) -> Path:
+    """Rewrite an EAGLE-3 head's config as the speculators library writes it.
+
+    Args:
+        folder: of the head.
+        target: what it drafts for.
+        num_drafts: how many drafts it proposes.
+    """
+    decoder = json.loads((folder / "config.json").read_text())
+    head = {key: decoder.pop(key) for key in HEAD_SETTINGS if key in decoder}
+    ids = (decoder.pop("eagle_config", None) or {}).get("eagle_aux_hidden_state_layer_ids")
+    proposal = {"proposal_type": "greedy", "speculative_tokens": num_drafts}
+    write_config(
+        folder,
+        {
+            "architectures": ["Eagle3Speculator"],
+            "speculators_model_type": "eagle3",
+            "speculators_version": "0.9.0",
+            "speculators_config": {
+                "algorithm": "eagle3",
+                "default_proposal_method": "greedy",
+                "proposal_methods": [proposal],
+                "verifier": {"name_or_path": target, "architectures": ["LlamaForCausalLM"]},
+            },
+            "transformer_layer_config": decoder,
+            # The library's own default is the other way round.
+            "norm_before_residual": False,
+            "eagle_aux_hidden_state_layer_ids": ids,
+            **head,
+        },
+    )
+    return folder

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.e2e.conftest import SPECS, TARGET
-from vllm_ascend_spec.config.methods import METHODS
+from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.config.options import INTERNAL, OPTIONS, WITHOUT_EFFECT
 from vllm_ascend_spec.config.schema import CHECKS
+from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 
 NAN = float("nan")
 # Of every kind that JSON has, at and beyond the bounds of most options.
@@ -74,7 +74,7 @@ MORE: dict[str, tuple[Any, ...]] = {
         {"load_format": 3},
         {"use_tqdm_on_load": False},
     ),
-    "draft_loop": ("auto", "stock", "fused"),
+    "draft_loop": ("auto", "stock", "ours", "fused"),
     "verify_backend": ("reference", "abacus"),
     "verify_rule": ("token", "block", "Token"),
 }

@@ -9,8 +9,10 @@ import pytest
 from vllm.config import SpeculativeConfig
 
 from vllm_ascend_spec.config.ascend import ADDITIONAL, SPECULATIVE, check_ascend_options
+from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import UNKNOWN, Engine
-from vllm_ascend_spec.config.preflight import check_engine
+from vllm_ascend_spec.devices import cpu, npu
+from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
 
 
@@ -74,32 +76,47 @@ SAMPLED = {"draft_sample_method": "probabilistic"}
 def test_full_graphs_refuse(
     spec: dict[str, Any], engine: dict[str, Any], option: str | None
 ) -> None:
-    npu = Engine(device="npu", **engine)
+    on_npu = Engine(device=npu.DEVICE, **engine)
     if option is None:
-        check_engine("org/target", {**EAGLE, **spec}, engine=npu)
+        resolve_engine("org/target", {**EAGLE, **spec}, engine=on_npu)
     else:
         with pytest.raises(ConfigError) as raised:
-            check_engine("org/target", {**EAGLE, **spec}, engine=npu)
+            resolve_engine("org/target", {**EAGLE, **spec}, engine=on_npu)
         assert str(raised.value).startswith(option)
     # Those are rules of the NPU alone.
-    check_engine("org/target", {**EAGLE, **spec}, engine=Engine(device="cpu", **engine))
+    resolve_engine("org/target", {**EAGLE, **spec}, engine=Engine(device=cpu.DEVICE, **engine))
 
 
-def test_draft_loop_of_the_cpu_is_refused() -> None:
-    ours = {"ascend_spec": {"draft_loop": "fused"}}
-    with pytest.raises(ConfigError, match="valid here: 'auto', 'stock'"):
-        check_engine("org/target", EAGLE, ours, Engine(device="npu"))
-    check_engine("org/target", EAGLE, ours, Engine(device="cpu"))
+@pytest.mark.parametrize("device", [npu.DEVICE, cpu.DEVICE], ids=lambda device: device.name)
+@pytest.mark.parametrize(
+    ("engine", "reason"),
+    [
+        ({}, None),
+        ({"data_parallel_size": 2}, "data parallelism"),
+        ({"enable_eplb": True}, "expert load balancing"),
+    ],
+)
+def test_our_draft_loop_is_refused_where_it_is_not_possible(
+    device: Device, engine: dict[str, Any], reason: str | None
+) -> None:
+    engine = {"device": device, **engine}
+    for loop in ("ours", "auto", "stock"):
+        options = {"ascend_spec": {"draft_loop": loop}}
+        if loop == "ours" and reason is not None:
+            with pytest.raises(ConfigError, match=f"{reason}; valid here: 'auto', 'stock'"):
+                resolve_engine("org/target", EAGLE, options, Engine(**engine))
+        else:
+            resolve_engine("org/target", EAGLE, options, Engine(**engine))
 
 
 def test_attention_of_another_device_is_refused_on_a_cpu() -> None:
     for name, backend in (("CPU_ATTN", None), ("auto", None), ("FLASH_ATTN", "no effect on a CPU")):
         spec = {**EAGLE, "attention_backend": name}
         if backend is None:
-            check_engine("org/target", spec, engine=Engine(device="cpu"))
+            resolve_engine("org/target", spec, engine=Engine(device=cpu.DEVICE))
         else:
             with pytest.raises(ConfigError, match=backend):
-                check_engine("org/target", spec, engine=Engine(device="cpu"))
+                resolve_engine("org/target", spec, engine=Engine(device=cpu.DEVICE))
 
 
 def test_options_are_vllms() -> None:

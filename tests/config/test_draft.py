@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ import pytest
 
 from tests.config.checkpoints import write_checkpoint
 from vllm_ascend_spec.config.engine import Engine, cudagraph_mode_of
-from vllm_ascend_spec.config.preflight import check_engine
+from vllm_ascend_spec.devices import cpu
+from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
+
+# A device on which drafts of this method may be left whole.
+WHOLE = replace(cpu.DEVICE, whole_drafts=frozenset({"draft_model"}))
 
 
 @pytest.fixture
@@ -26,18 +31,32 @@ def check(tmp_path: Path) -> Any:
     def check(engine: Engine | None = None, **options: Any) -> None:
         spec = {"method": "draft_model", "model": str(folders["draft"])}
         spec |= {"num_speculative_tokens": 3, **options}
-        check_engine(str(folders["target"]), spec, engine=engine)
+        resolve_engine(str(folders["target"]), spec, engine=engine)
 
     return check
 
 
-def test_draft_is_split_as_the_target_or_not_at_all(check: Any) -> None:
+@pytest.mark.parametrize(
+    ("size", "device", "valid"),
+    [
+        (4, cpu.DEVICE, None),
+        (1, cpu.DEVICE, "valid: 4, the target's .* splits the draft as the target"),
+        (1, None, "valid: 4, the target's"),
+        (2, cpu.DEVICE, "valid: 4, the target's"),
+        (1, WHOLE, None),
+        (2, WHOLE, "valid: 1, or 4, the target's"),
+    ],
+)
+def test_draft_is_split_as_the_target_or_left_whole_where_that_is_possible(
+    check: Any, size: int, device: Any, valid: str | None
+) -> None:
     check(draft_tensor_parallel_size=1)
-    check(Engine(tensor_parallel_size=4), draft_tensor_parallel_size=4)
-    with pytest.raises(ConfigError, match="valid: 1, the target's"):
-        check(draft_tensor_parallel_size=2)
-    with pytest.raises(ConfigError, match="valid: 1 or 4, the target's"):
-        check(Engine(tensor_parallel_size=4), draft_tensor_parallel_size=2)
+    engine = Engine(tensor_parallel_size=4, device=device)
+    if valid is None:
+        check(engine, draft_tensor_parallel_size=size)
+        return
+    with pytest.raises(ConfigError, match=valid):
+        check(engine, draft_tensor_parallel_size=size)
 
 
 def test_requests_with_drafts_are_as_long_as_draft_and_target_allow(

@@ -22,11 +22,15 @@ from vllm.engine.arg_utils import EngineArgs
 
 import examples.custom_proposer  # noqa: F401 - looked at in this process, where it is imported
 from tests.config import fuzz
-from tests.e2e.conftest import ENGINE, SPECS, TARGET
+from tests.engines import ENGINE
+from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.cli import main as main_module
 from vllm_ascend_spec.cli.main import main
-from vllm_ascend_spec.compat import engine_preflight, parser_preflight
+from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.entry import engine_args, parser_hook
+from vllm_ascend_spec.entry.carrier import for_vllm
+from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
 
 LONGEST = 300
@@ -78,7 +82,7 @@ def by_engine(case: fuzz.Case) -> str | None:
         load_format="auto",
     )
     try:
-        engine_preflight.check(args)
+        engine_args.resolve_args(args)
     except ConfigError as error:
         return str(error)
     return None
@@ -90,7 +94,7 @@ def by_server(case: fuzz.Case, capsys: pytest.CaptureFixture[str]) -> str | None
     parser.add_argument("--speculative-config", type=json.loads)
     parser.add_argument("--additional-config", type=json.loads)
     parser.set_defaults(model=TARGET, load_format="auto")
-    parser_preflight.apply(parser)
+    parser_hook.apply(parser)
     arguments = [f"--speculative-config={json.dumps(case.spec)}"]
     arguments.append(f"--additional-config={json.dumps(case.additional)}")
     status = 0
@@ -146,9 +150,11 @@ def build() -> Callable[[dict[str, Any]], Any]:
     parallel = ParallelConfig()
 
     def build(spec: dict[str, Any]) -> Any:
-        named = {key.replace("-", "_"): value for key, value in spec.items()}
+        speculation = resolve_engine(TARGET, spec)
+        assert speculation is not None
+        shown = for_vllm(spec, speculation)
         return SpeculativeConfig(
-            **named, target_model_config=target, target_parallel_config=parallel
+            **shown, target_model_config=target, target_parallel_config=parallel
         )
 
     return build
@@ -172,7 +178,7 @@ def test_whole_engine_config_is_built(method: str) -> None:
     spec = {**SPECS[method], "num_speculative_tokens_per_batch_size": [[1, 4, 2], [5, 9, 0]]}
     args = EngineArgs(**ENGINE, speculative_config=spec, additional_config={"other": {"x": 1}})
     config = args.create_engine_config()
-    assert config.speculative_config.method == method
+    assert speculation_of(config).method == method
 
 
 JSON = st.recursive(
@@ -224,7 +230,7 @@ def test_text_that_is_no_json_is_one_line(
     parser.add_argument("--speculative-config", type=json.loads)
     parser.add_argument("--additional-config", type=json.loads, default={})
     parser.set_defaults(model=TARGET, load_format="auto")
-    parser_preflight.apply(parser)
+    parser_hook.apply(parser)
     with pytest.raises(SystemExit) as end:
         parser.parse_args([option, text])
     assert end.value.code == 2

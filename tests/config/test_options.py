@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from vllm.config import SpeculativeConfig
 
-from vllm_ascend_spec.config.methods import METHODS
-from vllm_ascend_spec.config.options import INTERNAL, OPTIONS, WITHOUT_EFFECT, is_unset
+from vllm_ascend_spec.config.options import INTERNAL, OPTIONS, OURS, WITHOUT_EFFECT, is_unset
+from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 
 FIELDS: dict[str, Any] = {
     field.name: field
@@ -23,13 +23,14 @@ def default_of(name: str) -> Any:
 
 
 def test_every_option_of_vllm_has_a_record() -> None:
-    assert {*OPTIONS, *WITHOUT_EFFECT, *INTERNAL} == set(FIELDS)
+    assert {*OPTIONS, *WITHOUT_EFFECT, *INTERNAL} == set(FIELDS) | OURS
+    assert not OURS & set(FIELDS)
     assert not set(OPTIONS) & set(WITHOUT_EFFECT)
 
 
 @pytest.mark.parametrize("name", [*OPTIONS, *WITHOUT_EFFECT])
 def test_what_is_unset_is_vllms_default(name: str) -> None:
-    default = default_of(name)
+    default = None if name in OURS else default_of(name)
     assert is_unset(name, default)
     assert not is_unset(name, "something else")
 

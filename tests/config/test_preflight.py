@@ -11,10 +11,11 @@ import pytest
 
 from tests.config.checkpoints import write_checkpoint, write_eagle
 from vllm_ascend_spec.config.engine import Engine
-from vllm_ascend_spec.config.methods import METHODS
 from vllm_ascend_spec.config.options import DRAFT_SAMPLE_METHODS, MAX_DRAFT_TOKENS
-from vllm_ascend_spec.config.preflight import NOTHING, check_engine, check_port
+from vllm_ascend_spec.config.preflight import NOTHING, check_port
+from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
+from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 
 Spec = dict[str, Any]
 
@@ -41,7 +42,7 @@ def draft(tmp_path: Path) -> Spec:
 def refusal(model: str, spec: Any, additional: Any = NOTHING) -> ConfigError:
     """Return the error, whose message must begin with option and value and be one line."""
     with pytest.raises(ConfigError) as raised:
-        check_engine(model, spec, additional)
+        resolve_engine(model, spec, additional)
     error = raised.value
     assert str(error).startswith(f"{error.option}={error.value!r}: ")
     assert "\n" not in str(error)
@@ -49,16 +50,16 @@ def refusal(model: str, spec: Any, additional: Any = NOTHING) -> ConfigError:
 
 
 def test_right_configurations_pass(target: str, eagle: Spec, draft: Spec) -> None:
-    check_engine(target, eagle)
-    check_engine(target, draft)
-    check_engine(target, eagle, {"ascend_spec": {"draft_loop": "fused"}})
-    check_engine(None, eagle)
-    check_engine("org/target", eagle)
+    resolve_engine(target, eagle)
+    resolve_engine(target, draft)
+    resolve_engine(target, eagle, {"ascend_spec": {"draft_loop": "ours"}})
+    resolve_engine(None, eagle)
+    resolve_engine("org/target", eagle)
 
 
 def test_no_speculation_passes() -> None:
-    check_engine("org/target", None)
-    check_engine(None, None, {"other_plugin": {}})
+    resolve_engine("org/target", None)
+    resolve_engine(None, None, {"other_plugin": {}})
 
 
 @pytest.mark.parametrize("spec", ["eagle", ["eagle"], 3, [], 0, "", False, 0.0])
@@ -120,7 +121,7 @@ def test_misspelt_option_is_refused_with_the_right_one(target: str, eagle: Spec)
     [("prompt_lookup_max", None), ("use_heterogeneous_vocab", False), ("parallel_drafting", False)],
 )
 def test_option_that_is_not_set_passes(target: str, eagle: Spec, key: str, value: Any) -> None:
-    check_engine(target, {**eagle, key: value})
+    resolve_engine(target, {**eagle, key: value})
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_what_vllm_does_not_take_for_not_set_is_refused(
 
 def test_options_may_be_written_with_dashes(target: str, eagle: Spec) -> None:
     spec = {key.replace("_", "-"): value for key, value in eagle.items()}
-    check_engine(target, spec)
+    resolve_engine(target, spec)
     error = refusal(target, {**spec, "no-such-option": 1})
     assert error.option == "speculative_config.no_such_option"
 
@@ -144,7 +145,8 @@ def test_options_may_be_written_with_dashes(target: str, eagle: Spec) -> None:
     ("method", "key"), [(m.name, key) for m in METHODS.values() for key in m.required]
 )
 def test_missing_option_is_asked_for(target: str, eagle: Spec, method: str, key: str) -> None:
-    spec = {name: eagle.get(name, "x") for name in METHODS[method].required if name != key}
+    given = {"draft_model_config": {}, **eagle}
+    spec = {name: given.get(name, "x") for name in METHODS[method].required if name != key}
     error = refusal(target, {**spec, "method": method})
     assert error.option == f"speculative_config.{key}"
     assert f"method {method!r} needs it" in error.problem
@@ -160,7 +162,7 @@ def test_draft_length_out_of_range_is_refused(target: str, eagle: Spec, length: 
 
 @pytest.mark.parametrize("length", [1, MAX_DRAFT_TOKENS])
 def test_shortest_and_longest_draft_pass(target: str, eagle: Spec, length: int) -> None:
-    check_engine(target, {**eagle, "num_speculative_tokens": length})
+    resolve_engine(target, {**eagle, "num_speculative_tokens": length})
 
 
 @pytest.mark.parametrize("rule", ["strict", 3, ["block"], None, "", False])
@@ -177,10 +179,10 @@ SYNTHETIC = {"rejection_sample_method": "synthetic", "synthetic_acceptance_lengt
     "options", [{"rejection_sample_method": m} for m in ("standard", "block")] + [SYNTHETIC]
 )
 def test_acceptance_rules_pass(target: str, eagle: Spec, draft: Spec, options: Spec) -> None:
-    check_engine(target, {**eagle, **options})
-    check_engine(target, {**draft, **options})
+    resolve_engine(target, {**eagle, **options})
+    resolve_engine(target, {**draft, **options})
     dashed = {key.replace("_", "-"): value for key, value in options.items()}
-    check_engine(target, {**eagle, **dashed})
+    resolve_engine(target, {**eagle, **dashed})
 
 
 def test_acceptance_rules_that_contradict_each_other_are_refused(target: str, eagle: Spec) -> None:
@@ -189,7 +191,7 @@ def test_acceptance_rules_that_contradict_each_other_are_refused(target: str, ea
         error = refusal(target, {**eagle, **options}, ours)
         assert (error.option, error.value) == ("additional_config.ascend_spec.verify_rule", "token")
         assert options["rejection_sample_method"] in error.problem
-    check_engine(target, eagle, ours)
+    resolve_engine(target, eagle, ours)
 
 
 def test_synthetic_options_are_checked(target: str, eagle: Spec) -> None:
@@ -231,8 +233,8 @@ def test_our_own_options_are_refused_without_speculation() -> None:
     error = refusal("org/target", None, {"ascend_spec": section})
     assert (error.option, error.value) == ("additional_config.ascend_spec", section)
     assert "without --speculative-config" in error.problem
-    check_engine("org/target", None, {"ascend_spec": {}})
-    check_engine("org/target", None, {"ascend_spec": None})
+    resolve_engine("org/target", None, {"ascend_spec": {}})
+    resolve_engine("org/target", None, {"ascend_spec": None})
 
 
 def test_checkpoint_is_checked_against_the_target(tmp_path: Path, eagle: Spec) -> None:
@@ -263,14 +265,14 @@ def test_draft_must_be_named_by_a_string(target: str, eagle: Spec, model: Any) -
 def test_other_vocabulary_passes_where_it_is_allowed(tmp_path: Path, draft: Spec) -> None:
     other = str(write_checkpoint(tmp_path / "other", vocab_size=99))
     assert "vocab_size" in refusal(other, draft).problem
-    check_engine(other, {**draft, "use_heterogeneous_vocab": True})
+    resolve_engine(other, {**draft, "use_heterogeneous_vocab": True})
 
 
 def test_no_checkpoint_is_looked_for_with_dummy_weights(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "weightless", {})
     spec = {"method": "eagle", "model": str(folder), "num_speculative_tokens": 2}
     refusal("org/target", spec)
-    check_engine("org/target", spec, engine=Engine(load_format="dummy"))
+    resolve_engine("org/target", spec, engine=Engine(load_format="dummy"))
 
 
 @pytest.fixture

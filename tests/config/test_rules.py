@@ -18,6 +18,7 @@ from vllm_ascend_spec.config.rules import (
 )
 from vllm_ascend_spec.config.schema import VERIFY_RULES
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.methods.registry import BUILT_IN
 
 METHOD = "speculative_config.rejection_sample_method"
 OPTION = "additional_config.ascend_spec.verify_rule"
@@ -92,7 +93,7 @@ def test_methods_are_those_of_vllm() -> None:
 def test_choices_without_gain_or_loss_of_meaning_are_warned_of(
     rule: str, method: str, drafts: str, words: str | None
 ) -> None:
-    warnings = rule_warnings(rule, method, drafts)
+    warnings = rule_warnings(rule, BUILT_IN[method], drafts)
     assert len(warnings) == (words is not None)
     assert all(words and words in warning and "\n" not in warning for warning in warnings)
 

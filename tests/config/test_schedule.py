@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.config.preflight import check_engine
+from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
 
 NAME = "num_speculative_tokens_per_batch_size"
 
 
 def check(rows: Any) -> None:
-    check_engine("org/target", {"method": "ngram", "num_speculative_tokens": 3, NAME: rows})
+    resolve_engine("org/target", {"method": "ngram", "num_speculative_tokens": 3, NAME: rows})
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,36 @@ def test_wrong_schedules_are_refused_by_what_is_wrong(rows: Any, problem: str) -
     assert raised.value.option == f"speculative_config.{NAME}"
     assert problem in str(raised.value)
     assert "valid: " in str(raised.value)
+
+
+LIMIT = "disable_by_batch_size"
+SPEC = {"method": "ngram", "num_speculative_tokens": 3}
+
+
+def test_a_limit_is_a_schedule_with_no_drafts_beyond_it() -> None:
+    found = resolve_engine("org/target", {**SPEC, LIMIT: 4})
+    assert found is not None
+    assert found.schedule == ((1, 4, 3), (5, 5, 0))
+    assert found.sources["schedule"] == f"speculative_config.{LIMIT}"
+    assert LIMIT not in found.options
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2.0, True, "4", 2**31])
+def test_a_wrong_limit_is_refused(limit: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"{LIMIT}=.*valid: a whole number from 1 to 2147483647"):
+        resolve_engine("org/target", {**SPEC, LIMIT: limit})
+
+
+def test_a_limit_beside_a_schedule_is_refused() -> None:
+    with pytest.raises(ConfigError, match=rf"{LIMIT}=4: contradicts {NAME}"):
+        resolve_engine("org/target", {**SPEC, LIMIT: 4, NAME: [[1, 4, 3]]})
+
+
+@pytest.mark.parametrize("asked", [{LIMIT: 4}, {NAME: [[1, 4, 3], [5, 8, 0]]}])
+def test_neither_goes_with_data_parallelism(asked: dict[str, Any]) -> None:
+    """vLLM would turn it off, with a warning among others."""
+    (option,) = asked
+    with pytest.raises(ConfigError, match=r"not possible with --data-parallel-size 2") as raised:
+        resolve_engine("org/target", {**SPEC, **asked}, {}, Engine(data_parallel_size=2))
+    assert raised.value.option == f"speculative_config.{option}"
+    assert raised.value.value == asked[option]

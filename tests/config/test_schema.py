@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.config.resolve import resolve_options, rule_of
 from vllm_ascend_spec.config.schema import DRAFT_LOOPS, VERIFY_BACKENDS, VERIFY_RULES, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
@@ -39,7 +38,7 @@ def test_every_draft_loop_is_taken(loop: str) -> None:
 
 
 def test_draft_loops() -> None:
-    assert DRAFT_LOOPS == ("auto", "fused", "stock")
+    assert DRAFT_LOOPS == ("auto", "ours", "stock")
 
 
 @pytest.mark.parametrize("backend", [*VERIFY_BACKENDS, None])
@@ -66,9 +65,10 @@ def test_rules_are_those_of_the_op() -> None:
 @pytest.mark.parametrize(
     ("values", "start", "valid"),
     [
-        ({"draft_loop": "spiral"}, ".draft_loop='spiral': ", "'auto', 'fused', 'stock'"),
-        ({"draft_loop": None}, ".draft_loop=None: ", "'auto', 'fused', 'stock'"),
-        ({"draft_loop": ["auto"]}, ".draft_loop=['auto']: ", "'auto', 'fused', 'stock'"),
+        ({"draft_loop": "fused"}, ".draft_loop='fused': ", "is called 'ours' now; valid: 'auto'"),
+        ({"draft_loop": "spiral"}, ".draft_loop='spiral': ", "'auto', 'ours', 'stock'"),
+        ({"draft_loop": None}, ".draft_loop=None: ", "'auto', 'ours', 'stock'"),
+        ({"draft_loop": ["auto"]}, ".draft_loop=['auto']: ", "'auto', 'ours', 'stock'"),
         ({"verify_backend": 3}, ".verify_backend=3: ", BACKENDS),
         ({"verify_backend": "abacus"}, ".verify_backend='abacus': ", BACKENDS),
         ({"verify_backend": ""}, ".verify_backend='': ", BACKENDS),
@@ -94,62 +94,3 @@ def test_refusal_names_option_value_and_what_is_valid(values: Any, start: str, v
     assert message.startswith(PREFIX + start)
     assert valid in message
     assert "\n" not in message
-
-
-def engine(additional: Any, speculative: Any = SPECULATIVE) -> Any:
-    return SimpleNamespace(additional_config=additional, speculative_config=speculative)
-
-
-def test_options_are_resolved_from_vllms_config() -> None:
-    section = {"ascend_spec": {"draft_loop": "stock"}, "other_plugin": {"x": 1}}
-    assert resolve_options(engine(section)) == SpecOptions(draft_loop="stock")
-
-
-@pytest.mark.parametrize("additional", [{}, None, {"other_plugin": 1}, {"ascend_spec": None}])
-def test_defaults_where_our_section_is_absent(additional: Any) -> None:
-    assert resolve_options(engine(additional)) == SpecOptions()
-    assert resolve_options(engine(additional, None)) == SpecOptions()
-
-
-@pytest.mark.parametrize(
-    ("method", "section", "rule", "option"),
-    [
-        ("standard", {}, "token", "token"),
-        ("standard", {"verify_rule": "block"}, "block", "block"),
-        ("block", {}, "block", "block"),
-        ("block", {"verify_rule": "block"}, "block", "block"),
-        ("synthetic", {}, "synthetic", "token"),
-    ],
-)
-def test_rule_is_resolved_from_both_options(
-    method: str, section: dict[str, str], rule: str, option: str
-) -> None:
-    config = engine({"ascend_spec": section}, SimpleNamespace(rejection_sample_method=method))
-    assert rule_of(config) == rule
-    assert resolve_options(config) == SpecOptions(verify_rule=option)
-
-
-def test_no_rule_without_speculation() -> None:
-    assert rule_of(engine({}, None)) is None
-
-
-def test_contradicting_rules_are_refused() -> None:
-    config = engine(
-        {"ascend_spec": {"verify_rule": "token"}}, SimpleNamespace(rejection_sample_method="block")
-    )
-    with pytest.raises(ConfigError, match="contradicts"):
-        resolve_options(config)
-
-
-def test_options_without_speculation_are_refused() -> None:
-    section = {"draft_loop": "stock"}
-    with pytest.raises(ConfigError, match="without --speculative-config") as raised:
-        resolve_options(engine({"ascend_spec": section}, None))
-    assert raised.value.option == PREFIX
-    assert raised.value.value == section
-
-
-def test_wrong_option_is_refused_with_and_without_speculation() -> None:
-    for speculative in (SPECULATIVE, None):
-        with pytest.raises(ConfigError, match="draft_lop"):
-            resolve_options(engine({"ascend_spec": {"draft_lop": 1}}, speculative))

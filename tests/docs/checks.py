@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tests.docs.blocks import ROOT
 from tests.docs.person import succeed
+from vllm_ascend_spec.devices import registry as devices
+from vllm_ascend_spec.methods import registry as methods
 
 # Runs a Python program up to the point where it has read its options, all of them.
 PARSE_ONLY = """
@@ -35,13 +37,27 @@ def bash_reads(text: str) -> None:
     succeed("bash", "-n", "-c", text)
 
 
+def compiles(text: str) -> None:
+    """Python reads it."""
+    compile(text, "block", "exec")
+
+
+def entry_point(text: str) -> None:
+    """The group is one that a registry of ours reads."""
+    groups = (methods.GROUP, devices.GROUP)
+    assert any(text.startswith(f'[project.entry-points."{group}"]\n') for group in groups)
+
+
 def make(text: str) -> None:
     """The target is there, and everything that it depends on."""
     command, target = shlex.split(text)
     assert command == "make"
     printed = succeed("make", "--dry-run", target)
-    for script in re.findall(r"examples/\S+\.py|tests\S*", printed):
+    for script in re.findall(r"examples/\S+\.py|\btests(?:/\S*)?(?=\s|$)", printed):
         assert (ROOT / script).exists(), script
+    for module in re.findall(r"-m ((?:tests|ops)\.\S+)", printed):
+        source = module_file(module)
+        assert source.exists() or source.with_suffix("").is_dir(), module
 
 
 def pip(text: str) -> None:
@@ -50,10 +66,11 @@ def pip(text: str) -> None:
     # pip refuses an option that it does not know as soon as it meets it, so --help comes last.
     succeed("bash", "-c", f"{text} --help")
     pins = (ROOT / "pyproject.toml").read_text() + "".join(
-        path.read_text() for path in sorted((ROOT / ".ci").glob("setup*"))
+        path.read_text() for path in sorted((ROOT / ".ci").glob("[gs]et*"))
     )
     for name, version in re.findall(r"([\w-]+)==([\w.]+)", text):
-        spellings = {f"{spelt}={version}" for spelt in (name, name.replace("-", "_"))}
+        names, signs = (name, name.replace("-", "_")), ("=", "==")
+        spellings = {f"{spelt}{sign}{version}" for spelt in names for sign in signs}
         assert any(spelling in pins for spelling in spellings), f"{name}=={version}"
     for extra in re.findall(r"\.\[(\w+)\]", text):
         assert f"\n{extra} = [" in pins, extra
@@ -102,9 +119,9 @@ def vllm_parses(text: str) -> None:
     command, serve, *words = shlex.split(text)
     assert (command, serve) == ("vllm", "serve")
     given = make_arg_parser(FlexibleArgumentParser()).parse_args([*words, "--port", "0"])
-    from vllm_ascend_spec.compat import engine_preflight
+    from vllm_ascend_spec.entry import engine_args
 
-    engine_preflight.check(given)
+    engine_args.resolve_args(given)
     assert given.speculative_config
 
 

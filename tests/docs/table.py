@@ -44,9 +44,11 @@ class NotRun:
 COMMANDS: dict[str, Run | Serve | NotRun] = {
     "vllm serve": Serve(),
     "PYTHONPATH=examples vllm serve": Serve(),
+    "vllm-ascend-spec check": Run('"lossless": true'),
     "vllm-ascend-spec env": Run(),
     'eval "$(vllm-ascend-spec env)"': Run(),
     'eval "$(vllm-ascend-spec env)" && pytest tests/npu': Run("skipped"),
+    "python -m pytest tests/cuda": Run("skipped"),
     "make demo": NotRun("minutes; tests/e2e/test_examples.py runs what it runs", checks.make),
     "make test": NotRun("an hour, and it would run itself", checks.make),
     "python examples/demo_serve.py": NotRun(
@@ -57,6 +59,9 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     ),
     "python examples/zoo/train.py": NotRun("an hour", checks.python_parses),
     "python examples/zoo/evaluate.py": NotRun("an hour", checks.python_parses),
+    "python examples/zoo/report.py": NotRun(
+        "writes documents; tests/docs/test_acceptance.py compares them", checks.python_parses
+    ),
     "vllm-ascend-spec bench": NotRun(
         "minutes; tests/e2e/test_examples.py and tests/cli run small ones", checks.our_parser
     ),
@@ -94,6 +99,16 @@ BLOCKS: dict[tuple[str, str], NotRun] = {
     ),
     ("python", "from npu_sim import counters"): NotRun(
         "needs the simulator; tests/npu_sim/tests/test_readme.py runs it", checks.in_simulator_tests
+    ),
+    ("python", '"""The platform of our box'): NotRun(
+        "vLLM imports a platform; tests/devices/test_added_device.py runs it", checks.compiles
+    ),
+    ("toml", '[project.entry-points."vllm_ascend_spec.methods"]'): NotRun(
+        "of a package of its own; tests/e2e/test_added_method.py installs it", checks.entry_point
+    ),
+    ("toml", '[project.entry-points."vllm_ascend_spec.devices"]'): NotRun(
+        "of a package of its own; tests/devices/test_added_device.py installs it",
+        checks.entry_point,
     ),
     ("python", '@reference("npu::npu_swiglu")'): NotRun(
         "an excerpt; the simulator has the whole", checks.reference

@@ -15,7 +15,9 @@ from vllm_ascend_spec.metrics.acceptance import from_prometheus
 pytestmark = pytest.mark.e2e
 
 PYTHON = [b for b in all_blocks() if b.language == "python" and table.row_of(b) is None]
-(WITH_AN_ENGINE,) = (block for block in PYTHON if "LLM(" in block.text)
+(WITH_AN_ENGINE,) = (
+    block for block in PYTHON if "LLM(" in block.text and block.where.startswith("README")
+)
 CLASSES = [block for block in PYTHON if "def propose(" in block.text]
 COMMANDS = all_commands()
 GUARD = 'if __name__ == "__main__":'

@@ -10,51 +10,8 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.config.methods import METHODS
-
-ZOO = Path(__file__).parents[2] / "examples" / "zoo"
-TARGET = str(ZOO / "target")
-SPECS: dict[str, dict[str, Any]] = {
-    "eagle": {"method": "eagle", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3},
-    "draft_model": {
-        "method": "draft_model",
-        "model": str(ZOO / "draft"),
-        "num_speculative_tokens": 3,
-    },
-    "ngram": {
-        "method": "ngram",
-        "num_speculative_tokens": 5,
-        "prompt_lookup_min": 2,
-        "prompt_lookup_max": 4,
-    },
-    "custom_class": {
-        "method": "custom_class",
-        "model": "examples.custom_proposer.RecentFollower",
-        "num_speculative_tokens": 3,
-    },
-}
-WITH_A_LOOP = [name for name in SPECS if METHODS[name].has_draft_loop]
-# Method and how its drafts are picked.
-WAYS_TO_DRAFT = [
-    (name, how)
-    for name in SPECS
-    for how in ("greedy", "probabilistic")
-    if how == "greedy" or METHODS[name].can_sample_drafts
-]
-ENGINE: dict[str, Any] = {
-    "model": TARGET,
-    "dtype": "float32",
-    "max_model_len": 512,
-    "max_num_seqs": 8,
-    "enforce_eager": True,
-    "disable_log_stats": False,
-    "seed": 0,
-    # About 9,000 tokens. The environment variable VLLM_CPU_KVCACHE_SPACE knows whole GiB only.
-    "kv_cache_memory_bytes": 128 << 20,
-}
-
-MakeEngine = Callable[..., Any]
-Generate = Callable[..., list[Any]]
+from tests.engines import ENGINE, Generate, MakeEngine
+from tests.zoo import ZOO
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,11 +27,28 @@ def prompts() -> list[str]:
     return json.loads((ZOO / "prompts.json").read_text())
 
 
+# More of a module would fill the memory; the one made first is not needed any more.
+MOST_ENGINES = 20
+
+
+def shut_down(engines: list[Any]) -> None:
+    """End engines; without that vLLM's globals keep their memory."""
+    if not engines:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        # Each shutdown collects all garbage twice, half a second each; once for all is enough.
+        patch.setattr(gc, "collect", lambda *_: 0)
+        for llm in engines:
+            llm.llm_engine.engine_core.shutdown()
+    engines.clear()
+    gc.collect()
+
+
 @pytest.fixture(scope="module")
 def make_engine() -> Iterator[MakeEngine]:
     """Return ``make(spec=None, **arguments) -> LLM``; equal arguments give the same engine.
 
-    Engines live as long as the module; without shutdown() vLLM's globals keep their memory.
+    Engines live as long as the module, the latest :data:`MOST_ENGINES` of those that speculate.
     """
     engines: dict[str, Any] = {}
 
@@ -83,19 +57,18 @@ def make_engine() -> Iterator[MakeEngine]:
 
         key = json.dumps([spec, arguments], sort_keys=True, default=repr)
         if key not in engines:
+            speculative = [name for name in engines if not name.startswith("[null")]
+            # Before the next one starts: an end takes down vLLM's process groups, which all
+            # engines of a process share, and a start sets them up.
+            shut_down([engines.pop(name) for name in speculative[: 1 - MOST_ENGINES]])
             # vLLM fills what it is given, so it gets a copy.
             given = None if spec is None else dict(spec)
             engines[key] = LLM(**{**ENGINE, **arguments}, speculative_config=given)
         return engines[key]
 
     yield make
-    with pytest.MonkeyPatch.context() as patch:
-        # Each shutdown collects all garbage twice, half a second each; once for all is enough.
-        patch.setattr(gc, "collect", lambda *_: 0)
-        for llm in engines.values():
-            llm.llm_engine.engine_core.shutdown()
+    shut_down(list(engines.values()))
     engines.clear()
-    gc.collect()
 
 
 @pytest.fixture(scope="session")
@@ -116,24 +89,25 @@ def generate() -> Generate:
     return run
 
 
-def drafting(method: str, how: str) -> dict[str, Any]:
-    """Return the spec of a method whose drafts are picked so; "greedy" is the default."""
-    return SPECS[method] | ({} if how == "greedy" else {"draft_sample_method": how})
+@pytest.fixture(scope="module")
+def plain(make_engine: MakeEngine) -> Any:
+    """The engine without speculation."""
+    return make_engine()
 
 
-def token_ids(outputs: Sequence[Any]) -> list[list[int]]:
-    """Return the token ids of some outputs."""
-    return [list(output.token_ids) for output in outputs]
+@pytest.fixture(scope="module")
+def expect(plain: Any, generate: Generate) -> Callable[..., list[Any]]:
+    """Return ``expect(prompts, batch, **sampling) -> outputs``: greedily, without speculation.
 
+    A module's tests compare many engines with the same answers; they are worked out once.
+    """
+    known: dict[str, list[Any]] = {}
 
-def assert_same(actual: list[list[int]], expected: list[list[int]]) -> None:
-    """Compare token by token and show where the first difference of each answer is."""
-    different = {
-        index: next(
-            (place for place, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
-            min(len(ours), len(theirs)),
-        )
-        for index, (ours, theirs) in enumerate(zip(actual, expected, strict=True))
-        if ours != theirs
-    }
-    assert not different, f"answers that differ, and from which token on: {different}"
+    def expected(texts: Sequence[str], batch: int = 8, **sampling: Any) -> list[Any]:
+        assert "temperature" not in sampling, "an answer that is drawn is not worked out once"
+        key = repr((texts, batch, sampling))
+        if key not in known:
+            known[key] = generate(plain, texts, batch, **sampling)
+        return known[key]
+
+    return expected

@@ -22,7 +22,8 @@ from tests.config.checkpoint.variants import (
     zero_bias,
 )
 from tests.config.damage import DAMAGE, EAGLE_DAMAGE, shard
-from tests.e2e.conftest import ENGINE, SPECS, TARGET, Generate, MakeEngine, token_ids
+from tests.engines import ENGINE, Generate, MakeEngine, token_ids
+from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.errors import CheckpointError
 
 VARIANTS: dict[str, tuple[str, Callable[[Path], object]]] = {

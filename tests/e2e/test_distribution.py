@@ -1,31 +1,89 @@
 """Sampled through the engine, speculation leaves the distribution of the text as it is.
 
-The exact proof is in tests/ops/test_enumeration.py; this shows that proposer, runner and verifier
+The exact proof is in tests/ops/test_enumeration.py; this shows that drafter, runner and verifier
 hand each other the right things (the drafts' distributions, above all).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from vllm import SamplingParams
+from vllm import SamplingParams, TokensPrompt
 
-from tests.e2e.conftest import SPECS, WAYS_TO_DRAFT, drafting
-from vllm_ascend_spec.proposers.sampling import DraftSampler
+from tests.e2e.drafts import watch
+from tests.e2e.tiny import KNOWN, write_draft, write_eagle3_head, write_head, write_target
+from vllm_ascend_spec.methods.families.sampling import DraftSampler
+from vllm_ascend_spec.methods.hybrid.drafter import HybridMixin
 
-SAMPLES = 4096
-ARGUMENTS = {"max_num_seqs": 64, "block_size": 32}
+SAMPLES = 20_000
+# The last few tokens stood there before, so ngram finds something to draft.
+PROMPT = [1, 2, 3, 4, 5, 6, 1, 2, 3, 7, 4, 1, 2]
+ARGUMENTS: dict[str, Any] = {
+    "max_num_seqs": 256,
+    "max_model_len": 64,
+    "block_size": 32,
+    "skip_tokenizer_init": True,
+    "max_num_batched_tokens": 4096,
+}
 # A two-sample chi-square of this many degrees of freedom stays below it in all but 1 of 10^5 runs.
 SIGMAS = 4.5
+# How drafts reach the verifier: certain, drawn, as many as there are, or all of this.
+SPECS: dict[str, dict[str, Any]] = {
+    "one-hot": {"method": "eagle", "num_speculative_tokens": 3},
+    "sampled": {
+        "method": "eagle",
+        "num_speculative_tokens": 3,
+        "draft_sample_method": "probabilistic",
+    },
+    "sampled, of a part of the vocabulary": {
+        "method": "eagle3",
+        "num_speculative_tokens": 3,
+        "draft_sample_method": "probabilistic",
+    },
+    "sampled, draft model": {
+        "method": "draft_model",
+        "num_speculative_tokens": 2,
+        "draft_sample_method": "probabilistic",
+    },
+    # Suffix trees beside a model: certain drafts of any number, and drawn ones, in one batch.
+    "mixed": {
+        "method": "hybrid",
+        "num_speculative_tokens": 3,
+        "draft_sample_method": "probabilistic",
+    },
+    "ragged": {
+        "method": "ngram",
+        "num_speculative_tokens": 3,
+        "prompt_lookup_min": 1,
+        "prompt_lookup_max": 2,
+    },
+}
 
 
-def sample(llm: Any, prompt: str) -> Counter[tuple[int, ...]]:
-    """Count the second and third token of many continuations; the first is never a draft."""
-    parameters = SamplingParams(temperature=0.8, top_p=0.95, max_tokens=3, ignore_eos=True)
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the folders of the target and of each method's draft."""
+    folder: Path = tmp_path_factory.mktemp("tiny")
+    target = write_target(folder / "target")
+    return {
+        "target": target,
+        "eagle": write_head(folder / "eagle", target),
+        "eagle3": write_eagle3_head(folder / "eagle3"),
+        "draft_model": write_draft(folder / "draft", target),
+    }
+
+
+def sample(llm: Any) -> Counter[tuple[int, ...]]:
+    """Count the second to fourth token of many continuations; the first is never a draft."""
+    parameters = SamplingParams(
+        temperature=0.8, top_p=0.95, max_tokens=4, ignore_eos=True, detokenize=False
+    )
     torch.manual_seed(1)
+    prompt = TokensPrompt(prompt_token_ids=PROMPT)
     outputs = llm.generate([prompt] * SAMPLES, parameters, use_tqdm=False)
     return Counter(tuple(output.outputs[0].token_ids[1:]) for output in outputs)
 
@@ -42,22 +100,41 @@ def excess(ours: Counter[Any], theirs: Counter[Any]) -> float:
     return (chi_square - freedom) / (2 * freedom) ** 0.5
 
 
+def make(make_engine: Any, models: dict[str, str], name: str | None) -> Any:
+    arguments = {**ARGUMENTS, "model": models["target"]}
+    if name is None:
+        return make_engine(**arguments)
+    spec = dict(SPECS[name])
+    method = "eagle" if spec["method"] == "hybrid" else spec["method"]
+    if method in models:
+        spec["model"] = models[method]
+    return make_engine(spec, **arguments)
+
+
 @pytest.fixture(scope="module")
-def expected(make_engine: Any, prompts: list[str]) -> Counter[tuple[int, ...]]:
-    return sample(make_engine(**ARGUMENTS), prompts[3])
+def expected(make_engine: Any, models: dict[str, str]) -> Counter[tuple[int, ...]]:
+    return sample(make(make_engine, models, None))
 
 
-@pytest.mark.parametrize(("method", "drafts"), WAYS_TO_DRAFT)
+@pytest.mark.parametrize("name", SPECS)
 def test_distribution_is_that_of_the_target(
-    method: str, drafts: str, make_engine: Any, prompts: list[str], expected: Counter[Any]
+    name: str, make_engine: Any, models: dict[str, str], expected: Counter[Any]
 ) -> None:
-    spec = {**drafting(method, drafts), "num_speculative_tokens": 2}
-    actual = sample(make_engine(spec, **ARGUMENTS), prompts[3])
+    llm = make(make_engine, models, name)
+    with watch(llm) as seen:
+        actual = sample(llm)
     assert excess(actual, expected) < SIGMAS
+    accepted = seen.acceptance
+    # Drafts were made, some were accepted and some were not, or the comparison shows nothing.
+    assert accepted.accepted_per_position[0] > SAMPLES / 20, accepted
+    assert (accepted.rate or 1) < 0.95, accepted
+    assert (len({num for step in seen.steps for num in step.drafts}) > 1) == (
+        name in ("mixed", "ragged")
+    )
 
 
 def test_wrong_draft_probabilities_would_be_noticed(
-    make_engine: Any, prompts: list[str], expected: Counter[Any], monkeypatch: Any
+    make_engine: Any, models: dict[str, str], expected: Counter[Any], monkeypatch: Any
 ) -> None:
     """Negative control: the verifier is told that the drafts were drawn uniformly."""
     stock = DraftSampler.draw
@@ -67,10 +144,30 @@ def test_wrong_draft_probabilities_would_be_noticed(
         return tokens, torch.full_like(probs, 1 / probs.shape[1])
 
     monkeypatch.setattr(DraftSampler, "draw", wrong)
-    spec = {
-        **SPECS["eagle"],
-        "num_speculative_tokens": 2,
-        "draft_sample_method": "probabilistic",
-    }
-    actual = sample(make_engine(spec, **ARGUMENTS), prompts[3])
-    assert excess(actual, expected) > 3 * SIGMAS
+    assert excess(sample(make(make_engine, models, "sampled")), expected) > 3 * SIGMAS
+
+
+@pytest.mark.nightly
+def test_drafts_of_suffix_trees_told_as_drawn_would_be_noticed(
+    make_engine: Any, models: dict[str, str], expected: Counter[Any], monkeypatch: Any
+) -> None:
+    """Negative control: the verifier has the model's distributions for drafts that are certain."""
+    monkeypatch.delattr(HybridMixin, "take_last_draft_probs")
+    assert excess(sample(make(make_engine, models, "mixed")), expected) > 3 * SIGMAS
+
+
+def test_probabilities_under_the_drafts_own_ids_would_be_noticed(
+    make_engine: Any, models: dict[str, str], expected: Counter[Any], monkeypatch: Any
+) -> None:
+    """Negative control: those of a part of the vocabulary are not laid out over the whole of it."""
+    stock = DraftSampler.draw
+
+    def wrong(self: Any, logits: torch.Tensor) -> Any:
+        tokens, probs = stock(self, logits)
+        own = torch.zeros_like(probs)
+        own[:, : len(KNOWN)] = probs[:, KNOWN]
+        return tokens, own
+
+    monkeypatch.setattr(DraftSampler, "draw", wrong)
+    name = "sampled, of a part of the vocabulary"
+    assert excess(sample(make(make_engine, models, name)), expected) > 3 * SIGMAS

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.docs.person import environment
+from tests.zoo import SPECS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = str(Path(sys.executable).with_name("vllm-ascend-spec"))
@@ -43,7 +44,7 @@ def test_bench_step(tmp_path: Path) -> None:
     arguments = ("--rounds", "1", "--max-tokens", "8", "--output", str(record_path))
     run(COMMAND, "bench", "step", *arguments)
     record = json.loads(record_path.read_text())
-    after = record["results"]["fused draft loop"]
+    after = record["results"]["our draft loop"]
     assert after["parts_ms"]["target forward"] > 0
     assert after["parts_ms"]["draft, all"] > 0
     assert after["tokens_per_engine_step"] > 1.5
@@ -51,6 +52,18 @@ def test_bench_step(tmp_path: Path) -> None:
     assert "draft, all" not in none["parts_ms"]
     assert none["tokens_per_engine_step"] <= 1
     assert (none["rule"], after["rule"]) == (None, "token")
+
+
+def test_bench_propose(tmp_path: Path) -> None:
+    record_path = tmp_path / "propose.json"
+    specs = [SPECS["eagle"], SPECS["ngram"]]
+    given = [word for spec in specs for word in ("--speculative-config", json.dumps(spec))]
+    few = ("--rounds", "1", "--max-tokens", "8", "--batches", "2")
+    run(COMMAND, "bench", "propose", *given, *few, "--output", str(record_path))
+    eagle, ngram = json.loads(record_path.read_text())["results"]
+    assert (eagle["method"], ngram["method"]) == ("eagle", "ngram")
+    assert 0 < eagle["model_ms"] < eagle["draft_ms"] < eagle["ms_per_step"]["median"]
+    assert ngram["model_ms"] == 0 < ngram["draft_ms"]
 
 
 def test_bench_serve(tmp_path: Path) -> None:

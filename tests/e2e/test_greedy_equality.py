@@ -12,52 +12,73 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import SPECS, WITH_A_LOOP, assert_same, token_ids
 from tests.e2e.drafts import check_drafts, check_every_step_drafts, check_schedule, count, watch
+from tests.e2e.gaps import assert_same_answers
+from tests.engines import assert_same, token_ids
+from tests.zoo import KINDS, LEAST, LOOPS, MOST_DRAFTS, SPECS, WITH_A_LOOP
 
 METHODS = list(SPECS)
 
 
 @pytest.fixture(scope="module")
-def expected(make_engine: Any, generate: Any, prompts: list[str]) -> list[list[int]]:
-    return token_ids(generate(make_engine(), prompts, batch=1))
+def expected(expect: Any, prompts: list[str]) -> list[list[int]]:
+    return token_ids(expect(prompts))
 
 
-@pytest.mark.parametrize("batch", [1, 8])
+def test_what_is_expected_is_the_same_in_any_batch(
+    expect: Any, prompts: list[str], expected: Any
+) -> None:
+    assert_same(token_ids(expect(prompts[:16], batch=1)), expected[:16])
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_prompt_is_answered_as_without_speculation(
-    method: str, batch: int, make_engine: Any, generate: Any, prompts: list[str], expected: Any
+    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     assert len(prompts) >= 50
     llm = make_engine(SPECS[method])
-    check(method, llm, lambda: token_ids(generate(llm, prompts, batch)), expected, least=1.5)
+    check(method, llm, lambda: token_ids(generate(llm, prompts)), expected, least=1.5)
 
 
-def check(
-    method: str,
-    llm: Any,
-    answer: Callable[[], list[list[int]]],
-    expected: list[list[int]],
-    num_drafts: int | None = None,
-    least: float = 1.3,
+@pytest.mark.parametrize("method", LOOPS)
+def test_requests_alone_are_answered_as_without_speculation(
+    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
-    """Answers are as expected and came from as many drafts as the engine was told to make.
+    llm = make_engine(SPECS[method])
+    answer = partial(answer_some, llm, generate, prompts, batch=1)
+    check(method, llm, answer, expected[:16], least=1.5)
 
-    Args:
-        method: a draft model never makes fewer.
+
+@pytest.fixture(scope="module")
+def check(plain: Any, prompts: list[str]) -> Callable[..., None]:
+    """Return what fails unless answers are as expected and came from the drafts that they should.
+
+    Its arguments:
+        method: a draft model never makes fewer drafts than it was told to.
         llm: the engine.
-        answer: lets it answer.
+        answer: lets it answer the first prompts, as many as there are answers to expect.
         expected: what to.
         num_drafts: drafts per step if not those of SPECS.
         least: what the mean tokens per verification exceed.
     """
-    most = num_drafts or SPECS[method]["num_speculative_tokens"]
-    with watch(llm) as seen:
-        answers = answer()
-    assert_same(answers, expected)
-    check_drafts(seen, most, least)
-    if method in WITH_A_LOOP:
-        check_every_step_drafts(seen, most, answers)
+
+    def check(
+        method: str,
+        llm: Any,
+        answer: Callable[[], list[list[int]]],
+        expected: list[list[int]],
+        num_drafts: int | None = None,
+        least: float = 1.3,
+    ) -> None:
+        most = num_drafts or SPECS[method]["num_speculative_tokens"]
+        with watch(llm) as seen:
+            answers = answer()
+        assert_same_answers(llm, plain, prompts, answers, expected)
+        check_drafts(seen, most, min(least, LEAST.get(method, least)))
+        if method in WITH_A_LOOP:
+            check_every_step_drafts(seen, most, answers)
+
+    return check
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 5])
@@ -69,29 +90,46 @@ def test_any_number_of_drafts(
     generate: Any,
     prompts: list[str],
     expected: Any,
+    check: Any,
+) -> None:
+    num_tokens = min(num_tokens, MOST_DRAFTS.get(method, num_tokens))
+    llm = make_engine({**SPECS[method], "num_speculative_tokens": num_tokens})
+    answer = partial(answer_some, llm, generate, prompts)
+    check(method, llm, answer, expected[:16], num_tokens)
+
+
+@pytest.mark.parametrize(("method", "num_tokens"), [("ngram", 32), ("eagle", 64)])
+def test_more_drafts_than_an_npu_takes(
+    method: str,
+    num_tokens: int,
+    make_engine: Any,
+    generate: Any,
+    prompts: list[str],
+    expected: Any,
+    check: Any,
 ) -> None:
     llm = make_engine({**SPECS[method], "num_speculative_tokens": num_tokens})
     answer = partial(answer_some, llm, generate, prompts)
     check(method, llm, answer, expected[:16], num_tokens)
 
 
-def answer_some(llm: Any, generate: Any, prompts: list[str]) -> list[list[int]]:
+def answer_some(llm: Any, generate: Any, prompts: list[str], batch: int = 8) -> list[list[int]]:
     """Return the answers to sixteen prompts."""
-    return token_ids(generate(llm, prompts[:16]))
+    return token_ids(generate(llm, prompts[:16], batch))
 
 
 @pytest.mark.parametrize("method", WITH_A_LOOP)
 def test_stock_draft_loop(
-    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
+    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     options = {"ascend_spec": {"draft_loop": "stock"}}
     llm = make_engine(SPECS[method], additional_config=options)
     check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LOOPS)
 def test_prefix_caching(
-    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
+    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     """A second pass finds every prompt in the cache, the draft's keys and values too."""
     llm = make_engine(SPECS[method], enable_prefix_caching=True, block_size=32)
@@ -103,14 +141,14 @@ def test_prefix_caching(
 
 @pytest.mark.parametrize("method", METHODS)
 def test_chunked_prefill(
-    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
+    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     """Prompts of about a hundred tokens in pieces, beside requests that decode."""
     llm = make_engine(SPECS[method], max_num_batched_tokens=48, max_num_seqs=4)
     check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LOOPS)
 def test_end_of_the_context(
     method: str, make_engine: Any, generate: Any, prompts: list[str]
 ) -> None:
@@ -128,9 +166,9 @@ def test_end_of_the_context(
         assert {num for step in seen.steps for num in step.drafts} > {3}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LOOPS)
 def test_preemption(
-    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
+    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     """A KV cache too small for the batch: requests are thrown out and start again."""
     llm = make_engine(
@@ -140,7 +178,7 @@ def test_preemption(
     assert count(llm, "vllm:num_preemptions") > 0
 
 
-@pytest.mark.parametrize("method", ["eagle", "ngram", "custom_class"])
+@pytest.mark.parametrize("method", ["eagle", "eagle3", "medusa", "ngram", "custom_class"])
 def test_fewer_drafts_in_large_batches(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
 ) -> None:
@@ -153,7 +191,19 @@ def test_fewer_drafts_in_large_batches(
             assert_same(token_ids(generate(llm, prompts[:8], batch)), expected[:8])
         check_schedule(seen, schedule, every_step=method in WITH_A_LOOP)
         assert max(max(step.drafts, default=0) for step in seen.steps) == most
-        assert all(seen.acceptance.accepted_per_position[:most])
+        places = min(most, 1) if method in LEAST else most
+        assert all(seen.acceptance.accepted_per_position[:places])
+
+
+def test_no_drafts_beyond_a_batch_size(
+    make_engine: Any, generate: Any, prompts: list[str], expected: Any
+) -> None:
+    """``disable_by_batch_size``; the draft model is right again in the smaller batch after it."""
+    llm = make_engine({**SPECS["eagle"], "disable_by_batch_size": 4})
+    for batch, most in ((5, 0), (4, 3)):
+        with watch(llm) as seen:
+            assert_same(token_ids(generate(llm, prompts[:batch], batch)), expected[:batch])
+        assert max(max(step.drafts, default=0) for step in seen.steps) == most
 
 
 def test_careless_class(make_engine: Any, generate: Any, prompts: list[str], expected: Any) -> None:
@@ -167,8 +217,11 @@ def test_careless_class(make_engine: Any, generate: Any, prompts: list[str], exp
         check_drafts(seen, 3, 1.1)
 
 
-def test_compiled(make_engine: Any, generate: Any, prompts: list[str]) -> None:
+@pytest.mark.parametrize("method", KINDS)
+def test_compiled(
+    method: str, make_engine: Any, generate: Any, prompts: list[str], check: Any
+) -> None:
     """torch.compile rounds differently than eager, so both sides are compiled here."""
     plain = generate(make_engine(enforce_eager=False), prompts[:16])
-    llm = make_engine(SPECS["eagle"], enforce_eager=False)
-    check("eagle", llm, partial(answer_some, llm, generate, prompts), token_ids(plain))
+    llm = make_engine(SPECS[method], enforce_eager=False)
+    check(method, llm, partial(answer_some, llm, generate, prompts), token_ids(plain))

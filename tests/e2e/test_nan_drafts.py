@@ -9,8 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.e2e.conftest import SPECS, ZOO, assert_same, token_ids
+from tests.engines import assert_same, token_ids
 from tests.verification.requests import BACKENDS
+from tests.zoo import SPECS, ZOO
 from vllm_ascend_spec.metrics.acceptance import from_engine
 from vllm_ascend_spec.verification import sampler as sampler_module
 
@@ -25,11 +26,6 @@ def broken_head(tmp_path_factory: pytest.TempPathFactory) -> str:
     weights["fc.weight"][3, 5] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return str(folder)
-
-
-@pytest.fixture(scope="module")
-def plain(make_engine: Any) -> Any:
-    return make_engine()
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +88,7 @@ def test_every_token_is_a_sample_of_the_target_and_seeds_repeat(
 
 @pytest.mark.parametrize("rule", RULES)
 def test_greedy_text_is_that_without_speculation(
-    rule: str, with_nan: Any, plain: Any, generate: Any, prompts: list[str]
+    rule: str, with_nan: Any, expect: Any, generate: Any, prompts: list[str]
 ) -> None:
-    expected = token_ids(generate(plain, prompts[:8]))
+    expected = token_ids(expect(prompts[:8]))
     assert_same(token_ids(generate(with_nan(rule, "reference"), prompts[:8])), expected)

@@ -9,8 +9,9 @@ import torch
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
-from tests.e2e.conftest import SPECS, WAYS_TO_DRAFT, assert_same, drafting, token_ids
 from tests.e2e.staggered import run_staggered
+from tests.engines import assert_same, token_ids
+from tests.zoo import KINDS, SPECS, WAYS_TO_DRAFT, drafting
 
 
 class NoRepeat(AdapterLogitsProcessor):
@@ -53,20 +54,20 @@ def plain(make_engine: Any) -> Any:
     return make_engine(logits_processors=[PROCESSORS])
 
 
-@pytest.fixture(scope="module", params=list(SPECS))
+@pytest.fixture(scope="module", params=KINDS)
 def speculative(request: pytest.FixtureRequest, make_engine: Any) -> Any:
     return make_engine(SPECS[request.param], logits_processors=[PROCESSORS])
 
 
 @pytest.mark.parametrize("name", list(GREEDY))
 def test_greedy_answer_is_the_same(
-    name: str, plain: Any, speculative: Any, generate: Any, prompts: list[str]
+    name: str, expect: Any, speculative: Any, generate: Any, prompts: list[str]
 ) -> None:
     options = GREEDY[name]
-    expected = token_ids(generate(plain, prompts[:8], **options))
+    expected = token_ids(expect(prompts[:8], **options))
     assert_same(token_ids(generate(speculative, prompts[:8], **options)), expected)
     # The option did something, or the comparison shows nothing.
-    assert expected != token_ids(generate(plain, prompts[:8]))
+    assert expected != token_ids(expect(prompts[:8]))
 
 
 STOPS: dict[str, dict[str, Any]] = {
@@ -79,10 +80,10 @@ STOPS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", list(STOPS))
 def test_a_stop_string_ends_the_answer_at_the_same_token(
-    name: str, plain: Any, speculative: Any, generate: Any, prompts: list[str]
+    name: str, expect: Any, speculative: Any, generate: Any, prompts: list[str]
 ) -> None:
     options = {**STOPS[name], "ignore_eos": False}
-    expected = generate(plain, prompts[:8], **options)
+    expected = expect(prompts[:8], **options)
     actual = generate(speculative, prompts[:8], **options)
     assert_same(token_ids(actual), token_ids(expected))
     for ours, theirs in zip(actual, expected, strict=True):
@@ -118,9 +119,9 @@ def test_different_requests_in_one_batch(
 
 @pytest.mark.parametrize("num_logprobs", [0, 3])
 def test_logprobs(
-    num_logprobs: int, plain: Any, speculative: Any, generate: Any, prompts: list[str]
+    num_logprobs: int, expect: Any, speculative: Any, generate: Any, prompts: list[str]
 ) -> None:
-    expected = generate(plain, prompts[:4], logprobs=num_logprobs)
+    expected = expect(prompts[:4], logprobs=num_logprobs)
     actual = generate(speculative, prompts[:4], logprobs=num_logprobs)
     assert_same(token_ids(actual), token_ids(expected))
     for ours, theirs in zip(actual, expected, strict=True):
@@ -136,10 +137,10 @@ def test_logprobs(
     "options", [{"top_k": 1}, {"min_p": 1.0}, {"top_p": 1e-6}], ids=["top_k", "min_p", "top_p"]
 )
 def test_sampling_with_one_token_left_is_greedy(
-    options: dict[str, Any], plain: Any, speculative: Any, generate: Any, prompts: list[str]
+    options: dict[str, Any], expect: Any, speculative: Any, generate: Any, prompts: list[str]
 ) -> None:
     """The sampled path end to end, where its answer is known."""
-    expected = token_ids(generate(plain, prompts[:8]))
+    expected = token_ids(expect(prompts[:8]))
     actual = generate(speculative, prompts[:8], temperature=1.0, **options)
     assert_same(token_ids(actual), expected)
 
@@ -157,7 +158,7 @@ def test_a_seeded_request_repeats_alone_and_in_a_batch(
     assert alone != token_ids(generate(llm, prompts[:1], **{**sampled, "seed": 8}))
 
 
-@pytest.mark.parametrize("method", list(SPECS))
+@pytest.mark.parametrize("method", KINDS)
 def test_a_seeded_request_repeats_with_chunked_prefill(
     method: str, make_engine: Any, generate: Any, prompts: list[str]
 ) -> None:
@@ -167,7 +168,7 @@ def test_a_seeded_request_repeats_with_chunked_prefill(
     assert first == token_ids(generate(llm, prompts[:4], **sampled))
 
 
-@pytest.mark.parametrize("method", list(SPECS))
+@pytest.mark.parametrize("method", KINDS)
 def test_a_seeded_request_repeats_when_it_joins_others(
     method: str, make_engine: Any, prompts: list[str]
 ) -> None:

@@ -9,19 +9,15 @@ import pytest
 import torch
 from vllm.sampling_params import StructuredOutputsParams
 
-from tests.e2e.conftest import SPECS, assert_same, token_ids
+from tests.engines import assert_same, token_ids
 from tests.verification.requests import BACKENDS
+from tests.zoo import SPECS
 from vllm_ascend_spec.metrics.acceptance import Acceptance, from_engine
 from vllm_ascend_spec.metrics.rule import rule_from_engine
 from vllm_ascend_spec.verification import sampler as sampler_module
 
 PROBABILISTIC = {"draft_sample_method": "probabilistic"}
 SAMPLED = {"temperature": 0.8, "seed": 7}
-
-
-@pytest.fixture(scope="module")
-def plain(make_engine: Any) -> Any:
-    return make_engine()
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -96,9 +92,9 @@ def test_seeded_requests_repeat_with_the_block_rule(
 
 
 def test_greedy_requests_are_the_same_with_the_block_rule(
-    plain: Any, block: Any, generate: Any, prompts: list[str]
+    expect: Any, block: Any, generate: Any, prompts: list[str]
 ) -> None:
-    expected = token_ids(generate(plain, prompts[:16]))
+    expected = token_ids(expect(prompts[:16]))
     assert_same(token_ids(generate(block, prompts[:16])), expected)
 
 
@@ -118,9 +114,9 @@ def test_greedy_requests_beside_sampled_ones_are_the_same_with_the_block_rule(
 
 
 def test_sampling_with_one_token_left_is_greedy_with_the_block_rule(
-    plain: Any, block: Any, generate: Any, prompts: list[str]
+    expect: Any, block: Any, generate: Any, prompts: list[str]
 ) -> None:
-    expected = token_ids(generate(plain, prompts[:8]))
+    expected = token_ids(expect(prompts[:8]))
     actual = generate(block, prompts[:8], temperature=1.0, top_k=1)
     assert_same(token_ids(actual), expected)
 

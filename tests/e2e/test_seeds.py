@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from vllm import SamplingParams
 
-from tests.e2e.conftest import WAYS_TO_DRAFT, drafting
 from tests.e2e.staggered import run_staggered
+from tests.zoo import KINDS_OF_DRAFTS, drafting
 from vllm_ascend_spec.verification import sampler, uniforms
 from vllm_ascend_spec.worker.by_request import ByRequestMixin
 
@@ -25,7 +25,11 @@ def greedy(max_tokens: int) -> SamplingParams:
     return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
 
 
-@pytest.fixture(scope="module", params=WAYS_TO_DRAFT, ids="-".join)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(way.values, marks=way.marks) for way in KINDS_OF_DRAFTS],
+    ids="-".join,
+)
 def llm(request: pytest.FixtureRequest, make_engine: Any) -> Any:
     return make_engine(drafting(*request.param), **ARGUMENTS)
 

@@ -12,8 +12,9 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.conftest import ENGINE, SPECS, TARGET
 from tests.e2e.soak import KINDS, Reference, Soak, memory_of
+from tests.engines import ENGINE
+from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.client import Load, run_load
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
@@ -21,7 +22,7 @@ from vllm_ascend_spec.metrics.rule import rule_from_prometheus
 
 ARGUMENTS = ("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "8")
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
-SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "60"))
+SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "30"))
 # In the second half of a soak, when everything has been used once. What grows for longer is kept
 # small: a cache of keys and values that is soon full, and none of oneDNN's compiled kernels, which
 # otherwise keeps up to 1024 of them, for every number of rows that a step had.

@@ -11,8 +11,9 @@ import torch
 from vllm import SamplingParams
 from vllm.sampling_params import StructuredOutputsParams
 
-from tests.e2e.conftest import SPECS, assert_same, token_ids
+from tests.engines import assert_same, token_ids
 from tests.verification.requests import BACKENDS
+from tests.zoo import KINDS, SPECS
 from vllm_ascend_spec.metrics.acceptance import from_engine
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 
@@ -29,11 +30,6 @@ GRAMMARS: dict[str, dict[str, Any]] = {
     "choice": {"choice": CHOICE},
     "json": {"json": SCHEMA},
 }
-
-
-@pytest.fixture(scope="module")
-def plain(make_engine: Any) -> Any:
-    return make_engine()
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -59,9 +55,9 @@ def fits(name: str, output: Any) -> bool:
 
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_greedy_answer_is_the_same(
-    name: str, plain: Any, eagle: Any, generate: Any, prompts: list[str]
+    name: str, expect: Any, eagle: Any, generate: Any, prompts: list[str]
 ) -> None:
-    expected = generate(plain, prompts[:6], **bound_to(name))
+    expected = expect(prompts[:6], **bound_to(name))
     before = from_engine(eagle.get_metrics())
     actual = generate(eagle, prompts[:6], **bound_to(name))
     assert_same(token_ids(actual), token_ids(expected))
@@ -71,15 +67,15 @@ def test_greedy_answer_is_the_same(
     accepted = from_engine(eagle.get_metrics()) - before
     assert accepted.num_accepted_tokens > 0 or name == "choice"
     # The grammar did something, or the comparison shows nothing.
-    assert token_ids(expected) != token_ids(generate(plain, prompts[:6]))
+    assert token_ids(expected) != token_ids(expect(prompts[:6]))
 
 
-@pytest.mark.parametrize("method", [name for name in SPECS if name != "eagle"])
+@pytest.mark.parametrize("method", [kind for kind in KINDS if kind.values != ("eagle",)])
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_greedy_answer_is_the_same_with_every_method(
-    name: str, method: str, plain: Any, make_engine: Any, generate: Any, prompts: list[str]
+    name: str, method: str, expect: Any, make_engine: Any, generate: Any, prompts: list[str]
 ) -> None:
-    expected = token_ids(generate(plain, prompts[:6], **bound_to(name)))
+    expected = token_ids(expect(prompts[:6], **bound_to(name)))
     speculative = make_engine(SPECS[method])
     assert_same(token_ids(generate(speculative, prompts[:6], **bound_to(name))), expected)
 
@@ -94,7 +90,7 @@ def test_sampled_answers_fit_and_repeat(
     assert_same(token_ids(generate(eagle, prompts[:6], batch=2, **options)), token_ids(answers))
 
 
-@pytest.mark.parametrize("loop", ["fused", "stock"])
+@pytest.mark.parametrize("loop", ["ours", "stock"])
 def test_drafts_that_a_grammar_may_cut_off_are_not_drawn(
     loop: str, make_engine: Any, generate: Any, prompts: list[str], monkeypatch: Any
 ) -> None:

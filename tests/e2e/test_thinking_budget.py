@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 from vllm import SamplingParams, TokensPrompt
 
-from tests.e2e.conftest import SPECS, assert_same
+from tests.engines import assert_same
+from tests.zoo import SPECS
 from vllm_ascend_spec.metrics.acceptance import from_engine
 
 BUDGETS = (None, 0, 1, 2, 3, 5, 8, None, 13, 4, 6)

@@ -15,7 +15,9 @@ from prometheus_client import Gauge as PrometheusGauge
 from vllm.v1.metrics.prometheus import unregister_vllm_metrics
 from vllm.v1.metrics.reader import Gauge, get_metrics_snapshot
 
+from tests.speculation import make_speculation
 from vllm_ascend_spec import log
+from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.metrics import rule as rule_module
 from vllm_ascend_spec.metrics.rule import (
     NAME,
@@ -156,39 +158,29 @@ def test_a_collector_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert [metric.name for metric in registry.collect()] == [NAME]
 
 
-def engine(method: str | None, *, drafts: str = "greedy", **ours: Any) -> Any:
-    spec = SimpleNamespace(
-        method="eagle", rejection_sample_method=method, draft_sample_method=drafts
-    )
-    return SimpleNamespace(
-        model_config="a model",
-        speculative_config=None if method is None else spec,
-        additional_config={"ascend_spec": ours},
-    )
-
-
 @pytest.mark.parametrize(
-    ("config", "rule", "words"),
+    ("speculation", "rule", "words"),
     [
-        (engine(None), None, None),
-        (engine("standard"), "token", None),
-        (engine("standard", verify_rule="block", drafts="probabilistic"), "block", None),
-        (engine("block"), "block", "gains with 'probabilistic'"),
-        (engine("synthetic"), "synthetic", "use it for benchmarks only"),
+        (None, None, ()),
+        (make_speculation(), "token", ()),
+        (make_speculation(rule="block"), "block", ()),
+        (make_speculation(rule="synthetic", warnings=("not lossless",)), "synthetic", ("not los",)),
+        (make_speculation(warnings=("one", "two")), "token", ("one", "two")),
     ],
+    ids=["none", "token", "block", "synthetic", "two warnings"],
 )
 def test_an_engine_announces_its_rule(
-    config: Any,
+    speculation: Speculation | None,
     rule: str | None,
-    words: str | None,
+    words: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     logged: list[tuple[int, str]] = []
     monkeypatch.setattr(rule_module, "log_once", lambda *arguments: logged.append(arguments))
-    announce_rule(config)
+    announce_rule(speculation)
     assert rule_from_engine(get_metrics_snapshot()) == rule
-    assert [level for level, _ in logged] == [logging.WARNING] * (words is not None)
-    assert all(words and words in message for _, message in logged)
+    assert [level for level, _ in logged] == [logging.WARNING] * len(words)
+    assert all(word in message for word, (_, message) in zip(words, logged, strict=True))
 
 
 def test_warnings_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,18 +189,9 @@ def test_warnings_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "logging", SimpleNamespace(getLogger=lambda name: logger))
     log.log_once.cache_clear()
     for _ in range(3):
-        announce_rule(engine("synthetic"))
+        announce_rule(make_speculation(warnings=("for benchmarks only",)))
     assert len(said) == 1
     log.log_once.cache_clear()
-
-
-def test_a_config_without_a_model_changes_nothing() -> None:
-    """vLLM builds such placeholders, in the process of an engine too."""
-    publish_rule("block")
-    placeholder = engine(None)
-    placeholder.model_config = None
-    announce_rule(placeholder)
-    assert rule_from_engine(get_metrics_snapshot()) == "block"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 from tests.ascend.matrix import CASES, CHOICES, EXACT, Case
 from tests.npu.answers import compare
-from tests.npu.conftest import ENVIRONMENT, devices, requires_npu
+from tests.npu.silicon import ENVIRONMENT, devices, requires_npu
 
 DTYPE = "bfloat16"
 NPU_PLATFORM = "SpecNpuPlatform"

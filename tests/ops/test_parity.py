@@ -15,6 +15,7 @@ from tests.ops.batches import RULES, Arguments, backends_on_cpu
 from tests.ops.cases import DRAFTS, FILTERS, KINDS, parity_cases
 from tests.ops.parity import Outcome, Verdict, assert_right, judge, judge_greedy
 from tests.ops.sharp import sharpen
+from vllm_ascend_spec.config.options import MAX_DRAFT_TOKENS
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
 from vllm_ascend_spec.ops.verify_greedy import OP as GREEDY
 from vllm_ascend_spec.ops.verify_sample import OP as SAMPLE
@@ -96,6 +97,20 @@ def test_greedy_equals_the_reference(backend: str) -> None:
         arguments = {name: case[name] for name in GREEDY_ARGUMENTS}
         verdicts.append(judge_greedy(arguments, verify_greedy(**arguments, backend=backend)))
     assert_right(verdicts, most_ties=0)
+
+
+@pytest.mark.parametrize("backend", OTHERS)
+@pytest.mark.parametrize("rule", RULES)
+def test_as_many_drafts_as_an_engine_may_make(backend: str, rule: str) -> None:
+    how: dict[str, Any] = {"max_requests": 3, "max_drafts": MAX_DRAFT_TOKENS, "max_vocab": 600}
+    cases = list(parity_cases(120, seed=9, rule=rule, **how))
+    assert max(case["max_draft_len"] for case in cases) >= MAX_DRAFT_TOKENS
+    assert_right(verdicts(iter(cases), backend), most_ties=0.05)
+    greedy = []
+    for case in cases:
+        arguments = {name: case[name] for name in GREEDY_ARGUMENTS}
+        greedy.append(judge_greedy(arguments, verify_greedy(**arguments, backend=backend)))
+    assert_right(greedy, most_ties=0)
 
 
 def test_cases_are_of_every_kind() -> None:

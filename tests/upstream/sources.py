@@ -38,12 +38,18 @@ class Sources:
         roots: folder of each package.
         texts: other text for some modules, by dotted name.
         ours: the package whose bare annotations say what it expects, not what there is.
+        otherwise: of a base that a condition chooses, ``A if condition else B``, look at B.
     """
 
     def __init__(
-        self, roots: Mapping[str, Path], texts: Mapping[str, str] | None = None, ours: str = ""
+        self,
+        roots: Mapping[str, Path],
+        texts: Mapping[str, str] | None = None,
+        ours: str = "",
+        *,
+        otherwise: bool = False,
     ) -> None:
-        self.roots, self.ours = dict(roots), ours
+        self.roots, self.ours, self.otherwise = dict(roots), ours, otherwise
         self.texts = dict(texts or {})
         self._modules: dict[str, Module | None] = {}
         self._following: set[str] = set()
@@ -58,6 +64,11 @@ class Sources:
         base = self.roots[head].joinpath(*rest)
         candidates = (base / "__init__.py", base.with_name(base.name + ".py"))
         return next((path for path in candidates if path.is_file()), None)
+
+    @property
+    def read(self) -> list[Module]:
+        """The modules that were looked at so far."""
+        return [module for module in self._modules.values() if module is not None]
 
     def module(self, dotted: str) -> Module | None:
         """Return a module; None if there is none of that name."""
@@ -175,7 +186,7 @@ class Class:
         found = []
         for base in self.node.bases:
             expression = base.value if isinstance(base, ast.Subscript) else base
-            target = resolve(expression, self.module)
+            target = _chosen(resolve(expression, self.module))
             found.append(target if isinstance(target, Class) else None)
         return found
 
@@ -272,6 +283,16 @@ def resolve(expression: ast.AST, module: Module) -> Module | Class | Symbol | No
         else:
             return found
     return found
+
+
+def _chosen(thing: Module | Class | Symbol | None) -> Module | Class | Symbol | None:
+    """Follow ``Name = A if condition else B``, a class under another name."""
+    if not isinstance(thing, Symbol) or not isinstance(thing.node, ast.Assign):
+        return thing
+    value = thing.node.value
+    if isinstance(value, ast.IfExp):
+        value = value.orelse if thing.module.sources.otherwise else value.body
+    return resolve(value, thing.module)
 
 
 def dotted_name(expression: ast.AST) -> str | None:

@@ -86,6 +86,19 @@ class Surface:
             if isinstance(node, ast.Attribute) and not is_super(node.value)
         }
 
+    @cached_property
+    def read_by_others(self) -> set[str]:
+        """Names that a protocol of ours promises: whoever holds such an object calls them."""
+        return {
+            member.name
+            for module in self.modules
+            for node in module.tree.body
+            if isinstance(node, ast.ClassDef)
+            and any(dotted_name(base) == "Protocol" for base in node.bases)
+            for member in node.body
+            if isinstance(member, Function)
+        }
+
     def _class(self, cls: Class) -> Iterator[Use]:
         """Check the methods of a class, its mixins' too, where a base is theirs."""
         theirs = [base for base in cls.mro if self.package_of(base.module.name)]
@@ -112,7 +125,7 @@ class Surface:
             ours, its = (signature(function, is_method=True) for function in (node, stock))
             problem = incompatible(ours, its) if name != "__init__" else ""
             yield from self._use(owner.module, node, base.dotted, what, problem)
-        elif not name.startswith("__") and name not in self.read_by_us:
+        elif not name.startswith("__") and name not in self.read_by_us | self.read_by_others:
             problem = "they have no such method, and nothing of ours calls it"
             yield from self._use(owner.module, node, theirs[0].dotted, what, problem)
 

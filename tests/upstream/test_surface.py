@@ -13,6 +13,7 @@ import pytest
 
 from tests.upstream.sources import Sources
 from tests.upstream.surface import Surface, Use
+from vllm_ascend_spec.methods.registry import all_methods
 
 OURS = "vllm_ascend_spec"
 # Package -> fewest uses of a kind that have to be found; with fewer, the search is what is broken.
@@ -30,12 +31,34 @@ def installed(package: str) -> Path | None:
 
 
 ROOTS = {name: folder for name in (OURS, *FEWEST) if (folder := installed(name))}
+JOINING = f"{OURS}.methods.drafters"
 
 
-def uses_of(package: str, texts: dict[str, str] | None = None) -> list[Use]:
+def with_joined_classes() -> dict[str, str]:
+    """Return the source of the module that joins classes, and after it the joined classes."""
+    path = ROOTS[OURS] / "methods" / "drafters.py"
+    lines = [path.read_text()]
+    for method in all_methods().values():
+        for family, bases in method.drafters.items():
+            if len(bases) == 1 or any(base.partition(".")[0] not in ROOTS for base in bases):
+                continue
+            name = f"{method.name}_{family}"
+            lines += [
+                f"from {module} import {base} as {name}_{place}"
+                for place, (module, _, base) in enumerate(path.partition(":") for path in bases)
+            ]
+            names = ", ".join(f"{name}_{place}" for place in range(len(bases)))
+            lines.append(f"class Joined_{name}({names}): ...")
+    return {JOINING: "\n".join(lines)}
+
+
+def uses_of(
+    package: str, texts: dict[str, str] | None = None, *, otherwise: bool = False
+) -> list[Use]:
     if package not in ROOTS:
         pytest.skip(f"{package} is not installed; make test-npu-sim has a place where it is")
-    sources = Sources(ROOTS, texts, ours=OURS)
+    every = {**with_joined_classes(), **(texts or {})}
+    sources = Sources(ROOTS, every, ours=OURS, otherwise=otherwise)
     return [use for use in Surface(sources, OURS).uses() if use.package == package]
 
 
@@ -48,14 +71,46 @@ def test_what_we_rely_on_is_there(package: str) -> None:
         assert kinds[kind] >= fewest, kind
 
 
+def test_it_is_there_on_a_host_without_nvml_too() -> None:
+    """vLLM's CUDA platform is one of two classes, by what the host has."""
+    found = [uses_of("vllm", otherwise=otherwise) for otherwise in (False, True)]
+    assert not [str(use) for use in found[1] if use.problem]
+    overrides = "SpecCudaPlatform overrides check_and_update_config"
+    assert [sum(use.what == overrides for use in uses) for uses in found] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("module", "line", "instead", "words"),
     [
         (
+            "vllm.platforms.cuda",
+            "def check_and_update_config(cls, vllm_config: VllmConfig)",
+            "def check_and_update_config(cls, vllm_config: VllmConfig, rank: int)",
+            "SpecCudaPlatform overrides check_and_update_config: theirs takes rank",
+        ),
+        (
+            "vllm.v1.worker.gpu_worker",
+            "def init_device(self)",
+            "def init_device(self, rank)",
+            "SpecGPUWorker overrides init_device: theirs takes rank",
+        ),
+        (
+            "vllm.v1.worker.gpu_model_runner",
+            "class GPUModelRunner(",
+            "class RunnerOfTheGpu(",
+            "uses vllm.v1.worker.gpu_model_runner.GPUModelRunner: there is no such attribute",
+        ),
+        (
+            "vllm.config.vllm",
+            "def use_v2_model_runner(self)",
+            "def model_runner_version(self)",
+            "uses vllm.config.vllm.VllmConfig.use_v2_model_runner: there is no such attribute",
+        ),
+        (
             "vllm.v1.spec_decode.ngram_proposer",
             "def batch_propose(",
             "def propose_batch(",
-            "SpecNgramProposer overrides batch_propose: they have no such method",
+            "NgramDrafter overrides batch_propose: they have no such method",
         ),
         (
             "vllm.v1.spec_decode.ngram_proposer",
@@ -70,10 +125,10 @@ def test_what_we_rely_on_is_there(package: str) -> None:
             "calls vllm.v1.spec_decode.ngram_proposer._find_longest",
         ),
         (
-            "vllm.v1.worker.cpu_model_runner",
-            "def _postprocess_triton(self)",
-            "def _postprocess_kernels(self)",
-            "overrides _postprocess_triton: they have no such method",
+            "vllm.v1.worker.gpu_model_runner",
+            "def _bookkeeping_sync(",
+            "def _keep_books(",
+            "overrides _bookkeeping_sync: they have no such method",
         ),
         (
             "vllm.v1.worker.cpu_worker",
@@ -86,6 +141,18 @@ def test_what_we_rely_on_is_there(package: str) -> None:
             "def swap_states(self, i1: int, i2: int)",
             "def swap_states(self, i1: int, i2: int, move: bool)",
             "replaces vllm.v1.worker.gpu_input_batch.InputBatch.swap_states: theirs takes move",
+        ),
+        (
+            "vllm.v1.spec_decode.llm_base_proposer",
+            "self.pass_hidden_states_to_model",
+            "self.passes_hidden_states",
+            "Joined_eagle_vllm.pass_hidden_states_to_model: there is no such attribute",
+        ),
+        (
+            "vllm.v1.spec_decode.llm_base_proposer",
+            "def set_inputs_first_pass(",
+            "def set_first_inputs(",
+            "Joined_eagle_vllm.set_inputs_first_pass: there is no such attribute",
         ),
         (
             "vllm.v1.attention.backend",
@@ -109,6 +176,24 @@ def test_a_change_of_vllms_is_reported(module: str, line: str, instead: str, wor
     assert line in source
     problems = [str(use) for use in uses_of("vllm", {module: source.replace(line, instead)})]
     assert any(words in problem and not problem.endswith(": fine") for problem in problems)
+
+
+@pytest.mark.parametrize(("otherwise", "chosen"), [(False, "with_a_fault"), (True, "without_one")])
+def test_a_base_that_a_condition_chooses_is_looked_at(
+    otherwise: bool, chosen: str, tmp_path: Path
+) -> None:
+    theirs = """
+class First:
+    def step(self, tokens, with_a_fault): ...
+class Second:
+    def step(self, tokens, without_one): ...
+Base = First if has_a_fault() else Second
+"""
+    user = "from theirs.base import Base\nclass Mine(Base):\n    def step(self, tokens): ..."
+    write(tmp_path, {"theirs/base.py": theirs, "mine/user.py": user})
+    roots = {name: tmp_path / name for name in ("theirs", "mine")}
+    uses = Surface(Sources(roots, ours="mine", otherwise=otherwise), "mine").uses()
+    assert [f"theirs takes {chosen}" in use.problem for use in uses if use.problem] == [True]
 
 
 THEIRS = """
@@ -174,13 +259,18 @@ def read(config: base.Config):
 """
 
 
-def problems(tmp_path: Path, theirs: str = THEIRS) -> list[str]:
-    """Return what is wrong between a small package and another that builds on it."""
-    for name, text in (("theirs/base.py", theirs), ("mine/user.py", USER)):
-        path = tmp_path / name
+def write(folder: Path, files: dict[str, str]) -> None:
+    """Write the files of some packages."""
+    for name, text in files.items():
+        path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         path.with_name("__init__.py").touch()
+
+
+def problems(tmp_path: Path, theirs: str = THEIRS) -> list[str]:
+    """Return what is wrong between a small package and another that builds on it."""
+    write(tmp_path, {"theirs/base.py": theirs, "mine/user.py": USER})
     sources = Sources({"theirs": tmp_path / "theirs", "mine": tmp_path / "mine"}, ours="mine")
     return [f"{use.what}: {use.problem}" for use in Surface(sources, "mine").uses() if use.problem]
 

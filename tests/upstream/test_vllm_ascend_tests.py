@@ -59,9 +59,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_our_proposers_were_in_place(report: Any) -> None:
     ours = set(report["swapped"].values())
     assert {name.rpartition(".")[2] for name in ours} >= {
-        "SpecNpuEagleProposer",
-        "SpecNpuDraftModelProposer",
-        "SpecNpuNgramProposer",
+        "EagleAscendDrafter",
+        "DraftModelAscendDrafter",
     }
 
 

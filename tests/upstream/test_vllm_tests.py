@@ -55,6 +55,6 @@ def test_our_parts_were_in_the_engines(report: Any) -> None:
     assert {test.startswith(CONTEXT) for test in report["parts"]} == {True}
     assert len(report["parts"]) == 6
     assert {tuple(parts) for parts in report["parts"].values()} == {
-        ("SpecNgramProposer", "SpecVerifier"),
-        ("SpecEagleProposer", "SpecVerifier"),
+        ("NgramDrafter", "SpecVerifier"),
+        ("EagleVllmDrafter", "SpecVerifier"),
     }

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from vllm_ascend_spec.methods.families import sampling as drafting
 from vllm_ascend_spec.ops import verify_sample
-from vllm_ascend_spec.proposers import sampling as drafting
 from vllm_ascend_spec.verification.uniforms import draw_uniforms
 
 VOCAB, NUM_DRAFTS, LENGTH = 3, 2, 3

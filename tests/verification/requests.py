@@ -24,7 +24,7 @@ from vllm.v1.sample.sampler import Sampler
 from vllm.v1.sample.thinking_budget_state import ThinkingBudgetStateHolder
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
-from vllm_ascend_spec.config.schema import SpecOptions
+from tests.speculation import make_speculation
 from vllm_ascend_spec.ops import cpu_library
 from vllm_ascend_spec.verification.draftless import draftless_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
@@ -37,7 +37,7 @@ BACKENDS = (
     pytest.param(
         "cpu",
         marks=pytest.mark.skipif(
-            cpu_library.failure() is not None, reason=cpu_library.failure() or ""
+            cpu_library.library_problem() is not None, reason=cpu_library.library_problem() or ""
         ),
     ),
 )
@@ -64,6 +64,16 @@ class Request:
     @property
     def is_greedy(self) -> bool:
         return self.params.temperature == 0
+
+
+def request(drafts: tuple[int, ...] = (), **params: Any) -> Request:
+    """Return a short request, greedy unless ``params`` say another temperature."""
+    return Request(
+        SamplingParams(**{"temperature": 0.0, **params}),
+        prompt=[1, 2],
+        output=[3],
+        drafts=[*drafts],
+    )
 
 
 class PenaliseRepeats(AdapterLogitsProcessor):
@@ -251,12 +261,11 @@ def make_verifier(
     spec = SimpleNamespace(
         rejection_sample_method="standard" if rates is None else "synthetic",
         synthetic_acceptance_rates=rates,
-        num_speculative_tokens=LONGEST,
     )
     config: Any = SimpleNamespace(
         model_config=SimpleNamespace(logprobs_mode=mode), speculative_config=spec
     )
-    options = SpecOptions(verify_backend=backend, verify_rule=rule)
+    options = make_speculation(verify_backend=backend, rule=rule, num_drafts=LONGEST)
     return SpecVerifier(Sampler(logprobs_mode=mode), config, options)
 
 

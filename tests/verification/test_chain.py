@@ -1,4 +1,4 @@
-"""A million requests over several steps, with rejections between, write what the target writes.
+"""Many requests over several steps, with rejections between, write what the target writes.
 
 ``tests/ops`` judges one verification. Here what one step leaves to the next counts too: above all
 whether the noise of a draft is fresh where a position is drafted again.
@@ -11,17 +11,20 @@ import torch
 
 from tests.ops.markov import deviation
 from tests.verification.chain import LENGTH, NUM_DRAFTS, Texts, count_texts, expected_texts
-from vllm_ascend_spec.proposers import sampling
+from vllm_ascend_spec.methods.families import sampling
 
 # By chance once in 30,000 numbers, were they normal; the seeds are fixed.
 BOUND = 5.0
 
 
-@pytest.mark.parametrize("seeded", [False, True], ids=["free", "seeded"])
+# A generator for each request takes its time; the fault below is seen in a sixth of these.
+@pytest.mark.parametrize(
+    ("num_reqs", "seeded"), [(1_000_000, False), (300_000, True)], ids=["free", "seeded"]
+)
 @pytest.mark.parametrize("rule", ["token", "block"])
-def test_texts_are_distributed_as_the_targets(rule: str, seeded: bool) -> None:
+def test_texts_are_distributed_as_the_targets(rule: str, num_reqs: int, seeded: bool) -> None:
     torch.manual_seed(0)
-    counts = count_texts(1_000_000, rule, seeded=seeded)
+    counts = count_texts(num_reqs, rule, seeded=seeded)
     assert abs(deviation(counts, expected_texts())) < BOUND
 
 

@@ -6,38 +6,22 @@ from typing import Any
 
 import pytest
 import torch
-from vllm import SamplingParams
-from vllm.v1.sample.logits_processor import AdapterLogitsProcessor, MinPLogitsProcessor
+from vllm.v1.sample.logits_processor import MinPLogitsProcessor
 from vllm.v1.sample.sampler import Sampler
 
 from tests.verification.requests import (
-    CUSTOM,
     VOCAB,
-    BatchLevel,
     Request,
-    RowWise,
+    request,
     sampling_metadata,
     spec_metadata,
 )
-from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.verification.rows import (
     Constrained,
     constrain_rows,
     expand_rows,
-    mask_min_p,
-    min_p_of,
     needs_rows,
-    require_row_support,
 )
-
-
-def request(drafts: tuple[int, ...] = (), **params: Any) -> Request:
-    return Request(
-        SamplingParams(**{"temperature": 0.0, **params}),
-        prompt=[1, 2],
-        output=[3],
-        drafts=[*drafts],
-    )
 
 
 def test_each_row_takes_the_drafts_before_it_for_granted() -> None:
@@ -110,18 +94,6 @@ def test_what_the_op_does_itself_needs_no_rows(params: dict[str, Any]) -> None:
 
 def test_min_tokens_that_are_reached_need_no_rows() -> None:
     assert not needs_rows(sampling_metadata([request((1,), min_tokens=1)]))
-
-
-def test_min_p_is_found_for_every_request() -> None:
-    metadata = sampling_metadata([request(temperature=1.0, min_p=0.25), request(temperature=1.0)])
-    found = min_p_of(metadata)
-    assert found is not None
-    assert found.tolist() == [0.25, 0.0]
-
-
-def test_min_p_is_absent_where_no_request_has_one() -> None:
-    assert min_p_of(sampling_metadata([request(temperature=1.0)])) is None
-    assert min_p_of(sampling_metadata([request(temperature=1.0)], custom=())) is None
 
 
 def constrain(requests: list[Request], logits: torch.Tensor, **extra: Any) -> Constrained:
@@ -209,23 +181,6 @@ def test_min_p_is_applied_in_its_place_among_late_processors(min_p_first: bool) 
     torch.testing.assert_close(found.logits[3:], logits[3:] / 2.0)
 
 
-def test_min_p_masks_what_vllms_processor_masks() -> None:
-    requests = [request(temperature=1.0, min_p=p) for p in (0.0, 0.05, 0.5, 1.0)]
-    (stock,) = (
-        processor
-        for processor in sampling_metadata(requests).logitsprocs.argmax_invariant
-        if isinstance(processor, MinPLogitsProcessor)
-    )
-    logits = torch.randn(4, VOCAB, generator=torch.Generator().manual_seed(1)) * 2
-    logits[:, 3] = float("-inf")
-    before = logits.clone()
-    masked = mask_min_p(logits, stock.min_p[:, 0])
-    assert torch.equal(logits, before)
-    assert torch.equal(masked, stock.apply(logits.clone()))
-    assert masked.isneginf().sum(-1)[[0, 3]].tolist() == [1, VOCAB - 1]
-    assert mask_min_p(logits, None) is logits
-
-
 def test_greedy_requests_stay_greedy_beside_a_late_processor() -> None:
     requests = [
         request((4,), temperature=0.5, extra_args={"flatten": 0.5}),
@@ -234,31 +189,6 @@ def test_greedy_requests_stay_greedy_beside_a_late_processor() -> None:
     temperature = constrain(requests, torch.zeros(4, VOCAB)).temperature
     assert temperature is not None
     assert temperature.tolist() == [1.0, 0.0]
-
-
-def test_batch_level_processor_gets_rows_through_its_own_method() -> None:
-    requests = [request((7,)), request()]
-    metadata = sampling_metadata(requests, custom=(RowWise,))
-    assert needs_rows(metadata)
-    zeros = torch.zeros(3, VOCAB)
-    rows = constrain_rows(Sampler(), zeros, spec_metadata(requests), metadata).logits
-    (processor,) = (p for p in metadata.logitsprocs.all if isinstance(p, RowWise))
-    assert processor.calls == [([0, 0, 1], [[], [7], []])]
-    assert rows[:, 0].tolist() == [1.0, 1.0, 2.0]
-
-
-@pytest.mark.parametrize("supported", [*CUSTOM, RowWise, AdapterLogitsProcessor])
-def test_supported_processors_pass(supported: type) -> None:
-    require_row_support(supported)
-
-
-def test_batch_level_processor_without_the_method_is_refused() -> None:
-    with pytest.raises(ConfigError) as raised:
-        require_row_support(BatchLevel)
-    message = str(raised.value)
-    assert message.startswith("logits_processors='BatchLevel': ")
-    assert "AdapterLogitsProcessor" in message
-    assert "apply_to_rows(logits, row_request, row_drafts)" in message
 
 
 def test_argmax_invariant_processor_is_ignored_where_all_are_greedy() -> None:

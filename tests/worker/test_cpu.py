@@ -1,8 +1,7 @@
-"""The CPU's runner: our mixin over vLLM's own ``_sample``, and the mend below both."""
+"""The CPU's runner: our mixins over vLLM's own ``_sample``, and when kernels are mended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 from vllm import SamplingParams
+from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-from tests.conftest import requires_cpu_build
+from tests.compat.mends import is_applied, taking_out
+from tests.marks import requires_cpu_build
 from tests.verification.requests import (
     VOCAB,
     Request,
@@ -21,20 +22,10 @@ from tests.verification.requests import (
     spec_metadata,
     verify_draftless,
 )
-from vllm_ascend_spec.compat import cpu_generator_rewind
+from vllm_ascend_spec.compat import registry
 from vllm_ascend_spec.worker.cpu import SpecCPUModelRunner
 
 pytestmark = requires_cpu_build
-
-
-@pytest.fixture(autouse=True)
-def _mended() -> Iterator[None]:
-    """Rewind generators as the runner does; leave that as it was."""
-    was_applied = bool(cpu_generator_rewind._patches)
-    cpu_generator_rewind.apply()
-    yield
-    if not was_applied:
-        cpu_generator_rewind.revert()
 
 
 def make_runner(requests: list[Request], *discarded: int) -> Any:
@@ -112,3 +103,22 @@ def test_thinking_budget_of_a_step_without_drafts_is_that_without_speculation() 
     runner.input_batch.sampling_metadata.thinking_budget_state_holder = budget_holder(requests, 3)
     found = runner._sample(logits.clone(), None).sampled_token_ids
     assert found.tolist() == runner.sampler(logits.clone(), expected).sampled_token_ids.tolist()
+
+
+def test_kernels_are_mended_whatever_methods_the_stock_runner_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """vLLM 0.30 plugs its C++ kernels in by a method of the runner that 0.31 does not have."""
+    mends = list(registry.needed("cpu"))
+    applied: list[bool] = []
+    monkeypatch.delattr(CPUModelRunner, "_postprocess_triton")
+    monkeypatch.setattr(
+        CPUModelRunner, "__init__", lambda *_: applied.extend(map(is_applied, mends))
+    )
+    config: Any = SimpleNamespace(speculative_config=None)
+    with taking_out() as take_out:
+        for mend in mends:
+            take_out(mend)
+        SpecCPUModelRunner(config, torch.device("cpu"))
+    assert len(mends) > 1
+    assert applied == [True] * len(mends)

@@ -7,18 +7,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from tests.speculation import carry, make_speculation
 from tests.verification.requests import VOCAB, Request, SamplingParams, sampling_metadata
-from vllm_ascend_spec.config.schema import SpecOptions
-from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.verification.draftless import draftless_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 from vllm_ascend_spec.worker import runner as runner_module
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
 
-LONGEST_RUNNER = 60
+LONGEST_RUNNER = 100
 
 
 class Stock:
@@ -42,12 +42,10 @@ class Runner(SpecRunnerMixin, Stock):
     """Both, in the order that the docstring asks for."""
 
 
-def make_engine(additional: dict[str, Any] | None = None) -> Any:
+def make_engine(**given: Any) -> Any:
+    options = {"rejection_sample_method": "standard", "num_speculative_tokens": 3}
     return SimpleNamespace(
-        additional_config=additional or {},
-        speculative_config=SimpleNamespace(
-            rejection_sample_method="standard", num_speculative_tokens=3
-        ),
+        speculative_config=carry(make_speculation(**given), **options),
         model_config=SimpleNamespace(logprobs_mode="raw_logprobs"),
     )
 
@@ -57,56 +55,117 @@ def test_file_is_short_for_it_only_forwards() -> None:
     assert len(Path(runner_module.__file__).read_text().splitlines()) < LONGEST_RUNNER
 
 
+class Drafter:
+    """Says what it was told to, and notes what it was asked."""
+
+    wants_aux_hidden_states = True
+
+    def __init__(self, drafts: Any = None, probs: Any = None) -> None:
+        self.drafts, self.probs = drafts, probs
+        self.steps: list[Any] = []
+        self.warmed_up = 0
+
+    def warm_up(self) -> None:
+        self.warmed_up += 1
+
+    def draft(self, step: Any) -> Any:
+        self.steps.append(step)
+        return self.drafts
+
+    def take_last_draft_probs(self) -> Any:
+        probs, self.probs = self.probs, None
+        return probs
+
+
 def test_nothing_is_installed_without_speculation_or_off_the_last_rank(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("resolve_options", "create_proposer", "SpecVerifier"):
+    for name in ("speculation_of", "create_drafter", "SpecVerifier"):
         monkeypatch.setattr(runner_module, name, None)
     runner = Runner(drafter="stock", vllm_config=make_engine(), device="cpu", sampler="stock")
     before = dict(vars(runner))
-    runner.install_spec_parts()
+    runner.complete_spec_parts()
     assert vars(runner) == before
 
 
-def test_stock_parts_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Any, ...]] = []
+def test_drafter_is_made_of_what_was_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    ours = Drafter()
+    monkeypatch.setattr(runner_module, "create_drafter", lambda given: asked.append(given) or ours)
+    config = make_engine(draft_loop="stock")
+    runner = Runner(vllm_config=config, device="the device")
+    assert runner.create_drafter() is ours
+    (engine,) = asked
+    assert (engine.vllm_config, engine.device, engine.runner) == (config, "the device", runner)
+    assert engine.speculation == make_speculation(draft_loop="stock")
+    # The target is asked for the states of inner layers where the drafter reads them.
+    assert runner.use_aux_hidden_state_outputs is True
 
-    def create_proposer(*arguments: Any) -> str:
-        asked.append(arguments)
-        return "our proposer"
 
-    monkeypatch.setattr(runner_module, "create_proposer", create_proposer)
-    section = {"draft_loop": "stock", "verify_backend": "reference"}
-    engine = make_engine({"ascend_spec": section})
+def test_verifier_is_replaced_and_the_drafter_warmed_up() -> None:
+    drafter = Drafter()
     runner = Runner(
-        drafter="stock",
+        drafter=drafter,
         rejection_sampler="stock",
-        vllm_config=engine,
-        device="the device",
+        vllm_config=make_engine(verify_backend="reference"),
         sampler=torch.nn.Identity(),
     )
-    runner.install_spec_parts()
-    assert asked == [(engine, "the device", runner, SpecOptions(**section))]
-    assert runner.drafter == "our proposer"
+    runner.complete_spec_parts()
     assert isinstance(runner.rejection_sampler, SpecVerifier)
     assert runner.rejection_sampler.sampler is runner.sampler
     assert runner.rejection_sampler.backend == "reference"
+    assert drafter.warmed_up == 1
 
 
-def test_wrong_options_leave_the_stock_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_module, "create_proposer", None)
-    engine = make_engine({"ascend_spec": {"verify_backend": "abacus"}})
+def test_a_config_of_another_platform_leaves_the_stock_parts() -> None:
+    engine = make_engine()
+    engine.speculative_config = SimpleNamespace(method="eagle")
     runner = Runner(rejection_sampler="stock", drafter="stock", vllm_config=engine)
-    with pytest.raises(ConfigError, match="abacus"):
-        runner.install_spec_parts()
+    with pytest.raises(RuntimeError, match="not built on a platform"):
+        runner.complete_spec_parts()
     assert (runner.rejection_sampler, runner.drafter) == ("stock", "stock")
+
+
+STEP = SimpleNamespace(batch=SimpleNamespace(req_ids=["a", "b"]))
+
+
+def test_the_drafter_is_asked_once_and_its_distributions_are_kept() -> None:
+    drafter = Drafter([[1], []], probs="the distributions")
+    runner = Runner(drafter=drafter)
+    assert runner.draft(STEP) == [[1], []]
+    assert drafter.steps == [STEP]
+    assert runner._draft_probs == "the distributions"
+    assert runner._draft_prob_req_ids == ["a", "b"]
+    # The batch may change before they are used.
+    assert runner._draft_prob_req_ids is not STEP.batch.req_ids
+
+
+def test_distributions_of_an_earlier_step_are_forgotten() -> None:
+    runner = Runner(drafter=Drafter([[1]]), _draft_probs="old", _draft_prob_req_ids=["z"])
+    runner.draft(STEP)
+    assert (runner._draft_probs, runner._draft_prob_req_ids) == (None, None)
+
+
+def test_distributions_that_a_stock_runner_took_stay() -> None:
+    runner = Runner()
+
+    class Prepared(Drafter):
+        def draft(self, step: Any) -> Any:
+            runner._draft_probs, runner._draft_prob_req_ids = "taken", ["a", "b"]
+            return [[1], [2]]
+
+    runner.drafter = Prepared()
+    runner.draft(STEP)
+    assert (runner._draft_probs, runner._draft_prob_req_ids) == ("taken", ["a", "b"])
 
 
 def make_runner(seeded: bool, **attributes: Any) -> Runner:
     request = Request(SamplingParams(temperature=1.0), prompt=[1], output=[2])
     generators = {0: torch.Generator()} if seeded else {}
     sampling = sampling_metadata([request], generators=generators)
-    return Runner(input_batch=SimpleNamespace(sampling_metadata=sampling), **attributes)
+    batch = SimpleNamespace(sampling_metadata=sampling, generators=generators, num_reqs=1)
+    mask = SimpleNamespace(np=np.zeros(1, dtype=bool))
+    return Runner(input_batch=batch, discard_request_mask=mask, **attributes)
 
 
 LOGITS = torch.zeros(1, VOCAB)
@@ -214,14 +273,16 @@ def test_the_stock_state_and_batch_have_what_is_read_here() -> None:
 
 
 @pytest.mark.parametrize("method", ["standard", "block", "synthetic"])
-def test_verifier_gets_the_resolved_rule(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_module, "create_proposer", lambda *_: None)
-    engine = make_engine()
+def test_verifier_gets_the_resolved_rule(method: str) -> None:
+    engine = make_engine(rule="token" if method == "standard" else method)
     engine.speculative_config.rejection_sample_method = method
     engine.speculative_config.synthetic_acceptance_rates = [0.5]
     runner = Runner(
-        rejection_sampler="stock", vllm_config=engine, device="cpu", sampler=torch.nn.Identity()
+        drafter=Drafter(),
+        rejection_sampler="stock",
+        vllm_config=engine,
+        sampler=torch.nn.Identity(),
     )
-    runner.install_spec_parts()
+    runner.complete_spec_parts()
     assert runner.rejection_sampler.rule == ("block" if method == "block" else "token")
     assert (runner.rejection_sampler.synthetic is not None) == (method == "synthetic")

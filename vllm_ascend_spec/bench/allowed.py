@@ -45,8 +45,20 @@ VARIABLES = frozenset(
 FILE_LISTS = frozenset(("LD_PRELOAD",))
 
 COMMANDS = frozenset(("bench", "check", "env", "info", "serve", "step", "verify", "npu-sim"))
-FLAGS = frozenset(("--cold", "--compiled", "--enforce-eager", "--markdown", "--quick"))
-JSON_OPTIONS = frozenset(("--additional-config", "--compilation-config", "--speculative-config"))
+FLAGS = frozenset(
+    (
+        *("--async-scheduling", "--no-async-scheduling"),
+        *("--cold", "--compiled", "--enable-eplb", "--enforce-eager", "--markdown", "--quick"),
+    )
+)
+JSON_OPTIONS = frozenset(
+    (
+        "--additional-config",
+        "--compilation-config",
+        "--kv-transfer-config",
+        "--speculative-config",
+    )
+)
 PATH_OPTIONS = frozenset(("--model", "--output", "--prompts", "--record"))
 PLAIN_OPTIONS = frozenset(
     (
@@ -55,7 +67,8 @@ PLAIN_OPTIONS = frozenset(
         *("--rounds", "--temperature", "--temperatures", "--threads", "--vocab", "--workloads"),
         # of vllm serve
         *("--block-size", "--load-format", "--max-model-len", "--max-num-batched-tokens"),
-        *("--max-num-seqs", "--pipeline-parallel-size", "--seed", "--tensor-parallel-size"),
+        *("--data-parallel-size", "--max-num-seqs", "--pipeline-parallel-size", "--seed"),
+        "--tensor-parallel-size",
     )
 )
 
@@ -69,10 +82,13 @@ PLAIN_KEYS = frozenset(
         *("cudagraph_capture_sizes", "cudagraph_mode", "mode"),
         # --speculative-config
         *("attention_backend", "disable_padded_drafter_batch", "draft_sample_method"),
+        *("disable_by_batch_size", "hybrid_model_method"),
         *("draft_tensor_parallel_size", "enforce_eager", "kv_cache_dtype", "max_model_len"),
         *("method", "moe_backend", "num_speculative_tokens", "parallel_drafting"),
         *("num_speculative_tokens_per_batch_size", "prompt_lookup_max", "prompt_lookup_min"),
         *("quantization", "rejection_sample_method", "synthetic_acceptance_length"),
+        *("suffix_decoding_max_cached_requests", "suffix_decoding_max_spec_factor"),
+        *("suffix_decoding_max_tree_depth", "suffix_decoding_min_token_prob"),
         *("synthetic_acceptance_rates", "tensor_parallel_size", "use_heterogeneous_vocab"),
         *("use_local_argmax_reduction",),
     )

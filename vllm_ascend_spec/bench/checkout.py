@@ -31,7 +31,7 @@ def revision(file: str | Path = __file__) -> str | None:
     if PROJECT not in project.read_text(errors="replace"):
         return None
     place = file.relative_to(root).as_posix()
-    # The name is told from the repository's top.
+    # Git names files relative to the repository's top.
     if _git(root, "ls-files", "--error-unmatch", "--full-name", "--", place) != place:
         return None
     return _git(root, "describe", "--always", "--dirty", "--abbrev=12") or None

@@ -9,14 +9,14 @@ from vllm_ascend_spec.bench.scrub import scrub
 
 T = TypeVar("T")
 D = TypeVar("D")
-LONGEST_REASON = 200
+LONGEST_PROBLEM = 200
 
 
 class Probes:
-    """Runs probes and keeps why some failed.
+    """Runs probes and keeps what the problem was with those that failed.
 
     Attributes:
-        failed: reason by name of the probe.
+        failed: the problem by name of the probe.
     """
 
     def __init__(self) -> None:
@@ -27,15 +27,15 @@ class Probes:
         try:
             return probe()
         except (Exception, SystemExit) as error:
-            self.failed[name] = reason(error)
+            self.failed[name] = problem_of(error)
             return default
 
 
-def reason(error: BaseException) -> str:
+def problem_of(error: BaseException) -> str:
     """Return an error in one line, without secrets."""
     kind = type(error).__name__
     try:
         lines = scrub(str(error)).strip().splitlines()
     except Exception:  # somebody's __str__
         return kind
-    return f"{kind}: {lines[0]}"[:LONGEST_REASON] if lines else kind
+    return f"{kind}: {lines[0]}"[:LONGEST_PROBLEM] if lines else kind

@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 from vllm_ascend_spec.bench.redaction import HIDDEN, TOKEN
 
-# Not `max_tokens`, `tokenizer`.
+# Not `max_tokens`, `tokenizer`, `suffix_decoding_min_token_prob`.
 SECRET = re.compile(
-    r"(?:token(?!s|iz)|secret|passw|passphrase|credential|(?:^|[-_.])(?:keys?|pass|pwd|pat|auth)"
+    r"(?:token(?!s|iz|_prob)|secret|passw|passphrase|credential|(?:^|[-_.])(?:keys?|pass|pwd|pat|auth)"
     r"(?:$|[-_.])|apikey|authorization|cookie)",
     re.IGNORECASE,
 )

@@ -7,21 +7,19 @@ turns, so the machine's drift hits them alike.
 
 from __future__ import annotations
 
-import os
-import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
+from vllm_ascend_spec.bench.timed_engine import Load, TimedEngine, prepare_environment
 from vllm_ascend_spec.config.preflight import check_method, with_underscores
-from vllm_ascend_spec.config.schema import SECTION
-from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
+from vllm_ascend_spec.methods.registry import all_methods
+from vllm_ascend_spec.metrics.rule import note_on_rule
 
-BEFORE, AFTER, NONE = "stock draft loop", "fused draft loop", "none"
+BEFORE, AFTER, NONE = "stock draft loop", "our draft loop", "none"
 WITHOUT_LOOP = "speculation"
 # Part -> (object below the runner, method). Parts inside another are indented in the table.
 PARTS: dict[str, tuple[str, str]] = {
@@ -45,144 +43,51 @@ class Plan:
 
     model: str
     speculative_config: Mapping[str, Any]
-    prompts: Sequence[str]
-    max_tokens: int
-    batch: int
-    temperature: float
+    load: Load
     rounds: int
     compiled: bool
 
 
-class Clock:
-    """Adds up the time spent in methods of one engine."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
-
-    def watch(self, owner: Any, method: str, part: str) -> None:
-        """Time every call of ``owner.method`` as ``part``."""
-        stock: Callable[..., Any] = getattr(owner, method)
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            started = time.perf_counter()
-            try:
-                return stock(*args, **kwargs)
-            finally:
-                self.seconds[part] += time.perf_counter() - started
-
-        setattr(owner, method, timed)
-
-
-class Engine:
-    """One configuration, in this process."""
-
-    def __init__(self, plan: Plan, name: str) -> None:
-        from vllm import LLM, SamplingParams
-
-        spec = None if name == NONE else dict(plan.speculative_config)
-        loop = {BEFORE: "stock", AFTER: "auto"}.get(name)
-        self.llm = LLM(
-            model=plan.model,
-            dtype="float32",
-            max_model_len=512,
-            max_num_seqs=max(plan.batch, 1),
-            enforce_eager=not plan.compiled,
-            disable_log_stats=False,
-            enable_prefix_caching=False,
-            speculative_config=spec,
-            additional_config={SECTION: {"draft_loop": loop}} if loop else {},
-            seed=0,
-        )
-        self.rule = rule_from_engine(self.llm.get_metrics())
-        self.plan = plan
-        self.steps = 0
-        self.clock = Clock()
-        self.tokens = 0
-        self.tokens_per_s: list[float] = []
-        self.ms_per_step: list[float] = []
-        self.sampling = [
-            SamplingParams(
-                temperature=plan.temperature,
-                max_tokens=plan.max_tokens,
-                ignore_eos=True,
-                seed=index if plan.temperature else None,
-            )
-            for index in range(plan.batch)
-        ]
-
-    @property
-    def runner(self) -> Any:
-        """The model runner of the engine."""
-        return self.llm.llm_engine.model_executor.driver_worker.worker.model_runner
-
-    def instrument(self) -> None:
-        """Start to watch the parts."""
-        for part, (path, method) in PARTS.items():
-            owner = self.runner
-            for name in filter(None, path.split(".")):
-                owner = getattr(owner, name, None)
-            if owner is not None and hasattr(owner, method):
-                self.clock.watch(owner, method, part)
-
-    def generate(self, *, record: bool) -> None:
-        """Send all prompts, a batch at a time."""
-        core = self.llm.llm_engine
-        started, tokens, steps = time.perf_counter(), 0, 0
-        for first in range(0, len(self.plan.prompts), self.plan.batch):
-            batch = self.plan.prompts[first : first + self.plan.batch]
-            for index, prompt in enumerate(batch):
-                core.add_request(f"{first}-{index}-{started}", prompt, self.sampling[index])
-            while core.has_unfinished_requests():
-                for output in core.step():
-                    if output.finished:
-                        tokens += len(output.outputs[0].token_ids)
-                steps += 1
-        seconds = time.perf_counter() - started
-        if record:
-            self.tokens += tokens
-            self.steps += steps
-            self.tokens_per_s.append(tokens / seconds)
-            self.ms_per_step.append(1e3 * seconds / steps)
-
-    def result(self) -> dict[str, Any]:
-        """Return the figures of this configuration."""
-        parts = {
-            part: round(1e3 * self.clock.seconds[part] / self.steps, 3)
-            for part in PARTS
-            if part in self.clock.seconds
-        }
-        whole = Summary.of(self.ms_per_step)
-        top = sum(ms for part, ms in parts.items() if not part.startswith("-"))
-        return {
-            "rule": self.rule,
-            "tokens_per_s": Summary.of(self.tokens_per_s).as_dict(),
-            "ms_per_step": whole.as_dict(),
-            "parts_ms": {**parts, "rest": round(whole.median - top, 3)},
-            # Counted here: of several engines in a process, vLLM's counters know the newest only.
-            "tokens_per_engine_step": round(self.tokens / self.steps, 3),
-        }
+def figures(engine: TimedEngine) -> dict[str, Any]:
+    """Return the figures of one configuration."""
+    parts = {part: round(engine.ms_of(part), 3) for part in PARTS if part in engine.clock.seconds}
+    whole = Summary.of(engine.ms_per_step)
+    top = sum(ms for part, ms in parts.items() if not part.startswith("-"))
+    return {
+        "rule": engine.rule,
+        "tokens_per_s": Summary.of(engine.tokens_per_s).as_dict(),
+        "ms_per_step": whole.as_dict(),
+        "parts_ms": {**parts, "rest": round(whole.median - top, 3)},
+        "tokens_per_engine_step": round(engine.tokens_per_engine_step, 3),
+    }
 
 
 def configurations(speculative_config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what there is to compare, no speculation first."""
     spec = with_underscores(speculative_config)
-    return (NONE, BEFORE, AFTER) if check_method(spec).has_draft_loop else (NONE, WITHOUT_LOOP)
+    return (
+        (NONE, BEFORE, AFTER)
+        if check_method(spec, all_methods()).has_draft_loop
+        else (NONE, WITHOUT_LOOP)
+    )
 
 
 def run(plan: Plan) -> dict[str, Any]:
     """Run the configurations in turn and return the record."""
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    prepare_environment()
     engines = {}
     names = configurations(plan.speculative_config)
     for name in names:
         say(f"loading: {name}")
-        engines[name] = Engine(plan, name)
-        engines[name].generate(record=False)
-        engines[name].instrument()
-        engines[name].clock.seconds.clear()
+        engines[name] = TimedEngine(
+            plan.model,
+            plan.load,
+            None if name == NONE else plan.speculative_config,
+            parts=PARTS,
+            draft_loop={BEFORE: "stock", AFTER: "auto"}.get(name),
+            compiled=plan.compiled,
+        )
+        engines[name].start()
     for index in range(plan.rounds):
         say(f"round {index + 1} of {plan.rounds}")
         for engine in engines.values():
@@ -193,14 +98,14 @@ def run(plan: Plan) -> dict[str, Any]:
         "plan": {
             "model": redaction.path(plan.model),
             "speculative_config": redaction.options(plan.speculative_config),
-            "prompts": len(plan.prompts),
-            "max_tokens": plan.max_tokens,
-            "batch": plan.batch,
-            "temperature": plan.temperature,
+            "prompts": len(plan.load.prompts),
+            "max_tokens": plan.load.max_tokens,
+            "batch": plan.load.batch,
+            "temperature": plan.load.temperature,
             "rounds": plan.rounds,
             "compiled": plan.compiled,
         },
-        "results": {name: engine.result() for name, engine in engines.items()},
+        "results": {name: figures(engine) for name, engine in engines.items()},
         "speedup": {
             name: paired_ratio(engines[name].tokens_per_s, engines[NONE].tokens_per_s).as_dict()
             for name in names[1:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,15 @@ from typing import Any
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
 from vllm_ascend_spec.cli import bench_verify
-from vllm_ascend_spec.cli.env import plugins
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.json_option import parse_speculative
-from vllm_ascend_spec.config.preflight import check_engine
+from vllm_ascend_spec.devices import select
+from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.platform import select
 
 HELP = (
-    "measure: `bench serve` end to end, `bench step` by parts, `bench verify` the kernels, "
-    "`bench npu-sim` counts on a simulated NPU"
+    "measure: `bench serve` end to end, `bench step` by parts, `bench propose` drafting, "
+    "`bench verify` the kernels"
 )
 DEFAULT_SPEC = '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}'
 
@@ -30,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the benchmarks."""
     benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="NAME")
     serve = benchmarks.add_parser("serve", help="two servers, with and without speculation")
-    _add_common(serve)
+    add_common(serve)
     serve.add_argument("--modes", default="eager,compiled", help="eager, compiled or both")
     serve.add_argument("--batches", default="1,8", help="concurrent requests, a list")
     serve.add_argument("--temperatures", default="0,0.8", help="a list; 0 is greedy")
@@ -38,25 +36,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument("--num-prompts", type=int, default=16)
     serve.set_defaults(benchmark_run=run_serve)
     step = benchmarks.add_parser("step", help="one engine step by its parts, in this process")
-    _add_common(step)
+    add_common(step)
     step.add_argument("--batch", type=int, default=1)
     step.add_argument("--temperature", type=float, default=0.0)
     step.add_argument("--rounds", type=int, default=3)
     step.add_argument("--compiled", action="store_true", help="with torch.compile")
     step.set_defaults(benchmark_run=run_step)
-    counts = benchmarks.add_parser("npu-sim", help="counts on a simulated NPU, against vllm-ascend")
-    _add_common(counts)
-    counts.add_argument("--batch", type=int, default=8)
-    counts.add_argument("--graph-mode", default="FULL_DECODE_ONLY", help="cudagraph_mode, or eager")
-    counts.add_argument("--workloads", default="greedy,sampled,structured", help="a list")
-    counts.set_defaults(benchmark_run=run_npu_sim, max_tokens=16)
+    propose = benchmarks.add_parser("propose", help="what drafting costs beside the draft model")
+    add_common(propose, several=True)
+    propose.add_argument("--batches", default="1,8", help="concurrent requests, a list")
+    propose.add_argument("--temperature", type=float, default=0.0)
+    propose.add_argument("--rounds", type=int, default=3)
+    propose.add_argument("--compiled", action="store_true", help="with torch.compile")
+    propose.set_defaults(benchmark_run=run_propose)
     verify = benchmarks.add_parser("verify", help="verification kernels against their peers")
     bench_verify.add_arguments(verify)
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def add_common(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Describe what every benchmark of an engine is asked.
+
+    Args:
+        parser: of the benchmark.
+        several: whether it takes several speculative configs.
+    """
     parser.add_argument("--model", default="examples/zoo/target", help="the target")
-    parser.add_argument("--speculative-config", default=DEFAULT_SPEC, metavar="JSON")
+    if several:
+        parser.add_argument(
+            "--speculative-config",
+            action="append",
+            metavar="JSON",
+            help=f"once or several times; default: {DEFAULT_SPEC}",
+        )
+    else:
+        parser.add_argument("--speculative-config", default=DEFAULT_SPEC, metavar="JSON")
     parser.add_argument("--prompts", type=Path, default=Path("examples/zoo/prompts.json"))
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--output", type=Path, help="where the JSON record goes")
@@ -97,7 +110,7 @@ def run_serve(args: argparse.Namespace) -> int:
     from vllm_ascend_spec.bench.client import Load
 
     spec = parse_speculative(args.speculative_config)
-    check_engine(args.model, spec)
+    resolve_engine(args.model, spec)
     modes = tuple(args.modes.split(","))
     for mode in modes:
         if mode not in serve.MODES:
@@ -121,52 +134,60 @@ def run_serve(args: argparse.Namespace) -> int:
             "VLLM_LOGGING_LEVEL": "WARNING",
         },
     )
-    return _finish(serve.run(plan), args.output)
+    return finish(serve.run(plan), args.output)
 
 
 def run_step(args: argparse.Namespace) -> int:
     """Run ``bench step``."""
     from vllm_ascend_spec.bench import step
+    from vllm_ascend_spec.bench.timed_engine import Load
 
     spec = parse_speculative(args.speculative_config)
-    check_engine(args.model, spec, engine=Engine(device=select.detect_device()))
+    resolve_engine(args.model, spec, engine=Engine(device=select.find_device()))
     plan = step.Plan(
         model=args.model,
         speculative_config=spec,
-        prompts=read_prompts(args.prompts)[: 8 * args.batch],
-        max_tokens=args.max_tokens,
-        batch=args.batch,
-        temperature=args.temperature,
+        load=Load(
+            prompts=read_prompts(args.prompts)[: 8 * args.batch],
+            max_tokens=args.max_tokens,
+            batch=args.batch,
+            temperature=args.temperature,
+        ),
         rounds=args.rounds,
         compiled=args.compiled,
     )
-    return _finish(step.run(plan), args.output)
+    return finish(step.run(plan), args.output)
 
 
-def run_npu_sim(args: argparse.Namespace) -> int:
-    """Run ``bench npu-sim``."""
-    from vllm_ascend_spec.bench import npu_sim
+def run_propose(args: argparse.Namespace) -> int:
+    """Run ``bench propose``."""
+    from vllm_ascend_spec.bench import propose
+    from vllm_ascend_spec.bench.timed_engine import Load
 
-    npu_sim.require_simulator()
-    spec = parse_speculative(args.speculative_config)
-    check_engine(args.model, spec)
-    workloads = tuple(args.workloads.split(","))
-    for workload in workloads:
-        if workload not in npu_sim.WORKLOADS:
-            valid = ", ".join(npu_sim.WORKLOADS)
-            raise ConfigError("--workloads", args.workloads, f"valid: {valid}")
-    plan = npu_sim.Plan(
+    specs = [parse_speculative(text) for text in args.speculative_config or [DEFAULT_SPEC]]
+    for spec in specs:
+        resolve_engine(args.model, spec, engine=Engine(device=select.find_device()))
+    prompts = read_prompts(args.prompts)
+    plan = propose.Plan(
         model=args.model,
-        speculative_config=spec,
-        prompts=read_prompts(args.prompts)[: args.batch],
-        max_tokens=args.max_tokens,
-        graph_mode=args.graph_mode,
-        workloads=workloads,
+        speculative_configs=specs,
+        loads=[
+            Load(
+                prompts=prompts[: 8 * batch],
+                max_tokens=args.max_tokens,
+                batch=batch,
+                temperature=args.temperature,
+            )
+            for batch in numbers("--batches", args.batches, int)
+        ],
+        rounds=args.rounds,
+        compiled=args.compiled,
     )
-    return _finish(npu_sim.run(plan, plugins(os.environ) or select.PLUGIN_NAME), args.output)
+    return finish(propose.run(plan), args.output)
 
 
-def _finish(record: dict[str, Any], output: Path | None) -> int:
+def finish(record: dict[str, Any], output: Path | None) -> int:
+    """Write the record to ``output``, or print it; return the command's exit status."""
     text = json.dumps(record, indent=1)
     if output is None:
         sys.stdout.write(text + "\n")

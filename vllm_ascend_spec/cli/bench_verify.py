@@ -61,18 +61,18 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
-    from vllm_ascend_spec.bench import verify, verify_report
+    from vllm_ascend_spec.bench.verify import benchmark, report
 
-    record = read_record(args.record) if args.record else verify.run(make_plan(args))
+    record = read_record(args.record) if args.record else benchmark.run(make_plan(args))
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         if not args.record:
             args.output.write_text(json.dumps(record, indent=1) + "\n")
             sys.stderr.write(f"record: {args.output}\n")
-        said = verify_report.draw(record, args.output.with_suffix(".png"))
+        said = report.draw(record, args.output.with_suffix(".png"))
         sys.stderr.write(said + "\n")
     if args.markdown or args.record:
-        sys.stdout.write(verify_report.markdown(record) + "\n")
+        sys.stdout.write(report.markdown(record) + "\n")
     elif not args.output:
         sys.stdout.write(json.dumps(record, indent=1) + "\n")
     return 0
@@ -84,8 +84,9 @@ def make_plan(args: argparse.Namespace) -> Any:
     Raises:
         ConfigError: naming the option and what is valid.
     """
-    from vllm_ascend_spec.bench import provenance, verify
-    from vllm_ascend_spec.bench.verify_cases import ACCEPTANCES, KINDS
+    from vllm_ascend_spec.bench import provenance
+    from vllm_ascend_spec.bench.verify import benchmark
+    from vllm_ascend_spec.bench.verify.cases import ACCEPTANCES, KINDS
 
     _check_device(args.device)
     if args.output and args.output.suffix == ".png":
@@ -102,7 +103,7 @@ def make_plan(args: argparse.Namespace) -> Any:
         raise ConfigError("--rounds", rounds, "valid: 1 or more")
     if not args.limit_s > 0:
         raise ConfigError("--limit-s", args.limit_s, "valid: more than 0")
-    return verify.Plan(
+    return benchmark.Plan(
         kinds=kinds,
         vocabs=_sizes("--vocab", args.vocab) or quick.get("vocab", VOCABS[args.device]),
         batches=_sizes("--batch", args.batch) or quick.get("batch", BATCHES[args.device]),

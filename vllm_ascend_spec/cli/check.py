@@ -5,23 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.config.additional import section_of
-from vllm_ascend_spec.config.engine import Engine, cudagraph_mode_of
+from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.engine import Engine, cudagraph_mode_of, kv_connector_of
 from vllm_ascend_spec.config.json_option import parse_json, parse_speculative
-from vllm_ascend_spec.config.preflight import check_engine, check_method, with_underscores
-from vllm_ascend_spec.config.rules import (
-    GREEDY,
-    STANDARD,
-    SYNTHETIC,
-    resolve_rule,
-    rule_warnings,
-)
-from vllm_ascend_spec.config.schema import SECTION, SpecOptions
-from vllm_ascend_spec.platform import select
+from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.devices import select
+from vllm_ascend_spec.entry.preflight import resolve_engine
 
 HELP = "check a model and its speculative config without loading anything"
 
@@ -29,10 +21,15 @@ HELP = "check a model and its speculative config without loading anything"
 # Further options of `vllm serve` that say whether the two configs can be used.
 ENGINE_OPTIONS: dict[str, dict[str, Any]] = {
     "--tensor-parallel-size": {"type": int, "default": 1, "metavar": "N"},
+    "--data-parallel-size": {"type": int, "default": 1, "metavar": "N"},
+    "--pipeline-parallel-size": {"type": int, "default": 1, "metavar": "N"},
+    "--enable-eplb": {"action": "store_true"},
     "--max-model-len": {"type": int, "metavar": "N"},
     "--load-format": {"default": "auto", "metavar": "FORMAT"},
     "--enforce-eager": {"action": "store_true"},
+    "--async-scheduling": {"action": argparse.BooleanOptionalAction, "default": None},
     "--compilation-config": {"metavar": "JSON"},
+    "--kv-transfer-config": {"metavar": "JSON"},
 }
 
 
@@ -52,51 +49,48 @@ def run(args: argparse.Namespace) -> int:
     additional = {}
     if args.additional_config is not None:
         additional = parse_json("--additional-config", args.additional_config)
-    device = select.detect_device()
-    check_engine(args.model, spec, additional, engine_of(args, device))
+    device = select.find_device()
+    speculation = resolve_engine(args.model, spec, additional, engine_of(args, device))
     choice = select.select_platform()
     resolved = {
         "vllm": f"{name} {version}",
-        "device": device,
+        "device": device.name if device is not None else None,
         "platform": choice.platform or choice.note or "vLLM's own",
         "model": args.model,
         "speculative_config": spec,
-        **(resolve(spec, section_of(additional), device) if spec else {}),
+        **(report(speculation) if speculation is not None else {}),
     }
     sys.stdout.write(json.dumps(resolved, indent=2) + "\n")
     return 0
 
 
-def engine_of(args: argparse.Namespace, device: str | None) -> Engine:
+def engine_of(args: argparse.Namespace, device: Device | None) -> Engine:
     """Return what the command line says about the engine."""
     compilation = None
     if args.compilation_config is not None:
         compilation = parse_json("--compilation-config", args.compilation_config)
+    transfer = None
+    if args.kv_transfer_config is not None:
+        transfer = parse_json("--kv-transfer-config", args.kv_transfer_config)
     return Engine(
         device=device,
         load_format=args.load_format,
         tensor_parallel_size=args.tensor_parallel_size,
+        data_parallel_size=args.data_parallel_size,
+        pipeline_parallel_size=args.pipeline_parallel_size,
+        enable_eplb=args.enable_eplb,
         max_model_len=args.max_model_len,
         enforce_eager=args.enforce_eager,
+        async_scheduling=args.async_scheduling,
         cudagraph_mode=cudagraph_mode_of(compilation),
+        kv_connector=kv_connector_of(transfer),
     )
 
 
-def resolve(
-    speculative_config: Mapping[str, Any], section: Mapping[str, Any], device: str | None
-) -> dict[str, Any]:
-    """Return our options as they will be used; both arguments have been checked."""
-    spec, options = with_underscores(speculative_config), SpecOptions.from_mapping(section)
-    if options.verify_backend is not None:
-        from vllm_ascend_spec.verification.backend import require_backend
-
-        require_backend(options.verify_backend, device or "cpu")
-    rule = resolve_rule(spec.get("rejection_sample_method", STANDARD), section)
-    used = {**vars(options), "verify_rule": rule}
-    if not check_method(spec).has_draft_loop:
-        del used["draft_loop"]
+def report(speculation: Speculation) -> dict[str, Any]:
+    """Return the speculation as an engine will use it, and where each value came from."""
     return {
-        SECTION: used,
-        "lossless": rule != SYNTHETIC,
-        "warnings": rule_warnings(rule, spec["method"], spec.get("draft_sample_method", GREEDY)),
+        "speculation": speculation.as_json(),
+        "lossless": speculation.is_lossless,
+        "warnings": list(speculation.warnings),
     }

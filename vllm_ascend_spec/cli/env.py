@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from importlib import metadata
 
-from vllm_ascend_spec.platform import select
+from vllm_ascend_spec.devices import plugins as known
 
 HELP = 'print the line that chooses this plugin on an Ascend host; eval "$(vllm-ascend-spec env)"'
 VARIABLE = "VLLM_PLUGINS"
@@ -35,13 +35,13 @@ def plugins(current: Mapping[str, str]) -> str | None:
         current: the environment.
     """
     allowed = current.get(VARIABLE)
-    if allowed is None and not select.has_vllm_ascend():
+    if allowed is None and not known.has_vllm_ascend():
         return None
     kept = installed_plugins() if allowed is None else [name.strip() for name in allowed.split(",")]
-    names = [name for name in kept if name not in ("", select.VLLM_ASCEND_PLUGIN)]
-    if select.has_vllm_ascend():
-        names += select.vllm_ascend_plugins()
-    return ",".join(dict.fromkeys([*names, select.PLUGIN_NAME]))
+    names = [name for name in kept if name not in ("", known.VLLM_ASCEND_PLUGIN)]
+    if known.has_vllm_ascend():
+        names += known.vllm_ascend_plugins()
+    return ",".join(dict.fromkeys([*names, known.PLUGIN_NAME]))
 
 
 def installed_plugins() -> list[str]:

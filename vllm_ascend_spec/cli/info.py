@@ -13,11 +13,12 @@ from typing import Any
 
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.bench import provenance
-from vllm_ascend_spec.bench.probe import Probes, reason
+from vllm_ascend_spec.bench.probe import Probes, problem_of
 from vllm_ascend_spec.cli.elsewhere import call_elsewhere
-from vllm_ascend_spec.config.methods import METHODS
+from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.platform import select
+from vllm_ascend_spec.methods.registry import all_methods
 
 HELP = "report versions, device, platform and op backends, for a bug report"
 # Their PyPI builds are for CUDA; beside a CPU build of torch they break `import transformers`.
@@ -33,22 +34,24 @@ def report() -> dict[str, Any]:
     probes = Probes()
     record = provenance.collect()
     choice = probes.run("platform", select.select_platform, select.Choice(None))
-    device = probes.run("device", detect_device, None)
+    device = probes.run("device", find_device, None)
+    name = device.name if device is not None else None
     return {
         "vllm-ascend-spec": __version__,
         "python": record["python"],
         "versions": record["versions"],
         "vllm_supported": probes.run("vllm_supported", has_supported_vllm, None),
-        "device": device,
+        "device": name,
         "platform": choice.platform,
         "note": choice.note or None,
-        "methods": [name for name, method in METHODS.items() if device in method.proposers],
+        "methods": probes.run("methods", lambda: methods_of(device), []),
         # A torch or a library that is broken can end the process that loads it.
         "op_backends": probes.run(
             "op_backends",
-            lambda: call_elsewhere(__name__, "op_backends", device or "cpu"),
+            lambda: call_elsewhere(__name__, "op_backends", name or "cpu"),
             "cannot be told",
         ),
+        "mends": probes.run("mends", lambda: mends(name), "cannot be told"),
         "problems": probes.run("problems", problems, []),
         "machine": record["machine"],
         "environment": record["environment"],
@@ -62,12 +65,25 @@ def has_supported_vllm() -> bool:
     return found is not None and versions.is_supported(found[1])
 
 
-def detect_device() -> str | None:
+def find_device() -> Device | None:
     """Return the device; None too where the variable for it is wrong, which the note tells."""
     try:
-        return select.detect_device()
+        return select.find_device()
     except ConfigError:
         return None
+
+
+def mends(device: str | None) -> dict[str, str]:
+    """Return the mends of other people's code, active or not needed."""
+    from vllm_ascend_spec.compat import registry
+
+    return registry.report(device)
+
+
+def methods_of(device: Device | None) -> list[str]:
+    """Return the methods that a device has."""
+    family = device.family if device is not None else None
+    return [name for name, method in all_methods().items() if family in method.drafters]
 
 
 def op_backends(device: str) -> dict[str, Any] | str:
@@ -78,15 +94,15 @@ def op_backends(device: str) -> dict[str, Any] | str:
         from vllm_ascend_spec.ops import OPS, cpu_library
 
         states: dict[str, Any] = {op.name: op.status(device) for op in OPS}
-        if cpu_library.failure() is None:
+        if cpu_library.library_problem() is None:
             states["cpu_instruction_set"] = cpu_library.instruction_set()
     except (Exception, SystemExit) as error:  # a broken torch must not break the report about it
-        return f"cannot be told: {reason(error)}"
+        return f"cannot be told: {problem_of(error)}"
     return states
 
 
 def problems() -> list[str]:
-    """Return known troubles of this environment, with their remedies."""
+    """Return known problems of this environment, with their remedies."""
     found = []
     try:
         versions.require_vllm()

@@ -9,12 +9,10 @@ from pathlib import Path
 
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.cli import env
+from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.errors import PlatformError
-from vllm_ascend_spec.platform import ascend_host, select
 
 HELP = "run `vllm serve` with this plugin; takes all its arguments"
-# vLLM's CPU worker asks for Intel's OpenMP; the distribution intel-openmp puts it there.
-INTEL_OPENMP = "libiomp5.so"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,27 +25,29 @@ def environment(current: dict[str, str]) -> dict[str, str]:
     plugins = env.plugins(current)
     if plugins is not None and plugins != current.get(env.VARIABLE):
         changes[env.VARIABLE] = plugins
-    library = Path(sys.prefix) / "lib" / INTEL_OPENMP
-    preload = current.get("LD_PRELOAD", "")
-    if select.detect_device() == "cpu" and library.exists() and "libiomp" not in preload:
-        changes["LD_PRELOAD"] = f"{library}:{preload}".rstrip(":")
+    device = select.find_device()
+    if device is not None and device.preload is not None:
+        library = Path(sys.prefix) / "lib" / device.preload
+        preload = current.get("LD_PRELOAD", "")
+        if library.exists() and library.stem.rstrip("0123456789") not in preload:
+            changes["LD_PRELOAD"] = f"{library}:{preload}".rstrip(":")
     return changes
 
 
-def obstacle() -> str | None:
+def problem() -> str | None:
     """Return why no server can be started here, or None."""
     choice = select.select_platform()
     if choice.is_refusal:
         return choice.note
-    is_npu = choice.platform is not None and select.detect_device() == "npu"
-    return ascend_host.import_problem_elsewhere() if is_npu else None
+    device = select.find_device() if choice.platform is not None else None
+    return device.import_problem_elsewhere() if device is not None else None
 
 
 def run(args: argparse.Namespace) -> int:
     """Replace this process by ``vllm serve``."""
     versions.require_vllm()
     os.environ.update(environment(dict(os.environ)))
-    if reason := obstacle():
-        raise PlatformError(reason)
+    if why := problem():
+        raise PlatformError(why)
     executable = str(Path(sys.executable).with_name("vllm"))
     os.execv(executable, [executable, "serve", *args.arguments])

@@ -1,13 +1,13 @@
 """``allowed_token_ids`` of one request applied to another.
 
-Why: ``InputBatch`` of vLLM 0.30 (v1/worker/gpu_input_batch.py) keeps one mask row per batch slot.
+Why: vLLM 0.30 (vllm/v1/worker/gpu_input_batch.py:InputBatch) keeps one mask row per batch slot.
 ``condense`` moves a row and leaves the old one as it was, ``add_request`` does not clear the row of
 a request that allows everything, and ``swap_states`` swaps rows through views, so both end up the
 same. A slot that a restricted request has left then restricts whoever gets it next, as soon as any
 other request has ``allowed_token_ids``. It happens without speculation too; with it, requests of a
 batch end at different steps and it happens often.
 How: a new request's row is cleared, and swapped rows are put right.
-Until: vLLM clears and swaps the rows itself.
+Until: vLLM 0.31, which clears the row that ``condense`` leaves and swaps copies.
 """
 
 from __future__ import annotations

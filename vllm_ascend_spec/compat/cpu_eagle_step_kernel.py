@@ -1,17 +1,19 @@
-"""The slot-mapping kernel of draft steps 2..K in vLLM 0.30.0 on the CPU.
+"""The slot-mapping kernel of draft steps 2..K in vLLM 0.30 on the CPU.
 
-Why: the dispatcher ``_eagle_step_slot_mapping_metadata`` (v1/spec_decode/utils.py) keeps its Triton
-kernel, and the C++ fall-back names its third parameter ``stride`` where the dispatcher passes
-``block_table_stride`` (utils/cpu_triton_utils.py:121).
+Why: the dispatcher (vllm/v1/spec_decode/utils.py:_eagle_step_slot_mapping_metadata) keeps its
+Triton kernel, and the C++ fall-back
+(vllm/utils/cpu_triton_utils.py:_eagle_step_slot_mapping_metadata_kernel_impl) names its third
+parameter ``stride`` where the dispatcher passes ``block_table_stride``.
 How: give the dispatcher the C++ kernel behind the right parameter names.
-Until: vLLM assigns ``.kernel`` and renames the parameter (0.32 works).
+Until: vLLM 0.31, which registers its C++ kernels in ``register_triton_kernel_overrides`` of the
+platform and passes their arguments by position.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from vllm_ascend_spec.compat.patching import Patches
+from vllm_ascend_spec.compat.patching import Launchable, Patches
 
 _patches = Patches()
 revert = _patches.revert
@@ -53,5 +55,5 @@ def apply() -> None:
             batch_size,
         )
 
-    kernel = kernels._FuncWrapper(step_slot_mapping)
-    _patches.set_kernel(utils._eagle_step_slot_mapping_metadata, kernel)
+    dispatcher = utils._eagle_step_slot_mapping_metadata
+    _patches.set_kernel(dispatcher, Launchable(step_slot_mapping))

@@ -1,18 +1,20 @@
-"""``expand_batch_to_tokens`` of vLLM 0.30.0 on the CPU.
+"""``expand_batch_to_tokens`` of vLLM on the CPU.
 
-Why: the dispatcher ``_expand`` (v1/sample/rejection_sampler.py) keeps its Triton kernel; its C++
-fall-back names a parameter ``input_val`` where ``input`` is passed, and writes to the copy that
-``_ensure_int64`` made (utils/cpu_triton_utils.py:408). Temperature, top-p (float32) and top-k
-(int32) of the draft rows would be uninitialised memory: silent garbage.
+Why: the C++ fall-back of ``expand_kernel`` (vllm/utils/cpu_triton_utils.py:_expand_kernel_impl)
+writes to the copy that ``_ensure_int64`` makes of every tensor that is not int64. Temperature,
+top-p (float32) and top-k (int32) of the draft rows are uninitialised memory: silent garbage. vLLM
+0.30 does not even get there: the dispatcher (vllm/v1/sample/rejection_sampler.py:_expand) keeps its
+Triton kernel, and the fall-back names a parameter ``input_val`` where ``input`` is passed.
 How: a kernel in PyTorch that writes the tensor it was given.
-Until: vLLM fixes both (0.32 works).
+Until: the fall-back writes its output. That of 0.31 to 0.33, which the dispatcher does call, still
+leaves a float32 and an int32 output as they were: what is sampled with drafts is wrong there.
 """
 
 from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.compat.patching import Patches
+from vllm_ascend_spec.compat.patching import Launchable, Patches
 
 _patches = Patches()
 revert = _patches.revert
@@ -36,7 +38,6 @@ def apply() -> None:
     """Install the mend once."""
     if _patches:
         return
-    from vllm.utils.cpu_triton_utils import _FuncWrapper
     from vllm.v1.sample import rejection_sampler as stock
 
-    _patches.set_kernel(stock._expand, _FuncWrapper(expand))
+    _patches.set_kernel(stock._expand, Launchable(expand))

@@ -1,12 +1,13 @@
-"""Rejection-sampling kernels of vLLM 0.30.0 on the CPU.
+"""Rejection-sampling kernels of vLLM 0.30 on the CPU.
 
-Why: ``CPUModelRunner._postprocess_triton`` (v1/worker/cpu_model_runner.py:108-117) replaces module
+Why: vLLM (vllm/v1/worker/cpu_model_runner.py:CPUModelRunner._postprocess_triton) replaces module
 globals, but the dispatchers ``_rejection_greedy_sample``, ``_rejection_random_sample`` and
-``_sample_recovered_tokens`` (v1/sample/rejection_sampler.py) hold the Triton kernel in ``.kernel``.
-The stock sampler dies at its first verification with "Cannot inspect kernel parameters".
+``_sample_recovered_tokens`` (vllm/v1/sample/rejection_sampler.py:_rejection_greedy_sample) hold the
+Triton kernel in ``.kernel``. The stock sampler dies at its first verification with "Cannot inspect
+kernel parameters".
 How: give the dispatchers vLLM's own C++ kernels.
-Until: vLLM assigns ``.kernel`` itself, as it already does for ``_eagle_prepare_inputs_padded``
-(0.32 works).
+Until: vLLM 0.31, which registers them in ``register_triton_kernel_overrides`` of the platform;
+``.kernel`` of the dispatchers is then replaced, too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Our section of ``--additional-config`` on the NPU.
 
 Why: vllm-ascend 0.30.0rc2 takes all of ``--additional-config`` for its own and refuses keys that it
-does not know (ascend_config.py:1906), ``ascend_spec`` among them: no engine starts.
+does not know (vllm_ascend/ascend_config.py:AscendConfig), ``ascend_spec`` among them: no engine
+starts.
 How: its config class is built without that key, which stays where it is for us.
-Until: vllm-ascend lets other projects have keys, as it does for vLLM-Omni's.
+Until: vllm-ascend lets other projects have keys, as it does for vLLM-Omni's; 0.30.0rc2 is the
+newest release.
 """
 
 from __future__ import annotations

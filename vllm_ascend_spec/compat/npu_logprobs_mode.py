@@ -1,10 +1,10 @@
 """``--logprobs-mode`` on the NPU.
 
-Why: ``NPUModelRunner.__init__`` (worker/model_runner_v1.py:422) of vllm-ascend 0.30.0rc2 builds its
-sampler without the mode, which is then ``raw_logprobs`` whatever was asked for. Steps without
+Why: vllm-ascend 0.30.0rc2 (vllm_ascend/worker/model_runner_v1.py:NPUModelRunner.__init__) builds
+its sampler without the mode, which is then ``raw_logprobs`` whatever was asked for. Steps without
 drafts would return other logprobs than those with drafts.
 How: the sampler that the runner builds is given the model's mode.
-Until: vllm-ascend hands the mode over.
+Until: vllm-ascend hands the mode over; 0.30.0rc2 is the newest release.
 """
 
 from __future__ import annotations

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 _MISSING = object()
+
+
+class Launchable:
+    """A function in place of a Triton kernel, which is launched by ``kernel[grid](...)``.
+
+    Args:
+        func: takes the kernel's arguments by their names.
+    """
+
+    def __init__(self, func: Callable[..., None]) -> None:
+        self.func = func
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return self.func
 
 
 class Patches:

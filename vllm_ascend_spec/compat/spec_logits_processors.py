@@ -1,11 +1,11 @@
 """min_p, logit_bias and logits processors together with speculative decoding.
 
-Why: with speculation on, vLLM 0.30 builds no processor but min_tokens
-(v1/sample/logits_processor/__init__.py:build_logitsprocs), because its rejection sampler cannot
-apply the others to the draft rows. Ours can (verification/rows.py).
+Why: with speculation on, vLLM builds no processor but min_tokens
+(vllm/v1/sample/logits_processor/__init__.py:build_logitsprocs), because its rejection sampler
+cannot apply the others to the draft rows. Ours can (verification/processors.py).
 How: build the same processors as without speculation, and refuse at start a custom one whose state
 cannot be evaluated per row.
-Until: vLLM's V1 runner applies them itself.
+Until: vLLM's V1 runner applies them itself. That of 0.31 to 0.33 does not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def apply() -> None:
     from vllm.v1.sample import logits_processor as stock
     from vllm.v1.worker import gpu_model_runner
 
-    from vllm_ascend_spec.verification.rows import require_row_support
+    from vllm_ascend_spec.verification.processors import require_row_support
 
     def build_logitsprocs(
         vllm_config: Any,

@@ -1,9 +1,9 @@
 """Requests with min_p or logit_bias while speculation is on.
 
-Why: ``SamplingParams._validate_spec_decode`` (sampling_params.py:1038) of vLLM 0.30 refuses them,
-because its rejection sampler ignores both. Our verifier applies them.
+Why: vLLM (vllm/sampling_params.py:SamplingParams._validate_spec_decode) refuses them, because its
+rejection sampler ignores both. Our verifier applies them.
 How: that check passes; all the others stay.
-Until: vLLM's V1 runner applies them itself.
+Until: vLLM's V1 runner applies them itself. 0.31 to 0.33 refuse them, too.
 """
 
 from __future__ import annotations

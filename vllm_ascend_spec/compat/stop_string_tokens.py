@@ -1,11 +1,12 @@
 """Answers that end at a stop string, with the token ids and the count that they have alone.
 
 Why: vLLM 0.30 looks for stop strings after each step, in the text of all tokens that the step
-brought (v1/engine/output_processor.py). It cuts the text, but token ids, logprobs and what is
-counted and billed go on to the end of the step: with K drafts up to K tokens more than without.
+brought (vllm/v1/engine/output_processor.py:OutputProcessor.process_outputs). It cuts the text, but
+token ids, logprobs and what is counted and billed go on to the end of the step: with K drafts up to
+K tokens more than without.
 How: before an output is processed, the tokens behind the one that completes a stop string are taken
 from it. Where the string ends is what vLLM's own detokenizer says, on a copy, token by token.
-Until: vLLM cuts them itself.
+Until: vLLM 0.32, whose ``OutputProcessor`` has ``_trim_surplus_tokens``. 0.31 has the fault.
 """
 
 from __future__ import annotations

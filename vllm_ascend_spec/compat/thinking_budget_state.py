@@ -1,13 +1,13 @@
 """``thinking_token_budget`` of one request applied to another, and thoughts counted too short.
 
-Why: ``ThinkingBudgetStateHolder`` of vLLM 0.30 (v1/sample/thinking_budget_state.py) keeps a record
-per batch slot. Where a request without a budget moves to the slot of one that has left, the record
+Why: vLLM (vllm/v1/sample/thinking_budget_state.py:ThinkingBudgetStateHolder) keeps a record per
+batch slot. Where a request without a budget moves to the slot of one that has left, the record
 of the latter stays and the mover inherits it. And of a thought that the prompt leaves open behind a
 start marker of several tokens it counts as many tokens too few as the marker has more than one, so
 the budget is exceeded. Both happen without speculation too.
 How: a request's old slot is emptied before another moves there; the start is where the marker
 begins.
-Until: vLLM does so itself.
+Until: vLLM does so itself. The file is the same in 0.31 to 0.33.
 """
 
 from __future__ import annotations

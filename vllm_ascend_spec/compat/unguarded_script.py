@@ -3,10 +3,11 @@
 Why: vLLM spawns its engine's process, and a spawned process imports the script again. A call of
 ``LLM(...)`` at the script's top level then runs there too, and fails below two long tracebacks.
 How: vLLM gets the context of each process that it starts from ``get_mp_context``, which calls
-``_maybe_force_spawn`` first. There we look for the mark that Python's multiprocessing itself
-refuses by, and raise before it does. Our error is a RuntimeError like Python's: a script that
-catches that one still works. Uncaught, it is printed without its traceback.
-Until: vLLM says it in one line itself.
+``_maybe_force_spawn`` first (vllm/utils/system_utils.py:_maybe_force_spawn). There we look for the
+mark that Python's multiprocessing itself refuses by, and raise before it does. Our error is a
+RuntimeError like Python's: a script that catches that one still works. Uncaught, it is printed
+without its traceback.
+Until: vLLM says it in one line itself. 0.31 to 0.33 do not.
 """
 
 from __future__ import annotations

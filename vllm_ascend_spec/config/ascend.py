@@ -7,7 +7,6 @@ from typing import Any
 
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
-from vllm_ascend_spec.config.schema import SECTION, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
 SPEC = "speculative_config"
@@ -54,9 +53,9 @@ def check_for_npu(request: Request) -> None:
     check_ascend_options(request.additional, request.spec.get)
     if not request.method.has_draft_loop:
         return
-    check_draft_loop(request.options)
     engine, spec = request.engine, request.spec
-    # vLLM has no full graphs with a schedule of K (config/vllm.py:972).
+    # vLLM has no full graphs with a schedule of K (vllm/config/vllm.py:
+    # VllmConfig._maybe_override_dynamic_sd_cudagraph_mode).
     mode = FULL_MODES[0] if engine.cudagraph_mode is None else engine.cudagraph_mode
     mode = "PIECEWISE" if spec.get(SCHEDULE) else mode
     if not engine.enforce_eager and not spec.get("enforce_eager"):
@@ -71,21 +70,6 @@ def samples_drafts(get: Callable[[str], Any]) -> bool:
     """
     is_sampled = get("draft_sample_method") == "probabilistic"
     return is_sampled and get("rejection_sample_method") != "synthetic"
-
-
-def check_draft_loop(options: SpecOptions) -> None:
-    """Refuse the draft loop of other devices.
-
-    Raises:
-        ConfigError: it was asked for.
-    """
-    if options.draft_loop == "fused":
-        raise ConfigError(
-            f"additional_config.{SECTION}.draft_loop",
-            "fused",
-            "not possible on an NPU, where the draft loop is one graph; "
-            "valid here: 'auto', 'stock'",
-        )
 
 
 def check_full_graph(mode: str, *, samples_drafts: bool) -> None:

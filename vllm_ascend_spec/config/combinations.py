@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vllm_ascend_spec.config.ascend import check_for_npu
-from vllm_ascend_spec.config.cpu import check_for_cpu
-from vllm_ascend_spec.config.custom_class import check_custom_class
+from vllm_ascend_spec.config.draft_loop import check_draft_loop
 from vllm_ascend_spec.config.draft_options import check_draft_options
 from vllm_ascend_spec.config.engine import Request
-from vllm_ascend_spec.config.ngram import check_ngram
+from vllm_ascend_spec.config.model_runner import check_model_runner
+from vllm_ascend_spec.config.pipeline import check_pipeline
 from vllm_ascend_spec.config.rules import STANDARD, check_synthetic, resolve_rule
 from vllm_ascend_spec.config.schedule import check_schedule
-from vllm_ascend_spec.config.schema import SECTION
 from vllm_ascend_spec.errors import ConfigError
-
-# What a device's platform does not do, see platform/select.py for its names.
-DEVICES: dict[str, Callable[[Request], None]] = {"npu": check_for_npu, "cpu": check_for_cpu}
 
 
 def check_rule(request: Request) -> None:
@@ -25,35 +20,76 @@ def check_rule(request: Request) -> None:
     check_synthetic(request.spec)
 
 
-def check_draft_loop(request: Request) -> None:
-    """Raise if a draft loop was chosen for a method that has none."""
-    if "draft_loop" in request.section and not request.method.has_draft_loop:
+def check_family(request: Request) -> None:
+    """Raise if the method has no drafter for the device's family of draft loops."""
+    device, method = request.engine.device, request.method
+    if device is not None and device.family not in method.drafters:
+        families = ", ".join(map(repr, method.drafters)) or "none"
         raise ConfigError(
-            f"additional_config.{SECTION}.draft_loop",
-            request.options.draft_loop,
-            f"has no effect with method {request.method.name!r}, which has no draft model",
+            "speculative_config.method",
+            method.name,
+            f"not supported on {device.about}, whose family of draft loops is "
+            f"{device.family!r}; it has drafters for: {families}",
+        )
+
+
+def check_num_drafts(request: Request) -> None:
+    """Raise if K is more than the device can verify in one step."""
+    device, wanted = request.engine.device, request.spec["num_speculative_tokens"]
+    if device is not None and wanted > device.max_drafts:
+        raise ConfigError(
+            "speculative_config.num_speculative_tokens",
+            wanted,
+            f"valid: a whole number from 1 to {device.max_drafts} on {device.about}",
+        )
+
+
+def check_scheduling(request: Request) -> None:
+    """Raise if steps were to be scheduled ahead and the method needs each step's tokens."""
+    if request.method.drafts_on_host and request.engine.async_scheduling:
+        raise ConfigError(
+            "--async-scheduling",
+            True,
+            f"not possible with method {request.method.name!r}, which drafts from the tokens of "
+            "the step before; leave it out",
         )
 
 
 def check_device(request: Request) -> None:
     """Raise if the device's platform would ignore an option or cannot do it."""
-    if (check := DEVICES.get(request.engine.device or "")) is not None:
+    if request.engine.device is not None:
+        for check in request.engine.device.checks:
+            check(request)
+
+
+def check_method(request: Request) -> None:
+    """Raise if the method's own rules are broken."""
+    for check in request.method.checks:
         check(request)
 
 
-def check_class(request: Request) -> None:
-    """Raise unless the class of method ``custom_class`` can be used."""
-    if request.method.name == "custom_class":
-        check_custom_class(request.spec)
-
-
+Checks = tuple[Callable[[Request], None], ...]
 # Each raises ConfigError. Those that read files or import a person's code come last.
-COMBINATIONS: tuple[Callable[[Request], None], ...] = (
-    lambda request: check_schedule(request.spec),
+COMBINATIONS: Checks = (
+    check_family,
+    check_num_drafts,
+    check_schedule,
+    check_scheduling,
     check_rule,
     check_draft_loop,
-    lambda request: check_ngram(request.spec),
+    check_model_runner,
+    check_pipeline,
     check_device,
     check_draft_options,
-    check_class,
+    check_method,
+)
+# Of a VllmConfig that was built by hand: vLLM has read the checkpoint, filled in defaults and
+# worked out synthetic rates.
+OF_BUILT: Checks = (
+    check_family,
+    check_num_drafts,
+    check_schedule,
+    check_draft_loop,
+    check_pipeline,
+    check_device,
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
-from vllm_ascend_spec.config.checkpoint import check_draft, find_folder, find_target
 from vllm_ascend_spec.config.checkpoint.config_json import read_config, text_of
+from vllm_ascend_spec.config.checkpoint.draft import Draft
+from vllm_ascend_spec.config.checkpoint.folder import find_folder, find_target
 from vllm_ascend_spec.config.checkpoint.problem import laid_to
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
@@ -36,8 +38,40 @@ def check_draft_options(request: Request) -> None:
     target = find_target(request.model) if request.model else None
     other_vocabulary = request.spec.get("use_heterogeneous_vocab")
     same = None if other_vocabulary else target
-    check_draft(MODEL, request.spec, folder, same, request.engine.load_format)
+    check_checkpoint(request, folder, same)
     check_length(request, folder, target)
+
+
+def check_checkpoint(request: Request, folder: Path, target: Path | None) -> None:
+    """Check the draft in a local folder as its method wants it.
+
+    Args:
+        request: method, model and options.
+        folder: the draft's.
+        target: the target's, or None if the two need not fit or it is elsewhere.
+
+    Raises:
+        CheckpointError: saying what is there and what is valid.
+    """
+    spec, load_format = request.spec, request.engine.load_format
+    own = spec.get("draft_load_config")
+    if isinstance(own, Mapping):
+        load_format = str(own.get("load_format", "auto"))
+    check = request.method.check_checkpoint
+    if check is None or load_format == "dummy":
+        return
+    device = request.engine.device
+    check(
+        Draft(
+            MODEL,
+            spec["model"],
+            folder,
+            target,
+            load_format,
+            spec.get("quantization"),
+            device.family if device is not None else None,
+        )
+    )
 
 
 def check_vocabularies(request: Request) -> None:
@@ -52,16 +86,25 @@ def check_vocabularies(request: Request) -> None:
 
 
 def check_parallel_size(request: Request) -> None:
-    """Raise unless the draft is split as the target, or not at all."""
+    """Raise unless the draft is split as the target, or left whole where that is possible.
+
+    vLLM has the option and looks at it for a draft model alone, to refuse any other size
+    (vllm/v1/spec_decode/draft_model.py:DraftModelProposer); a head is split as its target.
+    """
     size, target = request.spec.get("draft_tensor_parallel_size"), request.engine
-    if size not in (None, 1, target.tensor_parallel_size):
-        valid = sorted({1, target.tensor_parallel_size})
-        raise ConfigError(
-            "speculative_config.draft_tensor_parallel_size",
-            size,
-            f"valid: {' or '.join(map(str, valid))}, the target's --tensor-parallel-size is "
-            f"{target.tensor_parallel_size}",
-        )
+    if size in (None, target.tensor_parallel_size) or not request.method.has_draft_loop:
+        return  # what has no loop is loaded by this package, see draft_heads.py
+    whole = target.device.whole_drafts if target.device is not None else frozenset()
+    may_be_whole = request.method.name in whole
+    if size == 1 and may_be_whole:
+        return
+    valid = "1, or " if may_be_whole else ""
+    why = "" if may_be_whole else "; vLLM splits the draft as the target whatever is asked for"
+    raise ConfigError(
+        "speculative_config.draft_tensor_parallel_size",
+        size,
+        f"valid: {valid}{target.tensor_parallel_size}, the target's --tensor-parallel-size{why}",
+    )
 
 
 def check_length(request: Request, draft: Path, target: Path | None) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from vllm_ascend_spec.config.methods import Method
+from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.schema import SpecOptions
 
 UNKNOWN = ""
@@ -20,21 +21,31 @@ class Engine:
     """The options of an engine that are not about speculation but have a say in it.
 
     Attributes:
-        device: ``npu``, ``cuda``, ``cpu`` or None, see ``platform/select.py``.
+        device: the kind that it is to run on, or None if none was found.
         load_format: with ``dummy`` no weights are read, so none are looked for.
         tensor_parallel_size: over how many devices the target is split.
+        data_parallel_size: how many copies of the target share the requests.
+        pipeline_parallel_size: over how many stages the target's layers are split.
+        enable_eplb: whether experts move between devices.
         max_model_len: longest request; None or -1 where the checkpoint says it.
         enforce_eager: whether no graphs are used.
+        async_scheduling: whether steps are scheduled ahead; None for vLLM's default.
         cudagraph_mode: name of vLLM's ``CUDAGraphMode``; None for its default, :data:`UNKNOWN`
             where other options have a say in it.
+        kv_connector: what takes from the KV cache, by its name; None for nothing.
     """
 
-    device: str | None = None
+    device: Device | None = None
     load_format: str = "auto"
     tensor_parallel_size: int = 1
+    data_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    enable_eplb: bool = False
     max_model_len: int | None = None
     enforce_eager: bool = False
+    async_scheduling: bool | None = None
     cudagraph_mode: str | None = None
+    kv_connector: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +60,7 @@ class Request:
         additional: all of ``--additional-config``.
         model: the target, a folder or a hub's name; None if it is not known.
         engine: what else was given.
+        from_head: keys of ``spec`` that a person left to the folder of a head given as the model.
     """
 
     spec: Mapping[str, Any]
@@ -58,6 +70,7 @@ class Request:
     additional: Mapping[str, Any] = field(default_factory=dict)
     model: str | None = None
     engine: Engine = field(default_factory=Engine)
+    from_head: frozenset[str] = frozenset()
 
 
 def cudagraph_mode_of(compilation: Any) -> str | None:
@@ -72,6 +85,17 @@ def cudagraph_mode_of(compilation: Any) -> str | None:
         return "NONE"
     graphs = get("cudagraph_mode")
     return None if graphs is None else str(_name_of(graphs))
+
+
+def kv_connector_of(transfer: Any) -> str | None:
+    """Return the name of the connector in a ``--kv-transfer-config``, or None.
+
+    Args:
+        transfer: as given by the person, or as vLLM has parsed it.
+    """
+    if isinstance(transfer, Mapping):
+        return transfer.get("kv_connector")
+    return getattr(transfer, "kv_connector", None)
 
 
 def _attribute(record: Any, name: str) -> Any:

@@ -21,17 +21,19 @@ from vllm_ascend_spec.config.values import (
     number,
     one_of,
     optional,
+    table,
     text,
     whole,
 )
 
-# Ascend's fused attention takes at most 16 rows per request (vllm-ascend attention_v1.py:273), and
-# one command line does the same on every device.
-MAX_DRAFT_TOKENS = 15
-# vLLM allocates this many numbers for each search (v1/spec_decode/ngram_proposer.py); longer than
-# any request it finds nothing more.
+# On any device; each has a limit of its own, see ``Device.max_drafts``.
+MAX_DRAFT_TOKENS = 64
+# vLLM allocates this many numbers for each search (vllm/v1/spec_decode/ngram_proposer.py); longer
+# than any request it finds nothing more.
 MAX_NGRAM = 2**20
 MAX_LENGTH = 2**31 - 1  # positions are 32 bit
+# Each token of a text is put into the tree as often as the tree is deep.
+MAX_TREE_DEPTH = 1024
 DRAFT_SAMPLE_METHODS = ("greedy", "probabilistic")
 # vLLM's names; "standard" leaves the choice to verify_rule.
 RULE_METHODS = ("standard", "block", "synthetic")
@@ -92,8 +94,43 @@ OPTIONS: dict[str, Option] = {
             one_of(*DRAFT_SAMPLE_METHODS),
             unset=DRAFT_SAMPLE_METHODS[0],
         ),
+        Option(
+            "disable_by_batch_size",
+            "no drafts in batches of more requests",
+            optional(whole(1, MAX_LENGTH)),
+        ),
+        Option(
+            "hybrid_model_method",
+            "method of the model beside the suffix trees",
+            optional(text("a method with a draft model")),
+        ),
         Option("prompt_lookup_min", "shortest n-gram", optional(whole(1, MAX_NGRAM))),
         Option("prompt_lookup_max", "longest n-gram", optional(whole(1, MAX_NGRAM))),
+        # A tree of depth 1 has no room for a draft behind a match.
+        Option(
+            "suffix_decoding_max_tree_depth",
+            "tokens of a match and its draft together",
+            whole(2, MAX_TREE_DEPTH),
+            unset=24,
+        ),
+        Option(
+            "suffix_decoding_max_cached_requests",
+            "how many earlier answers are kept",
+            whole(0, MAX_LENGTH),
+            unset=10000,
+        ),
+        Option(
+            "suffix_decoding_max_spec_factor",
+            "drafts for each token of the match",
+            number(0, MAX_TREE_DEPTH),
+            unset=1.0,
+        ),
+        Option(
+            "suffix_decoding_min_token_prob",
+            "how often a draft has to have followed",
+            number(0, 1),
+            unset=0.1,
+        ),
         Option("revision", "branch, tag or commit of the draft", optional(text("a name"))),
         Option("code_revision", "the same of its code", optional(text("a name"))),
         Option("max_model_len", "longest request with drafts", optional(whole(1, MAX_LENGTH))),
@@ -114,6 +151,7 @@ OPTIONS: dict[str, Option] = {
         Option("quantization", "of the draft", optional(known_to_vllm.quantization)),
         Option("kv_cache_dtype", "of the draft", optional(known_to_vllm.kv_cache_dtype)),
         Option("attention_backend", "of the draft", optional(known_to_vllm.attention_backend)),
+        Option("draft_model_config", "which hidden states are kept", optional(table())),
         Option("draft_load_config", "how to load it", optional(known_to_vllm.load_config)),
     )
 }
@@ -121,18 +159,15 @@ OPTIONS: dict[str, Option] = {
 # have. tests/config/test_options.py compares both tables with vLLM.
 WITHOUT_EFFECT: dict[str, Any] = {
     "dspark_draft_topk": None,
-    "draft_model_config": None,
     "draft_parallel_config": None,
     "enable_adaptive_verification": False,
     "index_share_for_mtp_iteration": None,
     "moe_backend": None,
     "parallel_drafting": False,
-    "suffix_decoding_max_cached_requests": 10000,
-    "suffix_decoding_max_spec_factor": 1.0,
-    "suffix_decoding_max_tree_depth": 24,
-    "suffix_decoding_min_token_prob": 0.1,
     "tensor_parallel_size": None,
 }
+# Options that vLLM's own config does not have; entry/carrier.py keeps them from it.
+OURS = frozenset({"disable_by_batch_size", "hybrid_model_method"})
 # Filled in by vLLM when it builds the config, not by a person.
 INTERNAL = ("target_model_config", "target_parallel_config")
 

@@ -1,7 +1,7 @@
 """Check a command line or an ``LLM()`` call before anything expensive starts.
 
-``check``, ``vllm serve`` and ``LLM()`` all call :func:`check_engine`, so that what the first says
-is what the others do.
+``check``, ``vllm serve`` and ``LLM()`` all call :func:`resolve_engine` through ``entry/``, so that
+what the first says is what the others do.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from vllm_ascend_spec.config.additional import check_additional
 from vllm_ascend_spec.config.combinations import COMBINATIONS
 from vllm_ascend_spec.config.draft_options import check_name
 from vllm_ascend_spec.config.engine import Engine, Request
-from vllm_ascend_spec.config.methods import METHODS, Method
+from vllm_ascend_spec.config.head_as_model import read_head
+from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.options import INTERNAL, OPTIONS, is_unset
-from vllm_ascend_spec.config.resolve import require_speculation
+from vllm_ascend_spec.config.resolve import require_speculation, resolve
+from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.schedule import with_schedule
 from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
@@ -31,44 +34,55 @@ JSON_TYPES = (type(None), bool, int, float, str, list, dict)
 MOST_NAMES = 4
 
 
-def check_engine(
+def resolve_engine(
     model: str | None,
     speculative_config: Any,
     additional_config: Any = NOTHING,
     engine: Engine | None = None,
-) -> None:
-    """Check everything that can be checked without loading a model.
+    *,
+    methods: Mapping[str, Method],
+) -> Speculation | None:
+    """Check everything that can be checked without loading a model, and say what it comes to.
 
     Args:
-        model: the target, a folder or a hub's name.
+        model: the target, a folder or a hub's name; or a head's folder that names its target.
         speculative_config: as given by the person; None for no speculation.
         additional_config: as given by the person.
         engine: other options that matter.
+        methods: those that there are, by name.
+
+    Returns:
+        The speculation, or None for an engine without.
 
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
     section = check_additional(additional_config)
     options = SpecOptions.from_mapping(section)
-    if speculative_config is None:
+    asked = read_head(model, speculative_config)
+    if asked.spec is None:
         require_speculation(section)
-        return
-    if model is not None:
-        check_name("model", model)
-    spec = with_underscores(speculative_config)
-    method = check_method(spec)
-    check_options(method, spec)
+        return None
+    if asked.model is not None:
+        check_name("model", asked.model)
+    spec = with_underscores(asked.spec)
+    method = check_method(spec, methods)
+    if method.for_spec is not None:
+        method = method.for_spec(spec, methods)
+    check_options(method, spec, methods)
     request = Request(
-        spec=spec,
+        spec=with_schedule(spec),
         method=method,
         section=section,
         options=options,
         additional=additional_config if isinstance(additional_config, Mapping) else NOTHING,
-        model=model,
+        model=asked.model,
         engine=engine or Engine(),
+        from_head=asked.from_head,
     )
     for check in COMBINATIONS:
         check(request)
+    return resolve(request)
 
 
 def with_underscores(spec: Any) -> dict[str, Any]:
@@ -88,18 +102,18 @@ def with_underscores(spec: Any) -> dict[str, Any]:
     return named
 
 
-def check_method(spec: Mapping[str, Any]) -> Method:
+def check_method(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Method:
     """Return the method that ``spec`` names."""
     name = spec.get("method")
-    valid = ", ".join(repr(known) for known in METHODS)
+    valid = ", ".join(repr(known) for known in methods)
     if name is None:
         raise ConfigError(f"{SPEC}.method", None, f"name the method; valid: {valid}")
-    if not isinstance(name, str) or name not in METHODS:
+    if not isinstance(name, str) or name not in methods:
         raise ConfigError(f"{SPEC}.method", name, f"not supported by this release; valid: {valid}")
-    return METHODS[name]
+    return methods[name]
 
 
-def check_options(method: Method, spec: Mapping[str, Any]) -> None:
+def check_options(method: Method, spec: Mapping[str, Any], methods: Mapping[str, Method]) -> None:
     """Check each option alone: does it belong to the method, is its value valid, does one miss?"""
     for key, value in spec.items():
         if key in INTERNAL and not isinstance(value, JSON_TYPES):
@@ -107,19 +121,20 @@ def check_options(method: Method, spec: Mapping[str, Any]) -> None:
         if key not in method.options:
             if is_unset(key, value):
                 continue
-            raise ConfigError(f"{SPEC}.{key}", value, _no_effect(key, method))
+            raise ConfigError(f"{SPEC}.{key}", value, _no_effect(key, method, methods))
         if value is None and key in method.required:
             continue
-        if problem := OPTIONS[key].check(value):
+        # A method of another package may have options of its own, which its own rules check.
+        if key in OPTIONS and (problem := OPTIONS[key].check(value)):
             raise ConfigError(f"{SPEC}.{key}", value, problem)
     for key in method.required:
         if spec.get(key) is None:
-            needed = f"method {method.name!r} needs it; {OPTIONS[key].check(None)}"
-            raise ConfigError(f"{SPEC}.{key}", None, needed)
+            valid = f"; {OPTIONS[key].check(None)}" if key in OPTIONS else ""
+            raise ConfigError(f"{SPEC}.{key}", None, f"method {method.name!r} needs it{valid}")
 
 
-def _no_effect(key: str, method: Method) -> str:
-    owners = [repr(other.name) for other in METHODS.values() if key in other.options]
+def _no_effect(key: str, method: Method, methods: Mapping[str, Method]) -> str:
+    owners = [repr(other.name) for other in methods.values() if key in other.options]
     only = f", only with {' and '.join(owners)}" if owners else ""
     valid = nearest(key, method.options)
     return f"has no effect with method {method.name!r}{only}; valid: {valid}"

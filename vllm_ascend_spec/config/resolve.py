@@ -1,18 +1,59 @@
-"""From vLLM's configuration to ours."""
+"""From what was asked for, checked, to the one record of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vllm_ascend_spec.config.additional import section_of
-from vllm_ascend_spec.config.rules import SYNTHETIC, resolve_rule
-from vllm_ascend_spec.config.schema import SECTION, SpecOptions
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.head_as_model import SOURCE as HEAD
+from vllm_ascend_spec.config.resolved import DEFAULT, Speculation
+from vllm_ascend_spec.config.rules import GREEDY, STANDARD, resolve_rule, rule_warnings
+from vllm_ascend_spec.config.schedule import LIMIT, option_of
+from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
+from vllm_ascend_spec.config.schema import SECTION
 from vllm_ascend_spec.errors import ConfigError
 
-if TYPE_CHECKING:
-    from vllm.config import VllmConfig
+SPEC, OURS = "speculative_config", f"additional_config.{SECTION}"
+# Of the record, by the option that each has the value of.
+FROM_SPEC = {
+    "method": "method",
+    "num_drafts": "num_speculative_tokens",
+    "schedule": SCHEDULE,
+    "draft_sample_method": "draft_sample_method",
+}
+RULE_METHOD = "rejection_sample_method"
+RESOLVED = frozenset((*FROM_SPEC.values(), LIMIT, RULE_METHOD))
+
+
+def resolve(request: Request) -> Speculation:
+    """Return the record of a request that has passed every check."""
+    spec, method, device = request.spec, request.method, request.engine.device
+    rule_method = spec.get(RULE_METHOD) or STANDARD
+    rule = resolve_rule(rule_method, request.section)
+    drafts = spec.get("draft_sample_method") or GREEDY
+    rows = spec.get(SCHEDULE)
+    return Speculation(
+        device=device.name if device is not None else None,
+        family=device.family if device is not None else None,
+        method=method.name,
+        vllm_method=method.carrier or method.name,
+        drafter=method.drafters.get(device.family, ()) if device is not None else (),
+        num_drafts=spec["num_speculative_tokens"],
+        schedule=None if rows is None else tuple(tuple(row) for row in rows),
+        draft_sample_method=drafts,
+        rule=rule,
+        verify_backend=request.options.verify_backend,
+        is_synchronous=method.drafts_on_host,
+        draft_loop=request.options.draft_loop if method.has_draft_loop else None,
+        options=_further_options(request),
+        sources=_sources(request, rule_method),
+        warnings=(
+            *rule_warnings(rule, method, drafts),
+            *(method.warn(request) if method.warn is not None else ()),
+            *_scheduling_warnings(request),
+        ),
+    )
 
 
 def require_speculation(section: Mapping[str, Any]) -> None:
@@ -22,29 +63,49 @@ def require_speculation(section: Mapping[str, Any]) -> None:
         ConfigError: there are some.
     """
     if section:
-        raise ConfigError(
-            f"additional_config.{SECTION}", section, "has no effect without --speculative-config"
-        )
+        raise ConfigError(OURS, section, "has no effect without --speculative-config")
 
 
-def resolve_options(vllm_config: VllmConfig) -> SpecOptions:
-    """Return our options of an engine; ``verify_rule`` is the one that is used.
-
-    Raises:
-        ConfigError: an option is unknown, has an invalid value, or has no effect here.
-    """
-    section = section_of(vllm_config.additional_config)
-    options = SpecOptions.from_mapping(section)
-    rule = rule_of(vllm_config)
-    if rule is None:
-        require_speculation(section)
-    # With synthetic acceptance no rule is used, and none can be given.
-    return options if rule in (None, SYNTHETIC) else replace(options, verify_rule=rule)
+def _scheduling_warnings(request: Request) -> list[str]:
+    if not request.method.drafts_on_host or request.engine.async_scheduling is not None:
+        return []
+    name = request.method.name
+    return [
+        f"Asynchronous scheduling is off: method {name!r} drafts from the tokens of the step "
+        "before."
+    ]
 
 
-def rule_of(vllm_config: VllmConfig) -> str | None:
-    """Return the rule of an engine, see :func:`resolve_rule`; None without speculation."""
-    spec = vllm_config.speculative_config
-    if spec is None:
-        return None
-    return resolve_rule(spec.rejection_sample_method, section_of(vllm_config.additional_config))
+def _further_options(request: Request) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in request.spec.items()
+        if name in request.method.options - RESOLVED and value is not None
+    }
+
+
+def _sources(request: Request, rule_method: str) -> dict[str, str]:
+    """Return where each value came from; what is not named here is a default."""
+    spec, section, device = request.spec, request.section, request.engine.device
+    method = HEAD if "method" in request.from_head else f"{SPEC}.method"
+    # Its parts follow from these two.
+    sources = {"vllm_method": method, "drafter": method}
+    if device is not None:
+        sources |= {"device": device.about, "family": device.about}
+    for name, option in FROM_SPEC.items():
+        sources[name] = f"{SPEC}.{option}" if spec.get(option) is not None else DEFAULT
+        if option in request.from_head:
+            sources[name] = HEAD
+    if spec.get(SCHEDULE) is not None:
+        sources["schedule"] = option_of(spec)
+    for name in ("verify_backend", "draft_loop"):
+        sources[name] = f"{OURS}.{name}" if section.get(name) is not None else DEFAULT
+    if not request.method.has_draft_loop:
+        sources["draft_loop"] = f"method {request.method.name!r} has none"
+    if _further_options(request):
+        sources["options"] = SPEC
+    if rule_method != STANDARD:
+        sources["rule"] = f"{SPEC}.{RULE_METHOD}"
+    elif section.get("verify_rule") is not None:
+        sources["rule"] = f"{OURS}.verify_rule"
+    return sources

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from vllm_ascend_spec.config import methods
+from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.options import RULE_METHODS
 from vllm_ascend_spec.config.schema import SECTION, VERIFY_RULES
 from vllm_ascend_spec.config.values import number
 from vllm_ascend_spec.errors import ConfigError
 
-METHOD = "speculative_config.rejection_sample_method"
+OPTION = "speculative_config.rejection_sample_method"
 SYNTHETIC_OPTIONS = ("synthetic_acceptance_rates", "synthetic_acceptance_length")
 STANDARD, BLOCK, SYNTHETIC = RULE_METHODS
 GREEDY = "greedy"
@@ -29,7 +29,7 @@ def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
         ConfigError: the method is unknown, or ``verify_rule`` contradicts it.
     """
     if method not in RULE_METHODS:
-        raise ConfigError(METHOD, method, f"valid: {', '.join(map(repr, RULE_METHODS))}")
+        raise ConfigError(OPTION, method, f"valid: {', '.join(map(repr, RULE_METHODS))}")
     wanted = section.get("verify_rule")
     if method == STANDARD:
         return wanted or VERIFY_RULES[0]
@@ -37,12 +37,12 @@ def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
         raise ConfigError(
             f"additional_config.{SECTION}.verify_rule",
             wanted,
-            f"contradicts {METHOD}={method!r}; give one of the two",
+            f"contradicts {OPTION}={method!r}; give one of the two",
         )
     return method
 
 
-def rule_warnings(rule: str, method: str, draft_sample_method: str) -> list[str]:
+def rule_warnings(rule: str, method: Method, draft_sample_method: str) -> list[str]:
     """Return what a person should know who chose ``rule``.
 
     Args:
@@ -55,11 +55,10 @@ def rule_warnings(rule: str, method: str, draft_sample_method: str) -> list[str]
             "rejection_sample_method='synthetic' accepts drafts at given rates: the output is not "
             "the target's and acceptance is made up; use it for benchmarks only."
         ]
-    drafting = methods.METHODS.get(method)
-    if rule == BLOCK and drafting is not None and not drafting.can_sample_drafts:
+    if rule == BLOCK and not method.can_sample_drafts:
         return [
             "The block rule accepts no more drafts than the token rule with method "
-            f"{method!r}, which cannot sample its drafts."
+            f"{method.name!r}, which cannot sample its drafts."
         ]
     if rule == BLOCK and draft_sample_method == GREEDY:
         return [
@@ -82,17 +81,17 @@ def check_synthetic(spec: Mapping[str, Any]) -> None:
     if spec.get("rejection_sample_method") != SYNTHETIC:
         for name in given:
             raise ConfigError(
-                f"speculative_config.{name}", spec[name], f"needs {METHOD}={SYNTHETIC!r}"
+                f"speculative_config.{name}", spec[name], f"needs {OPTION}={SYNTHETIC!r}"
             )
         return
     if len(given) != 1:
         names = " or ".join(SYNTHETIC_OPTIONS)
-        raise ConfigError(METHOD, SYNTHETIC, f"needs either {names}; {len(given)} are given")
+        raise ConfigError(OPTION, SYNTHETIC, f"needs either {names}; {len(given)} are given")
     if spec.get("draft_sample_method", GREEDY) != GREEDY:
         raise ConfigError(
             "speculative_config.draft_sample_method",
             spec["draft_sample_method"],
-            f"has no effect with {METHOD}={SYNTHETIC!r}",
+            f"has no effect with {OPTION}={SYNTHETIC!r}",
         )
     _CHECKS[given[0]](spec[given[0]], spec["num_speculative_tokens"])
 

@@ -6,13 +6,62 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.one_line import short_repr
 
 NAME = "num_speculative_tokens_per_batch_size"
+LIMIT = "disable_by_batch_size"
 
 
-def check_schedule(spec: Mapping[str, Any]) -> None:
+def with_schedule(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``spec`` with the schedule that ``disable_by_batch_size`` stands for, if it is given.
+
+    vLLM had the option before it had schedules: no drafts in batches of more requests than that.
+
+    Args:
+        spec: the speculative config; each value alone has been checked.
+
+    Raises:
+        ConfigError: both are given.
+    """
+    limit = spec.get(LIMIT)
+    if limit is None:
+        return spec
+    if spec.get(NAME) is not None:
+        raise ConfigError(
+            f"speculative_config.{LIMIT}", limit, f"contradicts {NAME}; give one of the two"
+        )
+    # Larger batches than those of the last row have its K.
+    rows = [[1, limit, spec["num_speculative_tokens"]], [limit + 1, limit + 1, 0]]
+    return {**spec, NAME: rows}
+
+
+def option_of(spec: Mapping[str, Any]) -> str:
+    """Return the option that a schedule was asked for by."""
+    return f"speculative_config.{NAME if spec.get(LIMIT) is None else LIMIT}"
+
+
+def check_schedule(request: Request) -> None:
+    """Check the rows, and that the engine keeps to them.
+
+    Raises:
+        ConfigError: naming what is wrong.
+    """
+    check_rows(request.spec)
+    copies = request.engine.data_parallel_size
+    if request.spec.get(NAME) is not None and copies > 1:
+        # vllm/config/vllm.py:VllmConfig._maybe_disable_dynamic_sd_for_data_parallel
+        option = option_of(request.spec)
+        raise ConfigError(
+            option,
+            request.spec[option.partition(".")[2]],
+            f"not possible with --data-parallel-size {copies}, where vLLM drafts as many for each "
+            "batch; leave one of the two out",
+        )
+
+
+def check_rows(spec: Mapping[str, Any]) -> None:
     """Check the rows, one by one and next to each other.
 
     vLLM sorts rows, fills gaps with the row before and cuts K to ``num_speculative_tokens``. Each

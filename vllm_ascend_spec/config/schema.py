@@ -6,16 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from vllm_ascend_spec.config.values import one_of, optional
+from vllm_ascend_spec.config.values import Check, one_of, optional
 from vllm_ascend_spec.errors import ConfigError
 
 SECTION = "ascend_spec"
 # Of the verification ops, in this release; tests/config/test_schema.py compares with the ops.
 VERIFY_BACKENDS = ("cpu", "triton", "ascendc", "reference")
 VERIFY_RULES = ("token", "block")
-DRAFT_LOOPS = ("auto", "fused", "stock")
-CHECKS = {
-    "draft_loop": one_of(*DRAFT_LOOPS),
+DRAFT_LOOPS = ("auto", "ours", "stock")
+AUTO, OURS, STOCK = DRAFT_LOOPS
+
+
+def _draft_loop(value: Any) -> str | None:
+    valid = one_of(*DRAFT_LOOPS)(value)
+    return f"is called {OURS!r} now; {valid}" if value == "fused" else valid
+
+
+CHECKS: dict[str, Check] = {
+    "draft_loop": _draft_loop,
     "verify_backend": optional(one_of(*VERIFY_BACKENDS)),
     "verify_rule": one_of(*VERIFY_RULES),
 }
@@ -26,9 +34,9 @@ class SpecOptions:
     """Options of this package; everything about the draft is in ``--speculative-config``.
 
     Attributes:
-        draft_loop: ``fused`` plans draft steps 2..K at once; ``stock`` is vLLM's own loop, to
-            compare against; ``auto`` is ``fused`` where that is possible. Methods without a draft
-            model have no loop.
+        draft_loop: ``ours`` plans draft steps 2..K at once; ``stock`` is vLLM's own loop, or
+            vllm-ascend's, to compare against; ``auto`` is ``ours`` where that is possible.
+            Methods without a draft model have no loop.
         verify_backend: backend of the verification ops by name, ``None`` for the best one.
         verify_rule: how sampled drafts are accepted: ``token`` one at a time, ``block`` all of a
             request together (at least as many, where drafts are sampled). Greedy requests are

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 # Returns None for a valid value, else what is valid.
@@ -41,6 +41,11 @@ def text(what: str) -> Check:
     """Take strings that are not empty."""
     valid = f"valid: {what}, as a string"
     return lambda value: None if isinstance(value, str) and value else valid
+
+
+def table() -> Check:
+    """Take JSON objects; what they hold is somebody else's to check."""
+    return lambda value: None if isinstance(value, Mapping) else "valid: a JSON object"
 
 
 def one_of(*choices: str) -> Check:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from vllm_ascend_spec.metrics.prometheus import read_samples
+
 PREFIX = "vllm:spec_decode_"
-_SAMPLE = re.compile(rf"^{PREFIX}(\w+)_total\{{(.*?)\}} ([0-9.e+]+)$")
-_POSITION = re.compile(r'position="(\d+)"')
+# What a counter's sample has behind its name; beside it is one that says since when it counts.
+TOTAL = "_total"
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,17 @@ def _padded(counts: tuple[int, ...], width: int) -> tuple[int, ...]:
 
 
 def from_prometheus(text: str) -> Acceptance:
-    """Read a server's ``/metrics``."""
+    """Read a server's ``/metrics``; engines of one server add up."""
     counts: dict[str, int] = {}
     positions: dict[int, int] = {}
-    for line in text.splitlines():
-        if (match := _SAMPLE.match(line)) is None:
+    for sample in read_samples(text, PREFIX):
+        if not sample.name.endswith(TOTAL):
             continue
-        name, labels, value = match.groups()
-        if place := _POSITION.search(labels):
-            index = int(place.group(1))
-            positions[index] = positions.get(index, 0) + int(float(value))
+        if place := sample.labels.get("position"):
+            positions[int(place)] = positions.get(int(place), 0) + int(sample.value)
         else:
-            counts[name] = counts.get(name, 0) + int(float(value))
+            name = sample.name.removeprefix(PREFIX).removesuffix(TOTAL)
+            counts[name] = counts.get(name, 0) + int(sample.value)
     return _build(counts, [positions[index] for index in sorted(positions)])
 
 

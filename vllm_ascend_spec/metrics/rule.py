@@ -7,27 +7,23 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vllm_ascend_spec.config.resolve import rule_of
-from vllm_ascend_spec.config.rules import SYNTHETIC, rule_warnings
+from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.rules import SYNTHETIC
 from vllm_ascend_spec.config.schema import VERIFY_RULES
 from vllm_ascend_spec.log import log_once
-
-if TYPE_CHECKING:
-    from vllm.config import VllmConfig
+from vllm_ascend_spec.metrics.prometheus import read_samples
 
 NAME = "vllm:spec_decode_verify_rule"
-_SAMPLE = re.compile(rf'^{NAME}\{{(?:.*,)?rule="(\w+)".*\}} 1\.0$', re.MULTILINE)
 
 
 class RuleCollector:
     """Brings the gauge to prometheus_client's registry.
 
     vLLM takes every metric out of the registry whose name is like its own when it starts to log
-    (v1/metrics/prometheus.py, ``unregister_vllm_metrics``), which is after the platform is asked.
+    (vllm/v1/metrics/prometheus.py:unregister_vllm_metrics), which is after the platform is asked.
     It finds them by an attribute that this class lacks.
     """
 
@@ -74,22 +70,17 @@ def publish_rule(rule: str | None) -> None:
     _collector().set(rule)
 
 
-def announce_rule(vllm_config: VllmConfig) -> None:
+def announce_rule(speculation: Speculation | None) -> None:
     """Publish the rule of an engine, and log what a person should know who chose it."""
-    if vllm_config.model_config is None:
-        return  # a placeholder, which vLLM builds where no engine is near
-    rule, spec = rule_of(vllm_config), vllm_config.speculative_config
-    publish_rule(rule)
-    if rule is None or spec is None:
-        return
-    for warning in rule_warnings(rule, spec.method, spec.draft_sample_method):
+    publish_rule(speculation.rule if speculation is not None else None)
+    for warning in speculation.warnings if speculation is not None else ():
         log_once(logging.WARNING, warning)
 
 
 def rule_from_prometheus(text: str) -> str | None:
     """Read the rule from a server's ``/metrics``; None if it says nothing."""
-    match = _SAMPLE.search(text)
-    return match.group(1) if match else None
+    samples = (s for s in read_samples(text, NAME) if s.name == NAME and s.value == 1)
+    return next((s.labels["rule"] for s in samples if "rule" in s.labels), None)
 
 
 def rule_from_engine(metrics: Iterable[Any]) -> str | None:

@@ -21,11 +21,11 @@ ANSWERS = (2, 5)
 VOCAB_SIZE = 8
 
 
-def launch_failure(library: Library) -> str | None:
+def launch_problem(library: Library) -> str | None:
     """Verify two drafts on the current NPU; return None, or in one line what is wrong.
 
     A launch that fails in torch_npu's task queue stops the queue, and with it all that follows. So
-    the trial runs on a stream that does without.
+    the trial runs on a stream that does not use the queue.
     """
     npu: Any = torch.npu  # torch_npu puts it there
     try:

@@ -4,7 +4,7 @@ An op's ``ascendc.py`` asks :func:`library` for whatever runs its kernel. That i
 ``python -m vllm_ascend_spec.ops.build_ascendc`` has built, on an NPU; or a stand-in, where
 :func:`use` or the environment variable ``VLLM_ASCEND_SPEC_ASCENDC=module:function`` names one: a
 function that returns a :class:`Library`. Tests and the simulated NPU run the kernels under the twin
-that way (``ops/twin/README.md``), in every process of an engine.
+that way (``ops/twin/library.py``), in every process of an engine.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, Protocol
 import torch
 
 from vllm_ascend_spec.errors import BackendUnavailableError
-from vllm_ascend_spec.ops.ascendc_check import launch_failure
-from vllm_ascend_spec.ops.checksum import damage, first_line
+from vllm_ascend_spec.ops.ascendc_check import launch_problem
+from vllm_ascend_spec.ops.checksum import file_problem, first_line
 
 NAMESPACE = "vllm_ascend_spec_npu"
 BUILT = Path(__file__).parent / "_ascendc"
@@ -72,47 +72,47 @@ def library(device_type: str) -> Library:
         return _stand_in[-1]
     if named := os.environ.get(STAND_IN_VARIABLE):
         return _named(named)
-    if reason := unavailable_reason(device_type):
-        raise BackendUnavailableError(reason)
+    if found := problem(device_type):
+        raise BackendUnavailableError(found)
     return _Built()
 
 
-def unavailable_reason(device_type: str) -> str | None:
+def problem(device_type: str) -> str | None:
     """Return why the backend cannot run on a device, or None if it can."""
     if _stand_in:
         return None
     if named := os.environ.get(STAND_IN_VARIABLE):
-        return _stand_in_failure(named)
+        return _stand_in_problem(named)
     if device_type != "npu":
         return f"the AscendC kernels run on an NPU, these tensors are on {device_type}"
-    return failure()
+    return library_problem()
 
 
 @functools.cache
-def failure() -> str | None:
+def library_problem() -> str | None:
     """Load the built library and try it; return None, or in one line why it cannot be used."""
     device = _device_name()
-    if reason := _no_kernels_for(device):
-        return reason
+    if found := _chip_problem(device):
+        return found
     if not LIBRARY.is_file():
         return f"the AscendC kernels were not built; remedy: {_remedy(device)}"
     built_for = SOC.read_text().strip() if SOC.is_file() else ""
-    if reason := _mismatch(built_for, device):
-        return reason
-    if why := _load_failure():
-        return f"the AscendC kernels cannot be loaded: {why}; remedy: {_remedy(device)}"
-    if why := launch_failure(_Built()):
-        return f"the AscendC kernels do not run: {why}; remedy: {_remedy(device)}"
+    if found := _soc_problem(built_for, device):
+        return found
+    if found := _load_problem():
+        return f"the AscendC kernels cannot be loaded: {found}; remedy: {_remedy(device)}"
+    if found := launch_problem(_Built()):
+        return f"the AscendC kernels do not run: {found}; remedy: {_remedy(device)}"
     return None
 
 
-def _load_failure() -> str | None:
+def _load_problem() -> str | None:
     """Load the library unless it is damaged; return what is wrong, or None."""
     try:
         # The kernels are in a library of their own, which the first one loads.
         for path in sorted(LIBRARY.parent.glob("*.so")):
-            if reason := damage(path):
-                return reason
+            if found := file_problem(path):
+                return found
         torch.ops.load_library(LIBRARY)
     except (OSError, RuntimeError) as error:
         return first_line(error)
@@ -127,7 +127,7 @@ def _family(soc: str) -> str | None:
     return next((family for family in FAMILIES if soc.lower().startswith(family)), None)
 
 
-def _no_kernels_for(device: str) -> str | None:
+def _chip_problem(device: str) -> str | None:
     if not device or _family(device):
         return None
     families = " and ".join(f"{family.capitalize()}*" for family in FAMILIES)
@@ -139,7 +139,7 @@ def _device_name() -> str:
     return "" if npu is None else str(npu.get_device_name())
 
 
-def _mismatch(built_for: str, device: str) -> str | None:
+def _soc_problem(built_for: str, device: str) -> str | None:
     """Return why kernels for one SoC do not run on another; an unknown device is given a try."""
     family = _family(device)
     if family is None or built_for.lower().startswith(family):
@@ -170,7 +170,7 @@ class _Built:
 
 
 @functools.cache
-def _stand_in_failure(named: str) -> str | None:
+def _stand_in_problem(named: str) -> str | None:
     try:
         _named(named)
     except (ImportError, AttributeError, ValueError) as error:

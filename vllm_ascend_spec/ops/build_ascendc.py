@@ -27,7 +27,7 @@ SOCS = (
     *(f"ascend910b{variant}" for variant in ("1", "2", "2c", "3", "4", "4-1")),
     *(f"ascend910_93{variant}" for variant in ("62", "72", "81", "82", "91", "92")),
 )
-# CANN's scripts read what only this generator writes.
+# CANN's scripts read files that only this generator writes.
 GENERATOR = "Unix Makefiles"
 TOOLS = ("cmake", "make")
 

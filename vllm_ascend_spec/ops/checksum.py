@@ -28,7 +28,7 @@ def write_checksum(library: Path) -> None:
     checksum_of(library).write_text(f"{digest}  {library.name}\n")
 
 
-def damage(library: Path) -> str | None:
+def file_problem(library: Path) -> str | None:
     """Return what is wrong with a library's file, or None.
 
     Where its build left no checksum, as builds before 0.3.1 did not, only its length is checked.

@@ -8,34 +8,34 @@ from pathlib import Path
 
 import torch
 
-from vllm_ascend_spec.ops.checksum import damage, first_line
+from vllm_ascend_spec.ops.checksum import file_problem, first_line
 
 HERE = Path(__file__).parent
 LIBRARY = HERE / "_cpu.abi3.so"
-REASON = HERE / "_cpu.reason.txt"
+PROBLEM = HERE / "_cpu.problem.txt"
 REMEDY = "install vllm-ascend-spec again, with pip's --no-deps --force-reinstall"
 
 
 @functools.cache
-def failure() -> str | None:
+def library_problem() -> str | None:
     """Load the library; return None, or in one line why it cannot be used."""
     if not LIBRARY.is_file():
-        reason = REASON.read_text(errors="replace").strip() if REASON.is_file() else ""
-        return f"the C++ backend was not built: {reason or f'remedy: {REMEDY}'}"
+        note = PROBLEM.read_text(errors="replace").strip() if PROBLEM.is_file() else ""
+        return f"the C++ backend was not built: {note or f'remedy: {REMEDY}'}"
     try:
-        why = damage(LIBRARY)
-        if why is None:
+        found = file_problem(LIBRARY)
+        if found is None:
             torch.ops.load_library(LIBRARY)
     except (OSError, RuntimeError) as error:
-        why = first_line(error)
-    return None if why is None else f"the C++ backend cannot be loaded: {why}; remedy: {REMEDY}"
+        found = first_line(error)
+    return None if found is None else f"the C++ backend cannot be loaded: {found}; remedy: {REMEDY}"
 
 
-def unavailable_reason(device_type: str) -> str | None:
+def problem(device_type: str) -> str | None:
     """Return why the backend cannot run on a device, or None if it can."""
     if device_type != "cpu":
         return f"the C++ backend runs on CPU tensors, these are on {device_type}"
-    return failure()
+    return library_problem()
 
 
 def instruction_set() -> str:

@@ -51,8 +51,7 @@ class Op:
     def backend(self, name: str | None, device: torch.device) -> Callable[..., Any]:
         """Return the function of backend ``name``, or of the best one for ``device``.
 
-        A backend that is there but cannot run is passed over with one logged line if it was not
-        asked for.
+        Without a name, a backend that is there but cannot run is passed over with one logged line.
 
         Raises:
             BackendUnavailableError: backend ``name`` does not exist or cannot run on ``device``.
@@ -61,7 +60,7 @@ class Op:
 
     def status(self, device_type: str) -> dict[str, str]:
         """Return each backend's state on a device: ``ready``, or why it cannot run."""
-        return {name: _unavailable(self, name, device_type) or "ready" for name in self.backends}
+        return {name: _problem_of(self, name, device_type) or "ready" for name in self.backends}
 
 
 @functools.cache
@@ -72,8 +71,8 @@ def _load(op: Op, name: str | None, device_type: str) -> Callable[..., Any]:
         raise BackendUnavailableError(
             f"{op.name} has no backend {name!r}; this release has: {', '.join(op.backends)}"
         )
-    elif reason := _unavailable(op, name, device_type):
-        raise BackendUnavailableError(f"{op.name}: backend {name!r} cannot run here: {reason}")
+    elif problem := _problem_of(op, name, device_type):
+        raise BackendUnavailableError(f"{op.name}: backend {name!r} cannot run here: {problem}")
     function: Callable[..., Any] = getattr(_module(op, name), op.name)
     return function
 
@@ -81,19 +80,19 @@ def _load(op: Op, name: str | None, device_type: str) -> Callable[..., Any]:
 def _best(op: Op, device_type: str) -> str:
     wanted = PREFERENCE.get(device_type, ANY_DEVICE)
     for name in (name for name in wanted if name in op.backends):
-        if not (reason := _unavailable(op, name, device_type)):
+        if not (problem := _problem_of(op, name, device_type)):
             return name
-        log_once(logging.WARNING, f"{reason}; the next backend is used")
+        log_once(logging.WARNING, f"{problem}; the next backend is used")
     raise BackendUnavailableError(f"{op.name} has no backend for {device_type}")
 
 
-def _unavailable(op: Op, name: str, device_type: str) -> str | None:
+def _problem_of(op: Op, name: str, device_type: str) -> str | None:
     """Return why a backend cannot run on a device; its module knows, if it can fail at all."""
     try:
         module = _module(op, name)
     except ImportError as error:
         return f"backend {name!r} cannot be imported: {error}"
-    check = getattr(module, "unavailable_reason", None)
+    check = getattr(module, "problem", None)
     return None if check is None else check(device_type)
 
 

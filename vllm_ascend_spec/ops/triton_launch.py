@@ -19,16 +19,17 @@ MOST_CHUNKS = 128
 TOKENS_PER_WARP = 1024
 # Elements of the tile in which a request's chunks are added up.
 TILE_SIZE = 4096
-# Rows of a request that kernels are compiled for at least: few drafts need one variant.
+# Kernels are compiled for this many rows of a request at least, so that all small numbers of drafts
+# share one variant.
 FEWEST_POSITIONS = 8
-# Lanes of a row whose largest logits are collected, see triton_kernels/search.py; what an NPU
-# holds on chip is less.
+# Lanes of a row whose largest logits are collected, see triton_kernels/search.py. An NPU can hold
+# fewer on chip.
 FEWEST_LANES, MOST_LANES, MOST_LANES_OF_NPU = 256, 4096, 2048
 # Tokens travel as float32, which holds integers exactly up to here.
 LARGEST_VOCABULARY = 1 << 24
 
 
-def unavailable_reason(device_type: str) -> str | None:
+def problem(device_type: str) -> str | None:
     """Return why Triton kernels cannot run on a device, or None if they can."""
     try:
         from triton import JITFunction, language
@@ -143,7 +144,7 @@ def num_cores(device: torch.device) -> int:
 
 
 def on_device(tensor: torch.Tensor) -> AbstractContextManager[object]:
-    """Make the device of ``tensor`` current: Triton launches on that one."""
+    """Make the device of ``tensor`` the current one, on which Triton launches."""
     if tensor.device.type != "cuda" or tensor.device.index == torch.cuda.current_device():
         return contextlib.nullcontext()
     return torch.cuda.device(tensor.device)

@@ -7,40 +7,29 @@ from typing import TYPE_CHECKING
 from vllm_ascend.device.hardware_profile import get_current_hardware_profile
 from vllm_ascend.platform import NPUPlatform
 
-from vllm_ascend_spec.compat import npu_additional_config
-from vllm_ascend_spec.config.ascend import check_ascend_options
+from vllm_ascend_spec.compat import registry as compat
+from vllm_ascend_spec.devices.npu import DEVICE
 from vllm_ascend_spec.errors import PlatformError
-from vllm_ascend_spec.platform.shared import check_command_line, check_engine_config
+from vllm_ascend_spec.platform.shared import CommandLineMixin, check_engine_config
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 STOCK_WORKER = "vllm_ascend.worker.worker.NPUWorker"
 WORKER = "vllm_ascend_spec.worker.npu.SpecNPUWorker"
 
 # Here, because vllm-ascend reads its options in every process, in a worker's before our own code.
-npu_additional_config.apply()
+compat.apply("npu_platform")
 
 
-class SpecNpuPlatform(NPUPlatform):
-    """NPU platform that runs speculative decoding through our proposers and verifier."""
-
-    @classmethod
-    def pre_register_and_update(cls, parser: FlexibleArgumentParser | None = None) -> None:
-        """Check the command line before anything expensive starts."""
-        super().pre_register_and_update(parser)
-        check_command_line(parser)
+class SpecNpuPlatform(CommandLineMixin, NPUPlatform):
+    """NPU platform that runs speculative decoding through our drafters and verifier."""
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
         """Validate our options and, with speculation, name our worker."""
-        check_engine_config(vllm_config)
+        check_engine_config(vllm_config, DEVICE)
         if vllm_config.speculative_config is not None:
-            spec = vllm_config.speculative_config
-            check_ascend_options(
-                vllm_config.additional_config, lambda name: getattr(spec, name, None)
-            )
             require_stock_worker()
             if vllm_config.parallel_config.worker_cls == "auto":
                 vllm_config.parallel_config.worker_cls = WORKER

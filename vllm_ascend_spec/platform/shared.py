@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -11,28 +12,48 @@ if TYPE_CHECKING:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 
-def check_command_line(parser: FlexibleArgumentParser | None) -> None:
-    """Make ``vllm serve`` report wrong options before anything expensive starts."""
-    if parser is not None:
-        from vllm_ascend_spec.compat import parser_preflight
+class CommandLineMixin:
+    """Mix into a platform of vLLM's or vllm-ascend's, before it in the bases."""
 
-        parser_preflight.apply(parser)
+    @classmethod
+    def pre_register_and_update(cls, parser: FlexibleArgumentParser | None = None) -> None:
+        """Make ``vllm serve`` report wrong options before anything expensive starts."""
+        super().pre_register_and_update(parser)  # type: ignore[misc]
+        if parser is not None:
+            from vllm_ascend_spec.entry import parser_hook
+
+            parser_hook.apply(parser)
 
 
-def check_engine_config(vllm_config: VllmConfig) -> None:
-    """Validate our options and announce the rule.
+def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
+    """Lay down the resolved speculation in an engine's configuration, and announce its rule.
+
+    Args:
+        vllm_config: as vLLM shows it to the platform.
+        device: the kind that the platform is for.
 
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
-    from vllm_ascend_spec.config.resolve import resolve_options
+    from vllm_ascend_spec.entry.handover import take_up
     from vllm_ascend_spec.metrics.rule import announce_rule
 
-    resolve_options(vllm_config)
-    announce_rule(vllm_config)
-    if vllm_config.speculative_config is not None and vllm_config.use_v2_model_runner:
-        raise ConfigError(
-            "VLLM_USE_V2_MODEL_RUNNER",
-            "1",
-            "speculative decoding of vllm-ascend-spec runs on model runner V1; set it to 0",
-        )
+    speculation = take_up(vllm_config, device)
+    # Without a model it is a placeholder, which vLLM builds where no engine is near.
+    if vllm_config.model_config is not None:
+        announce_rule(speculation)
+    if speculation is not None:
+        check_model_runner(vllm_config)
+
+
+def check_model_runner(vllm_config: VllmConfig) -> None:
+    """Raise if an engine with speculation is to run on model runner V2.
+
+    Raises:
+        ConfigError: naming what asks for V2.
+    """
+    from vllm_ascend_spec.compat.v1_model_runner import find_demand
+    from vllm_ascend_spec.config.model_runner import NEEDS_V2
+
+    if (demand := find_demand(vllm_config)) is not None:
+        raise ConfigError(demand.option, demand.value, NEEDS_V2)

@@ -1,4 +1,4 @@
-"""Is the backend that was asked for there? Found out before anything is loaded."""
+"""Check, before anything is loaded, that a backend that was asked for by name can run."""
 
 from __future__ import annotations
 

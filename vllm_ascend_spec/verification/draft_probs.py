@@ -15,9 +15,9 @@ def gather_draft_probs(
     """Lay out the distributions of the drafts that are verified now.
 
     A request may have drafts that nobody drew: vLLM pads with -1, and fills in token 0 where it
-    did not draft. Such a draft was certain, so its distribution has all its mass on it. vLLM gives
-    up the distributions of the whole batch instead, and a request's tokens would depend on what
-    runs beside it.
+    did not draft. Such a draft was certain, so its distribution has all its mass on it. vLLM drops
+    the distributions of the whole batch instead, which makes a request's tokens depend on what runs
+    beside it.
 
     Args:
         known: float32, the distributions of the last drafting, or None if drafts were certain.

@@ -13,7 +13,7 @@ def draftless_metadata(
 ) -> SpecDecodeMetadata | None:
     """Return metadata with which such a step goes through the verifier, or None.
 
-    Two kinds of requests need the verifier here; for all others vLLM's sampler does as well, and is
+    Two kinds of requests need the verifier here; for all others vLLM's sampler gives the same, and
     faster. A request with a seed must draw the same numbers whether or not another request in its
     batch has drafts. And the thinking budgets of requests are kept by the verifier (thinking.py).
 

@@ -20,8 +20,9 @@ def mask_logits(
 ) -> None:
     """Forbid what the grammars forbid, in place, in the rows of the requests that have one.
 
-    In place of vLLM's ``apply_grammar_bitmask`` (v1/structured_output/utils.py), which builds a
-    mask for every row of the batch and, for 16-bit logits on a CPU, copies all of them twice.
+    In place of vLLM's own function (vllm/v1/structured_output/utils.py:apply_grammar_bitmask),
+    which builds a mask for every row of the batch and, for 16-bit logits on a CPU, copies all of
+    them twice.
 
     Args:
         logits: the target's logits.
@@ -49,7 +50,7 @@ def mask_logits(
     grammar_mask(logits, *on_device, backend=backend)
 
 
-# Copies that may be under way: their sources have to live as long. Two a step, a few steps.
+# Sources of copies that may be under way, which must not be freed before. Two a step, for 8 steps.
 _sources: deque[torch.Tensor] = deque(maxlen=16)
 
 

@@ -10,7 +10,8 @@ from vllm.v1.sample.sampler import Sampler
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from vllm_ascend_spec.ops.layout import make_grid
-from vllm_ascend_spec.verification.rows import Constrained, mask_min_p
+from vllm_ascend_spec.verification.processors import mask_min_p
+from vllm_ascend_spec.verification.rows import Constrained
 
 
 def gather_logprobs(

@@ -11,7 +11,7 @@ from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.sample.sampler import Sampler
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
-from vllm_ascend_spec.config.schema import SpecOptions
+from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
 from vllm_ascend_spec.verification.grammar import mask_logits
 from vllm_ascend_spec.verification.logprobs import gather_logprobs
@@ -28,23 +28,24 @@ class SpecVerifier(nn.Module):
 
     Greedy and sampled requests are verified in one call. Temperature, top-k, top-p and min-p are
     part of the op; penalties, bad words, allowed tokens, logit bias, min_tokens and logits
-    processors are applied to the rows before it (``rows.py``). Structured output has been applied
-    to the logits by the runner already (``grammar.py``). With ``rejection_sample_method`` set to
-    ``synthetic`` drafts are accepted at given rates instead, for benchmarks; that is not lossless.
+    processors are applied to the rows before it (``rows.py``, ``processors.py``). Structured output
+    has been applied to the logits by the runner already (``grammar.py``). With
+    ``rejection_sample_method`` set to ``synthetic`` drafts are accepted at given rates instead, for
+    benchmarks; that is not lossless.
 
     Args:
         sampler: vLLM's sampler of the same runner; applies penalties and gathers logprobs.
         vllm_config: configuration of the engine.
-        options: our own options.
+        speculation: what was asked for.
     """
 
-    def __init__(self, sampler: Sampler, vllm_config: VllmConfig, options: SpecOptions) -> None:
+    def __init__(self, sampler: Sampler, vllm_config: VllmConfig, speculation: Speculation) -> None:
         super().__init__()
         self.sampler = sampler
-        self.backend = options.verify_backend
-        self.rule = options.verify_rule
+        self.backend = speculation.verify_backend
+        self.rule = speculation.verify_rule
         self.synthetic = SyntheticAcceptance.from_config(vllm_config.speculative_config)
-        self.longest = vllm_config.speculative_config.num_speculative_tokens
+        self.longest = speculation.num_drafts
         self.logprobs_mode = vllm_config.model_config.logprobs_mode
 
     def forward(

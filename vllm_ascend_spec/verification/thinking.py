@@ -4,12 +4,12 @@ A request with a budget may write so many tokens after the start of its reasonin
 string is forced, token by token. Whether a row is within reasoning, how much of the budget is used
 and how far a closing string has got depends on nothing but the tokens before the row, so each row
 is judged by the output so far and the drafts before it. vLLM's own holder of budgets
-(v1/sample/thinking_budget_state.py) judges a whole step at once: with drafts it lets requests
-exceed their budgets and tears closing strings apart.
+(vllm/v1/sample/thinking_budget_state.py) judges a whole step at once: with drafts it lets requests
+exceed their budgets and leaves closing strings incomplete.
 
-What counts as reasoning is what that holder takes for it without speculation, one token at a time,
-peculiarities included: markers are looked for in the output since the last thought's end only; an
-end marker that comes before any start blinds it to the next one.
+What counts as reasoning is exactly what that holder counts without speculation, where it sees one
+token at a time. That includes its peculiarities: it looks for markers only in the output since the
+last thought's end, and after an end marker without a start it misses the next end marker.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class ThinkingBudget:
         """Return the thought after one more token."""
         length = thought.length + 1
         recent = (*thought.recent, token)[-max(len(self.start), len(self.end)) :]
-        # Should the first token have been prevented, it is forced again; vLLM looks no further.
+        # If something else prevented the string's first token, it is forced again. The later tokens
+        # are not checked, as vLLM does not check them.
         if thought.closing or (thought.closing == 0 and token == self.end[0]):
             closing = thought.closing + 1
             if closing == len(self.end):

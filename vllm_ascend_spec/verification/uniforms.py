@@ -28,9 +28,10 @@ def draw_uniforms(
     """Draw what one verification consumes.
 
     A request with a seed draws from its own generator, so it repeats whatever runs beside it. It
-    draws ``longest + 1`` numbers in every step, the one for its last token first: how many drafts
-    it has depends on its company and on the prefix cache. vLLM pads a request that has one token
-    left to compute with drafts of -1, or does not, and its first token has to be the same.
+    draws ``longest + 1`` numbers in every step, the one for its last token first, however many
+    drafts it has. For that depends on other requests and on the prefix cache: a request with one
+    prompt token left to compute, for example, gets drafts of -1 from vLLM as padding, or none. Its
+    tokens have to be the same either way.
 
     Args:
         num_draft_tokens: drafts of each request.

@@ -4,45 +4,96 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import torch
-from vllm.config import VllmConfig
+from vllm.distributed.parallel_state import get_pp_group
 from vllm_ascend.worker import worker as stock
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
 from vllm_ascend_spec.compat import registry as compat
-from vllm_ascend_spec.proposers.custom_class.npu import SpecNpuCustomClassProposer
+from vllm_ascend_spec.compat.npu_draft_model_padding import PaddingOverride
+from vllm_ascend_spec.methods.step import DraftStep
+from vllm_ascend_spec.worker.drafter_swap import drafter_built_by
+from vllm_ascend_spec.worker.host_tokens import tokens_on_host
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
 
+if TYPE_CHECKING:
+    import torch
+    from vllm.config import VllmConfig
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.sample.metadata import SamplingMetadata
+    from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
-class SpecNPUModelRunner(SpecRunnerMixin, NPUModelRunner):
-    """vllm-ascend's runner with our proposer and verifier."""
+    from vllm_ascend_spec.methods.drafter import Drafter
+    from vllm_ascend_spec.methods.step import Drafts
+
+
+class SpecNPUModelRunner(SpecRunnerMixin, PaddingOverride, NPUModelRunner):
+    """vllm-ascend's runner with our drafter and verifier."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
         # Before the stock __init__: it builds the logits processors that one mend widens.
         compat.apply("before_runner")
         compat.apply("npu")
-        super().__init__(vllm_config, device)
-        self.install_spec_parts()
+        # Nothing where vLLM's part of it builds one: vllm-ascend builds its own further down.
+        with drafter_built_by(lambda: None, vllm_config):
+            super().__init__(vllm_config, device)
+        self.complete_spec_parts()
 
-    def _set_up_drafter(self) -> None:
-        built = getattr(self, "drafter", None)
-        super()._set_up_drafter()
-        # vLLM's __init__ has built it, a person's class for instance, which is to exist once.
-        self.drafter = built
+    def _get_drafter(self) -> Drafter:
+        return self.create_drafter()
 
-    def _get_drafter(self) -> None:
-        # vllm-ascend would build one of its own here, or refuse a method that ours allows.
-        return None
+    def propose_draft_token_ids(  # noqa: PLR0913, PLR0917 - the signature is vllm-ascend's
+        self,
+        valid_sampled_token_ids: torch.Tensor | list[list[int]],  # [num_reqs, K+1] if a tensor
+        sampling_metadata: SamplingMetadata,
+        scheduler_output: SchedulerOutput,
+        spec_decode_metadata: SpecDecodeMetadata | None,
+        spec_decode_common_attn_metadata: Any,
+        positions: torch.Tensor,  # [num_tokens]
+        num_scheduled_tokens: int,
+        hidden_states: torch.Tensor,  # [num_tokens, hidden_size]
+        aux_hidden_states: list[torch.Tensor] | None = None,  # each [num_tokens, hidden_size]
+        sample_hidden_states: torch.Tensor | None = None,  # [num_rows, hidden_size]
+        target_model_batch_desc: Any = None,
+    ) -> Drafts:
+        """Draft for every request of the batch; the signature is vllm-ascend's."""
 
-    def propose_draft_token_ids(self, sampled_token_ids: Any, *args: Any, **kwargs: Any) -> Any:
-        """Draft; vllm-ascend's runner knows every proposer but a person's own."""
-        if not isinstance(self.drafter, SpecNpuCustomClassProposer):
-            return super().propose_draft_token_ids(sampled_token_ids, *args, **kwargs)
-        batch = self.input_batch
-        return self.drafter.propose(
-            sampled_token_ids, batch.num_tokens_no_spec, batch.token_ids_cpu
+        def draft_by_stock() -> Drafts:
+            return super(SpecNPUModelRunner, self).propose_draft_token_ids(
+                valid_sampled_token_ids,
+                sampling_metadata,
+                scheduler_output,
+                spec_decode_metadata,
+                spec_decode_common_attn_metadata,
+                positions,
+                num_scheduled_tokens,
+                hidden_states,
+                aux_hidden_states,
+                sample_hidden_states,
+                target_model_batch_desc,
+            )
+
+        return self.draft(
+            DraftStep(
+                num_drafts=scheduler_output.num_spec_tokens_to_schedule,
+                sampled_token_ids=valid_sampled_token_ids,
+                tokens_on_host=partial(tokens_on_host, valid_sampled_token_ids, self),
+                batch=self.input_batch,
+                # Of several pipeline ranks the last drafts before it keeps its books.
+                batch_has_sampled=(
+                    isinstance(valid_sampled_token_ids, list) or get_pp_group().world_size == 1
+                ),
+                sampling=sampling_metadata,
+                hidden_states=hidden_states,
+                sample_hidden_states=sample_hidden_states,
+                aux_hidden_states=aux_hidden_states,
+                verification=spec_decode_metadata,
+                attention=spec_decode_common_attn_metadata,
+                slot_mappings=None,
+                draft_by_stock=draft_by_stock,
+            )
         )
 
 

@@ -1,4 +1,4 @@
-"""The mixin that swaps our proposer and verifier into a vLLM model runner (V1).
+"""The mixin that swaps our drafter and verifier into a model runner (V1) of any device.
 
 Style contract: this file orchestrates and computes nothing. A method added here must forward to
 another part; tests/worker/test_runner.py keeps the file short.
@@ -10,35 +10,65 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vllm_ascend_spec.config.resolve import resolve_options
-from vllm_ascend_spec.proposers.registry import create_proposer
+from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.methods.drafter import Engine
+from vllm_ascend_spec.methods.drafters import create_drafter
 from vllm_ascend_spec.verification.draftless import draftless_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 from vllm_ascend_spec.worker.by_request import ByRequestMixin
+from vllm_ascend_spec.worker.generators import KeepGeneratorsMixin
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
+    from vllm_ascend_spec.methods.drafter import Drafter
+    from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
-class SpecRunnerMixin(ByRequestMixin):
+
+class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin):
     """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
 
     vllm_config: VllmConfig
     device: torch.device
+    drafter: Drafter
+    requests: dict[str, Any]
+    cudagraph_dispatcher: Any
     sampler: Any
     rejection_sampler: Any
     execute_model_state: Any
+    use_aux_hidden_state_outputs: bool
 
-    def install_spec_parts(self) -> None:
-        """Replace the stock drafter and rejection sampler; call after the stock ``__init__``.
+    def create_drafter(self) -> Drafter:
+        """Build our drafter; called where the stock runner would build its own."""
+        engine = Engine(
+            vllm_config=self.vllm_config,
+            device=self.device,
+            runner=self,
+            speculation=speculation_of(self.vllm_config),
+        )
+        drafter = create_drafter(engine)
+        self.use_aux_hidden_state_outputs = drafter.wants_aux_hidden_states
+        return drafter
+
+    def complete_spec_parts(self) -> None:
+        """Replace the stock rejection sampler and warm the drafter up; after stock ``__init__``.
 
         The last pipeline rank alone has them, and only with speculative decoding on.
         """
         if not hasattr(self, "rejection_sampler"):
             return
-        options = resolve_options(self.vllm_config)
-        self.drafter = create_proposer(self.vllm_config, self.device, self, options)
-        self.rejection_sampler = SpecVerifier(self.sampler, self.vllm_config, options)
+        asked = speculation_of(self.vllm_config)
+        self.rejection_sampler = SpecVerifier(self.sampler, self.vllm_config, asked)
+        self.drafter.warm_up()
+
+    def draft(self, step: DraftStep) -> Drafts:
+        """Draft, and keep the drafts' distributions for the verifier."""
+        self._draft_probs, self._draft_prob_req_ids = None, None
+        drafts = self.drafter.draft(step)
+        # A stock runner that prepared the inputs has taken them already.
+        if (probs := self.drafter.take_last_draft_probs()) is not None:
+            self._draft_probs, self._draft_prob_req_ids = probs, list(step.batch.req_ids)
+        return drafts
 
     @torch.inference_mode()
     def sample_tokens(self, grammar_output: Any) -> Any:
@@ -54,4 +84,4 @@ class SpecRunnerMixin(ByRequestMixin):
     def _sample(self, logits: torch.Tensor, spec_decode_metadata: Any) -> Any:
         if spec_decode_metadata is None and hasattr(self, "rejection_sampler"):
             spec_decode_metadata = draftless_metadata(self.input_batch.sampling_metadata, logits)
-        return super()._sample(logits, spec_decode_metadata)  # type: ignore[misc]
+        return super()._sample(logits, spec_decode_metadata)

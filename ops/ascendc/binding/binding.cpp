@@ -1,8 +1,8 @@
 // Registers the kernels as PyTorch ops for NPU tensors. Arguments have been checked in Python.
 //
 // An ACL graph can capture a call: it waits neither for the device nor for torch_npu's task queue,
-// reads no device memory on the host, and takes its workspace from PyTorch's allocator, in the order
-// of the current stream.
+// reads no device memory on the host, and takes its workspace from PyTorch's allocator, in the
+// order of the current stream.
 #include <ATen/ATen.h>
 #include <acl/acl.h>
 #include <torch/library.h>
@@ -76,9 +76,10 @@ Outputs fill(Call& call, const Tensor& logits, const Tensor& drafts, const Tenso
   return {tokens, counts};
 }
 
-// Puts the launch into torch_npu's task queue. torch_npu raises the code that the launch returns and
-// names the op: in this call, or, where the queue has a thread of its own (the default), in the next
-// one that uses the queue. A copy to the host does, so nobody reads what was never computed.
+// Puts the launch into torch_npu's task queue. torch_npu raises the code that the launch returns
+// and names the op: in this call, or, where the queue has a thread of its own (the default), in the
+// next one that uses the queue. A copy to the host uses it, so results of a launch that failed are
+// never read.
 template <typename Call>
 void enqueue(const char* name, const Call& call, const Tensor& logits) {
   const spec::Tiling tiling = planned(call, logits);

@@ -31,7 +31,8 @@ struct Split {
   }
 };
 
-// Numbers a core's share of a row: both only grow along the split, so their sum is unique.
+// The number of a core's share of a row. From one share to the next, the row or the core goes up
+// and neither goes down, so no two shares have the same sum.
 SPEC_FN uint32_t slot_of(uint32_t row, uint32_t core) { return row + core; }
 SPEC_FN uint32_t num_slots(uint32_t rows, uint32_t cores) { return rows + cores; }
 

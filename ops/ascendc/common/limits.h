@@ -17,7 +17,7 @@ constexpr uint32_t kMaxDrafts = 127;   // of a request: so do its tokens and wei
 constexpr uint32_t kMaxCores = 64;
 
 constexpr uint32_t kFloats = kTile * 4;  // bytes of a tile in float32
-// What a maximum with its place needs: a pair for each repeat, and two more rounds.
+// Scratch of a maximum with its index: a pair for each repeat, and room for two more rounds.
 constexpr uint32_t kReduceScratch = 2 * kTile / kLanes * 4 + 4 * kBlock;
 
 // Double-buffered input; float16 and bfloat16 need a float32 copy beside it.

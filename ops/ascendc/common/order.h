@@ -7,7 +7,7 @@ namespace spec {
 using AscendC::HardEvent;
 using AscendC::LocalTensor;
 
-// What the first pipe of `event` was given before is over when the second goes on.
+// The second pipe of `event` goes on only when the first has finished what it was given before.
 template <HardEvent event>
 SPEC_FN void order() {
   const auto id = static_cast<event_t>(::GetTPipePtr()->FetchEventID(event));

@@ -30,7 +30,8 @@ inline uint32_t choose_tile(uint64_t rows, uint64_t columns, uint32_t cores) {
   return tile;
 }
 
-// Whole requests leave cores idle in the last turn; 3/4 busy is worth what early stops save.
+// Whether cores should do whole requests. In the last turn that leaves some cores idle. If three
+// quarters of all turns are used, stopping at rejections saves more than the idle cores cost.
 inline bool fills_cores(uint64_t requests, uint64_t cores) {
   const uint64_t turns = (requests + cores - 1) / cores;
   return 4 * requests >= 3 * turns * cores;

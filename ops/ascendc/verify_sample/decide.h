@@ -8,8 +8,8 @@ struct Decision {
   uint32_t accepted;
   int32_t token;  // of greedy requests; -1: to be drawn
   Job job;
-  // Block rule with the draft's distributions: of the first `open` drafts more may be accepted;
-  // that depends on what remains after them.
+  // Block rule with the drafts' distributions: up to `open` drafts may be accepted instead. How
+  // many depends on residuals that are not known yet.
   uint32_t open;
 };
 
@@ -67,7 +67,8 @@ class Decide {
   SPEC_FN float uniform(const Request& request, uint32_t position) const {
     return cut_uniform(c.accept_uniform.GetValue(request.first_draft + position));
   }
-  // The chance to accept the first i drafts, given the weight of p and what remains after them.
+  // The chance to accept the first i drafts, not all, given their weight and the sum of the
+  // residual after them. At a weight of 1 it is 1 (docs/block_rule.md, lemma 8).
   static SPEC_FN float chance(float weight, float remains) {
     return weight >= 1.0f ? 1.0f : remains / (remains + 1.0f - weight);
   }
@@ -95,7 +96,7 @@ class Decide {
     const uint64_t row = request.first_draft + position;
     const float q = c.draft_probs.GetValue(row * c.args.draft_stride +
                                            static_cast<uint32_t>(draft));
-    // Not -0, by which to divide would be another matter.
+    // Never -0, for x / -0 is -inf.
     return q > 0.0f || is_nan(q) ? q : 0.0f;
   }
 
@@ -111,8 +112,9 @@ class Decide {
     return after(request.num_drafts, Source::kTarget, 1.0f);
   }
 
-  // The last i with u_i below its chance wins. A chance is at most the weight, so drafts whose
-  // weight does not exceed u need no further look.
+  // The last i with u_i below its chance wins. Rows are read until the weight shows that no more
+  // drafts can be accepted: by the bound of one-hot drafts, or at 0 (docs/block_rule.md,
+  // lemmas 4 and 2).
   SPEC_FN Decision by_block(const Request& request) {
     const bool one_hot = !c.has(kHasDraftProbs);
     Decision best = after(0, Source::kResidual, 1.0f);
@@ -132,8 +134,8 @@ class Decide {
     return best;
   }
 
-  // Of the drafts from before the i-th on: with one-hot drafts weights never grow, so when none of
-  // these numbers is below the weight, nothing more will be accepted.
+  // The least uniform that can still accept i drafts or more; 0 for i = 0. It is the bound of lemma
+  // 4 for one-hot drafts.
   SPEC_FN float least_uniform(const Request& request, uint32_t i) const {
     float found = 2.0f;
     for (uint32_t j = i == 0 ? 0 : i - 1; j < request.num_drafts; ++j) {
@@ -143,7 +145,9 @@ class Decide {
     return i == 0 ? 0.0f : found;
   }
 
-  // Takes the first i drafts if they are accepted; remains < 0: not known yet.
+  // Takes the first i drafts if they are accepted. `remains` is the sum of the residual after them;
+  // a negative one is not known yet. It is not needed where u is not below the weight
+  // (docs/block_rule.md, lemma 1).
   SPEC_FN void judge(const Request& request, uint32_t i, float weight, float remains,
                      Decision& best) {
     const float u = uniform(request, i - 1);

@@ -13,7 +13,8 @@ class Draw {
   SPEC_FN int32_t draw(const Request& request, uint32_t position, const Row& row, Job job) {
     float total = masses_.collect(request, position, row, job);
     if (!(total > 0.0f) && job.source == Source::kResidual) {
-      // Nothing remains where p equals q: only rounding can reject, and p itself is as good.
+      // An empty residual is the work of rounding (docs/block_rule.md, lemma 8): draw from p
+      // itself.
       job.source = Source::kTarget;
       total = masses_.weigh_all(row, job);
     }

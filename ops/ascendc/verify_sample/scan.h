@@ -51,7 +51,7 @@ class Scan {
     }
     copy_out(c.tile_records[(static_cast<uint64_t>(row) * c.num_tiles + begin) * kRecord],
              c.records, (end - begin) * kRecord);
-    // The ring's copies are out before its first place is used again.
+    // All copies out of the ring end before its first place is used again.
     order<HardEvent::MTE3_V>();
     ring_ = 0;
   }
@@ -81,7 +81,7 @@ class Scan {
   SPEC_FN void scan_sampled(const LocalTensor<float>& x, uint32_t row, uint32_t tile, uint32_t at) {
     const uint32_t n = round_up(c.tiles.length(tile), kLanes);
     float sum = 0.0f;
-    // A second turn only after NaN: they show in the maximum, or else in the sum.
+    // There is a second turn only if the tile has NaN, which shows in its maximum or in its sum.
     for (uint32_t turn = 0; turn < 2; ++turn) {
       top_ = with_blocks_ ? top_of_blocks(x, n) : top_of(x, n);
       draft_weight_ = 0.0f;

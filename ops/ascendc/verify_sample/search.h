@@ -57,8 +57,8 @@ class Search {
     if (!active_[which] && which == kToNext) rows_.store(shared_[which].row);
   }
 
-  // One pass over each shared row. Returns whether any core had one to look at; that is known a
-  // pass late, so the last pass is empty.
+  // One pass over each shared row. Returns whether any core still had a row to look at. The cores
+  // learn that one pass later, so the last pass does nothing.
   SPEC_FN bool step_together(const Split& cut, uint32_t parity) {
     for (uint32_t which = 0; which < 2; ++which) {
       if (active_[which]) look(cut, which, parity);

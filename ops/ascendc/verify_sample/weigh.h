@@ -13,7 +13,7 @@ enum class Source : uint32_t {
 
 struct Job {
   Source source;
-  float weight;  // of p; one-hot drafts have no use for it
+  float weight;  // of p; it makes no difference with one-hot drafts (docs/block_rule.md, lemma 7)
 };
 
 template <typename In>

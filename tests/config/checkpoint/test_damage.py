@@ -10,7 +10,8 @@ import pytest
 from tests.config.checkpoint.variants import in_order, with_head
 from tests.config.checkpoints import WEIGHTS, write_checkpoint, write_eagle
 from tests.config.damage import DAMAGE, EAGLE_DAMAGE, Damage, added, edit_config, reshaped, without
-from vllm_ascend_spec.config.checkpoint import CHECKS, Draft
+from tests.config.draft_checks import check_checkpoint
+from vllm_ascend_spec.config.checkpoint.draft import Draft
 from vllm_ascend_spec.errors import CheckpointError
 
 OPTION = "speculative_config.model"
@@ -20,7 +21,7 @@ WRITE: dict[str, Callable[[Path], Path]] = {"eagle": write_eagle, "draft_model":
 def refusal(method: str, folder: Path, target: Path | None = None) -> str:
     """Return the message of a check, which has to be one short line behind option and value."""
     with pytest.raises(CheckpointError) as raised:
-        CHECKS[method](Draft(OPTION, str(folder), folder, target))
+        check_checkpoint(method, Draft(OPTION, str(folder), folder, target))
     error = raised.value
     assert (error.option, error.value) == (OPTION, str(folder))
     assert len(error.problem) <= 175
@@ -98,7 +99,7 @@ def test_broken_config_of_the_target_is_laid_to_the_target(
     (target / "config.json").write_text(content)
     folder = WRITE[method](tmp_path / "draft")
     with pytest.raises(CheckpointError) as raised:
-        CHECKS[method](Draft(OPTION, str(folder), folder, target))
+        check_checkpoint(method, Draft(OPTION, str(folder), folder, target))
     assert (raised.value.option, raised.value.value) == ("model", str(target))
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from tests.config.checkpoints import LLAMA, eagle_shapes, layer_shapes, write_checkpoint
-from vllm_ascend_spec.config.checkpoint import CHECKS, Draft
+from tests.config.draft_checks import check_checkpoint
+from vllm_ascend_spec.config.checkpoint.draft import Draft
 from vllm_ascend_spec.config.checkpoint.families import eagle_llama, llama
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError
 from vllm_ascend_spec.config.checkpoint.tensors import Table
@@ -176,14 +177,14 @@ UNKNOWN: dict[str, tuple[dict[str, list[int]], dict[str, Any]]] = {
 def test_unknown_architecture_passes(tmp_path: Path, name: str) -> None:
     shapes, config = UNKNOWN[name]
     folder = write_checkpoint(tmp_path / "draft", shapes, **{**OTHER, **config})
-    CHECKS["draft_model"](Draft("o", "x", folder))
+    check_checkpoint("draft_model", Draft("o", "x", folder))
 
 
 @pytest.mark.parametrize("name", ["EagleMistralForCausalLM", "EagleDeepSeekMTPModel"])
 def test_eagle_head_of_an_unknown_architecture_passes(tmp_path: Path, name: str) -> None:
     shapes = {"model.fc.weight": [4, 8], "model.layers.0.mlp.up_proj.weight": [6, 4]}
     folder = write_checkpoint(tmp_path / "draft", shapes, architectures=[name])
-    CHECKS["eagle"](Draft("o", "x", folder))
+    check_checkpoint("eagle", Draft("o", "x", folder))
 
 
 @pytest.mark.parametrize(
@@ -203,4 +204,4 @@ def test_unknown_architecture_that_contradicts_itself_is_refused(
 ) -> None:
     folder = write_checkpoint(tmp_path / "draft", shapes, **{**OTHER, **config})
     with pytest.raises(CheckpointError, match=words):
-        CHECKS["draft_model"](Draft("o", "x", folder))
+        check_checkpoint("draft_model", Draft("o", "x", folder))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.checkpoints import write_checkpoint
-from vllm_ascend_spec.config.checkpoint import find_folder, find_target
+from vllm_ascend_spec.config.checkpoint.folder import find_folder, find_target
 from vllm_ascend_spec.errors import CheckpointError
 
 OPTION = "speculative_config.model"

@@ -10,7 +10,8 @@ import pytest
 from tests.config.checkpoint.variants import BOTH, DRAFT_MODEL, EAGLE, QUANTIZED, join, quantize
 from tests.config.checkpoints import edit_config, edit_tensors, write_checkpoint, write_eagle
 from tests.config.damage import find
-from vllm_ascend_spec.config.checkpoint import CHECKS, Draft, check_draft
+from tests.config.draft_checks import check_checkpoint, check_draft
+from vllm_ascend_spec.config.checkpoint.draft import Draft
 from vllm_ascend_spec.errors import CheckpointError
 
 OPTION = "speculative_config.model"
@@ -27,7 +28,7 @@ VARIANTS = [
     ("method", "folder"), [("eagle", "eagle"), ("draft_model", "draft"), ("draft_model", "target")]
 )
 def test_checkpoints_of_the_zoo_pass(method: str, folder: str) -> None:
-    CHECKS[method](Draft(OPTION, "x", ZOO / folder, ZOO / "target"))
+    check_checkpoint(method, Draft(OPTION, "x", ZOO / folder, ZOO / "target"))
 
 
 @pytest.mark.parametrize(
@@ -40,14 +41,14 @@ def test_variant_passes(
     target = write_checkpoint(tmp_path / "target")
     folder = WRITE[method](tmp_path / "draft", num_hidden_layers=layers)
     change(folder)
-    CHECKS[method](Draft(OPTION, "x", folder, target))
+    check_checkpoint(method, Draft(OPTION, "x", folder, target))
 
 
 @pytest.mark.parametrize("dtype", ["F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"])
 @pytest.mark.parametrize("method", WRITE)
 def test_floating_dtypes_pass(tmp_path: Path, method: str, dtype: str) -> None:
     """VLLM casts each to the dtype of the engine."""
-    CHECKS[method](Draft(OPTION, "x", WRITE[method](tmp_path / "draft", dtype=dtype)))
+    check_checkpoint(method, Draft(OPTION, "x", WRITE[method](tmp_path / "draft", dtype=dtype)))
 
 
 @pytest.mark.parametrize("kind", QUANTIZED)
@@ -55,14 +56,14 @@ def test_floating_dtypes_pass(tmp_path: Path, method: str, dtype: str) -> None:
 def test_quantized_checkpoint_passes(tmp_path: Path, method: str, kind: str) -> None:
     folder = WRITE[method](tmp_path / "draft", num_hidden_layers=2)
     quantize(kind)(folder)
-    CHECKS[method](Draft(OPTION, "x", folder))
+    check_checkpoint(method, Draft(OPTION, "x", folder))
 
 
 def test_quantized_and_joined_checkpoint_passes(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "draft")
     join(folder)
     quantize("gptq")(folder)
-    CHECKS["draft_model"](Draft(OPTION, "x", folder))
+    check_checkpoint("draft_model", Draft(OPTION, "x", folder))
 
 
 @pytest.mark.parametrize("kind", QUANTIZED)
@@ -71,7 +72,7 @@ def test_quantized_checkpoint_without_a_module_is_refused(tmp_path: Path, kind: 
     quantize(kind)(folder)
     edit_tensors(folder, lambda entries: [entries.pop(n) for n in list(entries) if "0.mlp.up" in n])
     with pytest.raises(CheckpointError, match=r"no tensor model\.layers\.0\.mlp\.up_proj\.\*"):
-        CHECKS["draft_model"](Draft(OPTION, "x", folder))
+        check_checkpoint("draft_model", Draft(OPTION, "x", folder))
 
 
 @pytest.mark.parametrize("kind", QUANTIZED)
@@ -82,7 +83,7 @@ def test_quantized_checkpoint_is_refused_where_its_floats_are_of_another_size(
     quantize(kind)(folder)
     edit_config(folder, vocab_size=17)
     with pytest.raises(CheckpointError, match=r"embed_tokens\.weight .* is \[16, 4\]; valid: \[17"):
-        CHECKS["draft_model"](Draft(OPTION, "x", folder))
+        check_checkpoint("draft_model", Draft(OPTION, "x", folder))
 
 
 def int8(folder: Path) -> Path:
@@ -95,8 +96,8 @@ def test_quantization_may_be_named_by_the_option(tmp_path: Path) -> None:
     folder = int8(write_checkpoint(tmp_path / "draft"))
     spec = {"method": "draft_model", "model": str(folder)}
     with pytest.raises(CheckpointError, match="quantization_config"):
-        check_draft(OPTION, spec, folder, None, "auto")
-    check_draft(OPTION, {**spec, "quantization": "ascend"}, folder, None, "auto")
+        check_draft(spec, folder, "auto")
+    check_draft({**spec, "quantization": "ascend"}, folder, "auto")
 
 
 def saved_by_vllm(folder: Path) -> None:
@@ -125,10 +126,10 @@ def test_names_of_tensors_are_left_to_load_formats_with_names_of_their_own(
     saved_by_vllm(folder)
     spec = {"method": "draft_model", "model": "x", **spec}
     if passes:
-        check_draft(OPTION, spec, folder, None, load_format)
+        check_draft(spec, folder, load_format)
     else:
         with pytest.raises(CheckpointError, match="no tensor"):
-            check_draft(OPTION, spec, folder, None, load_format)
+            check_draft(spec, folder, load_format)
 
 
 def test_only_the_files_that_vllm_loads_are_looked_at(tmp_path: Path) -> None:
@@ -136,8 +137,8 @@ def test_only_the_files_that_vllm_loads_are_looked_at(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "draft")
     BOTH["sharded"](folder)
     (folder / "other.safetensors").write_bytes(b"not looked at")
-    CHECKS["draft_model"](Draft(OPTION, "x", folder))
+    check_checkpoint("draft_model", Draft(OPTION, "x", folder))
     mistral = write_checkpoint(tmp_path / "mistral", {"layers.0.attention.wq.weight": [4, 4]})
     (mistral / "model.safetensors").rename(mistral / "consolidated.safetensors")
     (mistral / "model-00001-of-00001.safetensors").write_bytes(b"not looked at")
-    CHECKS["draft_model"](Draft(OPTION, "x", mistral))
+    check_checkpoint("draft_model", Draft(OPTION, "x", mistral))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.checkpoints import write_checkpoint
-from vllm_ascend_spec.config.checkpoint import find_folder, find_target
+from vllm_ascend_spec.config.checkpoint.folder import find_folder, find_target
 from vllm_ascend_spec.config.checkpoint.hub import current_hub
 from vllm_ascend_spec.errors import CheckpointError
 
@@ -32,7 +32,7 @@ PLACES = {
 FIND = """
 import sys
 if {without}: sys.modules["huggingface_hub"] = None
-from vllm_ascend_spec.config.checkpoint import find_folder, find_target
+from vllm_ascend_spec.config.checkpoint.folder import find_folder, find_target
 try: print(find_folder("model", "org/draft-1.5B", {revision!r}))
 except ValueError as error: print(error.problem)
 """
@@ -234,7 +234,7 @@ def test_modelscope_is_on_where_vllm_says_so(
 def test_nothing_of_a_hub_is_imported_until_a_name_is_looked_up() -> None:
     code = (
         "import sys, json, vllm_ascend_spec.config.preflight\n"
-        "from vllm_ascend_spec.config import checkpoint as p\n"
+        "from vllm_ascend_spec.config.checkpoint import folder as p\n"
         "before = 'huggingface_hub' in sys.modules\n"
         "p.find_folder('model', 'org/draft')\n"
         "print(json.dumps([before, sorted({m.partition('.')[0] for m in sys.modules})]))"

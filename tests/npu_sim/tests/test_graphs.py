@@ -236,6 +236,22 @@ def test_without_its_updates_a_replay_cannot_be_waited_for(x):
     assert updatable.result.tolist() == [0, 1, 2, 3]
 
 
+def test_an_event_that_has_happened_can_be_waited_for_beside_a_replay_that_waits(x):
+    """A thread waits for the answers of the step before while the next step is launched."""
+    updatable = Updatable(x)
+    before, after = torch.npu.Event(), torch.npu.Event()
+    before.record()
+    updatable.graph.replay()
+    after.record()
+    assert (before.query(), after.query()) == (True, False)
+    before.synchronize()
+    with pytest.raises(RuntimeError, match="nobody is left"):
+        after.synchronize()
+    updatable.update((1, 1))
+    after.synchronize()
+    assert after.query()
+
+
 def test_an_update_must_match_its_group(x):
     updatable = Updatable(x)
     torch.npu.graph_task_update_begin(updatable.side, updatable.handles[0])

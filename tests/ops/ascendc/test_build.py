@@ -14,7 +14,7 @@ import torch
 from tests.ops.ascendc.kernels import OPS, SOURCES
 from vllm_ascend_spec.ops import build_ascendc
 from vllm_ascend_spec.ops.ascendc_library import _family
-from vllm_ascend_spec.ops.checksum import checksum_of, damage
+from vllm_ascend_spec.ops.checksum import checksum_of, file_problem
 
 DTYPES = ("float32", "bfloat16", "float16")
 FIND_PACKAGE = build_ascendc.find_package
@@ -141,4 +141,4 @@ def test_a_build_configures_builds_installs_and_notes_the_chip(
     assert install.startswith("--install")
     assert (cann.parent / "soc.txt").read_text() == "ascend910_9391\n"
     assert checksum_of(cann.parent / "lib.so").is_file()
-    assert damage(cann.parent / "lib.so") is None
+    assert file_problem(cann.parent / "lib.so") is None

@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 import torch
 
+from ops.twin.library import Twin
 from tests.ops.ascendc.kernels import bytes_by_core, bytes_read, make_twin
 from tests.ops.batches import DTYPES, Arguments
 from tests.ops.cases import parity_cases
@@ -14,7 +15,6 @@ from tests.ops.parity import assert_right, judge, judge_greedy
 from tests.ops.twin.build import requires_compiler
 from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample
 from vllm_ascend_spec.ops.ascendc_library import use
-from vllm_ascend_spec.ops.ascendc_twin import Twin
 
 pytestmark = requires_compiler
 QWEN, LLAMA = 151_936, 32_001

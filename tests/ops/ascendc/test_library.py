@@ -10,19 +10,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from ops.twin import library as twin_library
+from ops.twin.report import TwinError
 from tests.ops.ascendc.kernels import SOURCES, make_twin
 from tests.ops.batches import as_lists, int32, make_drafts, make_sampled
 from tests.ops.twin.build import requires_compiler
 from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.ops import (
     ascendc_library,
-    ascendc_twin,
     grammar_mask,
     verify_greedy,
     verify_sample,
 )
 from vllm_ascend_spec.ops.ascendc_library import library, use
-from vllm_ascend_spec.ops.ascendc_twin import TwinError
 from vllm_ascend_spec.ops.checksum import write_checksum
 from vllm_ascend_spec.ops.verify_greedy import OP
 from vllm_ascend_spec.ops.verify_greedy import ascendc as greedy
@@ -36,9 +36,9 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setattr(ascendc_library, "LIBRARY", tmp_path / "lib.so")
     monkeypatch.setattr(ascendc_library, "SOC", tmp_path / "soc.txt")
     monkeypatch.delenv(ascendc_library.STAND_IN_VARIABLE, raising=False)
-    ascendc_library.failure.cache_clear()
+    ascendc_library.library_problem.cache_clear()
     yield tmp_path / "lib.so"
-    ascendc_library.failure.cache_clear()
+    ascendc_library.library_problem.cache_clear()
 
 
 def test_it_is_not_picked_for_cpu_tensors() -> None:
@@ -53,9 +53,9 @@ def test_asked_for_by_name_on_a_cpu_it_says_why_not() -> None:
 
 
 def test_a_library_that_was_not_built_names_the_remedy() -> None:
-    reason = OP.status("npu")["ascendc"]
-    assert "were not built" in reason
-    assert "python -m vllm_ascend_spec.ops.build_ascendc --soc" in reason
+    problem = OP.status("npu")["ascendc"]
+    assert "were not built" in problem
+    assert "python -m vllm_ascend_spec.ops.build_ascendc --soc" in problem
     with pytest.raises(BackendUnavailableError, match="were not built"):
         library("npu")
     with pytest.raises(BackendUnavailableError, match="on cpu"):
@@ -64,10 +64,10 @@ def test_a_library_that_was_not_built_names_the_remedy() -> None:
 
 def test_a_library_that_cannot_be_loaded_says_why(fresh: Path) -> None:
     fresh.write_bytes(b"not a library")
-    reason = ascendc_library.failure()
-    assert reason is not None
-    assert "cannot be loaded" in reason
-    assert str(fresh) in reason
+    problem = ascendc_library.library_problem()
+    assert problem is not None
+    assert "cannot be loaded" in problem
+    assert str(fresh) in problem
 
 
 def test_damaged_kernels_are_not_loaded(fresh: Path) -> None:
@@ -76,10 +76,10 @@ def test_damaged_kernels_are_not_loaded(fresh: Path) -> None:
         path.write_bytes(b"built")
         write_checksum(path)
     kernels.write_bytes(b"cut")
-    reason = ascendc_library.failure()
-    assert reason is not None
-    assert reason.startswith("the AscendC kernels cannot be loaded: libkernels.so is damaged")
-    assert "remedy: run python -m vllm_ascend_spec.ops.build_ascendc" in reason
+    problem = ascendc_library.library_problem()
+    assert problem is not None
+    assert problem.startswith("the AscendC kernels cannot be loaded: libkernels.so is damaged")
+    assert "remedy: run python -m vllm_ascend_spec.ops.build_ascendc" in problem
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_kernels_are_for_one_family_of_chips(
     fresh.with_name("soc.txt").write_text(built_for + "\n")
     npu = SimpleNamespace(get_device_name=lambda: device)
     monkeypatch.setattr(torch, "npu", npu if device else None, raising=False)
-    reason = ascendc_library.failure()
-    assert reason is not None
+    problem = ascendc_library.library_problem()
+    assert problem is not None
     if fits:
-        assert "cannot be loaded" in reason
+        assert "cannot be loaded" in problem
     else:
-        assert f"this is a {device}" in reason
-        assert f"--soc {device.lower()}" in reason
+        assert f"this is a {device}" in problem
+        assert f"--soc {device.lower()}" in problem
 
 
 @pytest.mark.parametrize("device", ["Ascend310P3", "Ascend910ProB", "Ascend950PR"])
@@ -116,7 +116,7 @@ def test_other_chips_have_no_kernels_and_are_told_so(
     fresh.write_bytes(b"not a library")
     npu = SimpleNamespace(get_device_name=lambda: device)
     monkeypatch.setattr(torch, "npu", npu, raising=False)
-    assert ascendc_library.failure() == (
+    assert ascendc_library.library_problem() == (
         "the AscendC kernels are for Ascend910b* and Ascend910_93* (Atlas A2 and A3), this is an "
         + device
     )
@@ -125,13 +125,13 @@ def test_other_chips_have_no_kernels_and_are_told_so(
 @requires_compiler
 def test_the_environment_may_name_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ascendc_library.STAND_IN_VARIABLE, "tests.ops.ascendc.kernels:make_twin")
-    monkeypatch.setenv(ascendc_twin.CORES_VARIABLE, "6")
+    monkeypatch.setenv(twin_library.CORES_VARIABLE, "6")
     ascendc_library._named.cache_clear()
     arguments = make_drafts([2, 0, 3], 9, seed=1)
     result = verify_greedy(**arguments, backend="ascendc")
     assert as_lists(result) == as_lists(verify_greedy(**arguments, backend="reference"))
     twin = library("cpu")
-    assert isinstance(twin, ascendc_twin.Twin)
+    assert isinstance(twin, twin_library.Twin)
     assert twin.num_cores == 6
     ascendc_library._named.cache_clear()
 
@@ -141,9 +141,9 @@ def test_a_stand_in_that_cannot_be_had_is_named(
     named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ascendc_library.STAND_IN_VARIABLE, named)
-    reason = OP.status("npu")["ascendc"]
-    assert reason.startswith(f"VLLM_ASCEND_SPEC_ASCENDC={named}: ")
-    assert reason.endswith("valid: module:function")
+    problem = OP.status("npu")["ascendc"]
+    assert problem.startswith(f"VLLM_ASCEND_SPEC_ASCENDC={named}: ")
+    assert problem.endswith("valid: module:function")
 
 
 @requires_compiler

@@ -7,5 +7,5 @@ import pytest
 from vllm_ascend_spec.ops import cpu_library
 
 requires_library = pytest.mark.skipif(
-    cpu_library.failure() is not None, reason=str(cpu_library.failure())
+    cpu_library.library_problem() is not None, reason=str(cpu_library.library_problem())
 )

@@ -15,7 +15,7 @@ GREEDY_ARGUMENTS = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_dra
 
 
 def main(source: str, destination: str) -> None:
-    if reason := cpu_library.failure():
+    if reason := cpu_library.library_problem():
         sys.exit(reason)
     cases = torch.load(source, weights_only=True)
     logits = torch.arange(80.0).reshape(2, 40)

@@ -1,6 +1,6 @@
 """Installing builds the library; where it cannot, the installation goes on and says why.
 
-Uses setuptools' hooks as pip does, in copies of the sources.
+Uses setuptools' hooks as pip does, in copies of the sources (tests/wheel.py).
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import subprocess
 import sys
 import tarfile
 import venv
-import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.wheel import NO_COMPILER, call_hook, copy_source, unpack
+
 ROOT = Path(__file__).parents[3]
-NAMES = ("pyproject.toml", "README.md", "LICENSE", "vllm_ascend_spec", "ops/build.py", "ops/cpu")
-LIBRARY, REASON = "vllm_ascend_spec/ops/_cpu.abi3.so", "vllm_ascend_spec/ops/_cpu.reason.txt"
+LIBRARY, PROBLEM = "vllm_ascend_spec/ops/_cpu.abi3.so", "vllm_ascend_spec/ops/_cpu.problem.txt"
 CHECKSUM = f"{LIBRARY}.sha256"
-NO_COMPILER = {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
 
 # Which backend runs, after three ops' worth of calls, with every line that is logged.
 USE = """
@@ -47,48 +46,7 @@ pytestmark = [
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """Copy what is needed to build, and nothing that was built."""
-    copy = tmp_path / "source"
-    for name in NAMES:
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns("*.so", "*.sha256", "*.reason.txt", "__pycache__")
-            shutil.copytree(ROOT / name, copy / name, ignore=ignored)
-        else:
-            shutil.copy(ROOT / name, copy / name)
-    return copy
-
-
-def call_hook(
-    hook: str,
-    source: Path,
-    *,
-    python: str = sys.executable,
-    before: str = "",
-    **environment: str,
-) -> Path:
-    """Run a hook of PEP 517, as pip does; return the archive that it made.
-
-    ``before`` is code that runs first.
-    """
-    target = source.parent / hook
-    code = f"{before}\nfrom setuptools import build_meta; print(build_meta.{hook}({str(target)!r}))"
-    target.mkdir()
-    done = subprocess.run(
-        [python, "-c", code],
-        cwd=source,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return target / done.stdout.splitlines()[-1]
-
-
-def unpack(wheel: Path) -> Path:
-    folder = wheel.parent / "unpacked"
-    zipfile.ZipFile(wheel).extractall(folder)
-    return folder
+    return copy_source(tmp_path / "source")
 
 
 def use(installed: Path) -> tuple[str, list[str]]:
@@ -122,7 +80,7 @@ def test_wheel_from_the_source_archive_has_the_library(source: Path) -> None:
     with tarfile.open(archive) as contents:
         contents.extractall(source.parent / "unpacked", filter="data")
     (unpacked,) = (source.parent / "unpacked").iterdir()
-    built = ("*.so", "*.sha256", "*.reason.txt")
+    built = ("*.so", "*.sha256", "*.problem.txt")
     assert not [path for pattern in built for path in unpacked.rglob(pattern)]
     sources = {path.name for path in (ROOT / "ops" / "cpu").iterdir()}
     assert {path.name for path in (unpacked / "ops" / "cpu").iterdir()} == sources
@@ -131,7 +89,7 @@ def test_wheel_from_the_source_archive_has_the_library(source: Path) -> None:
     assert re.search(r"-cp310-abi3-linux_\w+\.whl$", wheel.name)
     installed = unpack(wheel)
     assert (installed / LIBRARY).is_file()
-    assert not (installed / REASON).exists()
+    assert not (installed / PROBLEM).exists()
     assert not list(installed.glob("ops"))
     assert_checksum_is_right(installed)
     assert use(installed) == ("cpu", [])
@@ -151,12 +109,12 @@ def test_without_a_compiler_the_reference_is_used(source: Path) -> None:
     installed = unpack(call_hook("build_wheel", source, **NO_COMPILER))
     assert not (installed / LIBRARY).exists()
     assert not (installed / CHECKSUM).exists()
-    reason = (installed / REASON).read_text()
-    assert "no-such-compiler" in reason
-    assert "remedy: install a C++17 compiler" in reason
+    problem = (installed / PROBLEM).read_text()
+    assert "no-such-compiler" in problem
+    assert "remedy: install a C++17 compiler" in problem
     backend, logged = use(installed)
     assert backend == "reference"
-    assert logged == [f"the C++ backend was not built: {reason.strip()}; the next backend is used"]
+    assert logged == [f"the C++ backend was not built: {problem.strip()}; the next backend is used"]
 
 
 def test_without_torch_the_reason_names_the_remedy(source: Path) -> None:
@@ -172,9 +130,9 @@ def test_without_torch_the_reason_names_the_remedy(source: Path) -> None:
     python = str(home / "bin" / "python")
     installed = unpack(call_hook("build_wheel", source, python=python, PYTHONPATH=str(only)))
     assert not (installed / LIBRARY).exists()
-    reason = (installed / REASON).read_text()
-    assert reason.startswith("torch 2.10 or later was not there")
-    assert "remedy: install torch first" in reason
+    problem = (installed / PROBLEM).read_text()
+    assert problem.startswith("torch 2.10 or later was not there")
+    assert "remedy: install torch first" in problem
     assert use(installed)[0] == "reference"
 
 
@@ -184,16 +142,16 @@ def test_editable_installation_leaves_its_reason_in_the_sources(source: Path) ->
     call_hook("build_editable", source, **NO_COMPILER)
     assert not (source / LIBRARY).exists()
     assert not (source / CHECKSUM).exists()
-    assert "no-such-compiler" in (source / REASON).read_text()
+    assert "no-such-compiler" in (source / PROBLEM).read_text()
     # The next one that succeeds, or fails otherwise, does not keep it.
     shutil.rmtree(source.parent / "build_editable")
     call_hook("build_editable", source, CC="other", CXX="other")
-    assert "no-such-compiler" not in (source / REASON).read_text()
+    assert "no-such-compiler" not in (source / PROBLEM).read_text()
 
 
 def test_editable_installation_leaves_the_checksum_in_the_sources(source: Path) -> None:
     (source / CHECKSUM).write_text("of an earlier build")
-    (source / REASON).write_text("of an earlier build")
+    (source / PROBLEM).write_text("of an earlier build")
     build_nothing = (
         "import ops.build; "
         "ops.build.BuildNative._build = lambda self, ext, target: target.write_bytes(b'built')"
@@ -201,4 +159,4 @@ def test_editable_installation_leaves_the_checksum_in_the_sources(source: Path) 
     call_hook("build_editable", source, before=build_nothing)
     assert (source / LIBRARY).read_bytes() == b"built"
     assert_checksum_is_right(source)
-    assert not (source / REASON).exists()
+    assert not (source / PROBLEM).exists()

@@ -84,7 +84,7 @@ def copy(folder: Path, case: str) -> Path:
 @requires_library
 @pytest.mark.parametrize("case", DAMAGED)
 def test_damage_is_named(case: str, tmp_path: Path) -> None:
-    found = checksum.damage(copy(tmp_path, case))
+    found = checksum.file_problem(copy(tmp_path, case))
     assert found == f"{cpu_library.LIBRARY.name} is damaged, {NOT_BUILT_SO}"
 
 
@@ -113,12 +113,12 @@ def test_no_damaged_library_is_loaded(case: str, tmp_path: Path) -> None:
 def test_without_a_checksum_the_length_is_checked(tmp_path: Path) -> None:
     library = copy(tmp_path, "whole")
     checksum.checksum_of(library).unlink()
-    assert checksum.damage(library) is None
+    assert checksum.file_problem(library) is None
     size = library.stat().st_size
     for case in ("cut 25%", "cut 50%", "cut 99%"):
         content = damaged(case, cpu_library.LIBRARY.read_bytes())
         library.write_bytes(content)
-        found = checksum.damage(library)
+        found = checksum.file_problem(library)
         assert found == (f"{library.name} is damaged, it ends after {len(content)} of {size} bytes")
     assert found in use(library)["logged"][0]
 
@@ -128,7 +128,7 @@ def test_a_damaged_checksum_is_not_trusted(text: str, tmp_path: Path) -> None:
     library = tmp_path / "library.so"
     library.write_bytes(b"content")
     checksum.checksum_of(library).write_text(text, encoding="latin-1")
-    assert NOT_BUILT_SO in (checksum.damage(library) or "")
+    assert NOT_BUILT_SO in (checksum.file_problem(library) or "")
 
 
 def test_the_checksum_is_in_the_form_of_sha256sum(tmp_path: Path) -> None:
@@ -137,4 +137,4 @@ def test_the_checksum_is_in_the_form_of_sha256sum(tmp_path: Path) -> None:
     checksum.write_checksum(library)
     digest = hashlib.sha256(b"content").hexdigest()
     assert checksum.checksum_of(library).read_text() == f"{digest}  library.so\n"
-    assert checksum.damage(library) is None
+    assert checksum.file_problem(library) is None

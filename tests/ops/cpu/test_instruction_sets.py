@@ -21,7 +21,7 @@ pytestmark = requires_library
 
 
 def levels_here() -> tuple[str, ...]:
-    if cpu_library.failure() is not None:
+    if cpu_library.library_problem() is not None:
         return LEVELS
     return LEVELS[: LEVELS.index(cpu_library.instruction_set()) + 1]
 

@@ -1,4 +1,4 @@
-"""The library loads; where it cannot, the reason is told once and the reference takes its place."""
+"""The library loads; where it cannot, the log says why once and the reference takes its place."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Let the library be looked for in an empty folder, by a process that has not tried yet."""
-    caches = (cpu_library.failure, registry._load, log.log_once)
+    caches = (cpu_library.library_problem, registry._load, log.log_once)
     monkeypatch.setattr(cpu_library, "LIBRARY", tmp_path / cpu_library.LIBRARY.name)
-    monkeypatch.setattr(cpu_library, "REASON", tmp_path / cpu_library.REASON.name)
+    monkeypatch.setattr(cpu_library, "PROBLEM", tmp_path / cpu_library.PROBLEM.name)
     for cache in caches:
         cache.cache_clear()
     yield tmp_path
@@ -41,13 +41,16 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """Collect what our loggers say: vLLM's do not propagate."""
+    """Collect what our loggers say: vLLM's do not propagate, and may be set to be quiet."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger(log.PARENT)
+    level = logger.level
     logger.addHandler(handler)
+    logger.setLevel(logging.WARNING)
     yield lines
+    logger.setLevel(level)
     logger.removeHandler(handler)
 
 
@@ -64,7 +67,7 @@ def calls(**options: Any) -> list[Callable[[], object]]:
 
 @requires_library
 def test_library_loads_and_names_its_instruction_set() -> None:
-    assert cpu_library.failure() is None
+    assert cpu_library.library_problem() is None
     assert cpu_library.instruction_set() in ("portable", "x86_64_v3", "x86_64_v4")
     for op in OPS:
         assert op.status("cpu")["cpu"] == "ready"
@@ -72,25 +75,25 @@ def test_library_loads_and_names_its_instruction_set() -> None:
 
 
 def test_library_that_is_missing_without_a_reason_names_a_remedy(fresh: Path) -> None:
-    assert cpu_library.failure() == (
+    assert cpu_library.library_problem() == (
         "the C++ backend was not built: remedy: install vllm-ascend-spec again, with pip's "
         "--no-deps --force-reinstall"
     )
 
 
 def test_library_that_is_missing_gives_the_reason_of_its_installation(fresh: Path) -> None:
-    cpu_library.REASON.write_text("no compiler; remedy: install one\n")
-    reason = "the C++ backend was not built: no compiler; remedy: install one"
-    assert cpu_library.failure() == reason
+    cpu_library.PROBLEM.write_text("no compiler; remedy: install one\n")
+    problem = "the C++ backend was not built: no compiler; remedy: install one"
+    assert cpu_library.library_problem() == problem
     for op in OPS:
         status = op.status("cpu")
-        assert (status["cpu"], status["reference"]) == (reason, "ready")
+        assert (status["cpu"], status["reference"]) == (problem, "ready")
 
 
 def test_reason_that_is_no_text_is_told_all_the_same(fresh: Path) -> None:
-    cpu_library.REASON.write_bytes(b"kein \xdcbersetzer\n")
+    cpu_library.PROBLEM.write_bytes(b"kein \xdcbersetzer\n")
     assert (
-        cpu_library.failure()
+        cpu_library.library_problem()
         == "the C++ backend was not built: kein \N{REPLACEMENT CHARACTER}bersetzer"
     )
 
@@ -107,24 +110,24 @@ def test_whatever_the_loader_says_is_one_line(
     cpu_library.LIBRARY.write_bytes(b"")
     monkeypatch.setattr(cpu_library.torch.ops, "load_library", load)
     why = (str(error) or "OSError").splitlines()[0]
-    assert cpu_library.failure() == (
+    assert cpu_library.library_problem() == (
         f"the C++ backend cannot be loaded: {why}; remedy: {cpu_library.REMEDY}"
     )
 
 
 def test_file_that_is_no_library_says_so_and_names_a_remedy(fresh: Path) -> None:
     cpu_library.LIBRARY.write_bytes(b"not a library")
-    failure = cpu_library.failure()
-    assert failure is not None
-    assert failure.startswith("the C++ backend cannot be loaded: ")
-    assert "remedy: install vllm-ascend-spec again" in failure
-    assert "\n" not in failure
+    problem = cpu_library.library_problem()
+    assert problem is not None
+    assert problem.startswith("the C++ backend cannot be loaded: ")
+    assert "remedy: install vllm-ascend-spec again" in problem
+    assert "\n" not in problem
 
 
 def test_automatic_fall_back_is_logged_once_for_all_ops_and_calls(
     fresh: Path, logged: list[str]
 ) -> None:
-    cpu_library.REASON.write_text("no compiler\n")
+    cpu_library.PROBLEM.write_text("no compiler\n")
     for call in 3 * calls():
         call()
     assert logged == ["the C++ backend was not built: no compiler; the next backend is used"]

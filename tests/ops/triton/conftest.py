@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+from tests.ops.triton.interpreter import INTERPRETED
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-# The variable must be set before Triton is imported, which vLLM does: test_interpreter.py runs
+# The variable must be set before Triton is imported, which vLLM does: test_interpreter_own.py runs
 # the folder in a process of its own.
 collect_ignore = [] if INTERPRETED else ["interpreted"]

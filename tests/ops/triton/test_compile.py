@@ -11,7 +11,8 @@ import torch
 
 from tests.ops.batches import RULES, Arguments
 from tests.ops.cases import FILTERS
-from tests.ops.triton.conftest import INTERPRETED
+from tests.ops.triton.interpreter import INTERPRETED
+from vllm_ascend_spec.devices import cuda
 from vllm_ascend_spec.ops.grammar_mask.triton import grammar_mask
 from vllm_ascend_spec.ops.verify_greedy.triton import verify_greedy
 from vllm_ascend_spec.ops.verify_sample.triton import verify_sample
@@ -99,6 +100,20 @@ def test_sampled_verification_of_other_vocabularies(
     arguments = sampled(torch.float32, filters, False, vocab)
     with compiling_only(90) as kernels:
         verify_sample(**arguments, rule="token")
+    for kernel in kernels:
+        assert_fits(kernel, tmp_path)
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize(("rule", "filters"), [("token", ()), ("block", FILTERS)])
+def test_as_many_drafts_as_a_gpu_may_have(
+    tmp_path: Path, capability: int, rule: str, filters: tuple[str, ...]
+) -> None:
+    arguments = sampled(torch.bfloat16, filters, True) | {"max_draft_len": cuda.DEVICE.max_drafts}
+    names = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_draft_len")
+    with compiling_only(capability) as kernels:
+        verify_sample(**arguments, rule=rule)
+        verify_greedy(*(arguments[name] for name in names))
     for kernel in kernels:
         assert_fits(kernel, tmp_path)
 

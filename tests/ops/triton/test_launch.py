@@ -13,11 +13,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.ops.batches import RULES, make_drafts, make_sampled
-from tests.ops.triton.conftest import INTERPRETED
+from tests.ops.triton.interpreter import INTERPRETED
 from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.ops import grammar_mask, triton_launch, verify_greedy
 from vllm_ascend_spec.ops.grammar_mask.triton import grammar_mask as mask_with_triton
-from vllm_ascend_spec.ops.triton_launch import make_plan, unavailable_reason
+from vllm_ascend_spec.ops.triton_launch import make_plan, problem
 from vllm_ascend_spec.ops.verify_greedy.triton import verify_greedy as greedy_with_triton
 from vllm_ascend_spec.ops.verify_sample.triton import verify_sample as sample_with_triton
 
@@ -72,15 +72,15 @@ def test_a_missing_triton_is_named_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     without_triton(monkeypatch)
-    reason = unavailable_reason(device)
-    assert reason is not None
-    assert "install the package triton" in reason
+    found = problem(device)
+    assert found is not None
+    assert "install the package triton" in found
 
 
 @compiled
 def test_on_a_cpu_the_remedy_is_the_interpreter() -> None:
     pytest.importorskip("triton", reason="needs the package triton")
-    assert "TRITON_INTERPRET=1" in (unavailable_reason("cpu") or "")
+    assert "TRITON_INTERPRET=1" in (problem("cpu") or "")
     with pytest.raises(BackendUnavailableError, match="TRITON_INTERPRET=1"):
         verify_greedy(**make_drafts([1], 5, 1), backend="triton")
     with pytest.raises(BackendUnavailableError, match="TRITON_INTERPRET=1"):
@@ -105,8 +105,8 @@ def test_a_device_needs_its_compiler(
 ) -> None:
     pytest.importorskip("triton", reason="needs the package triton")
     monkeypatch.setattr("triton.backends.backends", dict.fromkeys(backends))
-    reason = unavailable_reason(device)
-    assert reason is None if remedy is None else remedy in (reason or "")
+    found = problem(device)
+    assert found is None if remedy is None else remedy in (found or "")
 
 
 class Recorder:

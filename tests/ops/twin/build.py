@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from vllm_ascend_spec.ops.ascendc_twin import TwinStats
+from ops.twin.report import BrokenRule, TwinError, TwinOptions, TwinStats
 
 ROOT = Path(__file__).resolve().parents[3]
 INCLUDE = ROOT / "ops" / "twin" / "include"
@@ -40,42 +40,6 @@ requires_compiler = pytest.mark.skipif(
 # What the compiler is trusted to order by itself, see twin/report.h.
 AUTO_NONE, AUTO_VECTOR, AUTO_SCALAR = 0, 1, 2
 NAN_PROPAGATE, NAN_IGNORE = 0, 1
-
-
-class Options(ctypes.Structure):
-    """``twin_options``."""
-
-    _fields_ = (
-        ("checks", ctypes.c_int32),
-        ("auto_sync", ctypes.c_int32),
-        ("nan_mode", ctypes.c_int32),
-        ("strict_positions", ctypes.c_int32),
-    )
-
-
-class Error(ctypes.Structure):
-    """``twin_error``: one broken rule."""
-
-    _fields_ = (
-        ("kind", ctypes.c_int32),
-        ("core", ctypes.c_int32),
-        ("kind_name", ctypes.c_char * 24),
-        ("kernel", ctypes.c_char * 64),
-        ("op", ctypes.c_char * 64),
-        ("site", ctypes.c_char * 256),
-        ("message", ctypes.c_char * 1024),
-    )
-
-
-class TwinError(Exception):
-    """The twin reports that a kernel breaks a rule; ``kind`` says which."""
-
-    def __init__(self, error: Error) -> None:
-        super().__init__(error.message.decode())
-        self.kind: str = error.kind_name.decode()
-        self.core: int = error.core
-        self.op: str = error.op.decode()
-        self.site: str = error.site.decode()
 
 
 def _cache() -> Path:
@@ -169,19 +133,19 @@ class Host:
         Raises:
             TwinError: the kernel broke a rule.
         """
-        options = Options(self.checks, self.auto_sync, self.nan_mode, self.strict_positions)
-        stats, error = TwinStats(), Error()
+        options = TwinOptions(self.checks, self.auto_sync, self.nan_mode, self.strict_positions)
+        stats, broken = TwinStats(), BrokenRule()
         function = getattr(load(self.library), name)
         function.restype = ctypes.c_int
         status = function(
             ctypes.byref(options),
             ctypes.byref(stats),
-            ctypes.byref(error),
+            ctypes.byref(broken),
             ctypes.c_int32(num_blocks),
             *(_pass(a) for a in arguments),
         )
         if status != 0:
-            raise TwinError(error)
+            raise TwinError(broken)
         return stats
 
 

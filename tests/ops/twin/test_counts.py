@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from ops.twin.report import BrokenRule, TwinError, TwinOptions, TwinStats
 from tests.ops.twin import build as builder
-from tests.ops.twin.build import Host, TwinError, build, requires_compiler
-from vllm_ascend_spec.ops.ascendc_twin import TwinStats
+from tests.ops.twin.build import Host, build, requires_compiler
 
 pytestmark = requires_compiler
 
@@ -98,5 +98,5 @@ def test_python_and_the_header_agree_on_the_structs():
     sizes = torch.zeros(3, dtype=torch.int64)
     library = builder.load(build(PROBES / "counts.cpp", optimise=False))
     library.struct_sizes(ctypes.c_void_p(sizes.data_ptr()))
-    structs = (builder.Options, TwinStats, builder.Error)
+    structs = (TwinOptions, TwinStats, BrokenRule)
     assert sizes.tolist() == [ctypes.sizeof(struct) for struct in structs]

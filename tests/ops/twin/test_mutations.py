@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from ops.twin.library import Twin
+from ops.twin.report import TwinError
 from tests.ops.twin.build import (
     AUTO_NONE,
     AUTO_SCALAR,
@@ -23,7 +25,6 @@ from tests.ops.twin.build import (
 )
 from tests.ops.twin.mutations import MUTATIONS, Mutation
 from vllm_ascend_spec.ops import verify_sample
-from vllm_ascend_spec.ops.ascendc_twin import Twin, TwinError
 from vllm_ascend_spec.ops.grammar_mask.reference import grammar_mask
 from vllm_ascend_spec.ops.verify_greedy.reference import verify_greedy
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from ops.twin.report import TwinError
 from tests.ops.twin.build import (
     NAN_IGNORE,
     NAN_PROPAGATE,
     Host,
-    TwinError,
     build,
     requires_compiler,
 )

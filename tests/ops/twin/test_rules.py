@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from ops.twin.report import PIPES, TwinError, TwinStats
 from tests.ops.twin.build import (
     AUTO_NONE,
     AUTO_SCALAR,
     AUTO_VECTOR,
     Host,
-    TwinError,
     build,
     requires_compiler,
 )
-from vllm_ascend_spec.ops.ascendc_twin import PIPES, TwinStats
 
 pytestmark = requires_compiler
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import outcomes
 
-from vllm_ascend_spec.config.methods import METHODS
+from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 
 THEIRS = "vllm_ascend."
 swapped: dict[str, str] = {}
@@ -24,13 +24,13 @@ def replacements() -> Iterator[tuple[type, type]]:
     """Yield each class of vllm-ascend's and the one of ours that stands in for it."""
     from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
 
-    from vllm_ascend_spec.proposers.npu import NpuModelProposerMixin
-    from vllm_ascend_spec.proposers.registry import proposer_class
+    from vllm_ascend_spec.methods.drafters import drafter_class
+    from vllm_ascend_spec.methods.families.ascend.loop import AscendDraftLoop
 
-    bases = (NpuModelProposerMixin, AscendSpecDecodeBaseProposer)
+    bases = (AscendDraftLoop, AscendSpecDecodeBaseProposer)
     yield AscendSpecDecodeBaseProposer, type(AscendSpecDecodeBaseProposer.__name__, bases, {})
     for method in METHODS:
-        ours = proposer_class(method, "npu")
+        ours = drafter_class(method, "ascend", METHODS[method].drafters["ascend"])
         theirs = (cls for cls in ours.__mro__ if cls.__module__.startswith(THEIRS))
         stock = next(theirs, None)
         if stock is not None:
@@ -40,7 +40,7 @@ def replacements() -> Iterator[tuple[type, type]]:
 def uses_own_loop(proposer: Any) -> bool:
     """Decide as create() does, for a proposer that a test has made by half, too."""
     try:
-        return proposer.own_loop_obstacle() is None
+        return proposer.loop_problem() is None
     except (AttributeError, TypeError):
         return getattr(proposer, "dcp_size", 1) == 1
 
@@ -48,8 +48,8 @@ def uses_own_loop(proposer: Any) -> bool:
 def pytest_collection(session: Any) -> None:
     """Put ours in, once vllm-ascend's conftest has mocked torch_npu and before tests import."""
     for stock, ours in list(replacements()):
-        if hasattr(ours, "own_loop_obstacle"):
-            ours.use_own_loop = property(uses_own_loop)  # type: ignore[attr-defined]
+        if hasattr(ours, "loop_problem"):
+            ours.uses_own_loop = property(uses_own_loop)  # type: ignore[attr-defined]
         for name, module in list(sys.modules.items()):
             if name.startswith(THEIRS) and vars(module).get(stock.__name__) is stock:
                 setattr(module, stock.__name__, ours)

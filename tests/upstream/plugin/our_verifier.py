@@ -44,7 +44,7 @@ def pytest_collection() -> None:
     from vllm_ascend_spec.compat import registry
     from vllm_ascend_spec.verification.sampler import SpecVerifier
 
-    registry.apply("cpu_kernels")
+    registry.apply("cpu")
     tests.utils.get_attn_backend_list_based_on_platform = lambda: ["CPU_ATTN"]
     tests.conftest.VllmRunner = runner_on_the_zoo(tests.conftest.VllmRunner)
     forward = SpecVerifier.forward
@@ -100,7 +100,7 @@ def verifier_class() -> type:
     from vllm.v1.outputs import SamplerOutput
     from vllm.v1.sample.sampler import Sampler
 
-    from vllm_ascend_spec.config.schema import SpecOptions
+    from vllm_ascend_spec.config.resolved import Speculation
     from vllm_ascend_spec.verification.sampler import SpecVerifier
 
     class VerifierAsRejectionSampler(torch.nn.Module):
@@ -114,7 +114,15 @@ def verifier_class() -> type:
             )
             model = SimpleNamespace(logprobs_mode=sampler.logprobs_mode)
             config: Any = SimpleNamespace(speculative_config=drafting, model_config=model)
-            self.verifier = SpecVerifier(Sampler(), config, SpecOptions())
+            speculation = Speculation(
+                device="cpu",
+                family="vllm",
+                method="eagle",
+                vllm_method="eagle",
+                drafter=(),
+                num_drafts=MOST_DRAFTS,
+            )
+            self.verifier = SpecVerifier(Sampler(), config, speculation)
 
         def forward(
             self,

@@ -10,6 +10,7 @@ from typing import Any
 
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, shortly
 from vllm_ascend_spec.config.checkpoint.safetensors import parse_object
+from vllm_ascend_spec.config.checkpoint.speculators import flattened, is_speculators
 
 NAME = "config.json"
 REQUIRED = object()
@@ -22,13 +23,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return the config of a checkpoint.
 
     A head saved with vLLM's ``EAGLEConfig`` holds its model's settings in ``model`` and is called
-    after its model.
+    after its model. One of the speculators library has them in a part of its config, too.
 
     Raises:
         UnusableError: it is not a JSON object.
         OSError: it cannot be read.
     """
     config = parse_object(NAME, (folder / NAME).read_bytes())
+    if is_speculators(config):
+        return flattened(config)
     inner = config.get("model")
     if config.get("model_type") == "eagle" and isinstance(inner, dict):
         config = inner | {key: value for key, value in config.items() if key not in WRAPPER}

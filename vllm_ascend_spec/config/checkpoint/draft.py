@@ -47,6 +47,7 @@ class Draft:
         target: the target's folder, or None.
         load_format: how vLLM is to read it.
         quantization: the option of that name, or None.
+        family: whose draft loops are to run it; None where that is not known.
     """
 
     option: str
@@ -55,6 +56,7 @@ class Draft:
     target: Path | None = None
     load_format: str = "auto"
     quantization: object = None
+    family: str | None = None
 
     def read(self, *same: str) -> Checkpoint:
         """Read config and headers, and compare the entries ``same`` with the target's.
@@ -72,12 +74,21 @@ class Draft:
                 usual_names=self.load_format in PLAIN_FORMATS
                 and not is_mistral_format(self.folder),
             )
-        if self.target is not None:
-            with laid_to("model", str(self.target)):
-                theirs = text_of(read_config(self.target))
+        if (theirs := self.target_text()) is not None:
             with laid_to(self.option, self.model):
                 _require_same(found.text, theirs, same)
         return found
+
+    def target_text(self) -> Mapping[str, Any] | None:
+        """Return the text part of the target's config; None where its folder is not known.
+
+        Raises:
+            CheckpointError: it cannot be read.
+        """
+        if self.target is None:
+            return None
+        with laid_to("model", str(self.target)):
+            return text_of(read_config(self.target))
 
 
 def _require_same(

@@ -42,7 +42,8 @@ class Table:
         name: the architecture, for messages.
         outside: those outside its layers.
         stack: what the names of those in layers begin with, e.g. ``model.layers.``.
-        layers: how many layers it has.
+        layers: how many layers it has; none where all tensors are ``outside``.
+        count: the entry of ``config.json`` that says how many.
         layer: returns those of a layer, by the names behind ``stack`` and the layer's number.
         optional: may be there or not.
         hints: what to say of a name that must not be there.
@@ -55,6 +56,7 @@ class Table:
     layer: Callable[[int], Shapes]
     optional: Shapes = field(default_factory=dict)
     hints: Mapping[str, str] = field(default_factory=dict)
+    count: str = "num_hidden_layers"
 
 
 def check_tensors(tensors: Mapping[str, Tensor], table: Table, *, quantized: bool) -> None:
@@ -102,6 +104,8 @@ def layers_of(names: Iterable[str], stack: str) -> set[int]:
 def _check_layers(present: Mapping[str, Tensor], table: Table) -> None:
     """Raise unless the layers are as many as the config says; else there is no end to them."""
     found = layers_of(present, table.stack)
+    if not found and not table.layers:
+        return
     first = next((n for n in range(len(found) + 1) if n not in found), 0)
     if not found:
         raise UnusableError(
@@ -110,12 +114,11 @@ def _check_layers(present: Mapping[str, Tensor], table: Table) -> None:
         )
     if first < len(found):
         missing = f"no tensor of layer {first}, but of layer {max(found)}"
-        raise UnusableError(f"has {missing}; num_hidden_layers in config.json is {table.layers}")
+        raise UnusableError(f"has {missing}; {table.count} in config.json is {table.layers}")
     if len(found) != table.layers:
         many = f"{len(found)} layer{'s' if len(found) > 1 else ''}"
         raise UnusableError(
-            f"has {many} ({table.stack}*), num_hidden_layers in config.json is "
-            f"{shortly(table.layers)}"
+            f"has {many} ({table.stack}*), {table.count} in config.json is {shortly(table.layers)}"
         )
 
 

@@ -32,9 +32,9 @@ def grammar_mask(
 ) -> None:
     """Set the logits of forbidden tokens to -inf, in place, in the rows that have a grammar.
 
-    The bitmask is that of xgrammar and vLLM (v1/structured_output/utils.py): token ``t`` of a row
-    is allowed if bit ``t % 32`` of word ``t // 32`` is set. Other rows are neither read nor
-    written.
+    The bitmask is that of xgrammar and vLLM (vllm/v1/structured_output/utils.py:
+    apply_grammar_bitmask): token ``t`` of a row is allowed if bit ``t % 32`` of word ``t // 32`` is
+    set. Other rows are neither read nor written.
 
     Args:
         logits: float32, bfloat16 or float16 [num_rows, vocab_size]; modified. The row stride may

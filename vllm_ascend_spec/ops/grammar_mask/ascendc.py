@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.ascendc_library import library, unavailable_reason
+from vllm_ascend_spec.ops.ascendc_library import library, problem
 
-__all__ = ["grammar_mask", "unavailable_reason"]
+__all__ = ["grammar_mask", "problem"]
 
 
 def grammar_mask(

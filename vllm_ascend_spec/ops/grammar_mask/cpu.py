@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.cpu_library import unavailable_reason
+from vllm_ascend_spec.ops.cpu_library import problem
 
-__all__ = ["grammar_mask", "unavailable_reason"]
+__all__ = ["grammar_mask", "problem"]
 
 
 def grammar_mask(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.triton_launch import on_device, stores_holes, unavailable_reason
+from vllm_ascend_spec.ops.triton_launch import on_device, problem, stores_holes
 
-__all__ = ["grammar_mask", "unavailable_reason"]
+__all__ = ["grammar_mask", "problem"]
 
 # Words of the bitmask that one program unpacks, 32 tokens each.
 WORDS = 128

@@ -12,7 +12,7 @@ from .residual import residual_masses
 @triton.jit
 def accept_by_token(uniform, p, q, drafts, positions, num_drafts, POSITIONS: tl.constexpr):
     """Return how many drafts are accepted one after the other (Leviathan et al., 2211.17192)."""
-    # Not the opposite comparison: 0 times infinity, which is NaN, rejects.
+    # Written so that NaN rejects: 0 times an infinite q is NaN, and no comparison with NaN is true.
     accepted = uniform * q < p
     rejected = (positions >= num_drafts) | (drafts < 0) | ~accepted
     return tl.min(tl.where(rejected, positions, POSITIONS), axis=0)
@@ -20,11 +20,12 @@ def accept_by_token(uniform, p, q, drafts, positions, num_drafts, POSITIONS: tl.
 
 @triton.jit
 def block_weights(ratio, rest, positions, length, POSITIONS: tl.constexpr):
-    """Return the weight before each position, w, and 1 - w (Sun et al., 2403.10444).
+    """Return the weight before each position, w, and 1 - w (docs/block_rule.md).
 
     Args:
         ratio: float32 [POSITIONS], p / q of each draft.
-        rest: float32 [POSITIONS], 1 - p of each draft; adding it up keeps the digits of 1 - w.
+        rest: float32 [POSITIONS], 1 - p of each draft. Of one-hot drafts it adds up to 1 - w with
+            more digits than a subtraction has (docs/block_rule.md, lemma 7); for others it is 0.
         positions: int32 [POSITIONS].
         length: drafts in the block.
         POSITIONS: size of the vectors.
@@ -35,7 +36,8 @@ def block_weights(ratio, rest, positions, length, POSITIONS: tl.constexpr):
     for position in range(length):
         missing += weight * element(rest, positions, position)
         grown = tl.minimum(weight * element(ratio, positions, position), 1.0)
-        # A weight of 0 stays: times the infinite ratio of a draft with q = 0 it would be NaN.
+        # A weight of 0 stays 0 (docs/block_rule.md, lemma 2). The ratio is infinite where q is 0,
+        # and 0 times infinity would be NaN.
         weight = tl.where(weight > 0, grown, 0.0)
         weights = tl.where(positions > position, weight, weights)
         missings = tl.where(positions > position, missing, missings)
@@ -53,12 +55,12 @@ def accept_block_of_certain(
 ):
     """Return how many certain drafts the block rule accepts.
 
-    The residual of a certain draft sums to w * (1 - p), so that every position can be judged at
-    once.
+    The residual of a certain draft sums to w * (1 - p) (docs/block_rule.md, lemma 7), so that every
+    position can be judged at once.
     """
     weights, missing = block_weights(p, rest, positions, length, POSITIONS)
     residual = weights * rest
-    # A weight of 1 means that all before were certain of the target too: accepted.
+    # Nothing is missing at a weight of 1, where the chance is 1 (docs/block_rule.md, lemma 8).
     chance = tl.where(missing > 0, residual / (residual + missing), 1.0)
     chance = tl.where(positions == length, weights, chance)
     accepted = (positions >= 1) & (positions <= length) & (uniform_before < chance)
@@ -88,8 +90,8 @@ def accept_block_of_samples(
 ):
     """Return how many sampled drafts the block rule accepts, and the weight after them.
 
-    Its chance is never above the weight, so the residual of a row is added up only where the
-    uniform is below the weight, from the last position backwards until one is accepted.
+    A residual is added up only where the uniform is below the weight, from the last position
+    backwards until one is accepted (docs/block_rule.md, lemmas 1 and 3).
     """
     rest = tl.zeros((POSITIONS,), tl.float32)
     weights, _ = block_weights(ratio, rest, positions, length, POSITIONS)

@@ -9,16 +9,17 @@ from typing import Any
 import triton
 import triton.language as tl
 
-# Worth a variant of a kernel if divisible by 16: loads of rows are vectors then.
+# Triton compiles another variant of a kernel where one of these is divisible by 16: it then loads
+# rows in vectors.
 SPECIALIZED = ("logits", "draft_probs", "row_stride", "vocab_size")
 
-# log2(e), as float32 and what that leaves.
+# log2(e): the nearest float32, and the rest.
 LOG2_E = tl.constexpr(1.4426950216293335)
 LOG2_E_REST = tl.constexpr(1.92596298909109e-08)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function as a kernel whose variants do not multiply with the batch's shape."""
+    """Compile a function as a kernel that other shapes of a batch need no new variants of."""
     names = [
         name
         for name, parameter in inspect.signature(function).parameters.items()
@@ -89,13 +90,13 @@ def halves(x):
 
 @triton.jit
 def rate_of(temperature):
-    """Return log2(e) / T, to the last bit: its error grows with every logit's distance.
+    """Return log2(e) / T, exact to the last bit: each logit's distance multiplies its error.
 
-    Kept from 0 and infinity, so that no product of it is NaN.
+    It is never 0 or infinite, so that no product of it is NaN.
     """
     t = tl.minimum(tl.maximum(temperature, 2e-38), 1e37)
     rate = LOG2_E / t
-    # Devices divide approximately. The remainder is exact, so one correction is enough.
+    # Devices divide approximately. The remainder is computed exactly, so one correction is enough.
     rate_high, rate_low = halves(rate)
     t_high, t_low = halves(t)
     rest = (LOG2_E - rate_high * t_high) - rate_high * t_low - rate_low * t_high

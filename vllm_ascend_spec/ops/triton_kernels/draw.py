@@ -11,8 +11,8 @@ def pick(weights, goal, SIZE: tl.constexpr):
     """Return the first index at which the running sum exceeds ``goal``, and the sum before it.
 
     An index without weight is never picked. If rounding has put the goal at the very end, it is
-    the last one with weight. The running sums are those of a triangle: no scan, and each is
-    rounded a few times only.
+    the last one with weight. Each running sum is added up by itself, as a row of a triangle, and
+    not by a scan; so it is rounded only a few times.
     """
     index = tl.arange(0, SIZE)
     triangle = tl.where(index[None, :] <= index[:, None], weights[None, :], 0.0)

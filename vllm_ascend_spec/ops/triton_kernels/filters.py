@@ -51,7 +51,7 @@ def filter_row(
     rate = rate_of(temperature)
     first, second, floor = gather_tops(row, vocab_size, draft, LANES, DEEP)
     peak = tl.maximum(tl.max(first, axis=0), draft_score)
-    # An infinite peak leaves nothing below it; in a row of nothing, nothing is kept.
+    # Nothing below an infinite peak has weight; in a row of -inf alone, nothing is kept.
     limit = float("inf")
     if (peak > float("-inf")) & (peak < float("inf")):
         limit = row_limit(
@@ -103,7 +103,7 @@ def filter_rows(
 ):
     """Filter and weigh one row, without its draft. Grid: requests, positions.
 
-    One pass collects the two largest logits of each lane, which mostly settle the threshold.
+    One pass collects the two largest logits of each lane. They usually decide the threshold.
     """
     request, position = tl.program_id(0), tl.program_id(1)
     start, num_drafts = find_request(cu_num_draft_tokens, request)

@@ -23,7 +23,8 @@ def draw_from_chunks(
     SIDE: tl.constexpr,
 ):
     """Draw a token other than ``draft``: find its chunk by the masses, then look at that only."""
-    # Without another token above -inf, the draft has all of the mass; in a row of nothing, token 0.
+    # If no other token is above -inf, the draft has all of the mass. In a row of -inf alone, token
+    # 0 has it.
     token = tl.where(peak > float("-inf"), draft, 0)
     # Relative to the peak of what is drawn from, so that a dominant draft leaves no underflow.
     highest = tl.max(peaks, axis=0)
@@ -53,8 +54,9 @@ def residual_weights(
 ):
     """Return max(share * exp((x - peak) / T) - minus * q, 0) of a chunk, [SIDE * SIDE].
 
-    Tokens below ``threshold`` have no weight. In a row of nothing, token 0 has it all. A q of NaN
-    or below 0 counts as 0. Without ``q_row``, q is certain of ``draft``; ``minus`` is 0 or 1.
+    Tokens below ``threshold`` have no weight. In a row of -inf alone, token 0 has all of it. A q of
+    NaN or below 0 counts as 0. Without ``q_row``, the draft is one-hot: q is 1 for ``draft``.
+    ``minus`` is 0 or 1.
     """
     tokens = chunk_tokens(chunk, SIDE)
     x = read_scores(row, tokens, vocab_size, None)
@@ -69,7 +71,7 @@ def residual_weights(
         # Bonus rows have no q; nothing may be read there.
         limit = tl.where(minus > 0, vocab_size, 0)
         q = tl.load(q_row + tokens, mask=tokens < limit, other=0.0)
-        # Of two numbers: what a maximum with NaN is depends on the device.
+        # By a comparison: what the maximum of 0 and NaN is depends on the device.
         q = tl.where(q > 0, q, 0.0)
         weights = tl.maximum(weights - minus * q, 0.0)
     return weights
@@ -131,7 +133,8 @@ def draw_from_row(
 
     ``share`` turns weights relative to ``peak`` into probabilities times the block's weight.
     """
-    # An empty residual means p = q, where only rounding can reject: then from the row, as well.
+    # An empty residual is the work of rounding (docs/block_rule.md, lemma 8): the second pass draws
+    # from the row itself, as it does for -1.
     minus = tl.where(draft >= 0, 2.0, 1.0)
     masses = tl.zeros((CHUNKS,), tl.float32)
     total = tl.sum(masses, axis=0)

@@ -48,8 +48,8 @@ def scan_sampled(
 ):
     """Weigh some chunks of one row, without its draft. Grid: requests, positions, splits.
 
-    Leaving the draft out makes the chunks those of the residual of a certain draft, and the
-    chance that the draft is wrong a sum, where 1 - p would cancel.
+    Without the draft, the chunks' masses are those of the residual of a one-hot draft. Their sum is
+    the probability of all other tokens, which 1 - p would give with fewer digits.
     """
     request, position, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     start, num_drafts = find_request(cu_num_draft_tokens, request)

@@ -1,7 +1,7 @@
-"""Finding the largest value that enough of a row's mass, or enough of its tokens, lies above.
+"""Find the largest value that enough of a row's mass, or enough tokens, are at or above.
 
-Values are searched by their keys: int32 in the order of the floats. Of logits in half precision
-the low bits of a key say nothing; ``SHIFT`` drops them, and with them half of the steps.
+Values are searched by their keys: int32 in the order of the floats. The low bits of a key are the
+same for all logits in half precision; ``SHIFT`` drops them, and with them half of the steps.
 """
 
 from __future__ import annotations

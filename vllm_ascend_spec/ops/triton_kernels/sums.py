@@ -74,7 +74,7 @@ def row_probabilities(
     if threshold is not None:
         limit = tl.load(threshold + rows, mask=used, other=float("-inf"))
         own = tl.where(score >= limit, own, 0.0)
-    # A row of nothing is certain of token 0.
+    # In a row of -inf alone, token 0 has all of the mass.
     nothing = peak == float("-inf")
     own = tl.where(nothing, (drafts == 0).to(tl.float32), own)
     others = tl.where(nothing, (drafts != 0).to(tl.float32), others)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.cpu_library import new_outputs, unavailable_reason
+from vllm_ascend_spec.ops.cpu_library import new_outputs, problem
 
-__all__ = ["unavailable_reason", "verify_greedy"]
+__all__ = ["problem", "verify_greedy"]
 
 
 def verify_greedy(

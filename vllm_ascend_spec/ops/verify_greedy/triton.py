@@ -9,10 +9,10 @@ from vllm_ascend_spec.ops.triton_launch import (
     make_plan,
     num_cores,
     on_device,
-    unavailable_reason,
+    problem,
 )
 
-__all__ = ["unavailable_reason", "verify_greedy"]
+__all__ = ["problem", "verify_greedy"]
 
 
 def verify_greedy(

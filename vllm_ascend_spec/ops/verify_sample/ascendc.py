@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.ascendc_library import library, unavailable_reason
+from vllm_ascend_spec.ops.ascendc_library import library, problem
 from vllm_ascend_spec.ops.layout import fake_outputs
 
-__all__ = ["unavailable_reason", "verify_sample"]
+__all__ = ["problem", "verify_sample"]
 
 
 def verify_sample(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.cpu_library import new_outputs, unavailable_reason
+from vllm_ascend_spec.ops.cpu_library import new_outputs, problem
 
-__all__ = ["unavailable_reason", "verify_sample"]
+__all__ = ["problem", "verify_sample"]
 
 # As in ops/cpu/verify.h.
 RULES = {"token": 0, "block": 1}

@@ -107,6 +107,9 @@ def accepted_by_block_rule(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Accept as many drafts as block verification does (Sun et al., 2403.10444, algorithm 2).
 
+    It reads every row. docs/block_rule.md proves which rows other backends may leave out, and that
+    the rule is lossless; its symbols w, R and h are ``weight``, ``rest`` and ``chance`` here.
+
     Returns:
         Number of accepted drafts, int64 [num_reqs, 1], and the weight of p in the residual after
         them (the paper's p_tau), float64 [num_reqs, 1].
@@ -120,10 +123,11 @@ def accepted_by_block_rule(
         token = grid.drafts[:, position - 1].clamp(min=0)
         p, q = probs[row, token], _draft_prob(draft_probs, draft_row, token)
         scaled = weight * p
-        # Nothing stays nothing, also where q is 0.
+        # A weight of 0 stays 0, also where q is 0 (docs/block_rule.md, lemma 2).
         weight = torch.where(scaled > 0, scaled / q, 0.0).clamp_(max=1.0)
         rest = _residual(grid, probs, draft_probs, position, weight).sum(dim=-1)
-        # The last draft is accepted by its weight alone; a weight of 1 is 0/0 where p equals q.
+        # At a weight of 1 the chance is 1; where p equals q, the quotient would be 0 / 0
+        # (docs/block_rule.md, lemma 8). The chance of the last draft is its weight.
         partial = torch.where(weight >= 1, 1.0, rest / (rest + 1 - weight))
         chance = torch.where(length == position, weight, partial)
         accepted = (accept_uniform[draft_row] < chance) & (position <= length)
@@ -226,11 +230,12 @@ def _final_token(
     p = probs[grid.rows.gather(1, num_accepted)[:, 0]]
     rejected = grid.drafts.gather(1, num_accepted)
     if draft_probs is None:
+        # The weight makes no difference here (docs/block_rule.md, lemma 7).
         residual = p.scatter(1, rejected.clamp(min=0), 0.0)
     else:
         q = _as_probs(draft_probs[grid.draft_rows.gather(1, num_accepted)[:, 0]])
         residual = (weight * p - q).clamp_(min=0.0)
-    # No draft was rejected here (bonus), or one that nobody proposed (-1): sample p itself. An
-    # empty residual means p = q, where only rounding can reject.
+    # Sample p itself if no draft was rejected here (bonus), if what was rejected is no draft (-1),
+    # and if the residual is empty, which is the work of rounding (docs/block_rule.md, lemma 8).
     keep_p = (rejected < 0) | (residual.sum(dim=-1, keepdim=True) <= 0)
     return invert_cdf(torch.where(keep_p, p, residual), sample_uniform)

@@ -14,15 +14,15 @@ from vllm_ascend_spec.ops.triton_launch import (
     make_plan,
     num_cores,
     on_device,
-    unavailable_reason,
+    problem,
     words_of,
 )
 
-__all__ = ["unavailable_reason", "verify_sample"]
+__all__ = ["problem", "verify_sample"]
 
-# As many warps as let the registers of a row's largest logits stay registers.
+# So few lanes for each warp that the largest logits of a row stay in registers.
 LANES_PER_WARP = 256
-# Stages of pipelined loops over rows: as many as shared memory takes where registers allow.
+# Stages of pipelined loops over rows: as many as registers and shared memory have room for.
 DEEP_STAGES, SHALLOW_STAGES, SETTLE_STAGES = 6, 2, 4
 # Low bits of a float32 that a narrower logit leaves empty.
 EMPTY_BITS = {torch.float32: 0, torch.bfloat16: 16, torch.float16: 13}

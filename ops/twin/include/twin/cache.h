@@ -12,7 +12,8 @@ inline uint64_t line_mask(uint64_t line, uint64_t from, uint64_t to) {
   return below_last & ~((1ull << first) - 1);
 }
 
-// What scalar writes of this or another core have done to a line that bytes `mine` of are accessed.
+// Bytes `mine` of a cache line are accessed: reports it if scalar writes to that line, by this core
+// or another, are in the way.
 inline void Op::check_writers(const LineWrites& writes, uint64_t mine, const std::string& what,
                               bool write, bool cached) const {
   const bool other = writes.core != core.index;

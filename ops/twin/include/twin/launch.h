@@ -147,7 +147,7 @@ class Kernel {
     }
   }
 
-  // Everybody waits or is done. Lets the waiting go on; false if there are none.
+  // Called when every block waits or is done. Lets those that wait go on; false if none waits.
   bool meet() {
     int waiting = 0, done = -1;
     for (size_t i = 0; i < fibers_.size(); ++i) {

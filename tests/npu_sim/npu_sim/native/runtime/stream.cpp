@@ -92,7 +92,10 @@ ACL_API AclError aclrtRecordEvent(void* handle, void* stream) {
     if (!event->external) return kOk;  // orders streams within the graph: the tape is in order
   }
   Task task;
-  task.run = [event] {
+  // Lives as long as the task: in the backlog of a stream, or until submit() has run it.
+  const auto pending = std::make_shared<char>();
+  if (npu_sim::mode() != npu_sim::Mode::kCapture) event->pending = pending;
+  task.run = [event, pending] {
     event->recorded = true;
     event->recorded_at = milliseconds();
     npu_sim::resume();
@@ -117,10 +120,12 @@ ACL_API AclError aclrtResetEvent(void* handle, void* stream) {
   return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
 }
 
-ACL_API AclError aclrtSynchronizeEvent(void*) { return npu_sim::host_waits("event"); }
+ACL_API AclError aclrtSynchronizeEvent(void* event) {
+  return npu_sim::host_waits_for(static_cast<Event*>(event));
+}
 ACL_API AclError aclrtQueryEventStatus(void* event, int* status) {
   auto* asked = static_cast<Event*>(event);
-  *status = asked->external ? asked->recorded : 1;
+  *status = asked->external ? asked->recorded : asked->pending.expired();
   return kOk;
 }
 ACL_API AclError aclrtQueryEventWaitStatus(void*, int* status) {

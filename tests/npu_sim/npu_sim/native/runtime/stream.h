@@ -28,6 +28,7 @@ struct Event {
   bool recorded = false;
   bool external = false;          // may be waited for before it is recorded
   std::shared_ptr<Tape> capture;  // the capture in which it was recorded last
+  std::weak_ptr<void> pending;    // of its last record outside of a capture, until that has run
 };
 
 }  // namespace npu_sim

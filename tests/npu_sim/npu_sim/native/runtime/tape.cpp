@@ -92,6 +92,18 @@ void drain(Stream* stream) {
   }
 }
 
+AclError wait(const char* why, bool is_blocked) {
+  if (capture)
+    return fail(kStreamCaptured, std::string("the host waits for the device (") + why +
+                                     ") while a graph is captured");
+  count_event(std::string("sync:") + why);
+  if (is_blocked)
+    return fail(kEndless, std::string("the host waits (") + why +
+                              ") for a graph's replay that waits for an ExternalEvent; nobody is "
+                              "left to record it");
+  return kOk;
+}
+
 }  // namespace
 
 Mode mode() {
@@ -144,17 +156,13 @@ void perform(const Task& task, Launch launch) {
 }
 
 AclError host_waits(const char* why, Stream* stream) {
-  if (capture)
-    return fail(kStreamCaptured, std::string("the host waits for the device (") + why +
-                                     ") while a graph is captured");
-  count_event(std::string("sync:") + why);
-  std::lock_guard<std::mutex> lock(mutex);
-  if (stream ? !stream->backlog.empty() : !blocked.empty())
-    return fail(kEndless, std::string("the host waits (") + why +
-                              ") for a graph's replay that waits for an ExternalEvent; nobody is "
-                              "left to record it");
-  return kOk;
+  std::unique_lock<std::mutex> lock(mutex);
+  const bool is_blocked = stream ? !stream->backlog.empty() : !blocked.empty();
+  lock.unlock();
+  return wait(why, is_blocked);
 }
+
+AclError host_waits_for(const Event* event) { return wait("event", !event->pending.expired()); }
 
 AclError may_launch(Stream* stream, const std::string& name) {
   if (!stream || stream->backlog.empty()) return kOk;

@@ -74,6 +74,9 @@ SIM_API void keep(void* begin, size_t bytes);
 // left who could end it.
 SIM_API AclError host_waits(const char* why, Stream* stream = nullptr);
 
+// The same for an event, which may have happened while a stream is blocked.
+AclError host_waits_for(const Event* event);
+
 // Whether an op may be launched on the stream now: an error while a replay on it is stopped.
 SIM_API AclError may_launch(Stream* stream, const std::string& name);
 

@@ -1,0 +1,207 @@
+"""One of the two configurations: serve the plan's requests and print what was counted.
+
+Runs as ``python -m tests.ascend.bench.child`` with the plan on its standard input; the
+environment decides whether this package or vllm-ascend alone is used.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch  # noqa: F401 - brings the simulated NPU up, which the next lines need
+from npu_sim import counters
+from npu_sim.launch import as_device_op
+
+from tests.ascend.bench.counts import MARK
+
+# Ops that this file adds, to count the draft model's rows where graphs replay them.
+OWN = "bench::draft_rows "
+
+
+class Meter:
+    """Adds up what the device was asked to do between two moments, again and again."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.sum = counters.Snapshot()
+        self._before = counters.Snapshot()
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._before = counters.snapshot()
+
+    def stop(self) -> counters.Snapshot:
+        """Return what was counted since :meth:`start`."""
+        return counters.snapshot() - self._before
+
+
+def count_draft_rows() -> None:
+    """Make every run of a draft model count its rows, also in graphs; before an engine exists."""
+    from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
+
+    stock = AscendSpecDecodeBaseProposer.load_model
+
+    def hook(_module: Any, _args: Any, inputs: Mapping[str, Any]) -> None:
+        rows = next(
+            inputs[name] for name in ("input_ids", "positions") if inputs.get(name) is not None
+        )
+        as_device_op(f"{OWN}{rows.shape[0]}", lambda tensor: None, lambda: (0, 0))(rows)
+
+    def load_model(self: Any, *args: Any, **kwargs: Any) -> None:
+        stock(self, *args, **kwargs)
+        self.model.register_forward_pre_hook(hook, with_kwargs=True)
+
+    AscendSpecDecodeBaseProposer.load_model = load_model
+
+
+class Engine:
+    """The engine of this process, with its runner's steps metered."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        from vllm import LLM
+
+        self.plan = plan
+        self.batch = len(plan["prompts"])
+        eager = plan["graph_mode"] == "eager"
+        self.llm = LLM(
+            model=plan["model"],
+            dtype="float32",
+            max_model_len=256,
+            max_num_seqs=self.batch,
+            # A dummy run of vLLM's default, 8192 tokens, takes minutes on a simulated NPU.
+            max_num_batched_tokens=256,
+            block_size=128,
+            kv_cache_memory_bytes=1 << 28,
+            enforce_eager=eager,
+            compilation_config={} if eager else {"cudagraph_mode": plan["graph_mode"]},
+            enable_prefix_caching=False,
+            async_scheduling=False,
+            speculative_config=dict(plan["speculative_config"]),
+            seed=0,
+        )
+        worker = self.llm.llm_engine.model_executor.driver_worker
+        self.runner = getattr(worker, "worker", worker).model_runner
+        self.verification, self.step = Meter(), Meter()
+        self.workload = ""
+        self.is_full_step = False
+        self.num_steps = 0
+        self._watch()
+
+    def _watch(self) -> None:
+        runner = self.runner
+        sample_tokens, sample = runner.sample_tokens, runner._sample
+
+        def watched_sample_tokens(*args: Any, **kwargs: Any) -> Any:
+            self.verification.start()
+            return sample_tokens(*args, **kwargs)
+
+        def watched_sample(logits: Any, metadata: Any, *args: Any, **kwargs: Any) -> Any:
+            result = sample(logits, metadata, *args, **kwargs)
+            counted = self.verification.stop()
+            self.is_full_step = metadata is not None and self._is_full(metadata.num_draft_tokens)
+            if self.is_full_step:
+                self.verification.sum += counted
+            return result
+
+        runner.sample_tokens, runner._sample = watched_sample_tokens, watched_sample
+
+    def _is_full(self, num_draft_tokens: list[int]) -> bool:
+        """Tell whether a step counts: with all requests, all with all their drafts.
+
+        The scheduler drops drafts that a grammar does not allow; so with structured output it is
+        enough that every request is there.
+        """
+        if self.workload == "structured":
+            return len(num_draft_tokens) == self.batch
+        num_drafts = self.plan["speculative_config"]["num_speculative_tokens"]
+        return sum(num_draft_tokens) == self.batch * num_drafts
+
+    def count(self, workload: str) -> dict[str, Any]:
+        """Serve one workload twice, the second time counting; return counts per step."""
+        self.workload = workload
+        self._serve(workload)
+        self.verification.reset()
+        self.step.reset()
+        self.num_steps = 0
+        tokens = self._serve(workload)
+        steps = max(self.num_steps, 1)
+        return {
+            "steps": self.num_steps,
+            "verification": _per_step(self.verification.sum, steps),
+            "step": _per_step(self.step.sum, steps),
+            "draft_rows": {
+                name.removeprefix(OWN): op.executed / steps
+                for name, op in self.step.sum.ops.items()
+                if name.startswith(OWN)
+            },
+            "tokens": tokens,
+        }
+
+    def _serve(self, workload: str) -> list[list[int]]:
+        core = self.llm.llm_engine
+        for index, prompt in enumerate(self.plan["prompts"]):
+            core.add_request(f"{workload}-{index}", prompt, self._parameters(workload, index))
+        tokens: dict[str, list[int]] = {}
+        while core.has_unfinished_requests():
+            self.step.start()
+            self.is_full_step = False
+            outputs = core.step()
+            if self.is_full_step:
+                self.step.sum += self.step.stop()
+                self.num_steps += 1
+            for output in outputs:
+                tokens[output.request_id] = list(output.outputs[0].token_ids)
+        return [tokens[name] for name in sorted(tokens)]
+
+    def _parameters(self, workload: str, index: int) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import StructuredOutputsParams
+
+        sampled = workload == "sampled"
+        return SamplingParams(
+            temperature=0.8 if sampled else 0.0,
+            top_p=0.95 if sampled else 1.0,
+            seed=index if sampled else None,
+            max_tokens=self.plan["max_tokens"],
+            ignore_eos=workload != "structured",
+            structured_outputs=StructuredOutputsParams(regex="[a-z ]{200}")
+            if workload == "structured"
+            else None,
+        )
+
+
+def _per_step(counted: counters.Snapshot, steps: int) -> dict[str, Any]:
+    ops = {name: op for name, op in counted.ops.items() if not name.startswith(OWN)}
+    d2h, h2d = counted.device_to_host, counted.host_to_device
+    return {
+        "device_ops": sum(op.executed for op in ops.values()) / steps,
+        # A copy moves its bytes in the device's memory, too.
+        "bytes": (counted.bytes_read + counted.bytes_written + d2h[1] + h2d[1]) / steps,
+        "syncs": counted.syncs_total / steps,
+        "d2h_copies": d2h[0] / steps,
+        "d2h_bytes": d2h[1] / steps,
+        "h2d_copies": h2d[0] / steps,
+        "h2d_bytes": h2d[1] / steps,
+        "replays": counted.replays / steps,
+        "waits": {name: amount / steps for name, amount in counted.syncs.items()},
+        "ops": {name: op.executed / steps for name, op in ops.items() if op.executed},
+    }
+
+
+def main() -> None:
+    """Read the plan, count, print."""
+    plan = json.load(sys.stdin)
+    count_draft_rows()
+    engine = Engine(plan)
+    counts = {workload: engine.count(workload) for workload in plan["workloads"]}
+    sys.stdout.write(f"\n{MARK}{json.dumps(counts)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The environment of an engine on the NPU, and of the same engine on the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+REASON = "needs vllm-ascend, and an NPU or the simulated one: make test-npu-sim"
+IS_HERE = importlib.util.find_spec("vllm_ascend") is not None
+COMMON = {
+    "OMP_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "HF_HUB_OFFLINE": "1",
+    "TRITON_INTERPRET": "1",
+    # What one engine's torch_npu has compiled another one cannot load.
+    "VLLM_DISABLE_COMPILE_CACHE": "1",
+}
+# vLLM's all_reduce on an NPU returns its input, which PyTorch refuses where CI is set.
+SEVERAL_NPUS = {"TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING": "0"}
+NPU = {**COMMON, "VLLM_ASCEND_SPEC_DEVICE": "npu"}
+IS_SIMULATED = importlib.util.find_spec("npu_sim") is not None
+if IS_SIMULATED:
+    # The kernels' source; on silicon what was built of it.
+    NPU["VLLM_ASCEND_SPEC_ASCENDC"] = "tests.ascend.kernels:library"
+CPU = {
+    **COMMON,
+    "VLLM_ASCEND_SPEC_DEVICE": "cpu",
+    "VLLM_PLUGINS": "ascend_spec",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+}

@@ -1,0 +1,18 @@
+"""A method of somebody else's drafts on the NPU, too, with no file of ours touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.ascend.environment import NPU
+from tests.ascend.matrix import ENGINE, MODES
+from tests.engines import assert_same
+from tests.methods.added import answers_elsewhere
+from vllm_ascend_spec.cli import env
+
+
+def test_it_drafts_losslessly(tmp_path: Path) -> None:
+    environment = {**NPU, "VLLM_PLUGINS": str(env.plugins({}))}
+    found = answers_elsewhere(tmp_path, {**ENGINE, **MODES["eager"]}, environment)
+    assert_same(found["with"], found["without"])
+    assert found["accepted"] > 10

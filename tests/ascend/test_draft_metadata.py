@@ -1,0 +1,105 @@
+"""A graph is captured with the metadata that it is replayed with."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+WIDEST = 8
+NUM_DRAFTS = 3
+
+
+class Stock:
+    """The part of vllm-ascend's proposer around the two hooks: it describes the first step."""
+
+    def _common_attn_metadata_for_draft_group(
+        self, metadata: Any, attn_group: Any, num_input_tokens: int, draft_index: int = 0
+    ) -> Any:
+        return metadata
+
+    def _prepare_dcp_draft_dummy_metadata(self, metadata: Any, draft_index: int) -> None:
+        raise AssertionError("vllm-ascend's own loop is asked")
+
+
+@pytest.fixture
+def proposer() -> Any:
+    from vllm_ascend_spec.methods.families.ascend.metadata import LaterStepMetadataMixin
+
+    made: Any = type("Proposer", (LaterStepMetadataMixin, Stock), {})()
+    made.uses_own_loop = True
+    made.decode_threshold = NUM_DRAFTS + 1
+    made.arange = torch.arange(64, dtype=torch.int32)
+    made.query_start_loc_group = [torch.full((WIDEST + 1,), -7, dtype=torch.int32)] * NUM_DRAFTS
+    made.seq_lens_group = [torch.arange(WIDEST, dtype=torch.int32) + 20] * NUM_DRAFTS
+    return made
+
+
+def first_step(num_reqs: int) -> Any:
+    """Return metadata of K+1 rows for each request."""
+    rows = num_reqs * (NUM_DRAFTS + 1)
+    return SimpleNamespace(
+        num_reqs=num_reqs,
+        num_actual_tokens=rows,
+        num_input_tokens=rows,
+        max_query_len=NUM_DRAFTS + 1,
+        query_start_loc_cpu=torch.arange(0, rows + 1, NUM_DRAFTS + 1, dtype=torch.int32),
+        query_start_loc=torch.arange(0, rows + 1, NUM_DRAFTS + 1, dtype=torch.int32),
+        seq_lens=torch.zeros(num_reqs, dtype=torch.int32),
+        block_table_tensor=torch.zeros((WIDEST, 5), dtype=torch.int32),
+    )
+
+
+def captured(proposer: Any, num_reqs: int, draft_index: int) -> Any:
+    metadata = first_step(num_reqs)
+    for index in range(1, draft_index + 1):
+        metadata = copy.copy(metadata)
+        proposer._prepare_dcp_draft_dummy_metadata(metadata, index)
+    return metadata
+
+
+def replayed(proposer: Any, num_reqs: int, draft_index: int) -> Any:
+    metadata = first_step(num_reqs)
+    # What vllm-ascend has set before it asks.
+    metadata.num_actual_tokens = num_reqs
+    return proposer._common_attn_metadata_for_draft_group(metadata, None, num_reqs, draft_index)
+
+
+@pytest.mark.parametrize("draft_index", [1, 2])
+@pytest.mark.parametrize("num_reqs", [1, 4, WIDEST])
+def test_both_describe_one_row_each(proposer: Any, num_reqs: int, draft_index: int) -> None:
+    one, other = (f(proposer, num_reqs, draft_index) for f in (captured, replayed))
+    assert vars(one).keys() == vars(other).keys()
+    for name, value in vars(one).items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(value, vars(other)[name]), name
+        else:
+            assert value == vars(other)[name], name
+    # A graph reads the buffers that it was captured with.
+    for name in ("query_start_loc", "seq_lens"):
+        assert getattr(one, name).data_ptr() == getattr(other, name).data_ptr()
+    assert one.query_start_loc.tolist() == list(range(num_reqs + 1))
+    assert (one.max_query_len, one.num_input_tokens) == (1, num_reqs)
+
+
+def test_the_first_step_is_left_as_it_is(proposer: Any) -> None:
+    metadata = first_step(4)
+    proposer._prepare_dcp_draft_dummy_metadata(metadata, 0)
+    proposer._common_attn_metadata_for_draft_group(metadata, None, 16, 0)
+    assert vars(metadata).keys() == vars(first_step(4)).keys()
+    assert (metadata.num_input_tokens, metadata.max_query_len) == (16, NUM_DRAFTS + 1)
+
+
+def test_vllm_asks_both_hooks_with_these_names() -> None:
+    import inspect
+
+    from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer as Base
+
+    from vllm_ascend_spec.methods.families.ascend.metadata import LaterStepMetadataMixin as Ours
+
+    for name in ("_common_attn_metadata_for_draft_group", "_prepare_dcp_draft_dummy_metadata"):
+        ours, theirs = (inspect.signature(getattr(owner, name)) for owner in (Ours, Base))
+        assert list(ours.parameters) == list(theirs.parameters)

@@ -1,0 +1,254 @@
+"""Overrides of what is wrong in vllm-ascend's classes, each beside the stock fault."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from vllm_ascend_spec.compat import npu_draft_model_padding
+
+
+@pytest.fixture
+def stock_class() -> Any:
+    """vllm-ascend's proposer with a draft model."""
+    from vllm_ascend.spec_decode.draft_proposer import AscendDraftModelProposer
+
+    return AscendDraftModelProposer
+
+
+@pytest.fixture
+def our_class() -> Any:
+    """Ours."""
+    from tests.methods.engine import drafter_of
+
+    return drafter_of("draft_model", "ascend")
+
+
+@pytest.fixture
+def runner_classes() -> Any:
+    """vllm-ascend's runner and ours."""
+    from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
+
+    from vllm_ascend_spec.worker.npu import SpecNPUModelRunner
+
+    return NPUModelRunner, SpecNPUModelRunner
+
+
+def make(cls: Any, **attributes: Any) -> Any:
+    """Return an object of a class with these attributes and no others."""
+    made = object.__new__(cls)
+    for name, value in attributes.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def test_draft_model_is_wrapped_in_a_full_graph(
+    stock_class: Any, our_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm_ascend.spec_decode import llm_base_proposer
+
+    wrapped: list[Any] = []
+    monkeypatch.setattr(
+        llm_base_proposer, "ACLGraphWrapper", lambda runnable, *_, **__: wrapped.append(runnable)
+    )
+    mode = SimpleNamespace(has_full_cudagraphs=lambda: True)
+    compilation = SimpleNamespace(cudagraph_mode=mode)
+    attributes = {
+        "method": "draft_model",
+        "vllm_config": SimpleNamespace(compilation_config=compilation, model_config=None),
+        "use_cuda_graph": True,
+        "use_eagle": False,
+        "enable_enpu": False,
+        "_run_merged_draft": "all draft steps",
+    }
+    make(stock_class, **attributes)._maybe_share_lm_head(None)
+    assert wrapped == []
+    make(our_class, **attributes)._maybe_share_lm_head(None)
+    assert wrapped == ["all draft steps"]
+
+
+def test_eagle3_head_without_an_output_layer_takes_the_targets() -> None:
+    from vllm_ascend.spec_decode.eagle_proposer import AscendEagleProposer
+
+    from tests.methods.engine import drafter_of
+
+    mode = SimpleNamespace(has_full_cudagraphs=lambda: False)
+    compilation = SimpleNamespace(cudagraph_mode=mode)
+    target = SimpleNamespace(lm_head="the target's")
+
+    def head_of(cls: Any, *, has_own: bool) -> Any:
+        drafter = make(
+            cls,
+            method="eagle3",
+            vllm_config=SimpleNamespace(compilation_config=compilation, model_config=None),
+            use_cuda_graph=False,
+            model=SimpleNamespace(has_own_lm_head=has_own, lm_head="its own"),
+        )
+        drafter._maybe_share_lm_head(target)
+        return drafter.model.lm_head
+
+    assert head_of(AscendEagleProposer, has_own=False) == "its own"
+    ours = drafter_of("eagle3", "ascend")
+    assert head_of(ours, has_own=False) == "the target's"
+    assert head_of(ours, has_own=True) == "its own"
+
+
+class Buffer:
+    """A buffer on host and device; this one is on the host only."""
+
+    def __init__(self, *values: int) -> None:
+        self.np = np.array(values, dtype=np.int32)
+
+    def copy_to_gpu(self) -> None:
+        return None
+
+
+def test_requests_of_padding_share_the_tokens_that_are_left(
+    our_class: Any,
+    runner_classes: Any,
+) -> None:
+    """K=3: two requests of five tokens in a graph for three of four."""
+    drafter = make(our_class)
+    mode = SimpleNamespace()
+    attributes = {
+        "drafter": drafter,
+        "uniform_decode_query_len": 4,
+        "arange_np": np.arange(8),
+        "compilation_config": SimpleNamespace(cudagraph_mode=mode),
+    }
+
+    stock, ours = (make(cls, **attributes) for cls in runner_classes)
+
+    def pad(runner: Any) -> list[int]:
+        drafter.query_start_loc = starts = Buffer(0, 5, 10, 0, 0)
+        assert runner._pad_query_start_loc_for_fia(starts, 12, 3, 2, mode, 3) == 3
+        return starts.np.tolist()
+
+    assert pad(stock)[3] == 14
+    assert pad(ours)[:4] == [0, 5, 10, 12]
+    # The target's own padding is right as it is.
+    target = Buffer(0, 4, 8, 0, 0)
+    ours._pad_query_start_loc_for_fia(target, 12, 3, 2, mode, 3)
+    assert target.np.tolist()[:4] == [0, 4, 8, 12]
+
+
+@pytest.mark.parametrize(
+    ("reals", "padded", "tokens", "expected"),
+    [(1, 4, 16, [5, 8, 12, 16]), (3, 4, 16, [5, 10, 15, 16]), (2, 5, 20, [5, 10, 13, 16, 20])],
+)
+def test_shares_are_even(reals: int, padded: int, tokens: int, expected: list[int]) -> None:
+    starts = np.zeros(8, dtype=np.int32)
+    starts[: reals + 1] = 5 * np.arange(reals + 1)
+    npu_draft_model_padding.share_tokens(starts, reals, padded, tokens)
+    assert starts[1 : padded + 1].tolist() == expected
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_first_pass_gets_the_block_table_of_the_batch(
+    stock_class: Any, our_class: Any, by_name: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
+
+    others = inspect.signature(stock_class.set_inputs_first_pass).parameters
+    names = [name for name in others if name != "self"][:5]
+    seen: list[int] = []
+    monkeypatch.setattr(
+        AscendSpecDecodeBaseProposer,
+        "set_inputs_first_pass",
+        lambda self, *given: seen.append(given[5].block_table_tensor.shape[0]),
+    )
+    metadata = SimpleNamespace(num_reqs=6, block_table_tensor=torch.zeros(8, 2))
+    make(stock_class).set_inputs_first_pass(*names, metadata)
+    given = dict.fromkeys(names, None) | {"cad": metadata}
+    if by_name:
+        make(our_class).set_inputs_first_pass(**given)
+    else:
+        make(our_class).set_inputs_first_pass(*given.values())
+    assert seen == [8, 6]
+    # The runner's own metadata stays as it is.
+    assert metadata.block_table_tensor.shape[0] == 8
+
+
+def test_lengths_in_a_full_graph_count_the_sampled_token(stock_class: Any, our_class: Any) -> None:
+    runner = SimpleNamespace(
+        seq_lens=torch.tensor([7, 9, 0, 0]), optimistic_seq_lens_cpu=torch.tensor([7, 9, 0, 0])
+    )
+    stock, ours = (
+        make(cls, runner=runner, net_num_new_slots_per_request=1)
+        for cls in (stock_class, our_class)
+    )
+    assert stock._adjust_tensor(runner.seq_lens, 3).tolist() == [7, 9, 0]
+    for lengths in (runner.seq_lens, runner.optimistic_seq_lens_cpu):
+        assert ours._adjust_tensor(lengths, 3).tolist() == [8, 10, 0]
+    assert ours._adjust_tensor(torch.tensor([7, 9]), 3).tolist() == [7, 9, 0]
+    assert runner.seq_lens.tolist() == [7, 9, 0, 0]
+
+
+class PastTheRewindError(Exception):
+    """The stock bookkeeping got past the lines that rewind."""
+
+
+class Batch:
+    """The part of vllm-ascend's batch that sampling and rewinding look at."""
+
+    sampling_metadata = None
+    num_reqs = 3
+
+    def __init__(self, generators: dict[int, torch.Generator]) -> None:
+        self.generators = generators
+
+    def update_async_output_token_ids(self) -> None:
+        return None
+
+    @property
+    def req_ids(self) -> list[str]:
+        raise PastTheRewindError
+
+
+def test_generator_of_an_unfinished_prompt_is_left_as_it_was(
+    runner_classes: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from vllm_ascend.worker import model_runner_v1
+
+    monkeypatch.setattr(model_runner_v1, "lmhead_tp_enable", lambda: False)
+    offsets: list[int] = []
+
+    class Generator(torch.Generator):
+        def get_offset(self) -> int:
+            return 100
+
+        def set_offset(self, offset: int) -> None:
+            offsets.append(offset)
+
+    def draws(cls: Any, rewound: list[int]) -> list[float]:
+        generators = {index: Generator().manual_seed(index) for index in (0, 2)}
+        batch = Batch(generators)
+        runner = make(
+            cls,
+            input_batch=batch,
+            # As vllm-ascend's runner sets them, both from the same numbers.
+            discard_request_mask=SimpleNamespace(np=np.array([False, False, True, True])),
+            num_discarded_requests=1,
+            discard_request_indices=SimpleNamespace(np=np.array([2, 0, 0])),
+            use_async_scheduling=False,
+            sampler=lambda **_: [torch.rand(1, generator=g) for g in generators.values()],
+        )
+        runner._sample(None, None)
+        with pytest.raises(PastTheRewindError):
+            runner._bookkeeping_sync(None, None, None, None, 0, None)
+        assert sorted(batch.generators) == [0, 2]
+        assert offsets == rewound
+        offsets.clear()
+        return [torch.rand(1, generator=g).item() for g in generators.values()]
+
+    theirs, ours = runner_classes
+    stock, kept = draws(theirs, rewound=[96]), draws(ours, rewound=[])
+    fresh = torch.rand(1, generator=torch.Generator().manual_seed(2)).item()
+    assert kept[0] == stock[0]
+    assert kept[1] == fresh != stock[1]

@@ -1,0 +1,1 @@
+"""Every method on a real NVIDIA GPU: ``python -m pytest tests/cuda``."""

@@ -1,0 +1,74 @@
+"""Hidden states on disk are those that transformers works out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vllm.distributed.kv_transfer import ensure_kv_transfer_shutdown
+
+from tests.e2e.states import SPEC, WITH_ANSWER, check_states, finish, keep_in
+from tests.engines import assert_same, token_ids
+
+END = 120
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("states")
+
+
+@pytest.fixture(scope="module")
+def answers(expect: Any, prompts: list[str]) -> list[list[int]]:
+    """What the engine without speculation answers."""
+    return token_ids(expect(prompts[:6]))
+
+
+@pytest.fixture(scope="module")
+def llm(make_engine: Any, answers: Any, folder: Path) -> Iterator[Any]:
+    """An engine that reads prompts in pieces, and from its cache where they came before.
+
+    Others have to be done by then: a process has one connector, for every engine in it.
+    """
+    yield make_engine(
+        SPEC,
+        kv_transfer_config=keep_in(folder),
+        max_num_batched_tokens=48,
+        max_num_seqs=4,
+        max_model_len=END,
+        enable_prefix_caching=True,
+        block_size=32,
+    )
+    ensure_kv_transfer_shutdown()
+
+
+def ask(llm: Any, prompts: list[str], **sampling: Any) -> list[Any]:
+    from vllm import SamplingParams
+
+    parameters = SamplingParams(temperature=0, ignore_eos=True, **sampling)
+    outputs = llm.generate(prompts, parameters, use_tqdm=False)
+    finish(llm)
+    return outputs
+
+
+@pytest.mark.parametrize("time", ["first", "from the cache"])
+def test_states_of_prompts(time: str, llm: Any, folder: Path, prompts: list[str]) -> None:
+    for output in ask(llm, prompts[:6], max_tokens=1):
+        path = output.kv_transfer_params["hidden_states_path"]
+        assert Path(path).parent == folder
+        check_states(path, output.prompt_token_ids)
+
+
+def test_states_of_answers_up_to_the_end_of_the_context(
+    llm: Any, answers: list[list[int]], prompts: list[str]
+) -> None:
+    """The last token of an answer was never read, so it has no state."""
+    outputs = ask(llm, prompts[:6], max_tokens=END, extra_args=WITH_ANSWER)
+    for output in outputs:
+        tokens = [*output.prompt_token_ids, *output.outputs[0].token_ids]
+        assert len(tokens) == END
+        check_states(output.kv_transfer_params["hidden_states_path"], tokens[:-1])
+    found = token_ids([output.outputs[0] for output in outputs])
+    assert_same(found, [a[: len(f)] for a, f in zip(answers, found, strict=True)])

@@ -1,0 +1,111 @@
+"""Random models of a vocabulary of eight: texts so short that every one of them is seen often."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+VOCAB = 8
+WIDTH = 64
+HEADS = 2
+CONFIG: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": VOCAB,
+    "hidden_size": WIDTH,
+    "intermediate_size": WIDTH,
+    "num_hidden_layers": 1,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": HEADS,
+    "head_dim": WIDTH // HEADS,
+    "max_position_embeddings": 256,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "hidden_act": "silu",
+    "tie_word_embeddings": True,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "dtype": "float32",
+}
+
+
+def layer_shapes() -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a decoder layer's tensors."""
+    square = (WIDTH, WIDTH)
+    attention = {f"self_attn.{name}_proj.weight": square for name in "qkvo"}
+    mlp = {f"mlp.{name}_proj.weight": square for name in ("gate", "up", "down")}
+    return {**attention, **mlp, "post_attention_layernorm.weight": (WIDTH,)}
+
+
+def drawn(shapes: dict[str, tuple[int, ...]], seed: int, scale: float) -> dict[str, torch.Tensor]:
+    """Return random matrices of a standard deviation of ``scale``, and vectors of ones."""
+    generator = torch.Generator().manual_seed(seed)
+    matrices = {
+        name: torch.randn(shape, generator=generator) * scale
+        for name, shape in shapes.items()
+        if len(shape) > 1
+    }
+    return {name: matrices.get(name, torch.ones(shape)) for name, shape in shapes.items()}
+
+
+def save(folder: Path, weights: dict[str, torch.Tensor], **settings: Any) -> str:
+    """Write a checkpoint, with further ``settings`` in its config, and return its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(CONFIG | settings))
+    return str(folder)
+
+
+def write_target(folder: Path) -> str:
+    """Write a Llama of one layer, whose next token depends on the ones before."""
+    shapes = {
+        "model.embed_tokens.weight": (VOCAB, WIDTH),
+        "model.norm.weight": (WIDTH,),
+        "model.layers.0.input_layernorm.weight": (WIDTH,),
+        **{f"model.layers.0.{name}": shape for name, shape in layer_shapes().items()},
+    }
+    return save(folder, drawn(shapes, seed=0, scale=0.2))
+
+
+def write_draft(folder: Path, target: str, noise: float = 0.1) -> str:
+    """Write a draft model that is right often, not always: the target with noise on its weights."""
+    weights = load_file(Path(target) / "model.safetensors")
+    noisy = drawn({name: tuple(w.shape) for name, w in weights.items()}, seed=1, scale=noise)
+    return save(folder, {n: w + noisy[n] if w.ndim > 1 else w for n, w in weights.items()})
+
+
+def write_head(folder: Path, target: str) -> str:
+    """Write an EAGLE head whose drafts are random, on the target's embeddings."""
+    shapes = {
+        "fc.weight": (WIDTH, 2 * WIDTH),
+        **{f"layers.0.{name}": shape for name, shape in layer_shapes().items()},
+    }
+    embedding = load_file(Path(target) / "model.safetensors")["model.embed_tokens.weight"]
+    return save(folder, {**drawn(shapes, seed=2, scale=0.15), "embed_tokens.weight": embedding})
+
+
+# Of the target's tokens those that the EAGLE-3 head can draft.
+KNOWN = (1, 2, 4, 6, 7)
+
+
+def write_eagle3_head(folder: Path) -> str:
+    """Write an EAGLE-3 head whose drafts are random, over a part of the vocabulary."""
+    layer = layer_shapes() | {f"self_attn.{name}_proj.weight": (WIDTH, 2 * WIDTH) for name in "qkv"}
+    norms = ("hidden_norm", "input_layernorm")
+    shapes = {
+        "fc.weight": (WIDTH, 2 * WIDTH),
+        "norm.weight": (WIDTH,),
+        "lm_head.weight": (len(KNOWN), WIDTH),
+        **{f"layers.0.{name}": shape for name, shape in layer.items()},
+        **{f"layers.0.{name}.weight": (WIDTH,) for name in norms},
+    }
+    weights = drawn(shapes, seed=3, scale=0.15)
+    weights["d2t"] = torch.tensor(KNOWN) - torch.arange(len(KNOWN))
+    layers = {"eagle_aux_hidden_state_layer_ids": [0, 1]}
+    return save(folder, weights, draft_vocab_size=len(KNOWN), eagle_config=layers)

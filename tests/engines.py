@@ -1,0 +1,41 @@
+"""Small engines on the zoo's checkpoints, and how their answers are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.zoo import TARGET
+
+ENGINE: dict[str, Any] = {
+    "model": TARGET,
+    "dtype": "float32",
+    "max_model_len": 512,
+    "max_num_seqs": 8,
+    "enforce_eager": True,
+    "disable_log_stats": False,
+    "seed": 0,
+    # About 9,000 tokens. The environment variable VLLM_CPU_KVCACHE_SPACE knows whole GiB only.
+    "kv_cache_memory_bytes": 128 << 20,
+}
+
+MakeEngine = Callable[..., Any]
+Generate = Callable[..., list[Any]]
+
+
+def token_ids(outputs: Sequence[Any]) -> list[list[int]]:
+    """Return the token ids of some outputs."""
+    return [list(output.token_ids) for output in outputs]
+
+
+def assert_same(actual: list[list[int]], expected: list[list[int]]) -> None:
+    """Compare token by token and show where the first difference of each answer is."""
+    different = {
+        index: next(
+            (place for place, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
+            min(len(ours), len(theirs)),
+        )
+        for index, (ours, theirs) in enumerate(zip(actual, expected, strict=True))
+        if ours != theirs
+    }
+    assert not different, f"answers that differ, and from which token on: {different}"

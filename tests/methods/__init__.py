@@ -1,0 +1,1 @@
+"""Tests of the drafting methods and of the draft loops that they share."""

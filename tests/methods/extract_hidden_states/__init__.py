@@ -1,0 +1,1 @@
+"""Method extract_hidden_states."""

@@ -1,0 +1,14 @@
+"""The Triton backends' own tests that need the interpreter."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.triton.interpreter import INTERPRETED, run_interpreted
+
+pytest.importorskip("triton", reason="needs the package triton")
+pytestmark = pytest.mark.skipif(INTERPRETED, reason="the interpreter is on: run the folder itself")
+
+
+def test_kernels_under_the_interpreter() -> None:
+    run_interpreted("tests/ops/triton/interpreted")

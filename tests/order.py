@@ -1,0 +1,79 @@
+"""The order of the tests: those that take long come first.
+
+So no process runs a long one while the others have nothing left to do.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Seconds of CPU time of the files that take most, as `make test` lists them at its end. A wrong
+# number costs time and nothing else.
+LONG: dict[str, int] = {
+    "tests/e2e/test_greedy_equality.py": 600,
+    "tests/docs/test_run.py": 191,
+    "tests/ops/triton_ascend/test_execute.py": 164,
+    "tests/e2e/test_golden_acceptance.py": 150,
+    "tests/e2e/test_examples.py": 150,
+    "tests/ops/triton/test_interpreter_own.py": 127,
+    "tests/e2e/test_server.py": 121,
+    "tests/e2e/test_distribution.py": 110,
+    "tests/upstream/test_vllm_tests.py": 102,
+    "tests/ops/twin/test_mutations.py": 97,
+    "tests/e2e/test_request_options.py": 90,
+    "tests/ops/triton/test_interpreter_contract.py": 90,
+    "tests/ops/test_enumeration.py": 85,
+    "tests/verification/test_chain.py": 75,
+    "tests/e2e/test_draft_graphs.py": 72,
+    "tests/e2e/test_seeds.py": 60,
+    "tests/e2e/test_bad_input.py": 60,
+    "tests/e2e/test_features.py": 60,
+    "tests/e2e/test_rules.py": 53,
+    "tests/e2e/test_structured_output.py": 45,
+    "tests/ops/ascendc/test_distribution.py": 52,
+    "tests/ops/test_parity.py": 45,
+    "tests/upstream/test_surface.py": 44,
+    "tests/ops/test_chi_square.py": 37,
+    "tests/e2e/test_draft_loop.py": 35,
+    "tests/ops/cpu/test_sources.py": 34,
+    "tests/ops/triton_ascend/test_lint.py": 33,
+    "tests/ops/test_acceptance.py": 32,
+    "tests/e2e/test_thinking_budget.py": 30,
+    "tests/devices/test_added_device.py": 28,
+    "tests/ops/test_judge.py": 27,
+    "tests/e2e/test_nan_drafts.py": 26,
+    "tests/config/test_fuzz.py": 25,
+    # On the simulated NPU.
+    "tests/ascend/test_matrix.py": 800,
+    "tests/ascend/test_bench.py": 100,
+    "tests/upstream/test_vllm_ascend_tests.py": 95,
+    "tests/ascend/test_serve.py": 60,
+    "tests/ascend/test_switch.py": 40,
+    "tests/ascend/test_check.py": 20,
+}
+# What their tests share lies on disk, so any process may run any of them.
+APART = frozenset({"tests/ascend/test_matrix.py", "tests/ascend/test_draft_width.py"})
+
+# Engines are of one method each, so what they share is shared by the tests of a method. Its tests'
+# names begin with the method, as in ``test_preemption[eagle]``.
+BY_METHOD = frozenset({"tests/e2e/test_greedy_equality.py"})
+
+
+def file_of(nodeid: str) -> str:
+    """Return the file of a test."""
+    return nodeid.partition("::")[0]
+
+
+def shared_by(nodeid: str) -> str:
+    """Return the name of what a test shares its engines with."""
+    file, _, test = nodeid.partition("::")
+    if file in APART:
+        return nodeid
+    if file in BY_METHOD:
+        return f"{file}::{test.partition('[')[2].partition('-')[0].rstrip(']')}"
+    return file
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Order tests by how long their files take; the order within a file stays."""
+    items.sort(key=lambda item: -LONG.get(file_of(item.nodeid), 0))

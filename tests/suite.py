@@ -1,0 +1,215 @@
+"""Run the suite part by part, and say at the end what took longest.
+
+``make test`` runs this module, with any Python that is there: the parts before the tests set up
+the environments. Parts of one stage run at the same time, and a stage begins when the one before it
+has ended. If a set-up fails, nothing else runs; if a test fails, the other parts still do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+NUM_SLOWEST = 15
+NUM_SLOWEST_FILES = 40
+# make sets them for what it starts; a make of our own must not read them.
+SET_BY_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One command.
+
+    Attributes:
+        name: what it is called in the list.
+        command: what runs.
+        folder: where it runs.
+        tests: whether it is pytest, which is then asked for the time of each test.
+        needed: whether the suite fails if it does.
+    """
+
+    name: str
+    command: Sequence[str]
+    folder: Path = ROOT
+    tests: bool = False
+    needed: bool = True
+
+
+@dataclass
+class Result:
+    """How a part ended.
+
+    Attributes:
+        part: which.
+        status: its exit status.
+        seconds: from its start to its end.
+        times: seconds of each test, set-up and tear-down included.
+    """
+
+    part: Part
+    status: int
+    seconds: float
+    times: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the suite fails because of it."""
+        return self.status != 0 and self.part.needed
+
+
+def run(part: Part, records: Path, *, alone: bool = True) -> Result:
+    """Run one part and show what it prints, at its end if others run beside it."""
+    record = records / f"{part.name.replace(' ', '-')}.xml"
+    command = [*part.command, *([f"--junitxml={record}"] if part.tests else [])]
+    print(f"== {part.name}: {shlex.join(command)}", flush=True)
+    plain = {name: value for name, value in os.environ.items() if name not in SET_BY_MAKE}
+    started = time.monotonic()
+    output = None if alone else subprocess.PIPE
+    done = subprocess.run(
+        command, cwd=part.folder, env=plain, stdout=output, stderr=subprocess.STDOUT, check=False
+    )
+    seconds = time.monotonic() - started
+    if done.stdout:
+        print(f"== {part.name}\n{done.stdout.decode(errors='replace')}", flush=True)
+    times = read_times(record, part.folder) if record.is_file() else {}
+    return Result(part, done.returncode, seconds, times)
+
+
+def read_times(record: Path, folder: Path) -> dict[str, float]:
+    """Return the seconds of each test of a JUnit record; names begin with the file, from ROOT."""
+    times: dict[str, float] = defaultdict(float)
+    for case in ElementTree.parse(record).iter("testcase"):
+        words = case.get("classname", "").split(".")
+        modules = [word for word in words if not word.startswith("Test")]
+        path = folder.relative_to(ROOT).joinpath(*modules).with_suffix(".py")
+        name = "::".join([str(path), *words[len(modules) :], case.get("name", "")])
+        times[name] += float(case.get("time", 0))
+    return dict(times)
+
+
+def run_stages(stages: Sequence[Sequence[Part]], at_once: int, records: Path) -> list[Result]:
+    """Run stage after stage, and stop after one whose set-up failed."""
+    results: list[Result] = []
+    for stage in stages:
+        with ThreadPoolExecutor(at_once) as pool:
+            running = [pool.submit(run, part, records, alone=len(stage) == 1) for part in stage]
+            ended = [future.result() for future in running]
+        results += ended
+        if any(result.has_failed and not result.part.tests for result in ended):
+            break
+    return results
+
+
+def report(results: Sequence[Result], seconds: float) -> Iterator[str]:
+    """Yield the lines of the list at the end."""
+    every = {name: time for result in results for name, time in result.times.items()}
+    files: dict[str, float] = defaultdict(float)
+    folders: dict[str, float] = defaultdict(float)
+    for name, spent in every.items():
+        file = name.partition("::")[0]
+        files[file] += spent
+        folders[str(Path(file).parent)] += spent
+    if every:
+        yield f"== longest tests, of {len(every)}"
+        yield from lines(every, NUM_SLOWEST)
+        yield f"== longest files, of {len(files)}, the seconds of all processes together"
+        yield from lines(files, NUM_SLOWEST_FILES)
+        yield "== folders"
+        yield from lines(folders)
+    yield "== parts"
+    for result in results:
+        ended = "" if result.status == 0 else f"  ended with {result.status}"
+        ended += "" if result.part.needed or not ended else ", not needed"
+        yield f"{clock(result.seconds):>8}  {result.part.name}{ended}"
+    yield f"{clock(seconds):>8}  all"
+
+
+def lines(times: dict[str, float], most: int | None = None) -> list[str]:
+    """Return one line for each name, the longest first."""
+    ordered = sorted(times.items(), key=lambda item: -item[1])
+    return [f"{seconds:7.1f}s  {name}" for name, seconds in ordered[:most]]
+
+
+def clock(seconds: float) -> str:
+    """Return a time as minutes and seconds."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def set_up(options: argparse.Namespace) -> list[Part]:
+    """Return the parts that make the environments, the longest first."""
+    given = [f"VENV={options.venv}", f"NPU_VENV={options.npu_venv}"]
+    given += [f"PYTHON={options.python}"]
+
+    def make(name: str, target: str, **more: bool) -> Part:
+        return Part(
+            f"set-up of {name}", [options.make, "--no-print-directory", *given, target], **more
+        )
+
+    parts = [] if options.tests else [make("the simulated NPU", f"{options.npu_venv}/.installed")]
+    parts.append(make("the CPU", f"{options.venv}/.installed"))
+    return parts + [make(target, target, needed=False) for target in options.optional]
+
+
+def pytest_parts(options: argparse.Namespace) -> list[Part]:
+    """Return the parts that run tests."""
+    own = ["-m", "pytest", "-n", str(options.at_once)]
+    on_npu = ["-m", "pytest", "-n", str(options.npu_at_once)]
+    # The last -m counts, and an empty one chooses every test.
+    chosen = ["-m", ""] if options.all else []
+    python, npu_python = (
+        str(ROOT / venv / "bin" / "python") for venv in (options.venv, options.npu_venv)
+    )
+    package = Part("package", [python, *own, *chosen, *(options.tests or ["tests"])], tests=True)
+    simulator = ["--dist", "loadfile", "tests"]
+    with_npu = ["tests/ascend", "tests/upstream"]
+    return [
+        package,
+        Part("simulator", [npu_python, *on_npu, *simulator], ROOT / "tests" / "npu_sim", True),
+        Part("simulated NPU", [npu_python, *on_npu, *chosen, *with_npu], tests=True),
+    ][: 1 if options.tests else None]
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tests", nargs="*", help="some of the package's tests; all parts if none")
+    parser.add_argument("--venv", default=".venv")
+    parser.add_argument("--npu-venv", default=".venv-npu")
+    parser.add_argument("--python", default=sys.executable, help="of the environments")
+    parser.add_argument("--make", default="make")
+    parser.add_argument("--optional", action="append", default=[], help="a target that may fail")
+    parser.add_argument("--at-once", type=int, default=2, help="processes of the package's tests")
+    parser.add_argument("--npu-at-once", type=int, default=2, help="and on the simulated NPU")
+    parser.add_argument("--all", action="store_true", help="those marked nightly, too")
+    parser.add_argument("--only-npu", action="store_true", help="only on the simulated NPU")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run everything and return the exit status."""
+    options = parse(words)
+    tests = pytest_parts(options)
+    setups = set_up(options)
+    if options.only_npu:
+        setups, tests = setups[:1], tests[1:]
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as records:
+        results = run_stages([setups, *([part] for part in tests)], 2, Path(records))
+    print("\n".join(report(results, time.monotonic() - started)))
+    return int(any(result.has_failed for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,206 @@
+"""The runner of the suite, on parts that take no time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import suite
+from tests.order import APART, BY_METHOD, LONG, shared_by
+from tests.suite import ROOT, Part, Result, report, run_stages
+
+RECORD = """<testsuites><testsuite>
+<testcase classname="tests.a.test_b" name="test_c[1]" time="2.5"/>
+<testcase classname="tests.a.test_b.TestD" name="test_e" time="1.0"/>
+<testcase classname="tests.test_f" name="test_g" time="4.0"/>
+</testsuite></testsuites>"""
+RUN = f"""
+import sys
+from pathlib import Path
+for word in sys.argv[2:]:
+    if word.startswith("--junitxml="):
+        Path(word.partition("=")[2]).write_text({RECORD!r})
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def part(name: str, status: int = 0, **more: bool) -> Part:
+    return Part(name, [sys.executable, "-c", RUN, str(status)], **more)
+
+
+def names(results: list[Result]) -> list[str]:
+    return [result.part.name for result in results]
+
+
+def test_parts_run_stage_by_stage_and_tell_their_times(tmp_path: Path) -> None:
+    stages = [[part("one"), part("two")], [part("three", tests=True)]]
+    results = run_stages(stages, 2, tmp_path)
+    assert names(results) == ["one", "two", "three"]
+    assert not any(result.has_failed for result in results)
+    assert results[2].times == {
+        "tests/a/test_b.py::test_c[1]": 2.5,
+        "tests/a/test_b.py::TestD::test_e": 1.0,
+        "tests/test_f.py::test_g": 4.0,
+    }
+
+
+def test_nothing_runs_without_its_environment(tmp_path: Path) -> None:
+    results = run_stages([[part("one", 3), part("two")], [part("three")]], 2, tmp_path)
+    assert names(results) == ["one", "two"]
+    assert [result.has_failed for result in results] == [True, False]
+
+
+def test_what_is_not_needed_may_fail(tmp_path: Path) -> None:
+    results = run_stages([[part("one", 3, needed=False)], [part("two")]], 2, tmp_path)
+    assert names(results) == ["one", "two"]
+    assert not any(result.has_failed for result in results)
+    assert "ended with 3, not needed" in "\n".join(report(results, 0.0))
+
+
+def test_after_a_test_that_failed_the_other_parts_run(tmp_path: Path) -> None:
+    results = run_stages([[part("one", 1, tests=True)], [part("two", tests=True)]], 2, tmp_path)
+    assert [result.has_failed for result in results] == [True, False]
+
+
+def test_the_list_has_the_longest_first(tmp_path: Path) -> None:
+    results = run_stages([[part("one", tests=True)]], 2, tmp_path)
+    results[0].seconds = 61.0
+    said = list(report(results, 125.0))
+    assert said == [
+        "== longest tests, of 3",
+        "    4.0s  tests/test_f.py::test_g",
+        "    2.5s  tests/a/test_b.py::test_c[1]",
+        "    1.0s  tests/a/test_b.py::TestD::test_e",
+        "== longest files, of 2, the seconds of all processes together",
+        "    4.0s  tests/test_f.py",
+        "    3.5s  tests/a/test_b.py",
+        "== folders",
+        "    4.0s  tests",
+        "    3.5s  tests/a",
+        "== parts",
+        "    1:01  one",
+        "    2:05  all",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            [],
+            [
+                "set-up of the simulated NPU",
+                "set-up of the CPU",
+                "package",
+                "simulator",
+                "simulated NPU",
+            ],
+        ),
+        (["tests/ops"], ["set-up of the CPU", "package"]),
+        (["--only-npu"], ["set-up of the simulated NPU", "simulator", "simulated NPU"]),
+        (
+            ["tests/ops", "--optional", "extra"],
+            ["set-up of the CPU", "set-up of extra", "package"],
+        ),
+    ],
+)
+def test_parts(words: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Part] = []
+
+    def note(part: Part, *_: object, **__: object) -> Result:
+        seen.append(part)
+        return Result(part, 0, 0.0)
+
+    monkeypatch.setattr(suite, "run", note)
+    assert suite.main(words) == 0
+    assert sorted(found.name for found in seen) == sorted(expected)
+    assert [found.name for found in seen if not found.name.startswith("set-up")] == [
+        name for name in expected if not name.startswith("set-up")
+    ]
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_all_chooses_the_nightly_ones_too(every: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: dict[str, list[str]] = {}
+
+    def note(part: Part, *_: object, **__: object) -> Result:
+        commands[part.name] = list(part.command)
+        return Result(part, 0, 0.0)
+
+    monkeypatch.setattr(suite, "run", note)
+    assert suite.main(["--all"] if every else []) == 0
+    for name in ("package", "simulated NPU"):
+        # The first is Python's own -m.
+        assert commands[name].count("-m") == 1 + every
+
+
+def test_files_that_come_first_are_there() -> None:
+    """They move; what is not there would be put last without a word."""
+    named = (*LONG, *APART, *BY_METHOD)
+    assert [file for file in named if not (ROOT / file).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("tests/e2e/test_seeds.py::test_it[eagle-1]", "tests/e2e/test_seeds.py"),
+        ("tests/e2e/test_greedy_equality.py::test_it[eagle-1]", "::eagle"),
+        ("tests/e2e/test_greedy_equality.py::test_it[draft_model]", "::draft_model"),
+        ("tests/e2e/test_greedy_equality.py::test_it", "::"),
+        ("tests/ascend/test_matrix.py::test_it[eagle-eager]", "::test_it[eagle-eager]"),
+    ],
+)
+def test_what_shares_engines_stays_together(test: str, expected: str) -> None:
+    whole = expected if expected.startswith("tests") else test.partition("::")[0] + expected
+    assert shared_by(test) == whole
+
+
+CONFTEST = """
+import os
+from tests import order
+from tests.conftest import pytest_collection_modifyitems, pytest_xdist_make_scheduler
+order.LONG["test_z.py"] = 9
+"""
+FILE = """
+import json, os, pytest
+@pytest.mark.parametrize("turn", range({count}))
+def test_it(turn, request):
+    with open({log!r}, "a") as file:
+        worker = os.environ.get("PYTEST_XDIST_WORKER")
+        file.write(json.dumps([request.node.nodeid, worker]) + "\\n")
+"""
+
+
+def test_long_files_come_first_and_stay_together(tmp_path: Path) -> None:
+    """In processes of pytest's own; a file with fewer tests would come last by itself."""
+    log = tmp_path / "log"
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    for name, count in (("a", 9), ("b", 9), ("z", 1)):
+        (tmp_path / f"test_{name}.py").write_text(FILE.format(count=count, log=str(log)))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2"]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**plain, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    ran = [json.loads(line) for line in log.read_text().splitlines()]
+    workers: dict[str, set[str]] = {}
+    for nodeid, worker in ran:
+        workers.setdefault(nodeid.partition("::")[0], set()).add(worker)
+    assert {len(found) for found in workers.values()} == {1}
+    by = {name: next(iter(found)) for name, found in workers.items()}
+    first = next(nodeid for nodeid, worker in ran if worker == by["test_z.py"])
+    assert first.startswith("test_z.py")
+    # That process was given the file beside it; the other one got the rest.
+    assert by["test_a.py"] != by["test_z.py"]

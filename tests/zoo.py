@@ -1,0 +1,79 @@
+"""The zoo's checkpoints, and a speculative config for each method on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
+
+ZOO = Path(__file__).parents[1] / "examples" / "zoo"
+TARGET = str(ZOO / "target")
+SPECS: dict[str, dict[str, Any]] = {
+    "eagle": {"method": "eagle", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3},
+    "eagle3": {"method": "eagle3", "model": str(ZOO / "eagle3"), "num_speculative_tokens": 3},
+    "draft_model": {
+        "method": "draft_model",
+        "model": str(ZOO / "draft"),
+        "num_speculative_tokens": 3,
+    },
+    "hybrid": {"method": "hybrid", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3},
+    "medusa": {"method": "medusa", "model": str(ZOO / "medusa"), "num_speculative_tokens": 3},
+    "mlp_speculator": {
+        "method": "mlp_speculator",
+        "model": str(ZOO / "mlp_speculator"),
+        "num_speculative_tokens": 3,
+    },
+    "ngram": {
+        "method": "ngram",
+        "num_speculative_tokens": 5,
+        "prompt_lookup_min": 2,
+        "prompt_lookup_max": 4,
+    },
+    "suffix": {"method": "suffix", "num_speculative_tokens": 5},
+    "custom_class": {
+        "method": "custom_class",
+        "model": "examples.custom_proposer.RecentFollower",
+        "num_speculative_tokens": 3,
+    },
+}
+# The most drafts of a step, where a checkpoint of the zoo limits them.
+MOST_DRAFTS = {"medusa": 4, "mlp_speculator": 3}
+# Tokens per step that greedy answers exceed, where a method is not worth what others are.
+LEAST = {"medusa": 1.2}
+# One method for each way in which drafts reach the verifier: the same number for every request, or
+# not. What a request asks for is between the runner and the verifier, which know no more of it.
+ONE_OF_EACH_KIND = ("eagle", "ngram")
+# Those whose drafts are always K. A hybrid has a loop and drafts fewer where its trees are better.
+WITH_A_LOOP = [
+    name for name in SPECS if METHODS[name].has_draft_loop and METHODS[name].for_spec is None
+]
+# Method and how its drafts are picked.
+WAYS_TO_DRAFT = [
+    (name, how)
+    for name in SPECS
+    for how in ("greedy", "probabilistic")
+    if how == "greedy" or METHODS[name].can_sample_drafts
+]
+
+
+def _by_day(method: str) -> Any:
+    return () if method in ONE_OF_EACH_KIND else pytest.mark.nightly
+
+
+# For what knows no more of a method than its kind: the others repeat it by night.
+KINDS = [pytest.param(name, marks=_by_day(name)) for name in SPECS]
+KINDS_OF_DRAFTS = [pytest.param(*way, marks=_by_day(way[0])) for way in WAYS_TO_DRAFT]
+# Methods whose drafts come from another one's loop. Rows and blocks are the loop's, so what only
+# moves those is repeated by night.
+SAME_LOOP = ("eagle3",)
+LOOPS = [
+    pytest.param(name, marks=pytest.mark.nightly if name in SAME_LOOP else ()) for name in SPECS
+]
+
+
+def drafting(method: str, how: str) -> dict[str, Any]:
+    """Return the spec of a method whose drafts are picked so; "greedy" is the default."""
+    return SPECS[method] | ({} if how == "greedy" else {"draft_sample_method": how})

@@ -1,0 +1,102 @@
+"""``bench propose``: how much of an engine step drafting takes beside the draft model itself.
+
+The own share of a method is what it does beside its model's forward pass and output layer: it
+prepares inputs and metadata, looks up, copies, picks. Engines of all configurations live in this
+process and take turns, so the machine's drift hits them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.stats import Summary
+from vllm_ascend_spec.bench.timed_engine import Load, TimedEngine, prepare_environment
+
+DRAFT = "draft, all"
+# The draft model's own work. Our loop calls a Llama draft's kernels through ``direct``.
+OF_THE_MODEL: dict[str, tuple[str, str]] = {
+    "forward": ("drafter.model", "forward"),
+    "logits": ("drafter.model.logits_processor", "forward"),
+    "forward, directly": ("drafter.direct", "forward"),
+    "logits, directly": ("drafter.direct", "logits"),
+}
+PARTS = {DRAFT: ("drafter", "draft"), **OF_THE_MODEL}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What ``bench propose`` measures; see the command's options."""
+
+    model: str
+    speculative_configs: Sequence[Mapping[str, Any]]
+    loads: Sequence[Load]
+    rounds: int
+    compiled: bool
+
+
+def figures(engine: TimedEngine) -> dict[str, Any]:
+    """Return the figures of one engine.
+
+    Returns:
+        ``draft_ms`` of ``ms_per_step``, ``model_ms`` of these in the draft model, ``own_share``:
+        the rest of ``draft_ms`` over ``ms_per_step``.
+    """
+    whole = Summary.of(engine.ms_per_step)
+    mean = sum(engine.ms_per_step) / len(engine.ms_per_step)
+    draft, model = engine.ms_of(DRAFT), sum(map(engine.ms_of, OF_THE_MODEL))
+    return {
+        "batch": engine.load.batch,
+        "ms_per_step": whole.as_dict(),
+        "draft_ms": round(draft, 3),
+        "model_ms": round(model, 3),
+        "own_share": round((draft - model) / mean, 4),
+        "tokens_per_engine_step": round(engine.tokens_per_engine_step, 3),
+    }
+
+
+def run(plan: Plan) -> dict[str, Any]:
+    """Run the engines in turn and return the record."""
+    prepare_environment()
+    engines: list[tuple[str, TimedEngine]] = []
+    for spec in plan.speculative_configs:
+        for load in plan.loads:
+            say(f"loading: {spec['method']}, batch {load.batch}")
+            engine = TimedEngine(plan.model, load, spec, parts=PARTS, compiled=plan.compiled)
+            engine.start()
+            engines.append((str(spec["method"]), engine))
+    for index in range(plan.rounds):
+        say(f"round {index + 1} of {plan.rounds}")
+        for _, engine in engines:
+            engine.generate(record=True)
+    results = [{"method": name, **figures(engine)} for name, engine in engines]
+    record = {
+        "benchmark": "propose",
+        "provenance": provenance.collect(),
+        "plan": {
+            "model": redaction.path(plan.model),
+            "speculative_configs": [redaction.options(s) for s in plan.speculative_configs],
+            "prompts": [len(load.prompts) for load in plan.loads],
+            "max_tokens": plan.loads[0].max_tokens,
+            "temperature": plan.loads[0].temperature,
+            "rounds": plan.rounds,
+            "compiled": plan.compiled,
+        },
+        "results": results,
+    }
+    say(format_table(results))
+    return record
+
+
+def format_table(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return one line for each engine."""
+    lines = [f"{'method':22} {'batch':>5} {'ms/step':>8} {'draft':>8} {'model':>8} {'own':>7}"]
+    for row in results:
+        lines.append(
+            f"{row['method']:22} {row['batch']:5} {row['ms_per_step']['median']:8.2f} "
+            f"{row['draft_ms']:8.2f} {row['model_ms']:8.2f} {row['own_share']:7.1%}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""``bench verify``: the verification kernels against their peers."""

@@ -1,0 +1,217 @@
+"""What ``bench verify`` measures: kinds of request, sizes, and the batches made for them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+NUM_DRAFTS = 4  # of each request
+TEMPERATURE = 0.8
+BOOSTED = 50
+SEED = 20240311
+# Which drafts are rejected is chance, so the cost is measured over at least this many requests.
+MIXED_REQUESTS = 32
+# Several times the last-level cache that one core reaches.
+COLD_BYTES = 128 * 2**20
+# Reaches COLD_BYTES with one request and 32,000 logits of 16 bits a row. Smaller vocabularies would
+# need more batches, and far more time.
+MOST_BATCHES = 1024
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of request.
+
+    Attributes:
+        title: for tables.
+        temperature: 0 is greedy.
+        top_k: 0 is off.
+        top_p: 1 is off.
+        sampled_drafts: whether drafts come with the distributions they were sampled from.
+        rule: how drafts are accepted.
+    """
+
+    title: str
+    temperature: float = TEMPERATURE
+    top_k: int = 0
+    top_p: float = 1.0
+    sampled_drafts: bool = False
+    rule: str = "token"
+
+    @property
+    def acceptances(self) -> tuple[str, ...]:
+        """Acceptances by default: the block rule works harder where drafts are rejected."""
+        return ("all",) if self.rule == "token" else ("all", "mixed")
+
+
+KINDS: dict[str, Kind] = {
+    "greedy": Kind("greedy", temperature=0.0),
+    "plain": Kind("sampled"),
+    "top-p": Kind("sampled, top-p 0.95", top_p=0.95),
+    "top-k-top-p": Kind("sampled, top-k 50, top-p 0.95", top_k=50, top_p=0.95),
+    "sampled-drafts": Kind("sampled, sampled drafts", sampled_drafts=True),
+    "block": Kind("block rule", rule="block"),
+    "block-sampled-drafts": Kind("block rule, sampled drafts", sampled_drafts=True, rule="block"),
+}
+# "all": every draft is accepted, so every row must be read. "mixed": random numbers decide;
+# of greedy requests, which take none, 2, 3, 4, 0 and 1 drafts are accepted in turn.
+ACCEPTANCES = ("all", "mixed")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the result."""
+
+    kind: str
+    vocab: int
+    batch: int
+    acceptance: str = "all"
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of logits: one per draft and one more per request."""
+        return self.batch * (NUM_DRAFTS + 1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for a JSON record."""
+        return {
+            "kind": self.kind,
+            "vocab": self.vocab,
+            "batch": self.batch,
+            "acceptance": self.acceptance,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.kind} V={self.vocab} B={self.batch} accepted={self.acceptance}"
+
+
+class Batch(NamedTuple):
+    """The tensors of a case; every peer is given these.
+
+    Attributes:
+        logits: [num_reqs * (NUM_DRAFTS + 1), vocab_size], a request's rows together.
+        draft_token_ids: int32 [num_reqs * NUM_DRAFTS].
+        cu_num_draft_tokens: int32 [num_reqs], inclusive.
+        temperature: float32 [num_reqs].
+        top_k: int32 [num_reqs] or None.
+        top_p: float32 [num_reqs] or None.
+        draft_probs: float32 [num_reqs * NUM_DRAFTS, vocab_size] or None.
+        accept_uniform: float64 [num_reqs * NUM_DRAFTS].
+        sample_uniform: float64 [num_reqs].
+    """
+
+    logits: torch.Tensor
+    draft_token_ids: torch.Tensor
+    cu_num_draft_tokens: torch.Tensor
+    temperature: torch.Tensor
+    top_k: torch.Tensor | None
+    top_p: torch.Tensor | None
+    draft_probs: torch.Tensor | None
+    accept_uniform: torch.Tensor
+    sample_uniform: torch.Tensor
+
+
+def plan_cases(
+    kinds: tuple[str, ...],
+    vocabs: tuple[int, ...],
+    batches: tuple[int, ...],
+    acceptances: tuple[str, ...] | None,
+) -> list[Case]:
+    """Return the cases in the order they run; None takes each kind's own acceptances."""
+    return [
+        Case(kind, vocab, batch, acceptance)
+        for vocab in vocabs
+        for batch in batches
+        for kind in kinds
+        for acceptance in acceptances or KINDS[kind].acceptances
+    ]
+
+
+def make_logits(num_rows: int, vocab: int, generator: torch.Generator) -> torch.Tensor:
+    """Return rows like a language model's, float32 [num_rows, vocab].
+
+    Normally distributed, with a few dozen tokens raised so that the likeliest token has about half
+    of the probability.
+    """
+    logits = torch.randn(num_rows, vocab, generator=generator).mul_(2.0)
+    tokens = torch.randint(0, vocab, (num_rows, BOOSTED), generator=generator)
+    raised = torch.rand(num_rows, BOOSTED, generator=generator).square_().mul_(16.0)
+    return logits.scatter_add_(1, tokens, raised)
+
+
+def count_batches(case: Case, element_size: int, *, cold: bool) -> int:
+    """Return how many batches of a case take turns.
+
+    Args:
+        case: where chance decides which drafts are rejected, one small batch would tell little.
+        element_size: bytes of a logit.
+        cold: whether the logits of all batches have to be more than caches hold.
+    """
+    wanted = 1
+    if case.acceptance == "mixed":
+        wanted = math.ceil(MIXED_REQUESTS / case.batch)
+    if cold:
+        size = case.num_rows * case.vocab * element_size
+        wanted = max(wanted, math.ceil(COLD_BYTES / size))
+    return min(wanted, MOST_BATCHES)
+
+
+def make_batch(case: Case, dtype: torch.dtype, device: torch.device, index: int = 0) -> Batch:
+    """Make the tensors of the ``index``-th batch of ``case``; the same ones each time."""
+    kind = KINDS[case.kind]
+    generator = torch.Generator().manual_seed(SEED + case.vocab + case.batch + 10**6 * index)
+    logits = make_logits(case.num_rows, case.vocab, generator).to(dtype)
+    drafted = logits.view(case.batch, NUM_DRAFTS + 1, case.vocab)[:, :NUM_DRAFTS].flatten(0, 1)
+    draft_probs = _draft_probs(drafted, generator) if kind.sampled_drafts else None
+    drafts = _drafts(case, drafted, draft_probs, generator, index * case.batch)
+    uniform = torch.rand(len(drafts), generator=generator, dtype=torch.float64)
+    batch = Batch(
+        logits=logits,
+        draft_token_ids=drafts.int(),
+        cu_num_draft_tokens=torch.arange(1, case.batch + 1, dtype=torch.int32) * NUM_DRAFTS,
+        temperature=torch.full((case.batch,), kind.temperature),
+        top_k=torch.full((case.batch,), kind.top_k, dtype=torch.int32) if kind.top_k else None,
+        top_p=torch.full((case.batch,), kind.top_p) if kind.top_p < 1 else None,
+        draft_probs=draft_probs,
+        # A uniform of 0 accepts every draft that the target gives any mass.
+        accept_uniform=uniform if case.acceptance == "mixed" else torch.zeros_like(uniform),
+        sample_uniform=torch.rand(case.batch, generator=generator, dtype=torch.float64),
+    )
+    return Batch(*(None if tensor is None else tensor.to(device) for tensor in batch))
+
+
+def _draft_probs(drafted: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return a draft model's distributions: the target's logits with noise."""
+    noise = torch.randn(drafted.shape, generator=generator).mul_(0.7)
+    return noise.add_(drafted).div_(TEMPERATURE).softmax(-1)
+
+
+def _drafts(
+    case: Case,
+    drafted: torch.Tensor,  # [num_drafts, vocab_size], the rows that judge drafts
+    draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
+    generator: torch.Generator,
+    first_request: int,
+) -> torch.Tensor:
+    if draft_probs is not None:
+        return torch.multinomial(draft_probs, 1, generator=generator)[:, 0]
+    best = drafted.argmax(-1)
+    if KINDS[case.kind].temperature > 0 or case.acceptance == "all":
+        return best
+    position = torch.arange(NUM_DRAFTS)
+    request = first_request + torch.arange(case.batch)[:, None]
+    right = (position < (request + 2) % (NUM_DRAFTS + 1)).flatten()
+    return torch.where(right, best, (best + 1) % case.vocab)
+
+
+def describe(batch: Batch) -> dict[str, float]:
+    """Return how peaked the rows are: what top-p and the acceptance of drafts depend on."""
+    rows = batch.logits[: NUM_DRAFTS + 1].float().div(TEMPERATURE).softmax(-1)
+    before = rows.sort(-1, descending=True).values.cumsum(-1)
+    return {
+        "mean_max_prob": round(float(rows.amax(-1).mean()), 3),
+        "median_tokens_in_top_p_0.95": int((before < 0.95).sum(-1).median()) + 1,
+    }

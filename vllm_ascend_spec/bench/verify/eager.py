@@ -1,0 +1,95 @@
+"""The peer "PyTorch eager" of ``bench verify``: verification as one writes it in PyTorch.
+
+The formulas are vLLM's: float32 softmax, top-k and top-p by sorting, samples by exponential noise.
+The batch is regular here (as many drafts for each request), which spares this peer all indexing of
+ragged rows, and the last token is drawn from one row a request.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from vllm_ascend_spec.bench.verify.cases import NUM_DRAFTS, Batch
+
+NEGATIVE_INFINITY = float("-inf")
+
+
+def verify(batch: Batch) -> torch.Tensor:
+    """Verify a batch of greedy, or of sampled requests.
+
+    Returns:
+        Tokens, int64 [num_reqs, NUM_DRAFTS + 1], padded with -1.
+    """
+    if not bool(batch.temperature.any()):
+        return verify_greedy(batch)
+    return verify_sampled(batch)
+
+
+def verify_greedy(batch: Batch) -> torch.Tensor:
+    """Accept the drafts that are the argmax."""
+    best = batch.logits.argmax(dim=-1).view(-1, NUM_DRAFTS + 1)
+    accepted = best[:, :-1] == batch.draft_token_ids.view(-1, NUM_DRAFTS)
+    return _cut(best, accepted.int().cumprod(1).sum(1))
+
+
+def verify_sampled(batch: Batch) -> torch.Tensor:
+    """Accept by the token rule and sample the token after the last accepted draft."""
+    num_reqs, vocab = len(batch.temperature), batch.logits.shape[1]
+    logits = batch.logits.float() / _by_row(batch.temperature)[:, None]
+    if batch.top_k is not None or batch.top_p is not None:
+        logits = _filter(logits, batch.top_k, batch.top_p)
+    p = logits.softmax(-1, dtype=torch.float32).view(num_reqs, NUM_DRAFTS + 1, vocab)
+    drafts = batch.draft_token_ids.view(num_reqs, NUM_DRAFTS).long()
+    ratio = p[:, :-1].gather(2, drafts[:, :, None])[:, :, 0]
+    q = None if batch.draft_probs is None else batch.draft_probs.view(num_reqs, NUM_DRAFTS, vocab)
+    if q is not None:
+        ratio = ratio / q.gather(2, drafts[:, :, None])[:, :, 0]
+    accepted = batch.accept_uniform.view(num_reqs, NUM_DRAFTS) < ratio
+    num_accepted = accepted.int().cumprod(1).sum(1)
+    weights = _residual(p, q, drafts, num_accepted)
+    noise = torch.empty_like(weights).exponential_()
+    tokens = torch.cat([drafts, drafts[:, :1]], dim=1)
+    tokens.scatter_(1, num_accepted[:, None], (weights / noise).argmax(-1, keepdim=True))
+    return _cut(tokens, num_accepted)
+
+
+def _by_row(values: torch.Tensor) -> torch.Tensor:
+    return values.repeat_interleave(NUM_DRAFTS + 1)
+
+
+def _filter(
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    top_k: torch.Tensor | None,  # [num_reqs]
+    top_p: torch.Tensor | None,  # [num_reqs]
+) -> torch.Tensor:
+    ordered, index = logits.sort(dim=-1)
+    if top_k is not None:
+        kth = ordered.gather(1, (logits.shape[1] - _by_row(top_k).long())[:, None])
+        ordered = ordered.masked_fill(ordered < kth, NEGATIVE_INFINITY)
+    if top_p is not None:
+        below = ordered.softmax(-1).cumsum(-1) <= 1 - _by_row(top_p)[:, None]
+        below[:, -1] = False
+        ordered = ordered.masked_fill(below, NEGATIVE_INFINITY)
+    return torch.empty_like(logits).scatter_(1, index, ordered)
+
+
+def _residual(
+    p: torch.Tensor,  # [num_reqs, NUM_DRAFTS + 1, vocab_size]
+    q: torch.Tensor | None,  # [num_reqs, NUM_DRAFTS, vocab_size]
+    drafts: torch.Tensor,  # [num_reqs, NUM_DRAFTS]
+    num_accepted: torch.Tensor,  # [num_reqs]
+) -> torch.Tensor:
+    """Return what the last token is drawn from, [num_reqs, vocab_size]."""
+    request = torch.arange(len(p), device=p.device)
+    weights = p[request, num_accepted]
+    position = num_accepted.clamp(max=NUM_DRAFTS - 1)
+    if q is not None:
+        rest = (weights - q[request, position]).clamp_(min=0)
+    else:
+        rest = weights.scatter(1, drafts.gather(1, position[:, None]), 0.0)
+    return torch.where((num_accepted < NUM_DRAFTS)[:, None], rest, weights)
+
+
+def _cut(tokens: torch.Tensor, num_accepted: torch.Tensor) -> torch.Tensor:
+    offsets = torch.arange(tokens.shape[1], device=tokens.device)
+    return tokens.masked_fill(offsets > num_accepted[:, None], -1)

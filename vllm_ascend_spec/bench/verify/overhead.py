@@ -1,0 +1,71 @@
+"""What a call costs before any kernel runs: the checks of its arguments, and its random numbers."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from vllm_ascend_spec.bench.stats import Summary, paired_ratio
+from vllm_ascend_spec.bench.verify.cases import KINDS, NUM_DRAFTS, Batch, Case, make_batch
+from vllm_ascend_spec.bench.verify.peers import our_call
+from vllm_ascend_spec.bench.verify.timing import CpuTimer, Timer
+from vllm_ascend_spec.verification.uniforms import draw_uniforms
+
+# Greedy is the shortest call, so checks weigh most there; the other one has many arguments.
+OVERHEAD_KINDS = ("greedy", "top-k-top-p")
+REPEATS = 100
+
+
+@contextmanager
+def checks_alone(kind: str) -> Iterator[None]:
+    """Let the op check its arguments, find its backend, and do nothing then."""
+    name = "verify_greedy" if KINDS[kind].temperature == 0 else "verify_sample"
+    module = importlib.import_module(f"vllm_ascend_spec.ops.{name}")
+    stock = module.OP
+
+    def backend(*which: Any) -> Any:
+        stock.backend(*which)
+        return lambda *args, **kwargs: None
+
+    vars(module)["OP"] = SimpleNamespace(backend=backend)
+    try:
+        yield
+    finally:
+        vars(module)["OP"] = stock
+
+
+def measure_overhead(
+    case: Case, backend: str, dtype: torch.dtype, device: torch.device, *, rounds: int, timer: Timer
+) -> dict[str, Any]:
+    """Return the times of the checks, the uniforms and the whole call, in microseconds.
+
+    Checks and uniforms are timed on the host's clock, the whole call with ``timer``.
+    """
+    batch = make_batch(case, dtype, device)
+    whole, host = our_call(case.kind, batch, backend), CpuTimer()
+    whole()
+    seconds: dict[str, list[float]] = {"checks": [], "uniforms": [], "whole": []}
+    for _ in range(rounds):
+        with checks_alone(case.kind):
+            seconds["checks"].append(host.seconds([whole], REPEATS))
+        seconds["uniforms"].append(host.seconds([lambda: _draw(batch)], REPEATS))
+        seconds["whole"].append(timer.seconds([whole], REPEATS))
+    return {
+        **case.as_dict(),
+        "backend": backend,
+        "microseconds": {
+            name: Summary.of([1e6 * value for value in values], digits=2).as_dict()
+            for name, values in seconds.items()
+        },
+        "checks_share": paired_ratio(seconds["checks"], seconds["whole"]).as_dict(),
+    }
+
+
+def _draw(batch: Batch) -> Any:
+    num_reqs = len(batch.temperature)
+    return draw_uniforms([NUM_DRAFTS] * num_reqs, {}, batch.logits.device, NUM_DRAFTS)

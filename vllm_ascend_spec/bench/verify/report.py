@@ -1,0 +1,148 @@
+"""The record of ``bench verify`` as a page of Markdown and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.bench.stats import Summary
+from vllm_ascend_spec.bench.verify.cases import KINDS
+from vllm_ascend_spec.bench.verify.peers import BY_TOKEN_RULE
+from vllm_ascend_spec.bench.verify.summary import aim_lines
+
+Row = Mapping[str, Any]
+NONE = "-"
+NO_MATPLOTLIB = "no picture: matplotlib is not installed (pip install matplotlib)"
+HEAD = (
+    "case",
+    "V",
+    "B",
+    "ours, ms",
+    "vLLM, ms",
+    "vLLM / ours",
+    "PyTorch, ms",
+    "PyTorch / ours",
+    "ours / argmax",
+    "GB/s (of reading)",
+    "extra memory, ours / vLLM / PyTorch",
+)
+BLOCK_HEAD = ("case", "V", "B", "accepted", "token rule, ms", "block rule, ms", "block / token")
+
+
+def markdown(record: Mapping[str, Any]) -> str:
+    """Return the tables and the aims of a record."""
+    judged = record["judged"]
+    token = [row for row in record["results"] if KINDS[row["kind"]].rule == "token"]
+    block = [row for row in record["results"] if KINDS[row["kind"]].rule == "block"]
+    parts = []
+    if token:
+        parts.append(_table(HEAD, (_token_cells(row, judged) for row in token)))
+    if block:
+        parts.append(_table(BLOCK_HEAD, (_block_cells(row, judged) for row in block)))
+    parts.append("\n".join(f"- {line}" for line in aim_lines(record)))
+    return "\n\n".join(parts)
+
+
+def _table(head: tuple[str, ...], rows: Iterator[list[str]]) -> str:
+    lines = [list(head), ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _title(row: Row) -> str:
+    mixed = ", mixed acceptance" if row["acceptance"] == "mixed" else ""
+    return KINDS[row["kind"]].title + mixed
+
+
+def _token_cells(row: Row, judged: str) -> list[str]:
+    ratios = row["ratios"].get(judged, {})
+    bandwidth = (row["bandwidth"] or {}).get(judged)
+    share = NONE
+    if bandwidth:
+        part = bandwidth["share_of_read"]["median"]
+        share = f"{bandwidth['gb_per_s']['median']:.1f} ({part:.0%})"
+    memory = (_bytes(row["memory"].get(name)) for name in (judged, "vllm", "torch"))
+    return [
+        _title(row),
+        f"{row['vocab']:,}",
+        str(row["batch"]),
+        _ms(row, judged),
+        _ms(row, "vllm"),
+        _ratio(ratios.get("vllm")),
+        _ms(row, "torch"),
+        _ratio(ratios.get("torch")),
+        _ratio(ratios.get("argmax")),
+        share,
+        " / ".join(memory),
+    ]
+
+
+def _block_cells(row: Row, judged: str) -> list[str]:
+    return [
+        KINDS[row["kind"]].title,
+        f"{row['vocab']:,}",
+        str(row["batch"]),
+        row["acceptance"],
+        _ms(row, judged + BY_TOKEN_RULE),
+        _ms(row, judged),
+        _ratio(row["ratios"].get(judged, {}).get("token rule")),
+    ]
+
+
+def _ms(row: Row, name: str) -> str:
+    figure = row["milliseconds"].get(name)
+    return NONE if figure is None else f"{figure['median']:.3g}"
+
+
+def _ratio(figure: Mapping[str, float] | None) -> str:
+    return NONE if figure is None else str(Summary(**figure))
+
+
+def _bytes(memory: Mapping[str, Any] | None) -> str:
+    if memory is None:
+        return NONE
+    outside = memory.get("outside_pytorch_bytes_per_thread_at_most")
+    size = memory["peak_bytes"]
+    for unit, one in (("MB", 1e6), ("kB", 1e3), ("B", 1)):
+        if size >= one:
+            text = f"{size / one:.3g} {unit}"
+            break
+    else:
+        text = "0"
+    return f"{text} + < {outside >> 10} KiB a thread" if outside else text
+
+
+def draw(record: Mapping[str, Any], path: Path) -> str:
+    """Draw the times of all cases by peer to ``path``; return a line that says what was done."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return NO_MATPLOTLIB
+    rows = record["results"]
+    figure = Figure(figsize=(10, 2 + 0.3 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    for name in dict.fromkeys(name for row in rows for name in row["milliseconds"]):
+        _draw_peer(axes, rows, name)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    axes.invert_yaxis()
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_xlabel(f"milliseconds a call, {record['plan']['dtype']}, {record['device']['name']}")
+    figure.legend(loc="outside upper center", ncols=5, fontsize="small")
+    FigureCanvasAgg(figure).print_png(str(path))
+    return f"picture: {path}"
+
+
+def _label(row: Row) -> str:
+    return f"{_title(row)}, V={row['vocab']} B={row['batch']}"
+
+
+def _draw_peer(axes: Any, rows: list[Row], name: str) -> None:
+    """Draw one peer's medians, and their ranges as bars."""
+    spots = {y: row["milliseconds"].get(name) for y, row in enumerate(rows)}
+    spots = {y: figure for y, figure in spots.items() if figure}
+    middle = [figure["median"] for figure in spots.values()]
+    below = [figure["median"] - figure["low"] for figure in spots.values()]
+    above = [figure["high"] - figure["median"] for figure in spots.values()]
+    axes.errorbar(middle, list(spots), xerr=[below, above], fmt="o", markersize=4, label=name)

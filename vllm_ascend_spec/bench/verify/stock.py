@@ -1,0 +1,72 @@
+"""The peer "vllm" of ``bench verify``: vLLM's rejection sampler, as its V1 runner calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from vllm_ascend_spec.bench.verify.cases import NUM_DRAFTS, Batch
+
+NOTE = "vLLM's RejectionSampler and Sampler"
+
+
+def prepare(device: torch.device) -> str:
+    """Make the peer usable on ``device``; return what was done, for the record."""
+    if device.type != "cpu":
+        return f"{NOTE} as released."
+    from vllm_ascend_spec.compat import registry
+
+    registry.apply("cpu")
+    mends = ", ".join(mend.__name__.rpartition(".")[2] for mend in registry.needed("cpu"))
+    return f"{NOTE}. As released they fail on a CPU at the first verification; mended: {mends}."
+
+
+def make_call(batch: Batch) -> Callable[[], torch.Tensor]:
+    """Build what the runner has at hand before it samples; the call is the sampler's alone.
+
+    Returns:
+        A call that returns tokens, int32 [num_reqs, NUM_DRAFTS + 1], padded with -1.
+    """
+    from vllm.v1.sample.logits_processor import LogitsProcessors
+    from vllm.v1.sample.metadata import SamplingMetadata
+    from vllm.v1.sample.rejection_sampler import RejectionSampler
+    from vllm.v1.sample.sampler import Sampler
+    from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
+
+    num_reqs, device = len(batch.temperature), batch.logits.device
+    drafts = batch.draft_token_ids.view(num_reqs, NUM_DRAFTS).tolist()
+    rows = torch.arange(len(batch.logits), dtype=torch.int32, device=device)
+    by_request = rows.view(num_reqs, NUM_DRAFTS + 1)
+    spec = SpecDecodeMetadata.make_dummy(drafts, device)
+    spec.logits_indices = rows
+    spec.target_logits_indices = by_request[:, :-1].flatten()
+    spec.bonus_logits_indices = by_request[:, -1].contiguous()
+    greedy = not bool(batch.temperature.any())
+    neutral = torch.zeros(num_reqs, device=device)
+    sampling = SamplingMetadata(
+        temperature=None if greedy else batch.temperature,
+        all_greedy=greedy,
+        all_random=not greedy,
+        top_p=batch.top_p,
+        top_k=batch.top_k,
+        generators={},
+        max_num_logprobs=None,
+        no_penalties=True,
+        prompt_token_ids=None,
+        frequency_penalties=neutral,
+        presence_penalties=neutral,
+        repetition_penalties=neutral,
+        output_token_ids=[[] for _ in range(num_reqs)],
+        allowed_token_ids_mask=None,
+        bad_words_token_ids={},
+        logitsprocs=LogitsProcessors(),
+        logprob_token_ids=None,
+        spec_token_ids=drafts,
+    )
+    sampler = RejectionSampler(Sampler())
+
+    def call() -> torch.Tensor:
+        return sampler(spec, batch.draft_probs, batch.logits, sampling).sampled_token_ids
+
+    return call

@@ -1,0 +1,83 @@
+"""Speculative decoding on model runner V1, where vLLM would choose V2.
+
+Why: our runner builds on V1's. On a GPU vLLM 0.30 chooses V2 for EAGLE and MTP unless the variable
+``VLLM_USE_V2_MODEL_RUNNER`` says otherwise (vllm/config/vllm.py:
+VllmConfig.use_v2_model_runner), and that variable would change the runner of every engine in the
+process, those without speculation too.
+How: the property answers no for a configuration with speculation. What only V2 can do, or a person
+who asks for it by the variable, is left to vLLM's answer; the platform refuses that by name.
+Until: this package has a runner for V2.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vllm_ascend_spec.compat.patching import Patches
+from vllm_ascend_spec.config.model_runner import VARIABLE
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+PROPERTY = "use_v2_model_runner"
+_patches = Patches()
+revert = _patches.revert
+
+
+class Demand(NamedTuple):
+    """What makes vLLM run an engine on V2 whatever else is said.
+
+    Attributes:
+        option: name of the option or variable.
+        value: what was given.
+    """
+
+    option: str
+    value: Any
+
+
+def find_demand(vllm_config: VllmConfig) -> Demand | None:
+    """Return what allows no other model runner than V2, or None."""
+    from vllm import envs
+
+    if envs.VLLM_USE_V2_MODEL_RUNNER:
+        return Demand(VARIABLE, os.environ.get(VARIABLE))
+    hisparse = vllm_config.attention_config.hisparse_config
+    if hisparse is not None:
+        return Demand("attention_config.hisparse_config", hisparse)
+    watermark = getattr(vllm_config, "watermark_config", None)
+    return None if watermark is None else Demand("watermark_config", watermark)
+
+
+def stock_choice(vllm_config: VllmConfig) -> bool:
+    """Return whether vLLM alone would choose V2."""
+    now = type(vllm_config).use_v2_model_runner
+    stock = now.stock if isinstance(now, _ForSpeculation) else now
+    return bool(stock.__get__(vllm_config))
+
+
+class _ForSpeculation(property):
+    """Stands for vLLM's property.
+
+    Args:
+        stock: vLLM's.
+    """
+
+    def __init__(self, stock: property) -> None:
+        super().__init__(self.choose)
+        self.stock = stock
+
+    def choose(self, vllm_config: VllmConfig) -> bool:
+        """Return whether an engine runs on V2."""
+        if vllm_config.speculative_config is None or find_demand(vllm_config) is not None:
+            return bool(self.stock.__get__(vllm_config))
+        return False
+
+
+def apply() -> None:
+    """Install the mend once."""
+    if not _patches:
+        from vllm.config import VllmConfig
+
+        _patches.set(VllmConfig, PROPERTY, _ForSpeculation(VllmConfig.use_v2_model_runner))

@@ -1,0 +1,202 @@
+"""EAGLE-3 heads of Llama's and Qwen3's layers, as vLLM 0.30 loads them.
+
+vllm/model_executor/models/llama_eagle3.py and vllm/model_executor/models/qwen3_eagle3.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint import config_json
+from vllm_ascend_spec.config.checkpoint.families import llama
+from vllm_ascend_spec.config.checkpoint.families.llama import EMBEDDING, HEAD, VOCAB, Relative
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, plain, shortly
+from vllm_ascend_spec.config.checkpoint.tensors import Shape, Table
+
+LLAMA, QWEN3 = "Eagle3LlamaForCausalLM", "Eagle3Qwen3ForCausalLM"
+# vLLM's class by architecture; those that are not called after EAGLE-3 it renames.
+CLASSES = {
+    "LlamaForCausalLM": LLAMA,
+    "Eagle3LlamaForCausalLM": LLAMA,
+    "LlamaForCausalLMEagle3": LLAMA,
+    "Qwen3ForCausalLM": QWEN3,
+    "Eagle3Qwen3ForCausalLM": QWEN3,
+}
+RELATIVES = {
+    LLAMA: Relative(
+        lambda config: (
+            config_json.flag(config, "attention_bias"),
+            config_json.flag(config, "attention_bias") or config_json.flag(config, "bias"),
+        )
+    ),
+    QWEN3: llama.QWEN3,
+}
+LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
+# How many states vLLM reads where nothing says it.
+USUAL_STATES = 3
+# The first layer alone, under the name that the authors of EAGLE-3 gave it.
+STACK, MIDLAYER = "layers.", "midlayer."
+# vLLM builds it in every layer, and uses it in the first.
+LATER_NORM = re.compile(r"layers\.[1-9]\d*\.hidden_norm\.weight")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a head reads and drafts, by its config.
+
+    Attributes:
+        uses_states: whether it reads states of inner layers of the target, or the last one alone.
+        layer_ids: behind which of the target's layers; None for vLLM's default.
+        num_states: how many.
+        target_hidden: width of each.
+        hidden: the head's own width.
+        vocab: tokens of the target.
+        draft_vocab: tokens that it can draft.
+    """
+
+    uses_states: bool
+    layer_ids: tuple[int, ...] | None
+    num_states: int
+    target_hidden: int
+    hidden: int
+    vocab: int
+    draft_vocab: int
+
+
+def settings_of(config: Mapping[str, Any]) -> Settings:
+    """Read and check what decides the tensors outside of the layers.
+
+    Raises:
+        UnusableError: an entry is missing, of another type, or contradicts another one.
+    """
+    config_json.check_table(config, "eagle_config")
+    eagle = config.get("eagle_config") or {}
+    hidden, vocab = config_json.size(config, "hidden_size"), config_json.size(config, "vocab_size")
+    ids = _layer_ids(config.get(LAYER_IDS) or eagle.get(LAYER_IDS))
+    settings = Settings(
+        uses_states=config_json.flag(eagle, "use_aux_hidden_state", True),
+        layer_ids=ids,
+        num_states=_num_states(config, eagle, ids),
+        target_hidden=config_json.size(config, "target_hidden_size", hidden),
+        hidden=hidden,
+        vocab=vocab,
+        draft_vocab=config_json.size(config, "draft_vocab_size", vocab),
+    )
+    if settings.uses_states and ids is not None and len(ids) != settings.num_states:
+        raise UnusableError(
+            f"config.json: {LAYER_IDS} names {len(ids)} layers, and vLLM builds fc for "
+            f"{settings.num_states}; valid: num_aux_hidden_states {len(ids)} beside it"
+        )
+    return settings
+
+
+def _layer_ids(given: Any) -> tuple[int, ...] | None:
+    """Return the layers that are named; vLLM hands their states over in ascending order."""
+    if not given:
+        return None
+    whole = isinstance(given, list) and all(type(number) is int for number in given)
+    if not whole or given != sorted(set(given)) or given[0] < 0:
+        raise UnusableError(
+            f"config.json: {LAYER_IDS} is {shortly(given)}; valid: a list of the target's layers, "
+            "ascending, from 0 on, such as [2, 18, 33]"
+        )
+    return tuple(given)
+
+
+def _num_states(
+    config: Mapping[str, Any], eagle: Mapping[str, Any], ids: tuple[int, ...] | None
+) -> int:
+    """Return for how many states vLLM builds ``fc``."""
+    is_qwen = class_of(config) == QWEN3
+    by_list = ids if is_qwen or eagle.get(LAYER_IDS) else None
+    default = len(by_list) if by_list else USUAL_STATES
+    if is_qwen and config.get("num_aux_layers") is not None:
+        return config_json.size(config, "num_aux_layers")
+    return config_json.size(config, "num_aux_hidden_states", default)
+
+
+def class_of(config: Mapping[str, Any]) -> str | None:
+    """Return vLLM's class of a head; None for one whose layers are not known here."""
+    return CLASSES.get(config_json.architecture_of(config))
+
+
+def table_of(config: Mapping[str, Any], settings: Settings, names: Collection[str]) -> Table | None:
+    """Return the tensors of an EAGLE-3 head, or None for one whose layers are not known here.
+
+    Args:
+        config: of the head.
+        settings: what was read from it.
+        names: of the tensors that are there.
+
+    Raises:
+        UnusableError: an entry of the config is missing or wrong.
+    """
+    name = class_of(config)
+    if name is None:
+        return None
+    relative = RELATIVES[name]
+    llama.check_settings(config)
+    sizes = llama.sizes_of(config, relative)
+    midlayer = any(name.startswith(MIDLAYER) for name in names)
+    beside = next((name for name in names if name.startswith(STACK)), None)
+    if midlayer and (sizes.layers != 1 or beside is not None):
+        other = f"it has {plain(beside)}, too" if beside is not None else "it is one"
+        raise UnusableError(
+            f"has {MIDLAYER}*, which stands for its only layer; {other}, and num_hidden_layers in "
+            f"config.json is {shortly(sizes.layers)}"
+        )
+    later = llama.layer_shapes(config, sizes, relative)
+    first = _first_layer(later, sizes.hidden)
+    outside, optional = _outside(config, settings)
+    if midlayer:
+        outside |= {f"{MIDLAYER}{part}": shape for part, shape in first.items()}
+    unused = filter(LATER_NORM.fullmatch, names)
+    optional |= dict.fromkeys(unused, first["hidden_norm.weight"])
+    return Table(
+        name=name,
+        outside=outside,
+        stack=STACK,
+        layers=0 if midlayer else sizes.layers,
+        layer=lambda number: later if number else first,
+        optional=optional,
+    )
+
+
+def _first_layer(layer: dict[str, Shape], hidden: int) -> dict[str, Shape]:
+    """Return the tensors of the layer that reads embeddings and states side by side."""
+    first = {**layer, "hidden_norm.weight": Shape((hidden,), "hidden_size")}
+    for part in ("q_proj", "k_proj", "v_proj"):
+        shape = layer[f"self_attn.{part}.weight"]
+        first[f"self_attn.{part}.weight"] = Shape((shape.sizes[0], 2 * hidden), shape.because)
+    return first
+
+
+def _outside(
+    config: Mapping[str, Any], settings: Settings
+) -> tuple[dict[str, Shape], dict[str, Shape]]:
+    """Return the tensors outside of the layers: those that must, and those that may be there."""
+    hidden, states = settings.hidden, settings.num_states * settings.target_hidden
+    outside = {"norm.weight": Shape((hidden,), "hidden_size")}
+    optional: dict[str, Shape] = {}
+    if settings.uses_states:
+        because = "hidden_size, target_hidden_size and the number of states"
+        outside["fc.weight"] = Shape((hidden, states), because)
+        eagle = config.get("eagle_config") or {}
+        before = "norm_before_fc"
+        if config_json.flag(eagle, before, config_json.flag(config, before)):
+            outside["input_norm.weight"] = Shape((states,), because)
+        if config_json.flag(config, "fc_norm"):
+            for number in range(settings.num_states):
+                shape = Shape((settings.target_hidden,), "target_hidden_size")
+                outside[f"fc_norm.{number}.weight"] = shape
+    # Of another width or vocabulary than the target's, the target's own cannot be used.
+    embedding = Shape((settings.vocab, hidden), VOCAB)
+    head = Shape((settings.draft_vocab, hidden), "draft_vocab_size and hidden_size")
+    same_width = settings.target_hidden == hidden
+    (optional if same_width else outside)[EMBEDDING] = embedding
+    same_vocab = settings.draft_vocab == settings.vocab
+    (optional if same_width and same_vocab else outside)[HEAD] = head
+    return outside, optional

@@ -1,0 +1,117 @@
+"""Checkpoints of heads over the target's last hidden state, which this package loads itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from vllm_ascend_spec.config.checkpoint.draft import Draft
+from vllm_ascend_spec.config.checkpoint.heads import kind_of
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, plain, shortly
+from vllm_ascend_spec.config.checkpoint.safetensors import Tensor
+from vllm_ascend_spec.config.checkpoint.tensors import Table, check_tensors
+
+Config = Mapping[str, Any]
+
+
+class Sizes(Protocol):
+    """What decides the tensors of some heads; read from ``config.json``."""
+
+    @property
+    def num_drafts(self) -> int:
+        """The most drafts of a step."""
+
+    def rename(self, name: str) -> str:
+        """Return our name of a tensor; tensors that are tied have one name."""
+
+    def table(self, tensors: Mapping[str, Tensor]) -> Table:
+        """Return the tensors that have to be there, by our names, but for :meth:`check_rest`.
+
+        Args:
+            tensors: what is there, by our names.
+        """
+
+    def check_rest(self, tensors: dict[str, Tensor]) -> None:
+        """Check what is no weight, and take it out of ``tensors``.
+
+        Raises:
+            UnusableError: it cannot be used.
+        """
+
+
+S = TypeVar("S", bound=Sizes)
+# From the draft's config, the target's or None where it is not here, and the draft's tensors.
+SizesOf = Callable[[Config, "Config | None", Mapping[str, Tensor]], S]
+
+
+@dataclass(frozen=True)
+class HeadsCheckpoint(Generic[S]):
+    """What a folder holds that has passed every check.
+
+    Attributes:
+        sizes: from its config.
+        places: by our names of the tensors, their names in the files and where they are. Several
+            places hold the same numbers.
+    """
+
+    sizes: S
+    places: Mapping[str, list[tuple[str, Tensor]]]
+
+
+def read_heads(draft: Draft, sizes_of: SizesOf[S], *same: str) -> HeadsCheckpoint[S]:
+    """Read config and headers of a draft and check them.
+
+    Args:
+        draft: as it was asked for.
+        sizes_of: of the method.
+        same: entries of the config that are the target's, too.
+
+    Raises:
+        CheckpointError: it cannot be used.
+    """
+    found, target = draft.read(*same), draft.target_text()
+    with laid_to(draft.option, draft.model):
+        _require_heads(found.tensors)
+        if found.quantized:
+            raise UnusableError("its weights are quantized; valid: BF16, F16, F32")
+        sizes = sizes_of(found.config, target, found.tensors)
+        places: dict[str, list[tuple[str, Tensor]]] = {}
+        for name, tensor in found.tensors.items():
+            places.setdefault(sizes.rename(name), []).append((name, tensor))
+        for tied in places.values():
+            _require_one_shape(tied)
+        tensors = {name: tied[0][1] for name, tied in places.items()}
+        sizes.check_rest(tensors)
+        check_tensors(tensors, sizes.table(tensors), quantized=False)
+    return HeadsCheckpoint(sizes, places)
+
+
+def _require_heads(tensors: Mapping[str, Tensor]) -> None:
+    if (kind := kind_of(tensors)) is not None:
+        raise UnusableError(f"is another kind of head; use method {kind!r}")
+    if any(name.startswith("model.layers.") for name in tensors):
+        raise UnusableError("is an ordinary model; use method 'draft_model'")
+
+
+def _require_one_shape(tied: list[tuple[str, Tensor]]) -> None:
+    first, tensor = tied[0]
+    for name, other in tied[1:]:
+        if other.shape != tensor.shape:
+            raise UnusableError(
+                f"{plain(name)} is {shortly(list(other.shape))} and {plain(first)} is "
+                f"{shortly(list(tensor.shape))}; config.json says that they are the same"
+            )
+
+
+def require_same(draft: str, ours: int, target: str, theirs: object) -> None:
+    """Raise unless a size of the draft is the target's; one that is not known may be any.
+
+    Raises:
+        UnusableError: it is another one.
+    """
+    if isinstance(theirs, int) and ours != theirs:
+        raise UnusableError(
+            f"its {draft} is {shortly(ours)}, the target's {target} is {shortly(theirs)}; "
+            "a draft has to be made for its target"
+        )

@@ -1,0 +1,73 @@
+"""Configs in the format of the speculators library, as vLLM reads them.
+
+``config.json`` has the decoder's own settings in ``transformer_layer_config``, the head's beside
+it, and in ``speculators_config`` which model it drafts for and how many drafts it makes a step
+(vllm/transformers_utils/configs/speculators/base.py:SpeculatorsConfig).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, shortly
+
+MARK, ALGORITHM = "speculators_config", "speculators_model_type"
+DECODER = "transformer_layer_config"
+Config = Mapping[str, Any]
+
+
+def is_speculators(config: Config) -> bool:
+    """Return whether vLLM takes a config for one of the speculators library."""
+    return config.get(MARK) is not None
+
+
+def flattened(config: Config) -> dict[str, Any]:
+    """Return the config of the model that vLLM builds.
+
+    Raises:
+        UnusableError: a part is missing, or its algorithm is not known here.
+    """
+    algorithm, decoder = config.get(ALGORITHM), config.get(DECODER)
+    settings = ALGORITHMS.get(algorithm) if isinstance(algorithm, str) else None
+    if settings is None:
+        valid = ", ".join(map(repr, ALGORITHMS))
+        raise UnusableError(f"config.json: {ALGORITHM} is {shortly(algorithm)}; valid: {valid}")
+    if not isinstance(decoder, dict):
+        raise UnusableError(f"config.json: {DECODER} is {shortly(decoder)}; valid: an object")
+    return {**decoder, **settings(config, decoder)}
+
+
+# What vLLM makes of the decoder's model_type.
+EAGLE3 = {"llama": "Eagle3LlamaForCausalLM", "qwen3": "Eagle3Qwen3ForCausalLM"}
+
+
+def _eagle3(config: Config, decoder: Config) -> dict[str, Any]:
+    """Do the same as vllm/transformers_utils/configs/speculators/algos.py:update_eagle3."""
+    settings = {
+        "draft_vocab_size": config.get("draft_vocab_size"),
+        "norm_before_residual": config.get("norm_before_residual", True),
+        "norm_before_fc": config.get("norm_before_fc", False),
+        "fc_norm": config.get("fc_norm", False),
+        "norm_output": config.get("norm_output", False),
+        "architectures": [_architecture(decoder, EAGLE3)],
+    }
+    if config.get("target_hidden_size") is not None:
+        settings["target_hidden_size"] = config["target_hidden_size"]
+    if config.get("eagle_aux_hidden_state_layer_ids"):
+        settings["eagle_aux_hidden_state_layer_ids"] = config["eagle_aux_hidden_state_layer_ids"]
+    return settings
+
+
+def _architecture(decoder: Config, known: Mapping[str, str]) -> str:
+    model_type = decoder.get("model_type", "llama")
+    if not isinstance(model_type, str) or model_type not in known:
+        valid = ", ".join(map(repr, known))
+        raise UnusableError(
+            f"config.json: model_type of {DECODER} is {shortly(model_type)}; valid: {valid}"
+        )
+    return known[model_type]
+
+
+# By speculators_model_type: what vLLM's config has beside the decoder's own settings.
+ALGORITHMS: Mapping[str, Callable[[Config, Config], dict[str, Any]]] = {"eagle3": _eagle3}

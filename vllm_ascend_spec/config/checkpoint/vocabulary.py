@@ -1,0 +1,74 @@
+"""A draft's vocabulary of its own: a map from its tokens to the target's.
+
+``d2t`` holds, for each of the draft's tokens, what to add to it for the target's.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, shortly
+from vllm_ascend_spec.config.checkpoint.safetensors import Tensor
+
+DRAFT_TO_TARGET, TARGET_TO_DRAFT = "d2t", "t2d"
+MAPS = (DRAFT_TO_TARGET, TARGET_TO_DRAFT)
+# By a safetensors dtype the type code of ``array``.
+WHOLE = {"I64": "q", "I32": "i"}
+
+
+def check_map(tensors: Mapping[str, Tensor], draft_vocab: int, vocab: int) -> None:
+    """Raise unless each of the draft's tokens is one of the target's, and no two are the same.
+
+    Args:
+        tensors: of the checkpoint; of the two maps vLLM reads ``d2t`` alone.
+        draft_vocab: how many tokens the draft knows.
+        vocab: how many the target knows.
+
+    Raises:
+        UnusableError: the map is missing, unexpected, or leads to where no token is.
+    """
+    found = tensors.get(DRAFT_TO_TARGET)
+    if draft_vocab == vocab:
+        if found is not None:
+            raise UnusableError(
+                f"d2t in {found.path.name} is unexpected: draft_vocab_size in config.json is the "
+                f"target's vocab_size, {vocab}; leave d2t out, or give the size that it maps from"
+            )
+        return
+    if draft_vocab > vocab:
+        raise UnusableError(
+            f"config.json: draft_vocab_size is {shortly(draft_vocab)}; valid: up to vocab_size, "
+            f"{shortly(vocab)}"
+        )
+    if found is None:
+        raise UnusableError(
+            f"has no tensor d2t, which maps its draft_vocab_size of {draft_vocab} tokens to the "
+            f"target's {vocab}"
+        )
+    if found.dtype not in WHOLE or found.shape != (draft_vocab,):
+        raise UnusableError(
+            f"d2t in {found.path.name} is {found.dtype} {shortly(list(found.shape))}; valid: I64 "
+            f"[{draft_vocab}], from draft_vocab_size in config.json"
+        )
+    _check_values(found, vocab)
+
+
+def _check_values(found: Tensor, vocab: int) -> None:
+    offsets = array(WHOLE[found.dtype])
+    with found.path.open("rb") as file:
+        file.seek(found.start)
+        offsets.frombytes(file.read(found.end - found.start))
+    seen: dict[int, int] = {}
+    for own, offset in enumerate(offsets):
+        token = own + offset
+        if not 0 <= token < vocab:
+            raise UnusableError(
+                f"d2t in {found.path.name} maps token {own} of the draft to {token}; valid: "
+                f"0 to {vocab - 1}, the target's tokens"
+            )
+        if (other := seen.setdefault(token, own)) != own:
+            raise UnusableError(
+                f"d2t in {found.path.name} maps tokens {other} and {own} of the draft to {token}; "
+                "valid: another token of the target's for each"
+            )

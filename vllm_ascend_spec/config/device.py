@@ -1,0 +1,51 @@
+"""What a kind of device is to the rest of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vllm_ascend_spec.config.engine import Request
+
+
+def no_problem() -> str | None:
+    """Return None: nothing is missing."""
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """One kind of device. Making one imports neither torch nor vLLM.
+
+    Attributes:
+        name: what vLLM and PyTorch call it, e.g. ``npu``.
+        about: what to call it in a message, e.g. ``an Ascend NPU``.
+        find: tells whether one is there that this build of vLLM can use.
+        platform: qualified name of its platform class; None while there is none.
+        family: whose draft loops run on it, see ``Method.drafters``.
+        max_drafts: the largest K.
+        checks: rules about the options of an engine on it; each raises ``ConfigError``.
+        host_problem: returns what is missing, by what is installed alone, or None.
+        host_warning: returns what should be otherwise but keeps nothing from starting, or None.
+        import_problem: returns why its libraries cannot be imported, or None; may be slow.
+        import_problem_elsewhere: the same, found out in a process of its own.
+        preload: a library that its worker wants loaded first, where it is installed.
+        whole_drafts: methods whose draft may be on every device as a whole where the target is
+            split.
+    """
+
+    name: str
+    about: str
+    find: Callable[[], bool]
+    platform: str | None
+    family: str
+    max_drafts: int
+    checks: tuple[Callable[[Request], None], ...] = ()
+    host_problem: Callable[[], str | None] = no_problem
+    host_warning: Callable[[], str | None] = no_problem
+    import_problem: Callable[[], str | None] = no_problem
+    import_problem_elsewhere: Callable[[], str | None] = no_problem
+    preload: str | None = None
+    whole_drafts: frozenset[str] = frozenset()

@@ -1,0 +1,62 @@
+"""Rules about methods whose draft is heads over the target's last hidden state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.config_json import read_config
+from vllm_ascend_spec.config.checkpoint.folder import find_folder
+from vllm_ascend_spec.config.checkpoint.problem import laid_to
+from vllm_ascend_spec.config.draft_options import MODEL
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.method import ALWAYS
+from vllm_ascend_spec.errors import ConfigError
+
+# The heads are loaded by this package, run eagerly, and have no KV cache: vLLM's other options of
+# a draft model have no effect on them.
+OPTIONS = ALWAYS | {"model", "revision", "draft_sample_method", "draft_tensor_parallel_size"}
+SIZE, NUM_DRAFTS = "draft_tensor_parallel_size", "num_speculative_tokens"
+
+
+def check_whole(request: Request) -> None:
+    """Raise unless every device has all of the heads.
+
+    Raises:
+        ConfigError: they are to be split.
+    """
+    if (size := request.spec.get(SIZE)) not in (None, 1):
+        problem = f"valid: 1; with method {request.method.name!r} each device has all of the heads"
+        raise ConfigError(f"speculative_config.{SIZE}", size, problem)
+
+
+def check_count(count_of: Callable[[Mapping[str, Any]], int]) -> Callable[[Request], None]:
+    """Return a rule: no more drafts than there are heads.
+
+    Args:
+        count_of: returns how many a config tells of.
+    """
+
+    def check(request: Request) -> None:
+        spec = request.spec
+        folder = find_folder(MODEL, spec["model"], spec.get("revision"))
+        if folder is not None:  # else the drafter looks when it has fetched it
+            with laid_to(MODEL, spec["model"]):
+                count = count_of(read_config(folder))
+            require_enough(count, spec[NUM_DRAFTS], spec["model"])
+
+    return check
+
+
+def require_enough(count: int, num_drafts: int, model: str) -> None:
+    """Raise if a step is to have more drafts than there are heads.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if num_drafts > count:
+        raise ConfigError(
+            f"speculative_config.{NUM_DRAFTS}",
+            num_drafts,
+            f"valid: up to {count}, the number of heads of {model}",
+        )

@@ -1,0 +1,40 @@
+"""Which draft loop may be asked for."""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.schema import OURS, SECTION
+from vllm_ascend_spec.errors import ConfigError
+
+OPTION = f"additional_config.{SECTION}.draft_loop"
+
+
+def check_draft_loop(request: Request) -> None:
+    """Refuse a loop for a method that has none, and ours where it is not possible.
+
+    What only the loaded models say (M-RoPE, a multimodal target) the drafter refuses.
+
+    Raises:
+        ConfigError: naming the reason.
+    """
+    if "draft_loop" not in request.section:
+        return
+    wanted = request.options.draft_loop
+    if not request.method.has_draft_loop:
+        problem = f"has no effect with method {request.method.name!r}, which has no draft model"
+        raise ConfigError(OPTION, wanted, problem)
+    cause = cause_against_our_loop(request)
+    if wanted == OURS and cause is not None:
+        problem = f"not possible with {cause}; valid here: 'auto', 'stock'"
+        raise ConfigError(OPTION, wanted, problem)
+
+
+def cause_against_our_loop(request: Request) -> str | None:
+    """Return which option keeps our loop from being used, or None."""
+    engine = request.engine
+    found = {
+        "use_heterogeneous_vocab": bool(request.spec.get("use_heterogeneous_vocab")),
+        "data parallelism": engine.data_parallel_size > 1,
+        "expert load balancing": engine.enable_eplb,
+    }
+    return next((cause for cause, is_there in found.items() if is_there), None)

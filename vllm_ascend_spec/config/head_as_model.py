@@ -1,0 +1,94 @@
+"""A head in the format of the speculators library, given as the model.
+
+vLLM then takes the target, the method and K from the head's ``config.json``
+(vllm/transformers_utils/config.py:maybe_override_with_speculators). The same is done here first, so
+that the checks see what vLLM will build. A name on a hub is left to vLLM: nothing is fetched here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint import config_json, speculators
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
+from vllm_ascend_spec.config.checkpoint.safetensors import parse_object
+from vllm_ascend_spec.errors import ConfigError
+
+SOURCE = "speculators_config of the model"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for.
+
+    Attributes:
+        model: the target.
+        spec: the speculative config, with what the head's folder says in it.
+        from_head: keys of it that the head's folder gave.
+    """
+
+    model: str | None
+    spec: Any
+    from_head: frozenset[str] = frozenset()
+
+
+def read_head(model: str | None, spec: Any) -> Asked:
+    """Return what is asked for with this model and speculative config.
+
+    Args:
+        model: the target, or a head's folder; None if it is not known.
+        spec: as given by the person; None for none.
+
+    Raises:
+        CheckpointError: the folder is a head's, and its config is not whole.
+        ConfigError: the person gave what the head's folder decides.
+    """
+    config = _config_of(model)
+    if config is None or not isinstance(spec, Mapping | None):
+        return Asked(model, spec)
+    assert model is not None
+    with laid_to("model", model):
+        target, proposed = _proposal(config)
+    given = {str(key).replace("-", "_"): value for key, value in (spec or {}).items()}
+    head = f"{model!r} is itself a head of method {proposed['method']!r} for {target!r}"
+    for key, value in {"method": proposed["method"], "model": model}.items():
+        if given.get(key) not in (None, value):
+            problem = f"leave it out: {head}; or give the target as the model"
+            raise ConfigError(f"speculative_config.{key}", given[key], problem)
+    own = {"model": model, **proposed}
+    kept = {key: value for key, value in given.items() if key not in own or value is not None}
+    return Asked(target, {**own, **kept}, frozenset(own.keys() - kept.keys()))
+
+
+def _config_of(model: str | None) -> dict[str, Any] | None:
+    """Return the config of a head of the speculators library; None for anything else."""
+    try:
+        config = parse_object(config_json.NAME, (Path(model or "") / config_json.NAME).read_bytes())
+    except (OSError, TypeError, ValueError):  # for the checks behind this one, or for vLLM
+        return None
+    return config if model and speculators.is_speculators(config) else None
+
+
+def _proposal(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the target and the speculative config that a head's config proposes."""
+    part = config[speculators.MARK]
+    try:
+        target, num_drafts = (
+            part["verifier"]["name_or_path"],
+            part["proposal_methods"][0]["speculative_tokens"],
+        )
+    except (KeyError, IndexError, TypeError):
+        raise UnusableError(
+            f"config.json: {speculators.MARK} is {shortly(part)}; valid: an object with "
+            "verifier.name_or_path and proposal_methods[0].speculative_tokens"
+        ) from None
+    if not isinstance(target, str) or not target:
+        raise UnusableError(
+            f"config.json: verifier.name_or_path of {speculators.MARK} is {shortly(target)}; "
+            "valid: the target's folder or a hub's name"
+        )
+    method = config.get(speculators.ALGORITHM)
+    return target, {"method": method, "num_speculative_tokens": num_drafts}

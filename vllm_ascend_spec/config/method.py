@@ -1,0 +1,84 @@
+"""What a drafting method is to the rest of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vllm_ascend_spec.config.checkpoint.draft import Draft
+    from vllm_ascend_spec.config.engine import Request
+
+# Options of every method.
+ALWAYS = frozenset(
+    {
+        "method",
+        "num_speculative_tokens",
+        "num_speculative_tokens_per_batch_size",
+        "disable_by_batch_size",
+        "rejection_sample_method",
+        "synthetic_acceptance_rates",
+        "synthetic_acceptance_length",
+    }
+)
+# Options of every method with a draft model.
+CHECKPOINT = ALWAYS | {
+    "model",
+    "revision",
+    "code_revision",
+    "quantization",
+    "draft_tensor_parallel_size",
+    "draft_load_config",
+    "draft_sample_method",
+    "attention_backend",
+    "kv_cache_dtype",
+    "max_model_len",
+    "enforce_eager",
+    "use_local_argmax_reduction",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One value of ``speculative_config.method``. Making one imports neither torch nor vLLM.
+
+    Attributes:
+        name: the value.
+        about: what drafts, in a few words.
+        options: keys of ``speculative_config`` that have an effect.
+        required: keys that have to be there.
+        drafters: bases of its drafter by family of draft loops, as ``module:Class`` in the order
+            in which Python looks through them. A family that is not there does not have the
+            method. ``vllm`` is the family of CPU and CUDA, ``ascend`` that of the NPU.
+        needs_checkpoint: whether ``speculative_config.model`` names draft weights.
+        has_draft_loop: whether drafts come one after another from a model.
+        drafts_on_host: whether it drafts from a step's tokens on the host, so that no step can be
+            scheduled before the one before it has ended.
+        carrier: the method that vLLM's own config is given where it does not know this one;
+            None for the name itself.
+        checks: rules about its options together; each raises ``ConfigError``.
+        check_checkpoint: raises ``CheckpointError`` where the draft's checkpoint cannot be used.
+        warn: says what a person should know who asked for this.
+        for_spec: returns the record for a speculative config, given the other methods by name, of
+            a method that is made of others. Raises ``ConfigError`` where it cannot tell of which.
+    """
+
+    name: str
+    about: str
+    options: frozenset[str]
+    drafters: Mapping[str, tuple[str, ...]]
+    required: tuple[str, ...] = ("num_speculative_tokens",)
+    needs_checkpoint: bool = False
+    has_draft_loop: bool = False
+    drafts_on_host: bool = False
+    carrier: str | None = None
+    checks: tuple[Callable[[Request], None], ...] = ()
+    check_checkpoint: Callable[[Draft], None] | None = None
+    warn: Callable[[Request], Iterable[str]] | None = None
+    for_spec: Callable[[Mapping[str, Any], Mapping[str, Method]], Method] | None = None
+
+    @property
+    def can_sample_drafts(self) -> bool:
+        """Whether drafts may be drawn from a distribution of their own."""
+        return "draft_sample_method" in self.options

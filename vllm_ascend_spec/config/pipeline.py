@@ -1,0 +1,24 @@
+"""Speculation and pipeline parallelism do not go together."""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.errors import ConfigError
+
+OPTION = "--pipeline-parallel-size"
+REASON = (
+    "not possible with speculation: vLLM 0.30 numbers a draft model's layers like those of the "
+    "target's last stage and stops, and its CPU runner stops with several stages in any case; "
+    "use --tensor-parallel-size"
+)
+
+
+def check_pipeline(request: Request) -> None:
+    """Refuse more than one pipeline stage.
+
+    Raises:
+        ConfigError: naming the option and the reason.
+    """
+    stages = request.engine.pipeline_parallel_size
+    if stages > 1:
+        raise ConfigError(OPTION, stages, REASON)

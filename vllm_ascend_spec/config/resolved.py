@@ -1,0 +1,105 @@
+"""The speculation of an engine, resolved once: the one record that every part reads.
+
+It is made by ``resolve.py`` before vLLM builds its configuration, travels with that to every
+process, and says of each value where it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from vllm_ascend_spec.config.rules import SYNTHETIC
+from vllm_ascend_spec.config.schema import VERIFY_RULES
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+DEFAULT = "default"
+# On vLLM's SpeculativeConfig, which every copy of a VllmConfig shares and pickling keeps.
+ATTRIBUTE = "ascend_spec_resolved"
+# Where a value came from and what to warn of stands beside the values.
+BESIDE = ("sources", "warnings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speculation:
+    """What was asked for, with everything that follows from it. Filled by ``config/resolve.py``.
+
+    Attributes:
+        device: name of the kind of device; None where none was found, which ``check`` allows.
+        family: whose draft loops run on it.
+        method: the drafting method, as the person wrote it.
+        vllm_method: what vLLM's own config calls it, see ``Method.carrier``.
+        drafter: bases of the drafter's class on this device, as ``module:Class``.
+        num_drafts: K, the most drafts per request and step.
+        schedule: rows (first batch size, last batch size, K); None for K always.
+        draft_sample_method: how drafts are picked: ``greedy`` or ``probabilistic``.
+        rule: how they are accepted: ``token``, ``block`` or ``synthetic``.
+        verify_backend: of the verification ops; None for the best one.
+        is_synchronous: whether drafting needs a step's tokens on the host.
+        draft_loop: ``auto``, ``ours`` or ``stock``; None for methods without a loop.
+        options: the method's further options that were given, as the person wrote them.
+        sources: where each value came from, by the value's name.
+        warnings: what a person should know who asked for this.
+    """
+
+    device: str | None
+    family: str | None
+    method: str
+    vllm_method: str
+    drafter: tuple[str, ...]
+    num_drafts: int
+    schedule: tuple[tuple[int, int, int], ...] | None = None
+    draft_sample_method: str = "greedy"
+    rule: str = VERIFY_RULES[0]
+    verify_backend: str | None = None
+    is_synchronous: bool = False
+    draft_loop: str | None = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def verify_rule(self) -> str:
+        """The rule that the op is called with; synthetic acceptance asks it for one token only."""
+        return VERIFY_RULES[0] if self.rule == SYNTHETIC else self.rule
+
+    @property
+    def samples_drafts(self) -> bool:
+        """Whether drafts are drawn from a distribution that the verifier is to have."""
+        return self.draft_sample_method == "probabilistic" and self.is_lossless
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether the output is the target's own."""
+        return self.rule != SYNTHETIC
+
+    def as_json(self) -> dict[str, Any]:
+        """Return every value with its source, for ``check``."""
+        names = [f.name for f in fields(self) if f.name not in BESIDE]
+        return {
+            name: {"value": getattr(self, name), "from": self.sources.get(name, DEFAULT)}
+            for name in names
+        }
+
+
+def speculation_of(vllm_config: VllmConfig) -> Speculation:
+    """Return the speculation of an engine that has one.
+
+    Raises:
+        RuntimeError: it has none, or was not built on a platform of ours.
+    """
+    found = getattr(vllm_config.speculative_config, ATTRIBUTE, None)
+    if found is None:
+        raise RuntimeError(
+            "this VllmConfig has no resolved speculation: it is without speculation, or was not "
+            "built on a platform of vllm-ascend-spec"
+        )
+    return found
+
+
+def attach(vllm_config: VllmConfig, speculation: Speculation) -> None:
+    """Lay down the speculation of an engine with vLLM's configuration of it."""
+    setattr(vllm_config.speculative_config, ATTRIBUTE, speculation)

@@ -1,0 +1,42 @@
+"""Whose plugins vLLM loads on this host: ours, vllm-ascend's, both."""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+
+PLUGIN_NAME = "ascend_spec"
+VLLM_ASCEND = "vllm-ascend"
+VLLM_ASCEND_PLUGIN = "ascend"
+PLATFORM_PLUGINS = "vllm.platform_plugins"
+GENERAL_PLUGINS = "vllm.general_plugins"
+
+
+def allowed_plugins() -> list[str] | None:
+    """Return the names in ``VLLM_PLUGINS``, or None where it is unset (vLLM then loads all)."""
+    value = os.environ.get("VLLM_PLUGINS")
+    return None if value is None else [name.strip() for name in value.split(",")]
+
+
+def has_vllm_ascend() -> bool:
+    """Tell whether vllm-ascend's platform plugin is installed; it always activates itself."""
+    found = metadata.entry_points(group=PLATFORM_PLUGINS)
+    return any(entry.name == VLLM_ASCEND_PLUGIN for entry in found)
+
+
+def vllm_ascend_plugins() -> list[str]:
+    """Return the names of vllm-ascend's general plugins, in order."""
+    found = metadata.entry_points(group=GENERAL_PLUGINS)
+    return sorted(
+        entry.name
+        for entry in found
+        if entry.dist is not None and entry.dist.name.replace("_", "-") == VLLM_ASCEND
+    )
+
+
+def stands_aside_for_another_platform() -> bool:
+    """Tell whether vllm-ascend is active and ours was not chosen in ``VLLM_PLUGINS``."""
+    allowed = allowed_plugins()
+    if allowed is not None:
+        return PLUGIN_NAME not in allowed
+    return has_vllm_ascend()

@@ -1,0 +1,100 @@
+"""Choose the device and its platform. Imports nothing heavy, so that it never fails.
+
+On a host with vllm-ascend ours is active only where ``VLLM_PLUGINS`` names ``ascend_spec`` and not
+``ascend``: vllm-ascend's platform is active wherever it may be loaded, and vLLM takes one at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+
+from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.devices import plugins, registry
+from vllm_ascend_spec.errors import ConfigError, ExtensionError
+
+# Overrides detection.
+DEVICE_VARIABLE = "VLLM_ASCEND_SPEC_DEVICE"
+NOT_YET = (
+    "vllm-ascend-spec found {device}, for which this release has no platform yet; "
+    "vLLM runs as if the plugin were not installed."
+)
+STANDS_ASIDE = (
+    "vllm-ascend's platform is active and vllm-ascend-spec stands aside. To choose it, set "
+    "VLLM_PLUGINS to a list that names ascend_spec and not ascend."
+)
+NO_DEVICE = (
+    "vllm-ascend-spec found no device that this build of vLLM can use and stands aside; "
+    "`vllm-ascend-spec info` tells what is installed."
+)
+TWO_PLATFORMS = (
+    "VLLM_PLUGINS names both ascend and ascend_spec, and vLLM can have one platform only. Remedy: "
+    "take ascend out of the list to use vllm-ascend-spec (`vllm-ascend-spec env` prints the "
+    "line), or ascend_spec to use vllm-ascend alone."
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The platform to use.
+
+    Attributes:
+        platform: qualified class name, or None to leave the choice to vLLM.
+        note: what to tell the person, once; empty if nothing.
+        note_level: logging level of the note.
+        is_refusal: whether no engine can be started like this; the note says why.
+    """
+
+    platform: str | None
+    note: str = ""
+    note_level: int = logging.INFO
+    is_refusal: bool = False
+
+
+def refuse(note: str) -> Choice:
+    """Return the choice of nothing, for a reason that a person has to remove."""
+    return Choice(None, note, logging.ERROR, is_refusal=True)
+
+
+def find_device() -> Device | None:
+    """Return the first kind of device that is there, or the one that the person named.
+
+    Raises:
+        ConfigError: ``VLLM_ASCEND_SPEC_DEVICE`` names no device.
+        ExtensionError: a device of another package cannot be used.
+    """
+    devices = registry.all_devices()
+    if (wanted := os.environ.get(DEVICE_VARIABLE)) is not None:
+        if wanted not in devices:
+            raise ConfigError(DEVICE_VARIABLE, wanted, f"valid: {', '.join(devices)}")
+        return devices[wanted]
+    return next((device for device in devices.values() if device.find()), None)
+
+
+def select_platform() -> Choice:
+    """Choose the platform of this process."""
+    if plugins.stands_aside_for_another_platform():
+        # Left out of VLLM_PLUGINS on purpose: vLLM does not even ask then, and neither do we talk.
+        return Choice(None, STANDS_ASIDE if plugins.allowed_plugins() is None else "")
+    allowed = plugins.allowed_plugins() or ()
+    if plugins.VLLM_ASCEND_PLUGIN in allowed and plugins.has_vllm_ascend():
+        return refuse(TWO_PLATFORMS)
+    try:
+        device = find_device()
+    except (ConfigError, ExtensionError) as error:
+        return refuse(str(error))
+    if device is None:
+        return Choice(None, NO_DEVICE, logging.WARNING)
+    return choose_platform_of(device)
+
+
+def choose_platform_of(device: Device) -> Choice:
+    """Choose the platform of a device that was found."""
+    if problem := device.host_problem():
+        return refuse(problem)
+    if device.platform is None:
+        return Choice(None, NOT_YET.format(device=device.about), logging.WARNING)
+    if warning := device.host_warning():
+        return Choice(device.platform, warning, logging.WARNING)
+    return Choice(device.platform)

@@ -1,0 +1,78 @@
+"""What an ``EngineArgs`` or a parsed command line says, and whether it can be used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm_ascend_spec.config.engine import (
+    UNKNOWN,
+    Engine,
+    cudagraph_mode_of,
+    kv_connector_of,
+)
+from vllm_ascend_spec.config.head_as_model import Asked, read_head
+from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.devices.select import find_device
+from vllm_ascend_spec.entry.preflight import resolve_engine
+
+
+def merged_speculative_config(args: Any) -> Any:
+    """Return the speculative config of parsed arguments, short flags included."""
+    short = {
+        "method": getattr(args, "spec_method", None),
+        "model": getattr(args, "spec_model", None),
+        "num_speculative_tokens": getattr(args, "spec_tokens", None),
+    }
+    given = {key: value for key, value in short.items() if value is not None}
+    spec = args.speculative_config
+    if not given or not isinstance(spec, dict | None):
+        return spec
+    return {**given, **(spec or {})}
+
+
+def engine_of(args: Any) -> Engine:
+    """Return what an ``EngineArgs`` or a parsed command line says about the engine."""
+    mode = cudagraph_mode_of(getattr(args, "compilation_config", None))
+    level = getattr(getattr(args, "optimization_level", None), "value", 2)
+    # vLLM lowers the mode for some connectors, and at the lower levels of optimization.
+    transfer = getattr(args, "kv_transfer_config", None)
+    if transfer or (mode is None and level < 2):
+        mode = UNKNOWN
+    length = getattr(args, "max_model_len", None)
+    return Engine(
+        device=find_device(),
+        load_format=str(args.load_format),
+        tensor_parallel_size=getattr(args, "tensor_parallel_size", 1),
+        data_parallel_size=getattr(args, "data_parallel_size", 1),
+        pipeline_parallel_size=getattr(args, "pipeline_parallel_size", 1),
+        enable_eplb=bool(getattr(args, "enable_eplb", False)),
+        max_model_len=length if isinstance(length, int) else None,
+        enforce_eager=bool(getattr(args, "enforce_eager", False)),
+        async_scheduling=getattr(args, "async_scheduling", None),
+        cudagraph_mode=mode,
+        kv_connector=kv_connector_of(transfer),
+    )
+
+
+def asked_of(args: Any) -> Asked:
+    """Return what an ``EngineArgs`` or a parsed command line asks for.
+
+    Raises:
+        ConfigError: the model is a head's folder, and something of it is wrong.
+    """
+    model = getattr(args, "model_tag", None) or args.model
+    return read_head(model, merged_speculative_config(args))
+
+
+def resolve_args(args: Any) -> Speculation | None:
+    """Check an ``EngineArgs`` or a parsed command line, and return what it comes to.
+
+    Raises:
+        ConfigError: naming the option, its value and what is valid.
+    """
+    return resolve_engine(
+        getattr(args, "model_tag", None) or args.model,
+        merged_speculative_config(args),
+        args.additional_config,
+        engine_of(args),
+    )

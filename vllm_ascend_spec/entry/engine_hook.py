@@ -1,0 +1,47 @@
+"""Clear errors for ``LLM(...)`` and every other way to build an engine.
+
+Why: vLLM finds a wrong draft while it loads weights, deep in a worker process.
+How: ``EngineArgs.create_engine_config`` first runs our checks, which read JSON files only, and lets
+through the requests that our verifier can serve. Where outputs are processed, stop strings are
+mended.
+Until: never; this is our own feature, hooked in where vLLM has no hook.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm_ascend_spec.compat import registry as compat
+from vllm_ascend_spec.compat.patching import Patches
+from vllm_ascend_spec.entry.carrier import carried
+from vllm_ascend_spec.entry.engine_args import asked_of, resolve_args
+from vllm_ascend_spec.entry.handover import confirm, waiting
+
+_patches = Patches()
+
+
+def revert() -> None:
+    """Undo the hook."""
+    _patches.revert()
+    compat.revert("front_end")
+
+
+def apply() -> None:
+    """Install the hook once."""
+    if _patches:
+        return
+    from vllm.engine.arg_utils import EngineArgs
+
+    stock = EngineArgs.create_engine_config
+
+    def create_engine_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        speculation = resolve_args(self)
+        spec = asked_of(self).spec
+        with waiting(speculation), carried(self, spec, speculation):
+            config = stock(self, *args, **kwargs)
+        if speculation is not None:
+            confirm(config, speculation)
+        return config
+
+    _patches.set(EngineArgs, "create_engine_config", create_engine_config)
+    compat.apply("front_end")

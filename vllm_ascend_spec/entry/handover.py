@@ -1,0 +1,120 @@
+"""Hand the resolved record from the hook at ``EngineArgs`` to the configuration that vLLM builds.
+
+vLLM builds its ``VllmConfig`` deep inside ``create_engine_config`` and shows it to the platform on
+the way. The record waits in a context variable until then. A ``VllmConfig`` that somebody builds
+without ``EngineArgs`` has none waiting: its own fields are resolved instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from vllm_ascend_spec.config.additional import section_of
+from vllm_ascend_spec.config.combinations import OF_BUILT
+from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.engine import UNKNOWN, Engine, Request, kv_connector_of
+from vllm_ascend_spec.config.options import is_unset
+from vllm_ascend_spec.config.preflight import check_method
+from vllm_ascend_spec.config.resolve import require_speculation, resolve
+from vllm_ascend_spec.config.resolved import ATTRIBUTE, Speculation, attach
+from vllm_ascend_spec.config.schema import SpecOptions
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.methods.registry import all_methods
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+_waiting: ContextVar[Speculation | None] = ContextVar("_waiting", default=None)
+
+
+@contextmanager
+def waiting(speculation: Speculation | None) -> Iterator[None]:
+    """Let ``speculation`` wait for the configuration that is built meanwhile."""
+    token = _waiting.set(speculation)
+    try:
+        yield
+    finally:
+        _waiting.reset(token)
+
+
+def take_up(vllm_config: VllmConfig, device: Device) -> Speculation | None:
+    """Return the speculation of a configuration, and lay it down there if it is not yet.
+
+    Args:
+        vllm_config: as vLLM shows it to the platform, whole or a copy for a draft model.
+        device: the kind that the platform is for.
+
+    Raises:
+        ConfigError: the configuration was built by hand and cannot be used.
+    """
+    spec = vllm_config.speculative_config
+    if spec is None:
+        section = section_of(vllm_config.additional_config)
+        SpecOptions.from_mapping(section)
+        require_speculation(section)
+        return None
+    found = getattr(spec, ATTRIBUTE, None) or _waiting.get() or resolve_built(vllm_config, device)
+    attach(vllm_config, found)
+    return found
+
+
+def resolve_built(vllm_config: VllmConfig, device: Device) -> Speculation:
+    """Resolve a configuration that was built without ``EngineArgs``.
+
+    Raises:
+        ConfigError: naming the option, its value and what is valid.
+    """
+    built: Any = vllm_config.speculative_config
+    method = check_method({"method": built.method}, all_methods())
+    if method.carrier is not None:
+        raise ConfigError(
+            "speculative_config.method",
+            method.name,
+            "vLLM's own configuration does not know it; build it by EngineArgs or LLM()",
+        )
+    values = {name: getattr(built, name, None) for name in sorted(method.options)}
+    section = section_of(vllm_config.additional_config)
+    request = Request(
+        spec={k: v for k, v in values.items() if v is not None and not is_unset(k, v)},
+        method=method,
+        section=section,
+        options=SpecOptions.from_mapping(section),
+        additional=vllm_config.additional_config,
+        engine=_engine_of(vllm_config, device),
+    )
+    for check in OF_BUILT:
+        check(request)
+    return resolve(request)
+
+
+def confirm(vllm_config: VllmConfig, speculation: Speculation) -> None:
+    """Raise unless vLLM has built what was resolved.
+
+    Raises:
+        ConfigError: another method or another K.
+    """
+    wanted = {
+        "method": speculation.vllm_method,
+        "num_speculative_tokens": speculation.num_drafts,
+    }
+    for option, value in wanted.items():
+        found = getattr(vllm_config.speculative_config, option, None)
+        if found != value:
+            raise ConfigError(f"speculative_config.{option}", value, f"vLLM made {found!r} of it")
+
+
+def _engine_of(vllm_config: VllmConfig, device: Device) -> Engine:
+    parallel = vllm_config.parallel_config
+    return Engine(
+        device=device,
+        tensor_parallel_size=parallel.tensor_parallel_size,
+        data_parallel_size=parallel.data_parallel_size,
+        pipeline_parallel_size=parallel.pipeline_parallel_size,
+        enable_eplb=parallel.enable_eplb,
+        # vLLM has not settled it yet; the drafter looks at what it becomes.
+        cudagraph_mode=UNKNOWN,
+        kv_connector=kv_connector_of(vllm_config.kv_transfer_config),
+    )

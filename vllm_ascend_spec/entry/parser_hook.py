@@ -1,0 +1,45 @@
+"""Clear errors for ``vllm serve``.
+
+Why: a wrong option is found minutes later, below a traceback.
+How: the parser that vLLM hands to the platform checks what it parsed, and reports what is wrong as
+argparse reports any other wrong argument: one line, exit status 2.
+Until: never; this is our own feature. The parser is vLLM's own hook for platforms
+(``Platform.pre_register_and_update``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from vllm_ascend_spec.config.json_option import check_texts
+from vllm_ascend_spec.config.preflight import check_port
+from vllm_ascend_spec.entry import engine_args
+from vllm_ascend_spec.errors import AscendSpecError
+
+
+def apply(parser: Any) -> None:
+    """Make ``parser`` check what it parsed."""
+    stock = parser.parse_known_args
+
+    def parse_known_args(*args: Any, **kwargs: Any) -> tuple[argparse.Namespace, list[str]]:
+        given = args[0] if args else kwargs.get("args")
+        try:
+            # vLLM's own message has the whole text in it, or is a traceback.
+            check_texts(sys.argv[1:] if given is None else given)
+            namespace, extras = stock(*args, **kwargs)
+            check(namespace)
+        except AscendSpecError as error:
+            parser.error(str(error))
+        return namespace, extras
+
+    parser.parse_known_args = parse_known_args
+
+
+def check(namespace: argparse.Namespace) -> None:
+    """Check the options of an engine and of the server."""
+    engine_args.resolve_args(namespace)
+    port = getattr(namespace, "port", None)
+    if isinstance(port, int) and not getattr(namespace, "uds", None):
+        check_port(getattr(namespace, "host", None), port)

@@ -1,0 +1,41 @@
+"""Is a checkpoint an ordinary model that can draft for its target?"""
+
+from __future__ import annotations
+
+import re
+
+from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
+from vllm_ascend_spec.config.checkpoint.draft import Draft
+from vllm_ascend_spec.config.checkpoint.families import llama, unknown
+from vllm_ascend_spec.config.checkpoint.heads import kind_of
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to
+from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
+
+# Of checkpoints that are heads: their model type is the method.
+HEADS = ("medusa", "mlp_speculator")
+EAGLE = re.compile(r"Eagle\w+ForCausalLM")
+
+
+def check_draft_model(draft: Draft) -> None:
+    """Check an ordinary draft model, against its target if there is one.
+
+    Raises:
+        CheckpointError: saying what is there and what is valid.
+    """
+    found = draft.read("vocab_size")
+    with laid_to(draft.option, draft.model):
+        if (kind := found.config.get("model_type")) in HEADS:
+            raise UnusableError(f"is no ordinary model; use method {kind!r}")
+        architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
+        kind = kind_of(found.tensors)
+        if kind == "eagle3":
+            raise UnusableError("is an EAGLE-3 head; use method 'eagle3'")
+        if "fc.weight" in found.tensors or EAGLE.fullmatch(architecture):
+            raise UnusableError("is an EAGLE head; use method 'eagle'")
+        table = llama.table_of(architecture, found.config)
+        if not found.usual_names:
+            return
+        if table is None:
+            unknown.check(found.tensors, found.text, quantized=found.quantized)
+        else:
+            check_tensors(found.tensors, table, quantized=found.quantized)

@@ -1,0 +1,43 @@
+"""From the bases that a method's record names to its drafter, imported when an engine uses it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vllm_ascend_spec.methods.drafter import Drafter, Engine
+
+
+def create_drafter(engine: Engine) -> Drafter:
+    """Build the drafter of an engine."""
+    asked = engine.speculation
+    assert asked.family is not None
+    return drafter_class(asked.method, asked.family, asked.drafter).create(engine)
+
+
+@functools.cache
+def drafter_class(method: str, family: str, bases: tuple[str, ...]) -> Any:
+    """Import and return a method's drafter.
+
+    One base is the drafter itself. Of several a class is made, so that no file is needed to join a
+    draft loop to a stock proposer. vLLM's and vllm-ascend's runners ask for their own class of a
+    method by ``isinstance``, which is why stock proposers are among them.
+
+    Args:
+        method: its name.
+        family: ``vllm`` or ``ascend``, see ``devices/``.
+        bases: as ``module:Class``, at least one; see ``Method.drafters``.
+    """
+    classes = tuple(_imported(path) for path in bases)
+    if len(classes) == 1:
+        return classes[0]
+    name = "".join(part.title() for part in (*method.split("_"), family)) + "Drafter"
+    about = f"Joins {', '.join(bases)}."
+    return type(name, classes, {"__module__": __name__, "__doc__": about})
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)

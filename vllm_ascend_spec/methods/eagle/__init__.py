@@ -1,0 +1,26 @@
+"""EAGLE (Li et al., 2401.15077)."""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.method import CHECKPOINT, Method
+from vllm_ascend_spec.methods.eagle.checkpoint import check_eagle
+
+METHOD = Method(
+    name="eagle",
+    about="a head of one layer over the target's hidden states",
+    options=CHECKPOINT | {"disable_padded_drafter_batch", "disable_eagle_block_drop"},
+    required=("model", "num_speculative_tokens"),
+    needs_checkpoint=True,
+    has_draft_loop=True,
+    check_checkpoint=check_eagle,
+    drafters={
+        "vllm": (
+            "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
+            "vllm.v1.spec_decode.eagle:EagleProposer",
+        ),
+        "ascend": (
+            "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
+            "vllm_ascend.spec_decode.eagle_proposer:AscendEagleProposer",
+        ),
+    },
+)

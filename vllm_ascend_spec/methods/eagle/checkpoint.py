@@ -1,0 +1,31 @@
+"""Is a checkpoint an EAGLE head for its target?"""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
+from vllm_ascend_spec.config.checkpoint.draft import Draft
+from vllm_ascend_spec.config.checkpoint.families import eagle_llama
+from vllm_ascend_spec.config.checkpoint.heads import kind_of
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to
+from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
+
+
+def check_eagle(draft: Draft) -> None:
+    """Check an EAGLE head, against its target if there is one.
+
+    Raises:
+        CheckpointError: saying what is there and what is valid.
+    """
+    found = draft.read("vocab_size", "hidden_size")
+    with laid_to(draft.option, draft.model):
+        kind = kind_of(found.tensors)
+        if kind == "eagle3":
+            raise UnusableError("is an EAGLE-3 head; use method 'eagle3'")
+        if kind is None:
+            raise UnusableError(
+                "is not an EAGLE head (no tensor fc.weight); for an ordinary model use "
+                "method 'draft_model'"
+            )
+        table = eagle_llama.table_of(architecture_of(found.config), found.config)
+        if table is not None and found.usual_names:
+            check_tensors(found.tensors, table, quantized=found.quantized)

@@ -1,0 +1,27 @@
+"""EAGLE-3 (Li et al., 2503.01840)."""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.method import CHECKPOINT, Method
+from vllm_ascend_spec.methods.eagle3.checkpoint import check_eagle3
+
+METHOD = Method(
+    name="eagle3",
+    about="a head of one layer over states of several of the target's layers",
+    options=CHECKPOINT | {"disable_padded_drafter_batch", "disable_eagle_block_drop"},
+    required=("model", "num_speculative_tokens"),
+    needs_checkpoint=True,
+    has_draft_loop=True,
+    check_checkpoint=check_eagle3,
+    drafters={
+        "vllm": (
+            "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
+            "vllm.v1.spec_decode.eagle:EagleProposer",
+        ),
+        "ascend": (
+            "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
+            "vllm_ascend_spec.compat.npu_eagle3_lm_head:HeadOverride",
+            "vllm_ascend.spec_decode.eagle_proposer:AscendEagleProposer",
+        ),
+    },
+)

@@ -1,0 +1,108 @@
+"""Is a checkpoint an EAGLE-3 head for its target?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
+from vllm_ascend_spec.config.checkpoint.draft import Checkpoint, Draft
+from vllm_ascend_spec.config.checkpoint.families import eagle3, llama
+from vllm_ascend_spec.config.checkpoint.families.eagle3 import LAYER_IDS, Settings
+from vllm_ascend_spec.config.checkpoint.heads import kind_of
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
+from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
+from vllm_ascend_spec.config.checkpoint.vocabulary import MAPS, check_map
+
+# Classes of heads that a family's proposer does not take: vllm-ascend 0.30.0rc2 ends the engine at
+# the first draft (vllm_ascend/spec_decode/llm_base_proposer.py:
+# AscendSpecDecodeBaseProposer._propose).
+UNKNOWN_TO = {"ascend": (eagle3.QWEN3,)}
+# vLLM skips it unless drafts are made in parallel.
+PARALLEL = "mask_hidden"
+
+
+def check_eagle3(draft: Draft) -> None:
+    """Check an EAGLE-3 head, against its target if there is one.
+
+    Raises:
+        CheckpointError: saying what is there and what is valid.
+    """
+    found = draft.read("vocab_size")
+    target = draft.target_text()
+    with laid_to(draft.option, draft.model):
+        require_kind(found)
+        if eagle3.class_of(found.config) in UNKNOWN_TO.get(draft.family or "", ()):
+            raise UnusableError(
+                f"is a head of {eagle3.class_of(found.config)}, which vllm-ascend does not run; "
+                f"valid on an NPU: one of Llama's layers"
+            )
+        settings = eagle3.settings_of(found.config)
+        if target is not None:
+            check_target(settings, target)
+        if not found.usual_names:
+            return
+        check_map(found.tensors, settings.draft_vocab, settings.vocab)
+        table = eagle3.table_of(found.config, settings, found.tensors)
+        if table is not None:
+            beside = (*MAPS, PARALLEL)
+            tensors = {n: tensor for n, tensor in found.tensors.items() if n not in beside}
+            check_tensors(tensors, table, quantized=found.quantized)
+
+
+def require_kind(found: Checkpoint) -> None:
+    """Raise unless the tensors are an EAGLE-3 head's.
+
+    Raises:
+        UnusableError: naming the method for what it is.
+    """
+    kind = kind_of(found.tensors) if found.usual_names else "eagle3"
+    if kind == "eagle":
+        raise UnusableError(
+            "is a head of the first EAGLE (no tensor *.hidden_norm.weight); use method 'eagle'"
+        )
+    if kind is None:
+        raise UnusableError(
+            "is not an EAGLE-3 head (no tensor *.hidden_norm.weight); for an ordinary model use "
+            "method 'draft_model'"
+        )
+
+
+def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
+    """Raise unless the target has the states that a head reads.
+
+    Args:
+        settings: the head's.
+        target: the text part of the target's config.
+
+    Raises:
+        UnusableError: they are of another width, or behind layers that are not there.
+    """
+    width = target.get("hidden_size")
+    if isinstance(width, int) and settings.target_hidden != width:
+        raise UnusableError(
+            f"its target_hidden_size, or else hidden_size, is {shortly(settings.target_hidden)}, "
+            f"the target's hidden_size is {width}; a draft has to be made for its target"
+        )
+    layers = target.get("num_hidden_layers")
+    if not settings.uses_states or not isinstance(layers, int):
+        return
+    if settings.layer_ids is None:
+        _check_default(settings, layers, target)
+    elif settings.layer_ids[-1] > layers:
+        raise UnusableError(
+            f"config.json: {LAYER_IDS} is {shortly(list(settings.layer_ids))}; valid: 0 to "
+            f"{layers}, the target's layers"
+        )
+
+
+def _check_default(settings: Settings, layers: int, target: Mapping[str, Any]) -> None:
+    """Raise where vLLM's default of the layers does not fit; some models have one of their own."""
+    if architecture_of(target, llama.BY_MODEL_TYPE) not in llama.RELATIVES:
+        return
+    default = (2, layers // 2, layers - 3)
+    if min(default) < 0 or len(set(default)) != settings.num_states:
+        raise UnusableError(
+            f"config.json has no {LAYER_IDS}, and vLLM's default {list(default)} for a target of "
+            f"{layers} layers is not {settings.num_states} of them; name them"
+        )

@@ -1,0 +1,87 @@
+"""Which hidden states may be asked for, and that they are kept somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.config_json import read_config, text_of
+from vllm_ascend_spec.config.checkpoint.folder import find_target
+from vllm_ascend_spec.config.checkpoint.problem import laid_to
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.errors import ConfigError
+
+COUNT, CONFIG = "num_speculative_tokens", "draft_model_config"
+INNER, LAYERS = "hf_config", "eagle_aux_hidden_state_layer_ids"
+FORM = f'valid: {{"{INNER}": {{"{LAYERS}": [2, 18, 34]}}}}'
+
+
+def check_extract_hidden_states(request: Request) -> None:
+    """Check the layers, and that there is one draft and a connector.
+
+    Raises:
+        ConfigError: naming the option, its value and what is valid.
+    """
+    if request.spec[COUNT] != 1:
+        problem = "valid: 1; the method keeps hidden states, and its one draft is a placeholder"
+        raise ConfigError(f"speculative_config.{COUNT}", request.spec[COUNT], problem)
+    check_layers(layers_of(request.spec[CONFIG]), num_layers_of(request))
+    if request.engine.kv_connector is None:
+        raise ConfigError(
+            "--kv-transfer-config",
+            None,
+            "method 'extract_hidden_states' needs one, or the states are kept nowhere; valid: "
+            '{"kv_connector": "ExampleHiddenStatesConnector", "kv_role": "kv_producer", …}',
+        )
+
+
+def layers_of(config: Any) -> Any:
+    """Return the layers that a ``draft_model_config`` names.
+
+    Raises:
+        ConfigError: it has another form.
+    """
+    option = f"speculative_config.{CONFIG}"
+    inner = config.get(INNER) if isinstance(config, Mapping) else None
+    if not isinstance(inner, Mapping) or LAYERS not in inner:
+        raise ConfigError(option, config, FORM)
+    for table, known, place in ((config, INNER, option), (inner, LAYERS, f"{option}.{INNER}")):
+        for key in table:
+            if key != known:
+                raise ConfigError(f"{place}.{key}", table[key], f"has no effect; {FORM}")
+    return inner[LAYERS]
+
+
+def check_layers(layers: Any, num_layers: int | None) -> None:
+    """Check the layers.
+
+    vLLM puts the states out in the order of the layers, each once, whatever order was asked for.
+
+    Args:
+        layers: as given.
+        num_layers: of the target, or None if it is not here.
+
+    Raises:
+        ConfigError: they are no layers of the target, or not in order.
+    """
+    most = "" if num_layers is None else f" to {num_layers}"
+    is_list = isinstance(layers, list | tuple) and len(layers) > 0
+    whole = is_list and all(isinstance(i, int) and not isinstance(i, bool) for i in layers)
+    fits = whole and all(i >= 0 and (num_layers is None or i <= num_layers) for i in layers)
+    if not fits or list(layers) != sorted(set(layers)):
+        raise ConfigError(
+            f"speculative_config.{CONFIG}.{INNER}.{LAYERS}",
+            layers,
+            f"valid: a list, not empty, of whole numbers from 0{most} in rising order; i stands "
+            "for what comes out of the first i layers",
+        )
+
+
+def num_layers_of(request: Request) -> int | None:
+    """Return how many layers the target has, or None if it is not here."""
+    target = find_target(request.model) if request.model else None
+    if target is None:
+        return None
+    with laid_to("model", str(target)):
+        count = text_of(read_config(target)).get("num_hidden_layers")
+    return count if isinstance(count, int) else None

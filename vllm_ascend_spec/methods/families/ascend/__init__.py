@@ -1,0 +1,1 @@
+"""Our draft loop over vllm-ascend's proposers, on the NPU."""

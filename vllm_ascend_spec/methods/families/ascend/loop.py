@@ -1,0 +1,182 @@
+"""The draft loop of vllm-ascend's family: how many rows the draft steps run on.
+
+vllm-ascend runs draft steps 2..K on as many rows as the first one wherever graphs are on
+(``AscendSpecDecodeBaseProposer._run_merged_draft``): K+1 rows for each request, of which one is
+used. Ours runs them on one row for each request, in graphs and out of them. All K steps are one
+graph there, so three parts have to agree: the loop itself, the attention metadata that it is
+captured with, and the attention metadata that a replay is given (``metadata.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.config import CUDAGraphMode
+from vllm.forward_context import get_forward_context
+from vllm_ascend.ascend_forward_context import _EXTRA_CTX
+from vllm_ascend.spec_decode.llm_base_proposer import _split_draft_outputs
+from vllm_ascend.utils import enable_sp, lmhead_tp_enable
+
+from vllm_ascend_spec.methods.families.ascend.limits import require_possible
+from vllm_ascend_spec.methods.families.ascend.metadata import LaterStepMetadataMixin
+from vllm_ascend_spec.methods.families.own_loop import OwnLoopMixin, Picked
+
+if TYPE_CHECKING:
+    from vllm.v1.sample.metadata import SamplingMetadata
+
+    from vllm_ascend_spec.methods.families.sampling import DraftSampler
+
+
+class AscendDraftLoop(LaterStepMetadataMixin, OwnLoopMixin):
+    """Mix into a subclass of ``AscendSpecDecodeBaseProposer``, before it in the bases."""
+
+    stock_name = "vllm-ascend"
+
+    def require_possible(self) -> None:
+        """Refuse what a graph cannot hold, by the modes that this engine uses.
+
+        Raises:
+            ConfigError: naming the option and the reason.
+        """
+        require_possible(self)
+
+    def loop_problems(self) -> Mapping[str, bool]:
+        """Return what our loop cannot do, by name, and whether this engine has it."""
+        return {
+            "M-RoPE positions": self.uses_mrope,
+            "a multimodal target": self.supports_mm_inputs,
+            "parallel drafting": self.parallel_drafting,
+            "constant draft positions": getattr(self, "constant_draft_positions", False),
+            "decode context parallelism": self.dcp_size > 1,
+            "data parallelism": self.vllm_config.parallel_config.data_parallel_size > 1,
+            "sequence parallelism": enable_sp(self.vllm_config),
+            "lmhead_tensor_parallel_size": lmhead_tp_enable(),
+            "compressed attention": self.use_compress,
+        }
+
+    def has_all_steps_in_a_graph(self) -> bool:
+        """Tell whether the draft steps are recorded together, so that none can be left out."""
+        return self.use_cuda_graph and self.compilation_config.cudagraph_mode.has_full_cudagraphs()
+
+    def _propose(self, num_speculative_tokens: int, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Draft, or only keep the KV cache in step; the signature is vllm-ascend's.
+
+        vllm-ascend leaves the draft out where there is nothing to draft. What a request writes
+        meanwhile would be missing in the draft's KV cache for as long as it goes on.
+
+        Returns:
+            Draft token ids, int64 [num_reqs, num_speculative_tokens].
+        """
+        has_drafts = num_speculative_tokens > 0 and not self.keeps_cache_only
+        if has_drafts or not self.uses_own_loop:
+            return super()._propose(num_speculative_tokens, *args, **kwargs)  # type: ignore[misc]
+        drafts = super()._propose(1, *args, **kwargs)  # type: ignore[misc]
+        self._last_draft_probs = None
+        return drafts[:, :0]
+
+    def _run_merged_draft(  # noqa: PLR0913, PLR0917 - the signature is vllm-ascend's
+        self,
+        num_input_tokens: int,
+        batch_size: int,
+        token_indices_to_sample: torch.Tensor,  # [num_reqs]
+        target_positions: torch.Tensor,  # [num_input_tokens]
+        inputs_embeds: torch.Tensor | None,
+        multi_steps_attn_metadata: list[dict[str, Any]],
+        num_tokens: int,
+        is_prefill: bool | None = None,
+        sampling_metadata: SamplingMetadata | None = None,
+    ) -> torch.Tensor:
+        """Run all draft steps, or record them in a graph; the signature is vllm-ascend's.
+
+        Returns:
+            Draft token ids, int64 [num_reqs, num_speculative_tokens].
+        """
+        if not self.uses_own_loop:
+            return super()._run_merged_draft(  # type: ignore[misc]
+                num_input_tokens,
+                batch_size,
+                token_indices_to_sample,
+                target_positions,
+                inputs_embeds,
+                multi_steps_attn_metadata,
+                num_tokens,
+                is_prefill,
+                sampling_metadata,
+            )
+        sampling = sampling_metadata or self.runner.input_batch.sampling_metadata
+        last, hidden = self._run_model(num_input_tokens)
+        rows = token_indices_to_sample
+        positions = self.positions[rows]
+        sampler = self.sampler_of(sampling, positions)
+        drafts = [self.pick(last[rows], sampler)]
+        if self.num_speculative_tokens > 1:
+            # The first step's metadata is in the forward context already.
+            later: list[dict[str, Any] | None] = [*multi_steps_attn_metadata[1:]]
+            if not later:
+                later = [None] * (self.num_speculative_tokens - 1)
+            self._later_steps(later, hidden[rows], positions, drafts, sampler)
+        return self.join(drafts)
+
+    def _later_steps(
+        self,
+        metadata: list[dict[str, Any] | None],
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        positions: torch.Tensor,  # [num_reqs]
+        drafts: list[Picked],
+        sampler: DraftSampler | None,
+    ) -> None:
+        """Run draft steps 2..K, one row per request each, appending to ``drafts``."""
+        num_reqs = positions.shape[0]
+        with self._one_row_per_request(num_reqs) as width:
+            for step_metadata in metadata:
+                get_forward_context().attn_metadata = step_metadata
+                positions = positions + 1
+                # Past the end a draft is dropped anyway; it only must not leave the tables.
+                inside = torch.where(positions >= self.max_model_len, 0, positions)
+                # A graph replays on the buffers it was captured with.
+                self.input_ids[:num_reqs] = drafts[-1][0]
+                self._set_positions(num_reqs, inside)
+                if self.pass_hidden_states_to_model:
+                    self.hidden_states[:num_reqs] = hidden
+                last, hidden = self._run_model(width)
+                hidden = hidden[:num_reqs]
+                drafts.append(self.pick(last[:num_reqs], sampler))
+
+    @contextmanager
+    def _one_row_per_request(self, num_reqs: int) -> Iterator[int]:
+        """Let the forward context describe one row per request; yield the rows, with padding."""
+        context = get_forward_context()
+        first = context.cudagraph_runtime_mode, context.batch_descriptor, context.attn_metadata
+        width = num_reqs
+        if context.cudagraph_runtime_mode == CUDAGraphMode.PIECEWISE:
+            mode, descriptor = self.runner.cudagraph_dispatcher.dispatch(
+                num_tokens=num_reqs,
+                uniform_decode=False,
+                has_lora=bool(self.runner.input_batch.lora_id_to_lora_request),
+                invalid_modes={CUDAGraphMode.FULL},
+            )
+            context.cudagraph_runtime_mode, context.batch_descriptor = mode, descriptor
+            width = descriptor.num_tokens
+        _EXTRA_CTX.num_tokens = width
+        _EXTRA_CTX.num_accept_tokens = num_reqs
+        try:
+            yield width
+        finally:
+            context.cudagraph_runtime_mode, context.batch_descriptor, context.attn_metadata = first
+
+    def _run_model(self, num_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run the draft on its buffers; return hidden states for logits and feedback."""
+        context = get_forward_context()
+        context.moe_layer_index = 0
+        inputs = {
+            "input_ids": self.input_ids[:num_tokens],
+            "positions": self._get_positions(num_tokens),
+            "inputs_embeds": None,
+        }
+        if self.pass_hidden_states_to_model:
+            inputs["hidden_states"] = self.hidden_states[:num_tokens]
+        last, hidden = _split_draft_outputs(self.model(**inputs))
+        return last, hidden

@@ -1,0 +1,47 @@
+"""What our loop uses of vllm-ascend's ``AscendSpecDecodeBaseProposer``; tests look each name up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+class StockProposer:
+    """Annotations alone: types of the stock proposer's attributes and methods.
+
+    Attributes:
+        input_ids: int32 [max_num_tokens], buffer that graphs read.
+        hidden_states: [max_num_tokens, hidden_size], likewise.
+        seq_lens_group: int32 [max_num_reqs] for each draft step, which graphs read.
+        query_start_loc_group: int32 [max_num_reqs + 1] for each draft step, likewise.
+        arange: int32, 0, 1, 2, …
+        decode_threshold: rows of a request in a decode batch, K+1.
+        net_num_new_slots_per_request: 1 where the first pass reads the token sampled last too.
+    """
+
+    model: Any
+    num_speculative_tokens: int
+    max_model_len: int
+    input_ids: torch.Tensor
+    positions: torch.Tensor
+    hidden_states: torch.Tensor
+    arange: torch.Tensor
+    seq_lens_group: list[torch.Tensor]
+    query_start_loc_group: list[torch.Tensor]
+    decode_threshold: int
+    net_num_new_slots_per_request: int
+    dcp_size: int
+    use_cuda_graph: bool
+    use_async_scheduling: bool
+    use_compress: bool
+    compilation_config: Any
+    pass_hidden_states_to_model: bool
+    uses_mrope: bool
+    supports_mm_inputs: bool
+    parallel_drafting: bool
+    _get_positions: Callable[[int], torch.Tensor]
+    _set_positions: Callable[[int, torch.Tensor], None]
+    shallow_copy_metadata: Callable[[Any], Any]

@@ -1,0 +1,163 @@
+"""What our draft loops of both families share: when they are used, and how they pick a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.log import get_logger
+from vllm_ascend_spec.methods.families.certain import CertainDraftsMixin
+from vllm_ascend_spec.methods.families.sampling import DraftSampler, make_draft_sampler
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+    from vllm.config import VllmConfig
+    from vllm.v1.sample.metadata import SamplingMetadata
+
+    from vllm_ascend_spec.methods.drafter import Engine
+    from vllm_ascend_spec.methods.step import Drafts, DraftStep
+
+logger = get_logger(__name__)
+# A draft of every request, int64 [num_reqs], and the distributions that they were drawn from,
+# float32 [num_reqs, vocab_size], or None.
+Picked = tuple[torch.Tensor, torch.Tensor | None]
+
+
+class OwnLoopMixin(CertainDraftsMixin):
+    """Mix into vLLM's or vllm-ascend's proposer with a draft model, before it in the bases.
+
+    Attributes:
+        stock_name: whose loop is used where ours cannot be; set by each family.
+        uses_own_loop: whether ours is used.
+        keeps_cache_only: whether the model is to make no drafts in this step, and only to keep its
+            KV cache in step; set by drafters that have something better, before each step.
+    """
+
+    stock_name: str
+    uses_own_loop: bool
+    keeps_cache_only: bool = False
+    vllm_config: VllmConfig
+    speculative_config: Any
+    model: Any
+    eagle3_use_aux_hidden_state: bool
+    _enable_probabilistic_draft_probs: bool
+    _last_draft_probs: torch.Tensor | None
+
+    @classmethod
+    def create(cls, engine: Engine) -> Self:
+        """Build the drafter of an engine.
+
+        Raises:
+            ConfigError: ``draft_loop="ours"`` was asked for and cannot be used, or the engine has
+                what no loop of this family can do.
+        """
+        drafter = cls(engine.vllm_config, engine.device, engine.runner)  # type: ignore[call-arg]
+        drafter.runner = engine.runner  # vllm-ascend's has it, vLLM's does not
+        asked = engine.speculation
+        # The stock proposers hand the distributions over for the standard method alone; the block
+        # rule needs them as much.
+        drafter._enable_probabilistic_draft_probs = asked.samples_drafts
+        drafter.require_possible()
+        drafter.uses_own_loop = drafter.chooses_own_loop(asked.draft_loop)
+        return drafter
+
+    def require_possible(self) -> None:
+        """Refuse what no loop of this family can do.
+
+        Raises:
+            ConfigError: naming the option and the reason.
+        """
+
+    def chooses_own_loop(self, wanted: str | None) -> bool:
+        """Tell whether our loop is used, given the option ``draft_loop``.
+
+        Raises:
+            ConfigError: it was asked for and cannot be used.
+        """
+        problem = self.loop_problem()
+        if wanted == "ours" and problem:
+            raise ConfigError(
+                "additional_config.ascend_spec.draft_loop",
+                wanted,
+                f"not possible with {problem}; valid here: 'auto', 'stock'",
+            )
+        if wanted == "auto" and problem:
+            logger.warning("Draft loop of %s is used, because of %s.", self.stock_name, problem)
+        return wanted != "stock" and problem is None
+
+    def loop_problem(self) -> str | None:
+        """Return what keeps our loop from being used, or None."""
+        return next((name for name, present in self.loop_problems().items() if present), None)
+
+    def loop_problems(self) -> Mapping[str, bool]:
+        """Return what our loop cannot do, by name, and whether this engine has it."""
+        raise NotImplementedError
+
+    def has_all_steps_in_a_graph(self) -> bool:
+        """Tell whether the draft steps are recorded together, so that none can be left out."""
+        return False
+
+    @property
+    def drafts_to_the_end(self) -> bool:
+        """Whether a request at its end keeps the others from nothing: ours plans each row."""
+        return self.uses_own_loop
+
+    @property
+    def wants_aux_hidden_states(self) -> bool:
+        """Whether the target is to return the states of inner layers, as EAGLE-3 reads them."""
+        return self.eagle3_use_aux_hidden_state
+
+    def warm_up(self) -> None:
+        """Do nothing: the runner warms the model up."""
+
+    def draft(self, step: DraftStep) -> Drafts:
+        """Let the stock runner prepare the inputs; it calls the loop with them."""
+        return step.draft_by_stock()
+
+    def sampler_of(
+        self,
+        sampling: SamplingMetadata,
+        positions: torch.Tensor,  # [num_reqs]
+    ) -> DraftSampler | None:
+        """Return what draws the drafts of a step, or None where all take the likeliest token."""
+        if not self._enable_probabilistic_draft_probs:
+            return None
+        return make_draft_sampler(self.runner, sampling, positions)
+
+    def pick(
+        self,
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        sampler: DraftSampler | None,
+    ) -> Picked:
+        """Pick one draft per request; with its distribution if it was sampled."""
+        if sampler is None:
+            return self.likeliest(hidden), None
+        return sampler.draw(self.model.compute_logits(hidden))
+
+    def likeliest(
+        self,
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+    ) -> torch.Tensor:
+        """Return the likeliest token of each request, int64 [num_reqs].
+
+        The model's logits of a draft that knows a part of the vocabulary are as wide as the
+        target's. Here there is no need to lay them out so.
+        """
+        offsets = getattr(self.model, "draft_id_to_target_id", None)
+        if offsets is None:
+            return self.model.compute_logits(hidden).argmax(dim=-1)
+        own = self.model.logits_processor(self.model.lm_head, hidden).argmax(dim=-1)
+        return own + offsets[own]
+
+    def join(
+        self,
+        picked: list[Picked],
+    ) -> torch.Tensor:
+        """Keep the distributions for the verifier and return the drafts, [num_reqs, K]."""
+        self._last_draft_probs = None
+        if picked[0][1] is not None:
+            self._last_draft_probs = torch.stack([probs for _, probs in picked], dim=1)
+        return torch.stack([tokens for tokens, _ in picked], dim=1)

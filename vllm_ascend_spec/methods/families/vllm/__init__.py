@@ -1,0 +1,1 @@
+"""Our draft loop over vLLM's proposers, on CPU and CUDA."""

@@ -1,0 +1,284 @@
+"""The draft loop of vLLM's family, on CPU and CUDA.
+
+vLLM's loop (``SpecDecodeBaseProposer.propose``) works out positions, slots and lengths anew in each
+draft step, opens a forward context for each, and copies inputs into graph buffers even where there
+is no graph. Ours plans all steps at once and opens one context, or none where the draft can be
+called directly (``direct.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from vllm.config import CUDAGraphMode
+from vllm.forward_context import get_forward_context, set_forward_context
+
+from vllm_ascend_spec.log import get_logger
+from vllm_ascend_spec.methods.families.own_loop import OwnLoopMixin, Picked
+from vllm_ascend_spec.methods.families.sampling import DraftSampler
+from vllm_ascend_spec.methods.families.vllm.plan import StepPlan, plan_steps, plan_steps_on_host
+from vllm_ascend_spec.methods.families.vllm.stock import StockProposer
+
+if TYPE_CHECKING:
+    from torch import nn
+    from vllm.v1.attention.backend import CommonAttentionMetadata
+    from vllm.v1.sample.metadata import SamplingMetadata
+
+    from vllm_ascend_spec.methods.families.vllm.direct import DirectLlama
+
+logger = get_logger(__name__)
+
+
+class VllmDraftLoop(OwnLoopMixin, StockProposer):
+    """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``, before it in the bases."""
+
+    stock_name = "vLLM"
+    direct: DirectLlama | None = None
+
+    def loop_problems(self) -> Mapping[str, bool]:
+        """Return what our loop cannot do, by name, and whether this engine has it."""
+        parallel = self.vllm_config.parallel_config
+        return {
+            "M-RoPE positions": self.uses_mrope,
+            "a multimodal target": self.supports_mm_inputs,
+            "parallel drafting": self.parallel_drafting,
+            "constant draft positions": self.constant_draft_positions,
+            "use_heterogeneous_vocab": self.use_heterogeneous_vocab,
+            "data parallelism": parallel.data_parallel_size > 1,
+            "expert load balancing": parallel.enable_eplb,
+        }
+
+    def load_model(self, target_model: nn.Module) -> None:
+        """Load the draft, and see whether it can be called directly."""
+        super().load_model(target_model)  # type: ignore[misc]
+        if not self.uses_own_loop or self.device.type != "cpu":
+            return
+        from vllm_ascend_spec.methods.families.vllm.direct import direct_of, problem_of
+
+        found = problem_of(self.model)
+        if found is None:
+            self.direct = direct_of(self.model)
+        else:
+            logger.info("The draft runs through its modules, because of %s.", found)
+
+    def propose(  # noqa: PLR0913, PLR0917 - the signature is vLLM's
+        self,
+        num_speculative_tokens: int,
+        target_token_ids: torch.Tensor,  # [num_tokens]
+        target_positions: torch.Tensor,  # [num_tokens]
+        target_hidden_states: torch.Tensor,  # [num_tokens, hidden_size]
+        next_token_ids: torch.Tensor,  # [num_reqs]
+        token_indices_to_sample: torch.Tensor | None,  # [num_reqs]
+        common_attn_metadata: CommonAttentionMetadata,
+        sampling_metadata: SamplingMetadata,
+        mm_embed_inputs: Any = None,
+        num_rejected_tokens_gpu: torch.Tensor | None = None,  # [num_reqs]
+        slot_mappings: Any = None,
+    ) -> torch.Tensor:
+        """Draft ``num_speculative_tokens`` tokens per request; the signature is vLLM's.
+
+        Returns:
+            Draft token ids, int64 [num_reqs, num_speculative_tokens].
+        """
+        if not self.uses_own_loop:
+            return super().propose(  # type: ignore[misc]
+                num_speculative_tokens,
+                target_token_ids,
+                target_positions,
+                target_hidden_states,
+                next_token_ids,
+                token_indices_to_sample,
+                common_attn_metadata,
+                sampling_metadata,
+                mm_embed_inputs,
+                num_rejected_tokens_gpu,
+                slot_mappings,
+            )
+        if self.keeps_cache_only:
+            num_speculative_tokens = 0
+        self.num_speculative_tokens = num_speculative_tokens
+        self._last_draft_probs = None
+        if self.eagle3_use_aux_hidden_state:
+            # The states of several layers side by side become one of the draft's width.
+            target_hidden_states = self.model.combine_hidden_states(target_hidden_states)
+        num_tokens, indices, metadata = self.set_inputs_first_pass(
+            target_token_ids=target_token_ids,
+            next_token_ids=next_token_ids,
+            target_positions=target_positions,
+            target_hidden_states=target_hidden_states,
+            token_indices_to_sample=token_indices_to_sample,
+            cad=common_attn_metadata,
+            num_rejected_tokens_gpu=num_rejected_tokens_gpu,
+        )
+        last, hidden = self._first_step(num_tokens, metadata)
+        if num_speculative_tokens == 0:
+            # The pass above kept the draft's KV cache in step; there is nothing to draft.
+            return next_token_ids.new_empty((indices.shape[0], 0), dtype=torch.int64)
+        positions = self.positions[indices]
+        sampler = self.sampler_of(sampling_metadata, positions)
+        drafts = [self.pick(last[indices], sampler)]
+        if num_speculative_tokens > 1:
+            plan = self._plan(metadata, positions, num_rejected_tokens_gpu)
+            feedback = hidden[indices]
+            later = self._later_steps if self.direct is None else self._later_steps_directly
+            later(plan, metadata, feedback, drafts, sampler)
+        return self.join(drafts)
+
+    def _first_step(
+        self, num_tokens: int, metadata: CommonAttentionMetadata
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run the draft over the target's tokens; return hidden states for logits and feedback."""
+        _, per_layer = self.build_per_group_and_layer_attn_metadata(metadata)
+        if self.direct is not None:
+            return self.direct.forward(
+                self.input_ids[:num_tokens],
+                self.positions[:num_tokens],
+                self.hidden_states[:num_tokens],
+                per_layer,
+                metadata.slot_mapping,
+            )
+        mode, num_input_tokens, across_dp = self._determine_batch_execution_and_padding(num_tokens)
+        inputs, num_slots = self.build_model_inputs_first_pass(num_tokens, num_input_tokens, None)
+        with set_forward_context(
+            per_layer,
+            self.vllm_config,
+            num_tokens=num_input_tokens,
+            num_tokens_across_dp=across_dp,
+            cudagraph_runtime_mode=mode,
+            slot_mapping=self._get_slot_mapping(num_slots, metadata.slot_mapping),
+        ):
+            return self._run_model(inputs)
+
+    def _plan(
+        self,
+        metadata: CommonAttentionMetadata,
+        positions: torch.Tensor,  # [num_reqs]
+        num_rejected: torch.Tensor | None,  # [num_reqs]
+    ) -> StepPlan:
+        """Plan steps 2..K and make ``metadata`` describe one token per request."""
+        seq_lens = metadata.seq_lens
+        if num_rejected is not None:
+            # The first pass counted rejected tokens too; nothing after it may.
+            seq_lens = seq_lens - num_rejected
+        num_reqs = positions.shape[0]
+        metadata.num_actual_tokens = num_reqs
+        metadata.max_query_len = 1
+        metadata.query_start_loc = self.arange[: num_reqs + 1]
+        metadata.query_start_loc_cpu = torch.from_numpy(np.arange(num_reqs + 1, dtype=np.int32))
+        plan = plan_steps_on_host if self.device.type == "cpu" else plan_steps
+        return plan(
+            positions,
+            seq_lens,
+            metadata.block_table_tensor,
+            self.block_size,
+            self.max_model_len,
+            self.num_speculative_tokens - 1,
+        )
+
+    def _step_metadata(
+        self, metadata: CommonAttentionMetadata, plan: StepPlan, step: int
+    ) -> dict[str, Any]:
+        """Return the attention metadata of one later step, by layer name."""
+        metadata.seq_lens = plan.seq_lens[step]
+        metadata.slot_mapping = plan.slots[step]
+        metadata.max_seq_len = min(metadata.max_seq_len + 1, self.max_model_len)
+        if metadata.seq_lens_cpu_upper_bound is not None:
+            metadata.seq_lens_cpu_upper_bound = metadata.seq_lens_cpu_upper_bound + 1
+        return self.build_per_group_and_layer_attn_metadata(metadata, draft_index=step + 1)[1]
+
+    def _later_steps_directly(
+        self,
+        plan: StepPlan,
+        metadata: CommonAttentionMetadata,
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        drafts: list[Picked],
+        sampler: DraftSampler | None,
+    ) -> None:
+        """Run draft steps 2..K without modules, appending to ``drafts``."""
+        assert self.direct is not None
+        for step, positions in enumerate(plan.positions):
+            per_layer = self._step_metadata(metadata, plan, step)
+            tokens = drafts[-1][0].int()
+            last, hidden = self.direct.forward(
+                tokens, positions, hidden, per_layer, plan.slots[step]
+            )
+            drafts.append(self.pick(last, sampler))
+
+    def _later_steps(
+        self,
+        plan: StepPlan,
+        metadata: CommonAttentionMetadata,
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        drafts: list[Picked],
+        sampler: DraftSampler | None,
+    ) -> None:
+        """Run draft steps 2..K, one token per request each, appending to ``drafts``."""
+        num_reqs = hidden.shape[0]
+        mode, padded, across_dp = self._determine_batch_execution_and_padding(num_reqs)
+        with set_forward_context(
+            None,
+            self.vllm_config,
+            num_tokens=padded,
+            num_tokens_across_dp=across_dp,
+            cudagraph_runtime_mode=mode,
+        ):
+            context = get_forward_context()
+            for step, positions in enumerate(plan.positions):
+                context.attn_metadata = self._step_metadata(metadata, plan, step)
+                slots = self._step_slots(plan.slots[step], padded, mode)
+                context.slot_mapping = dict.fromkeys(self._draft_attn_layer_names, slots)
+                tokens = drafts[-1][0].int()
+                inputs = self._step_inputs(tokens, positions, hidden, padded, mode)
+                last, hidden = self._run_model(inputs)
+                hidden = hidden[:num_reqs]
+                drafts.append(self.pick(last[:num_reqs], sampler))
+
+    def _step_slots(self, slots: torch.Tensor, padded: int, mode: CUDAGraphMode) -> torch.Tensor:
+        if mode == CUDAGraphMode.NONE:
+            return slots
+        return next(iter(self._get_slot_mapping(padded, slots).values()))
+
+    def _step_inputs(
+        self,
+        tokens: torch.Tensor,  # [num_reqs]
+        positions: torch.Tensor,  # [num_reqs]
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        padded: int,
+        mode: CUDAGraphMode,
+    ) -> dict[str, Any]:
+        if mode != CUDAGraphMode.NONE:
+            # A graph replays on the buffers it was captured with.
+            num_reqs = tokens.shape[0]
+            self.input_ids[:num_reqs] = tokens
+            self.positions[:num_reqs] = positions
+            self.hidden_states[:num_reqs] = hidden
+            tokens, positions = self.input_ids[:padded], self.positions[:padded]
+            hidden = self.hidden_states[:padded]
+        inputs = {"input_ids": tokens, "positions": positions, "inputs_embeds": None}
+        if self.pass_hidden_states_to_model:
+            inputs["hidden_states"] = hidden
+        return inputs
+
+    def _run_model(self, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        output = self.model(**inputs)
+        return output if self.model_returns_tuple() else (output, output)
+
+    def _greedy_sample(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        if self.direct is not None:
+            return self.direct.likeliest(hidden_states)
+        if self.use_local_argmax_reduction or self.use_heterogeneous_vocab:
+            return super()._greedy_sample(hidden_states)  # type: ignore[misc]
+        return self.likeliest(hidden_states)
+
+    def pick(
+        self,
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        sampler: DraftSampler | None,
+    ) -> Picked:
+        """Pick one draft per request; greedy ones as vLLM does, which may shard the argmax."""
+        if sampler is None:
+            return self._greedy_sample(hidden), None
+        return super().pick(hidden, sampler)

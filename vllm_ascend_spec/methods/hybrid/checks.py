@@ -1,0 +1,83 @@
+"""Which record a hybrid has: that of its model's method, with the suffix trees before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.draft import Draft
+from vllm_ascend_spec.config.checkpoint.folder import find_folder
+from vllm_ascend_spec.config.draft_options import MODEL, check_name
+from vllm_ascend_spec.config.method import Method
+from vllm_ascend_spec.errors import CheckpointError, ConfigError
+from vllm_ascend_spec.methods import suffix
+from vllm_ascend_spec.methods.suffix.checks import check_suffix
+
+NAME, OPTION = "hybrid", "hybrid_model_method"
+DRAFTER = "vllm_ascend_spec.methods.hybrid.drafter:HybridMixin"
+
+
+def hybrid_of(method: Method) -> Method:
+    """Return the record of suffix trees beside a method with a draft model.
+
+    Everything about the model is its own method's: vLLM's config is given that name, so that KV
+    cache and graphs are prepared for it.
+    """
+    return replace(
+        method,
+        name=NAME,
+        about="suffix trees beside a draft model, by what each promises",
+        options=method.options | suffix.OPTIONS | {OPTION},
+        carrier=method.carrier or method.name,
+        checks=(*method.checks, check_suffix),
+        drafts_on_host=True,
+        drafters={family: (DRAFTER, *bases) for family, bases in method.drafters.items()},
+    )
+
+
+def hybrid_for(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Method:
+    """Return the record for a speculative config.
+
+    Raises:
+        ConfigError: the model's method is none that has a draft model, or cannot be told.
+    """
+    possible = {m.name: m for m in methods.values() if m.has_draft_loop and m.for_spec is None}
+    named = spec.get(OPTION)
+    if named is None:
+        return hybrid_of(_told_by_checkpoint(spec, possible))
+    if not isinstance(named, str) or named not in possible:
+        raise _refusal(named, "is no method with a draft model", possible)
+    return hybrid_of(possible[named])
+
+
+def _told_by_checkpoint(spec: Mapping[str, Any], possible: Mapping[str, Method]) -> Method:
+    """Return the one method that takes the draft's checkpoint, as far as it is on this machine."""
+    model = spec.get("model")
+    if model is None:  # which is asked for as it is by any of them
+        return next(method for method in possible.values() if "model" in method.required)
+    check_name(MODEL, model)
+    folder = find_folder(MODEL, model, spec.get("revision"))
+    if folder is None:
+        raise _refusal(None, f"has to be named: {model!r} is not on this machine", possible)
+    draft = Draft(MODEL, model, folder)
+    found = [method for method in possible.values() if _takes(method, draft)]
+    if len(found) != 1:
+        names = " and ".join(repr(method.name) for method in found) or "none"
+        raise _refusal(None, f"has to be named: {names} can take {model!r}", possible)
+    return found[0]
+
+
+def _takes(method: Method, draft: Draft) -> bool:
+    if method.check_checkpoint is None:
+        return False
+    try:
+        method.check_checkpoint(draft)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _refusal(value: Any, problem: str, possible: Mapping[str, Method]) -> ConfigError:
+    valid = ", ".join(map(repr, possible))
+    return ConfigError(f"speculative_config.{OPTION}", value, f"{problem}; valid: {valid}")

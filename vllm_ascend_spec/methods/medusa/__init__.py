@@ -1,0 +1,23 @@
+"""Medusa (Cai et al., 2401.10774): one head for each token ahead, the likeliest token of each."""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.checkpoint.families.medusa import count_of
+from vllm_ascend_spec.config.draft_heads import OPTIONS, check_count, check_whole
+from vllm_ascend_spec.config.method import Method
+from vllm_ascend_spec.methods.medusa.checkpoint import check_medusa
+
+METHOD = Method(
+    name="medusa",
+    about="a head for each token ahead, over the target's last hidden state",
+    options=OPTIONS,
+    required=("model", "num_speculative_tokens"),
+    needs_checkpoint=True,
+    checks=(check_whole, check_count(count_of)),
+    check_checkpoint=check_medusa,
+    # vLLM knows the name up to 0.32, but would build its own model, which 0.33 does not have.
+    carrier="custom_class",
+    drafters=dict.fromkeys(
+        ("vllm", "ascend"), ("vllm_ascend_spec.methods.medusa.drafter:MedusaDrafter",)
+    ),
+)

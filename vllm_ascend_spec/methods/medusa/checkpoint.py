@@ -1,0 +1,21 @@
+"""Is a checkpoint Medusa's heads for its target?"""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.checkpoint.draft import Draft
+from vllm_ascend_spec.config.checkpoint.families.medusa import MedusaSizes, sizes_of
+from vllm_ascend_spec.config.checkpoint.own_heads import HeadsCheckpoint, read_heads
+
+
+def check_medusa(draft: Draft) -> None:
+    """Check Medusa's heads, against their target if there is one.
+
+    Raises:
+        CheckpointError: saying what is there and what is valid.
+    """
+    read_medusa(draft)
+
+
+def read_medusa(draft: Draft) -> HeadsCheckpoint[MedusaSizes]:
+    """Do the same, and return what is there."""
+    return read_heads(draft, sizes_of, "vocab_size", "hidden_size")

@@ -1,0 +1,38 @@
+"""The drafter of method medusa, on every device.
+
+vLLM 0.30 and vllm-ascend have one, too (``MedusaProposer``, ``AscendMedusaProposer``), around a
+model that vLLM 0.33 no longer has. Ours loads the same checkpoints without that, keeps the biases
+of FasterDecoding's, and draws drafts where it is asked to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_ascend_spec.methods.families import head_weights
+from vllm_ascend_spec.methods.families.heads import HeadsDrafter
+from vllm_ascend_spec.methods.medusa.checkpoint import read_medusa
+from vllm_ascend_spec.methods.medusa.heads import MedusaHeads
+
+if TYPE_CHECKING:
+    from vllm_ascend_spec.config.checkpoint.families.medusa import MedusaSizes
+    from vllm_ascend_spec.config.checkpoint.own_heads import HeadsCheckpoint
+
+
+class MedusaDrafter(HeadsDrafter):
+    """Drafts the likeliest token of each head, or draws one from each."""
+
+    def load_heads(self) -> MedusaHeads:
+        """Return the heads with their weights, on the target's device and in its dtype."""
+        heads = head_weights.load(self, read_medusa, make_heads)
+        assert isinstance(heads, MedusaHeads)
+        heads.leave_out_other_tokens()
+        return heads
+
+
+def make_heads(found: HeadsCheckpoint[MedusaSizes]) -> MedusaHeads:
+    """Return the heads of a checkpoint without their weights."""
+    sizes, places = found.sizes, found.places
+    output = places["lm_head.weight" if sizes.shares_output else "lm_heads.0.weight"]
+    biases = [name for name in places if name.endswith(".bias")]
+    return MedusaHeads(sizes, biases, rows=output[0][1].shape[0])

@@ -1,0 +1,107 @@
+"""Medusa's heads (Cai et al., 2401.10774) as a plain module."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+if TYPE_CHECKING:
+    from vllm_ascend_spec.config.checkpoint.families.medusa import MedusaSizes
+    from vllm_ascend_spec.methods.families.heads import Picker
+
+
+class Block(nn.Module):
+    """The residual layers of one head.
+
+    Args:
+        width: of the target's state.
+        biases: of each layer, whether it has one.
+    """
+
+    def __init__(self, width: int, biases: list[bool]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width, bias=bias) for bias in biases)
+
+    def forward(
+        self,
+        x: torch.Tensor,  # [num_reqs, width]
+    ) -> torch.Tensor:
+        """Return what the output layer reads, of the same shape."""
+        for layer in self.layers:
+            x = x + F.silu(layer(x))
+        return x
+
+
+class MedusaHeads(nn.Module):
+    """A block for each token ahead, with an output layer of its own or one for all.
+
+    Parameters are called as vLLM calls them (vllm/model_executor/models/medusa.py:Medusa).
+
+    Args:
+        sizes: from the checkpoint's config.
+        biases: the names of those that it has.
+        rows: tokens in the checkpoint's output layers; all of the vocabulary, or those that can be
+            drafted.
+    """
+
+    token_map: torch.Tensor | None
+
+    def __init__(self, sizes: MedusaSizes, biases: Collection[str], rows: int) -> None:
+        super().__init__()
+        self.vocab, self.scale, self.drafted = sizes.vocab, sizes.scale, sizes.drafted
+        layers = range(sizes.layers)
+        self.blocks = nn.ModuleList(
+            Block(sizes.hidden, [f"blocks.{head}.layers.{i}.bias" in biases for i in layers])
+            for head in range(sizes.num_drafts)
+        )
+        if sizes.shares_output:
+            self.lm_head = nn.Linear(sizes.hidden, rows, bias=False)
+        else:
+            self.lm_heads = nn.ModuleList(
+                nn.Linear(sizes.hidden, rows, bias=False) for _ in self.blocks
+            )
+        is_part = sizes.drafted < sizes.vocab
+        table = torch.empty(sizes.drafted, dtype=torch.int64) if is_part else None
+        self.register_buffer("token_map", table)
+
+    def leave_out_other_tokens(self) -> None:
+        """Keep the rows of tokens that can be drafted, once weights are there."""
+        for output in self.outputs():
+            if self.token_map is not None and output.weight.shape[0] > self.drafted:
+                output.weight = nn.Parameter(output.weight[self.token_map], requires_grad=False)
+
+    def outputs(self) -> list[nn.Linear]:
+        """Return the output layers, one for each that is there."""
+        return [self.lm_head] if hasattr(self, "lm_head") else list(self.lm_heads)
+
+    def forward(
+        self,
+        hidden: torch.Tensor,  # [num_reqs, width]
+        last: torch.Tensor,  # [num_reqs], not looked at
+        num_drafts: int,
+        pick: Picker,
+    ) -> list[torch.Tensor]:
+        """Return a draft of each request for each of ``num_drafts`` places, int64 [num_reqs]."""
+        outputs = self.outputs()
+        drafts = []
+        for head, block in enumerate(self.blocks[:num_drafts]):
+            logits = outputs[head % len(outputs)](block(hidden))
+            drafts.append(self._pick(logits, pick))
+        return drafts
+
+    def _pick(
+        self,
+        logits: torch.Tensor,  # [num_reqs, drafted]
+        pick: Picker,
+    ) -> torch.Tensor:
+        if self.token_map is None:
+            return pick(logits if self.scale == 1 else logits * self.scale)
+        if not pick.draws:
+            return self.token_map[pick(logits)]
+        whole = logits.new_full((logits.shape[0], self.vocab), float("-inf"))
+        whole[:, self.token_map] = logits * self.scale
+        return pick(whole)

@@ -1,0 +1,21 @@
+"""Is a checkpoint an MLP speculator for its target?"""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.checkpoint.draft import Draft
+from vllm_ascend_spec.config.checkpoint.families.mlp_speculator import MlpSizes, sizes_of
+from vllm_ascend_spec.config.checkpoint.own_heads import HeadsCheckpoint, read_heads
+
+
+def check_mlp_speculator(draft: Draft) -> None:
+    """Check an MLP speculator, against its target if there is one.
+
+    Raises:
+        CheckpointError: saying what is there and what is valid.
+    """
+    read_mlp_speculator(draft)
+
+
+def read_mlp_speculator(draft: Draft) -> HeadsCheckpoint[MlpSizes]:
+    """Do the same, and return what is there."""
+    return read_heads(draft, sizes_of, "vocab_size")

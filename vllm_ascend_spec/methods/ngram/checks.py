@@ -1,0 +1,24 @@
+"""Checks of the options of method ``ngram`` together."""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.errors import ConfigError
+
+LOOKUP_MIN, LOOKUP_MAX = "prompt_lookup_min", "prompt_lookup_max"
+
+
+def check_ngram(request: Request) -> None:
+    """Check the shortest and the longest n-gram to look for; one that is not set is the other.
+
+    Raises:
+        ConfigError: the shortest is longer than the longest.
+    """
+    spec = request.spec
+    shortest, longest = spec.get(LOOKUP_MIN), spec.get(LOOKUP_MAX)
+    if shortest is not None and longest is not None and shortest > longest:
+        raise ConfigError(
+            f"speculative_config.{LOOKUP_MIN}",
+            shortest,
+            f"valid: up to {LOOKUP_MAX}, which is {longest}",
+        )

@@ -1,0 +1,91 @@
+"""The n-gram drafter: its search has no threads and is compiled at start.
+
+vLLM 0.30 searches in Numba's thread pool (``NgramProposer.batch_propose``), of which it allows one
+thread. Starting that pool sets the process's number of OpenMP threads to the number of cores,
+whatever ``OMP_NUM_THREADS`` or the worker's binding said, and from then on every kernel of the
+target on a CPU runs with too many. So the search is called here as what it is, a plain function;
+and it is compiled before the first request, which vLLM's constructor means to do but does not,
+because it asks for no request's drafts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm.v1.spec_decode import ngram_proposer as stock
+
+from vllm_ascend_spec.methods.drafter import HostDrafter
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import numpy as np
+    from typing_extensions import Self
+
+    from vllm_ascend_spec.methods.drafter import Engine, Runner
+    from vllm_ascend_spec.methods.step import DraftStep
+
+
+class NgramDrafter(HostDrafter, stock.NgramProposer):
+    """vLLM's n-gram proposer with our search, on every device: it drafts on the host."""
+
+    runner: Runner
+    min_n: int
+    max_n: int
+    k: int
+    max_model_len: int
+
+    @classmethod
+    def create(cls, engine: Engine) -> Self:
+        """Build the drafter of an engine."""
+        drafter = cls(engine.vllm_config)
+        drafter.runner = engine.runner
+        return drafter
+
+    def warm_up(self) -> None:
+        """Draft once for the first slot of the runner's batch; nothing of it is kept.
+
+        Numba compiles by type, so the arrays have to be those of later calls.
+        """
+        batch = self.runner.input_batch
+        self.propose(self.k, [[0]], batch.num_tokens_no_spec, batch.token_ids_cpu)
+
+    def draft(self, step: DraftStep) -> list[list[int]]:
+        """Look up drafts for every request whose prompt has been read."""
+        batch = step.batch
+        return self.propose(
+            step.num_drafts, step.sampled_token_ids, batch.num_tokens_no_spec, batch.token_ids_cpu
+        )
+
+    def batch_propose(
+        self,
+        num_requests: int,
+        valid_ngram_requests: Collection[int],
+        num_tokens_no_spec: np.ndarray,  # [max_num_reqs]
+        token_ids_cpu: np.ndarray,  # [max_num_reqs, max_model_len]
+        k: int,
+    ) -> list[list[int]]:
+        """Search for every request that wants drafts; the signature is vLLM's.
+
+        Returns:
+            Draft token ids by request, up to ``k`` each.
+        """
+        drafts: list[list[int]] = [[] for _ in range(num_requests)]
+        for request in valid_ngram_requests:
+            tokens = token_ids_cpu[request, : num_tokens_no_spec[request]]
+            drafts[request] = self.search(tokens, k)
+        return drafts
+
+    def search(
+        self,
+        tokens: np.ndarray,  # [num_tokens]
+        k: int,
+    ) -> list[int]:
+        """Return what followed the longest n-gram that ends ``tokens`` and stood there before."""
+        return stock._find_longest_matched_ngram_and_propose_tokens(
+            origin_tokens=tokens,
+            min_ngram=self.min_n,
+            max_ngram=self.max_n,
+            max_model_len=self.max_model_len,
+            k=k,
+        ).tolist()

@@ -1,0 +1,135 @@
+"""The drafter of method ``suffix``, over the suffix trees of arctic-inference.
+
+vLLM's proposer (``SuffixDecodingProposer``) forgets what a request has written whenever the request
+is not part of a batch, takes a request for another one that has its id, and drafts as many tokens
+for every batch. Here a request is followed until it ends, and K may change from step to step.
+
+Answers are kept in one tree for all requests, so what is drafted for one depends on the others
+before it. A seeded request that samples would not repeat: it is followed in trees of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vllm.v1.spec_decode.suffix_decoding import SuffixDecodingProposer
+
+from vllm_ascend_spec.methods.drafter import HostDrafter
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from vllm_ascend_spec.methods.drafter import Engine, Runner
+    from vllm_ascend_spec.methods.step import DraftStep
+
+# arctic-inference's SuffixDecodingDraft: token_ids, probs, score, match_len and others.
+Found = Any
+
+
+@dataclass
+class Followed:
+    """A request whose text is in the trees.
+
+    Attributes:
+        state: vLLM's of the request; a later request of the same id has another one.
+        cache: the trees that it is in.
+        num_tokens: how many tokens of its text are there.
+        notes: what a drafter that also has a model keeps about the request.
+    """
+
+    state: Any
+    cache: Any
+    num_tokens: int
+    notes: Any = None
+
+
+class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
+    """vLLM's suffix proposer with our account of requests, on every device."""
+
+    runner: Runner
+    suffix_cache: Any
+    max_tree_depth: int
+    max_spec_factor: float
+    min_token_prob: float
+    max_model_len: int
+
+    @classmethod
+    def create(cls, engine: Engine) -> Self:
+        """Build the drafter of an engine."""
+        drafter = cls(engine.vllm_config)
+        drafter.runner = engine.runner
+        drafter.alone = type(drafter.suffix_cache)(
+            max_tree_depth=drafter.max_tree_depth, max_cached_requests=0
+        )
+        return drafter
+
+    def __init__(self, vllm_config: Any) -> None:
+        super().__init__(vllm_config)
+        self.followed: dict[str, Followed] = {}
+        self.alone: Any = None
+
+    def draft(self, step: DraftStep) -> list[list[int]]:
+        """Look up drafts for every request whose prompt has been read."""
+        found = self.look_up(step, step.tokens_on_host())
+        return [[] if one is None else list(one.token_ids) for one in found]
+
+    def look_up(self, step: DraftStep, tokens: list[list[int]]) -> list[Found | None]:
+        """Take up the tokens of a step and return what may follow them.
+
+        Args:
+            step: the step.
+            tokens: those that it sampled, by request.
+
+        Returns:
+            For every request of the batch what was found, which may be no tokens; None where a
+            prompt goes on, or where nothing may be drafted.
+        """
+        self._forget_finished()
+        return [self._look_up(step, i, new) if new else None for i, new in enumerate(tokens)]
+
+    def _look_up(self, step: DraftStep, index: int, sampled: list[int]) -> Found | None:
+        batch = step.batch
+        followed = self._follow(batch, index)
+        end = int(batch.num_tokens_no_spec[index])
+        later = [] if step.batch_has_sampled else sampled
+        # All that the trees lack: this step's tokens, and those of steps that nothing drafted in.
+        new = batch.token_ids_cpu[index, followed.num_tokens : end].tolist() + later
+        followed.cache.add_active_response(batch.req_ids[index], new)
+        followed.num_tokens += len(new)
+        longest = min(step.num_drafts, self.max_model_len - followed.num_tokens - 1)
+        if longest < 1:
+            return None
+        start = max(0, followed.num_tokens - self.max_tree_depth)
+        return followed.cache.speculate(
+            batch.req_ids[index],
+            batch.token_ids_cpu[index, start:end].tolist() + later,
+            max_spec_tokens=longest,
+            max_spec_factor=self.max_spec_factor,
+            min_token_prob=self.min_token_prob,
+        )
+
+    def _follow(self, batch: Any, index: int) -> Followed:
+        """Return the account of a request; open one, with its prompt, for a new one."""
+        req_id = batch.req_ids[index]
+        if (followed := self.followed.get(req_id)) is not None:
+            return followed
+        state = self.runner.requests[req_id]
+        num_tokens = int(batch.num_prompt_tokens[index])
+        cache = self.alone if repeats(state.sampling_params) else self.suffix_cache
+        # An earlier answer of the same id is forgotten.
+        cache.start_request(req_id, batch.token_ids_cpu[index, :num_tokens].tolist())
+        self.followed[req_id] = Followed(state, cache, num_tokens)
+        return self.followed[req_id]
+
+    def _forget_finished(self) -> None:
+        """Close the accounts of requests that ended; their answers stay in the common tree."""
+        for req_id, followed in list(self.followed.items()):
+            if self.runner.requests.get(req_id) is not followed.state:
+                followed.cache.stop_request(req_id)
+                del self.followed[req_id]
+
+
+def repeats(params: Any) -> bool:
+    """Tell whether a request samples by a seed of its own, and so has to be the same each time."""
+    return params is not None and params.seed is not None and params.temperature > 0

@@ -1,0 +1,41 @@
+"""vLLM's CUDA platform with our worker."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from vllm.platforms.cuda import CudaPlatform
+
+from vllm_ascend_spec.compat import v1_model_runner
+from vllm_ascend_spec.devices.cuda import DEVICE
+from vllm_ascend_spec.log import log_once
+from vllm_ascend_spec.platform.shared import CommandLineMixin, check_engine_config
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+WORKER = "vllm_ascend_spec.worker.cuda.SpecGPUWorker"
+RUNS_ON_V1 = (
+    "Model runner V1 is used, where vLLM would choose V2: speculative decoding of "
+    "vllm-ascend-spec runs on V1."
+)
+
+
+class SpecCudaPlatform(CommandLineMixin, CudaPlatform):
+    """CUDA platform that runs speculative decoding through our drafters and verifier.
+
+    The base is one of two classes: vLLM picks the one that goes with the host's NVML as it is
+    imported. An engine without speculation is vLLM's own, worker, runner and all.
+    """
+
+    @classmethod
+    def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
+        """Validate our options and, with speculation, name our worker."""
+        check_engine_config(vllm_config, DEVICE)
+        if vllm_config.speculative_config is not None:
+            if v1_model_runner.stock_choice(vllm_config):
+                log_once(logging.INFO, RUNS_ON_V1)
+            if vllm_config.parallel_config.worker_cls == "auto":
+                vllm_config.parallel_config.worker_cls = WORKER
+        super().check_and_update_config(vllm_config)

@@ -1,1 +1,0 @@
-"""Draft tokens: one folder a method, behind a registry with lazy imports."""

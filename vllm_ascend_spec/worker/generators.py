@@ -1,0 +1,50 @@
+"""Seeded requests whose prompt is computed in several chunks.
+
+For each chunk but the last, vLLM's runner samples a token, throws it away, and rewinds the
+request's generator by ``set_offset(get_offset() - 4)`` (vllm/v1/worker/gpu_model_runner.py:
+GPUModelRunner._bookkeeping_sync; vllm-ascend has the same in vllm_ascend/worker/model_runner_v1.py:
+NPUModelRunner._bookkeeping_sync). A CPU's generator has no offset: the engine ends. On a GPU or an
+NPU our verifier draws another amount (``verification/uniforms.py``), so the tokens of a seeded
+request would depend on how its prompt was cut. Here generators go back to their saved states, on
+every device and whatever was drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+
+class KeepGeneratorsMixin:
+    """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
+
+    input_batch: Any
+    discard_request_mask: Any
+
+    def discarded_generators(self) -> dict[int, torch.Generator]:
+        """Return the generators, by request index, of requests whose token is thrown away."""
+        batch = self.input_batch
+        if not batch.generators:
+            return {}
+        # Entries behind the batch are of earlier steps.
+        discarded = np.nonzero(self.discard_request_mask.np[: batch.num_reqs])[0].tolist()
+        return {index: batch.generators[index] for index in discarded if index in batch.generators}
+
+    def _sample(self, *args: Any, **kwargs: Any) -> Any:
+        saved = [(own, own.get_state()) for own in self.discarded_generators().values()]
+        output = super()._sample(*args, **kwargs)  # type: ignore[misc]
+        for generator, state in saved:
+            generator.set_state(state)
+        return output
+
+    def _bookkeeping_sync(self, *args: Any, **kwargs: Any) -> Any:
+        """Keep books without the stock rewind, which gets to see none of those generators."""
+        hidden = self.discarded_generators()
+        for index in hidden:
+            del self.input_batch.generators[index]
+        try:
+            return super()._bookkeeping_sync(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            self.input_batch.generators.update(hidden)

@@ -1,0 +1,28 @@
+"""A step's tokens on the host, for drafters that read them there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def tokens_on_host(
+    sampled: torch.Tensor | list[list[int]],  # [num_reqs, K+1] if a tensor
+    runner: Any,
+) -> list[list[int]]:
+    """Return the tokens that a step sampled, by request.
+
+    Args:
+        sampled: those tokens; a tensor is int32 and padded by -1, and has a token too for a prompt
+            that goes on, which the runner discards.
+        runner: vLLM's or vllm-ascend's.
+    """
+    if isinstance(sampled, list):
+        return sampled
+    goes_on = runner.discard_request_mask.np
+    return [
+        [] if goes_on[index] else [token for token in row if token >= 0]
+        for index, row in enumerate(sampled.tolist())
+    ]
