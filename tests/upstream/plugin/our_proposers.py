@@ -21,7 +21,10 @@ outcomes.notes["swapped"] = swapped
 
 
 def replacements() -> Iterator[tuple[type, type]]:
-    """Yield each class of vllm-ascend's and the one of ours that stands in for it."""
+    """Yield each class of vllm-ascend's and the one of ours that stands in for it.
+
+    Several methods may draft with one class of theirs; the first in the registry is it.
+    """
     from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
 
     from vllm_ascend_spec.methods.drafters import drafter_class
@@ -29,11 +32,13 @@ def replacements() -> Iterator[tuple[type, type]]:
 
     bases = (AscendDraftLoop, AscendSpecDecodeBaseProposer)
     yield AscendSpecDecodeBaseProposer, type(AscendSpecDecodeBaseProposer.__name__, bases, {})
+    replaced = set()
     for method in METHODS:
         ours = drafter_class(method, "ascend", METHODS[method].drafters["ascend"])
         theirs = (cls for cls in ours.__mro__ if cls.__module__.startswith(THEIRS))
         stock = next(theirs, None)
-        if stock is not None:
+        if stock is not None and stock not in replaced:
+            replaced.add(stock)
             yield stock, ours
 
 

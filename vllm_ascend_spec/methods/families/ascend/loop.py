@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.config import CUDAGraphMode
 from vllm.forward_context import get_forward_context
 from vllm_ascend.ascend_forward_context import _EXTRA_CTX
-from vllm_ascend.spec_decode.llm_base_proposer import _split_draft_outputs
+from vllm_ascend.spec_decode.llm_base_proposer import (
+    AscendSpecDecodeBaseProposer,
+    _split_draft_outputs,
+)
 from vllm_ascend.utils import enable_sp, lmhead_tp_enable
 
 from vllm_ascend_spec.methods.families.ascend.limits import require_possible
@@ -61,8 +65,10 @@ class AscendDraftLoop(LaterStepMetadataMixin, OwnLoopMixin):
         """Tell whether the draft steps are recorded together, so that none can be left out."""
         return self.use_cuda_graph and self.compilation_config.cudagraph_mode.has_full_cudagraphs()
 
+    # Who asks for the signature is told vllm-ascend's; only its first parameter matters here.
+    @wraps(AscendSpecDecodeBaseProposer._propose, assigned=())
     def _propose(self, num_speculative_tokens: int, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Draft, or only keep the KV cache in step; the signature is vllm-ascend's.
+        """Draft, or only keep the KV cache in step.
 
         vllm-ascend leaves the draft out where there is nothing to draft. What a request writes
         meanwhile would be missing in the draft's KV cache for as long as it goes on.
