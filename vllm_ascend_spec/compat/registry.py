@@ -51,6 +51,7 @@ MENDS: tuple[Mend, ...] = (
     Mend("cpu_expand_kernel", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_event_query", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_hidden_states_copy", "vllm", VLLM_030_033, "cpu"),
+    Mend("cpu_rotary_layout", "vllm", VLLM_030, "cpu"),
     Mend("npu_additional_config", "vllm-ascend", ASCEND, "npu_platform"),
     Mend("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),
     Mend("npu_draft_model_padding", "vllm-ascend", ASCEND, "npu_classes"),
