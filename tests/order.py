@@ -52,7 +52,13 @@ LONG: dict[str, int] = {
     "tests/ascend/test_check.py": 20,
 }
 # What their tests share lies on disk, so any process may run any of them.
-APART = frozenset({"tests/ascend/test_matrix.py", "tests/ascend/test_draft_width.py"})
+APART = frozenset(
+    {
+        "tests/ascend/test_matrix.py",
+        "tests/ascend/test_draft_width.py",
+        "tests/ascend/test_same_drafts.py",
+    }
+)
 
 # Engines are of one method each, so what they share is shared by the tests of a method. Its tests'
 # names begin with the method, as in ``test_preemption[eagle]``.

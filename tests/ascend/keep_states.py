@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.ascend.engine import PROMPTS
-from tests.e2e.states import SPEC, WITH_ANSWER, check_states, finish, keep_in
+from tests.e2e.states import SPEC, WITH_ANSWER, check_states, keep_in
 
 
 def main(folder: str, arguments: str) -> None:
@@ -23,7 +23,6 @@ def main(folder: str, arguments: str) -> None:
     )
     prompts = json.loads(PROMPTS.read_text())[:4]
     outputs = llm.generate(prompts, parameters, use_tqdm=False)
-    finish(llm)
     for output in outputs:
         tokens = [*output.prompt_token_ids, *output.outputs[0].token_ids][:-1]
         check_states(output.kv_transfer_params["hidden_states_path"], tokens)

@@ -75,7 +75,6 @@ class Case:
         method: of speculation; None without.
         mode: a key of :data:`MODES`.
         engine: further arguments of the engine.
-        options: further ones of the speculative config.
         requests: keys of :data:`REQUESTS`.
         devices: how many NPUs it wants.
         watched: whether the rows of each draft step are noted, for test_draft_width.py.
@@ -85,7 +84,6 @@ class Case:
     method: str | None
     mode: str
     engine: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
     requests: tuple[str, ...] = ("greedy",)
     devices: int = 1
     watched: bool = False

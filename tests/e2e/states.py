@@ -34,13 +34,6 @@ def keep_in(folder: Path | str) -> dict[str, Any]:
     }
 
 
-def finish(llm: Any) -> None:
-    """Let an engine of this process write what it has; a process of its own goes on by itself."""
-    core = llm.llm_engine.engine_core.engine_core
-    while core.scheduler.has_requests():
-        core.step()
-
-
 @functools.cache
 def transformers_model() -> Any:
     """Return the target as transformers has it, in float32."""

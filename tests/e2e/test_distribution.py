@@ -20,8 +20,9 @@ from vllm_ascend_spec.methods.families.sampling import DraftSampler
 from vllm_ascend_spec.methods.hybrid.drafter import HybridMixin
 
 SAMPLES = 20_000
-# The last few tokens stood there before, so ngram finds something to draft.
-PROMPT = [1, 2, 3, 4, 5, 6, 1, 2, 3, 7, 4, 1, 2]
+# The last few tokens stood there before, so ngram finds something to draft. One more than a block:
+# the prefix cache has all but one of them, and vLLM then pads the first step with drafts of -1.
+PROMPT = ([1, 2, 3, 4, 5, 6, 1, 2, 3, 7, 4, 1, 2] * 3)[6:39]
 ARGUMENTS: dict[str, Any] = {
     "max_num_seqs": 256,
     "max_model_len": 64,

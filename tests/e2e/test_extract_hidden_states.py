@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from vllm.distributed.kv_transfer import ensure_kv_transfer_shutdown
 
-from tests.e2e.states import SPEC, WITH_ANSWER, check_states, finish, keep_in
+from tests.compat.mends import TakeOut, taking_out
+from tests.e2e.states import SPEC, WITH_ANSWER, check_states, keep_in
 from tests.engines import assert_same, token_ids
+from vllm_ascend_spec.compat import hidden_states_file
 
 END = 120
 
@@ -44,13 +46,17 @@ def llm(make_engine: Any, answers: Any, folder: Path) -> Iterator[Any]:
     ensure_kv_transfer_shutdown()
 
 
+@pytest.fixture
+def take_out() -> Iterator[TakeOut]:
+    with taking_out() as take:
+        yield take
+
+
 def ask(llm: Any, prompts: list[str], **sampling: Any) -> list[Any]:
     from vllm import SamplingParams
 
     parameters = SamplingParams(temperature=0, ignore_eos=True, **sampling)
-    outputs = llm.generate(prompts, parameters, use_tqdm=False)
-    finish(llm)
-    return outputs
+    return llm.generate(prompts, parameters, use_tqdm=False)
 
 
 @pytest.mark.parametrize("time", ["first", "from the cache"])
@@ -72,3 +78,16 @@ def test_states_of_answers_up_to_the_end_of_the_context(
         check_states(output.kv_transfer_params["hidden_states_path"], tokens[:-1])
     found = token_ids([output.outputs[0] for output in outputs])
     assert_same(found, [a[: len(f)] for a, f in zip(answers, found, strict=True)])
+
+
+def test_files_are_whole_when_answers_are_there(
+    llm: Any, prompts: list[str], take_out: TakeOut
+) -> None:
+    """Without the mend an engine of this process has not written the last ones."""
+    take_out(hidden_states_file)
+    (output,) = ask(llm, prompts[:1], max_tokens=1)
+    path = Path(output.kv_transfer_params["hidden_states_path"])
+    assert not path.exists()
+    hidden_states_file.take_last_steps(llm.llm_engine.engine_core)
+    hidden_states_file.wait_for(str(path))
+    check_states(str(path), output.prompt_token_ids)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from vllm.distributed.parallel_state import get_pp_group
 from vllm_ascend.worker import worker as stock
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
@@ -81,10 +80,8 @@ class SpecNPUModelRunner(SpecRunnerMixin, PaddingOverride, NPUModelRunner):
                 sampled_token_ids=valid_sampled_token_ids,
                 tokens_on_host=partial(tokens_on_host, valid_sampled_token_ids, self),
                 batch=self.input_batch,
-                # Of several pipeline ranks the last drafts before it keeps its books.
-                batch_has_sampled=(
-                    isinstance(valid_sampled_token_ids, list) or get_pp_group().world_size == 1
-                ),
+                # The books are kept first, but for pipeline parallelism, which is refused.
+                batch_has_sampled=True,
                 sampling=sampling_metadata,
                 hidden_states=hidden_states,
                 sample_hidden_states=sample_hidden_states,

@@ -24,11 +24,10 @@ def check_draft_model(draft: Draft) -> None:
     """
     found = draft.read("vocab_size")
     with laid_to(draft.option, draft.model):
-        if (kind := found.config.get("model_type")) in HEADS:
-            raise UnusableError(f"is no ordinary model; use method {kind!r}")
+        if (model_type := found.config.get("model_type")) in HEADS:
+            raise UnusableError(f"is no ordinary model; use method {model_type!r}")
         architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
-        kind = kind_of(found.tensors)
-        if kind == "eagle3":
+        if kind_of(found.tensors) == "eagle3":
             raise UnusableError("is an EAGLE-3 head; use method 'eagle3'")
         if "fc.weight" in found.tensors or EAGLE.fullmatch(architecture):
             raise UnusableError("is an EAGLE head; use method 'eagle'")
