@@ -163,3 +163,37 @@ def test_refused(changed, reason):
 def test_scatter_nd_update_refuses(indices, updates, reason):
     with pytest.raises(OpError, match=reason):
         OPS["npu::npu_scatter_nd_update_"](torch.zeros(4, 5), indices, updates)
+
+
+@pytest.mark.parametrize("cumulative", [False, True])
+@pytest.mark.parametrize("starts", [None, [0, 2, 4]])
+def test_sequences_laid_out_one_after_the_other(starts, cumulative):
+    (key_cache, value_cache), lengths = caches(), [4, 0, 2]
+    for cache in (key_cache, value_cache):
+        cache.copy_(torch.arange(cache.numel()).view(cache.shape))
+    tables = torch.tensor([[2, 0], [1, 1], [3, 1]], dtype=torch.int32)
+    (key, value), firsts = tokens(6), starts or [0, 0, 0]
+    OPS["npu::npu_gather_pa_kv_cache"](
+        key_cache,
+        value_cache,
+        tables,
+        torch.tensor([0, 4, 4, 6] if cumulative else lengths, dtype=torch.int32),
+        key,
+        value,
+        seq_offset=None if starts is None else torch.tensor(starts, dtype=torch.int32),
+        is_seq_lens_cumsum=cumulative,
+    )
+    places = [(n, firsts[n] + i) for n, length in enumerate(lengths) for i in range(length)]
+    for row, (n, place) in enumerate(places):
+        block = tables[n, place // SIZE]
+        assert torch.equal(key[row], key_cache[block, place % SIZE])
+        assert torch.equal(value[row], value_cache[block, place % SIZE])
+
+
+def test_more_cached_tokens_than_room():
+    (key_cache, value_cache), (key, value) = caches(), tokens(2)
+    tables = torch.zeros(1, 2, dtype=torch.int32)
+    with pytest.raises(OpError, match="3 tokens; key has 2 rows"):
+        OPS["npu::npu_gather_pa_kv_cache"](
+            key_cache, value_cache, tables, torch.tensor([3], dtype=torch.int32), key, value
+        )

@@ -197,3 +197,36 @@ def scatter_nd_update(
 ) -> torch.Tensor:
     """Do the same on a copy of the input."""
     return scatter_nd_update_(input.clone(), indices, updates)
+
+
+@reference("npu::npu_gather_pa_kv_cache")
+def gather_pa_kv_cache(
+    key_cache: torch.Tensor,  # [blocks, block_size, heads, size]
+    value_cache: torch.Tensor,  # likewise, with a size of its own
+    block_tables: torch.Tensor,  # [batch, max_blocks], int32
+    seq_lens: torch.Tensor,  # [batch], int32, or [batch + 1] with is_seq_lens_cumsum
+    key: torch.Tensor,  # [tokens, heads, size], written
+    value: torch.Tensor,  # likewise
+    *,
+    seq_offset: torch.Tensor | None = None,  # [batch], int32
+    is_seq_lens_cumsum: bool = False,
+) -> None:
+    """Lay the cached keys and values of all sequences out one after the other.
+
+    A sequence's first token is that at its `seq_offset`.
+    """
+    require_dtype("block_tables", block_tables, (torch.int32,))
+    require_dtype("seq_lens", seq_lens, (torch.int32,))
+    require_same_dtype(key_cache=key_cache, key=key)
+    require_same_dtype(value_cache=value_cache, value=value)
+    lengths = (seq_lens.diff() if is_seq_lens_cumsum else seq_lens).tolist()
+    firsts = [0] * len(lengths) if seq_offset is None else seq_offset.tolist()
+    require(len(lengths) == len(firsts) <= len(block_tables), "a length and a start each sequence")
+    require(sum(lengths) <= len(key), f"{sum(lengths)} tokens; key has {len(key)} rows")
+    block_size, row = key_cache.shape[1], 0
+    for table, first, length in zip(block_tables, firsts, lengths, strict=False):
+        places = torch.arange(first, first + length, device=table.device)
+        blocks = table[places // block_size].long()
+        key[row : row + length] = key_cache[blocks, places % block_size]
+        value[row : row + length] = value_cache[blocks, places % block_size]
+        row += length
