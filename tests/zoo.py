@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ TARGET = str(ZOO / "target")
 SPECS: dict[str, dict[str, Any]] = {
     "eagle": {"method": "eagle", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3},
     "eagle3": {"method": "eagle3", "model": str(ZOO / "eagle3"), "num_speculative_tokens": 3},
+    # Its own target, whose answers are those of the other one: it has the same weights.
+    "mtp": {"method": "mtp", "model": str(ZOO / "target-mimo"), "num_speculative_tokens": 3},
     "draft_model": {
         "method": "draft_model",
         "model": str(ZOO / "draft"),
@@ -68,7 +71,7 @@ KINDS = [pytest.param(name, marks=_by_day(name)) for name in SPECS]
 KINDS_OF_DRAFTS = [pytest.param(*way, marks=_by_day(way[0])) for way in WAYS_TO_DRAFT]
 # Methods whose drafts come from another one's loop. Rows and blocks are the loop's, so what only
 # moves those is repeated by night.
-SAME_LOOP = ("eagle3",)
+SAME_LOOP = ("eagle3", "mtp")
 LOOPS = [
     pytest.param(name, marks=pytest.mark.nightly if name in SAME_LOOP else ()) for name in SPECS
 ]
@@ -77,3 +80,8 @@ LOOPS = [
 def drafting(method: str, how: str) -> dict[str, Any]:
     """Return the spec of a method whose drafts are picked so; "greedy" is the default."""
     return SPECS[method] | ({} if how == "greedy" else {"draft_sample_method": how})
+
+
+def target_of(spec: Mapping[str, Any] | None) -> str:
+    """Return the model that a spec of :data:`SPECS` drafts for."""
+    return spec["model"] if spec is not None and spec["method"] == "mtp" else TARGET

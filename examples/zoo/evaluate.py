@@ -47,6 +47,9 @@ MAX_TOKENS = 64
 DRAFTS = {
     "eagle": Draft("eagle", "eagle"),
     "eagle3": Draft("eagle3", "eagle3"),
+    # Their layers are in the folder of the model that they draft for.
+    "mtp, MiMo": Draft("mtp", None, target="target-mimo"),
+    "mtp, DeepSeek": Draft("mtp", None, target="target-deepseek"),
     "draft_model": Draft("draft_model", "draft"),
     "eagle, sampled drafts": Draft("eagle", "eagle", {"draft_sample_method": "probabilistic"}),
     "eagle3, sampled drafts": Draft("eagle3", "eagle3", {"draft_sample_method": "probabilistic"}),

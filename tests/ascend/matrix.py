@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.zoo import SPECS, TARGET, WITH_A_LOOP
+from tests.zoo import SPECS, TARGET, WITH_A_LOOP, target_of
 
 ENGINE: dict[str, Any] = {
     "model": TARGET,
@@ -96,7 +96,8 @@ class Case:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of ``LLM``, but for the speculative config."""
         parallel = {"tensor_parallel_size": self.devices} if self.devices > 1 else {}
-        return {**ENGINE, **MODES[self.mode], **parallel, **self.engine}
+        model = {"model": target_of(self.spec())}
+        return {**ENGINE, **model, **MODES[self.mode], **parallel, **self.engine}
 
 
 # Every method in every mode, with everything that a request can ask for in one of the modes. In

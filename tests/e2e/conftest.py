@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.engines import ENGINE, Generate, MakeEngine
-from tests.zoo import ZOO
+from tests.zoo import ZOO, target_of
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -78,8 +78,9 @@ def make_engine() -> Iterator[MakeEngine]:
             shut_down([engines.pop(name) for name in speculative[: 1 - MOST_ENGINES]])
             # vLLM fills what it is given, so it gets a copy.
             given = None if spec is None else dict(spec)
+            given_arguments = {**ENGINE, "model": target_of(spec), **arguments}
             with nothing_ends_meanwhile():
-                engines[key] = LLM(**{**ENGINE, **arguments}, speculative_config=given)
+                engines[key] = LLM(**given_arguments, speculative_config=given)
         return engines[key]
 
     yield make

@@ -13,7 +13,7 @@ from vllm_ascend_spec.config.checkpoint.problem import laid_to
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 
-MODEL = "speculative_config.model"
+MODEL, TARGET = "speculative_config.model", "model"
 # vLLM takes rotary positions beyond max_position_embeddings with these only.
 UNSCALED = (None, "default", "llama3", "yarn", "su", "longrope")
 
@@ -26,13 +26,13 @@ def check_draft_options(request: Request) -> None:
     """
     if not request.method.needs_checkpoint:
         return
-    model = request.spec["model"]
-    check_name(MODEL, model)
+    if (model := request.spec.get("model")) is not None:
+        check_name(MODEL, model)
     check_vocabularies(request)
     check_parallel_size(request)
     if request.engine.load_format == "dummy":
         return
-    folder = find_folder(MODEL, model, request.spec.get("revision"))
+    folder = _folder_of(request)
     if folder is None:
         return
     target = find_target(request.model) if request.model else None
@@ -40,6 +40,14 @@ def check_draft_options(request: Request) -> None:
     same = None if other_vocabulary else target
     check_checkpoint(request, folder, same)
     check_length(request, folder, target)
+
+
+def _folder_of(request: Request) -> Path | None:
+    """Return where the draft is, or None where that is not on this machine."""
+    model = request.spec.get("model")
+    if model is not None:
+        return find_folder(MODEL, model, request.spec.get("revision"))
+    return find_target(request.model) if request.model else None
 
 
 def check_checkpoint(request: Request, folder: Path, target: Path | None) -> None:
@@ -61,10 +69,11 @@ def check_checkpoint(request: Request, folder: Path, target: Path | None) -> Non
     if check is None or load_format == "dummy":
         return
     device = request.engine.device
+    model = spec.get("model")
     check(
         Draft(
-            MODEL,
-            spec["model"],
+            TARGET if model is None else MODEL,
+            model or str(request.model),
             folder,
             target,
             load_format,

@@ -47,11 +47,13 @@ class Method:
         name: the value.
         about: what drafts, in a few words.
         options: keys of ``speculative_config`` that have an effect.
+        aliases: other values that mean the same.
         required: keys that have to be there.
         drafters: bases of its drafter by family of draft loops, as ``module:Class`` in the order
             in which Python looks through them. A family that is not there does not have the
             method. ``vllm`` is the family of CPU and CUDA, ``ascend`` that of the NPU.
         needs_checkpoint: whether ``speculative_config.model`` names draft weights.
+        is_in_target: whether they are in the target's own folder where no model is named.
         has_draft_loop: whether drafts come one after another from a model.
         drafts_on_host: whether it drafts from a step's tokens on the host, so that no step can be
             scheduled before the one before it has ended.
@@ -68,8 +70,10 @@ class Method:
     about: str
     options: frozenset[str]
     drafters: Mapping[str, tuple[str, ...]]
+    aliases: frozenset[str] = frozenset()
     required: tuple[str, ...] = ("num_speculative_tokens",)
     needs_checkpoint: bool = False
+    is_in_target: bool = False
     has_draft_loop: bool = False
     drafts_on_host: bool = False
     carrier: str | None = None

@@ -103,14 +103,17 @@ def with_underscores(spec: Any) -> dict[str, Any]:
 
 
 def check_method(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Method:
-    """Return the method that ``spec`` names."""
+    """Return the method that ``spec`` names, by its name or by another one of it."""
     name = spec.get("method")
     valid = ", ".join(repr(known) for known in methods)
     if name is None:
         raise ConfigError(f"{SPEC}.method", None, f"name the method; valid: {valid}")
-    if not isinstance(name, str) or name not in methods:
+    found = methods.get(name) if isinstance(name, str) else None
+    if found is None:
+        found = next((method for method in methods.values() if name in method.aliases), None)
+    if found is None:
         raise ConfigError(f"{SPEC}.method", name, f"not supported by this release; valid: {valid}")
-    return methods[name]
+    return found
 
 
 def check_options(method: Method, spec: Mapping[str, Any], methods: Mapping[str, Method]) -> None:

@@ -16,6 +16,7 @@ from vllm_ascend_spec.methods import (
     hybrid,
     medusa,
     mlp_speculator,
+    mtp,
     ngram,
     suffix,
 )
@@ -26,6 +27,7 @@ BUILT_IN: Mapping[str, Method] = {
     for module in (
         eagle,
         eagle3,
+        mtp,
         draft_model,
         hybrid,
         medusa,

@@ -73,6 +73,11 @@ def save(
         settings: further entries of the config.
     """
     save_weights(folder, hf_config(shape) | settings, state)
+    copy_tokenizer(tokenizer, folder)
+
+
+def copy_tokenizer(tokenizer: Path, folder: Path) -> None:
+    """Copy the files of a tokenizer's folder to a checkpoint's."""
     for path in tokenizer.iterdir():
         shutil.copy(path, folder / path.name)
 

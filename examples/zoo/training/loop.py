@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,10 @@ class Recipe:
     final_fraction: float = 0.03
     autocast: bool = True
     muon_learning_rate: float = 0.0
+
+    def scaled(self, share: float) -> Recipe:
+        """Return the same with another number of steps, and other text."""
+        return replace(self, steps=round(self.steps * share), seed=self.seed + 1)
 
 
 def schedule(recipe: Recipe, step: int) -> float:
@@ -120,8 +124,12 @@ def fit(
 
 def finish(name: str, record: dict[str, Any], evaluate: EvalFn, out: Path) -> None:
     """Evaluate, once the weights are safe on disk, and write the record with the loss curve."""
-    held_out = evaluate()
-    print(name, "held out", held_out, flush=True)
+    record_curve(name, {**record, "held_out": evaluate()}, out)
+
+
+def record_curve(name: str, record: dict[str, Any], out: Path) -> None:
+    """Write the record of a run, with its loss curve and its figures on held-out text."""
+    print(name, "held out", record["held_out"], flush=True)
     path = out / "curves" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**record, "held_out": held_out}) + "\n")
+    path.write_text(json.dumps(record) + "\n")

@@ -33,9 +33,30 @@ class Shape:
     head_dim: int = 64
 
 
+@dataclass(frozen=True)
+class LatentShape(Shape):
+    """Size of a DeepSeek decoder, whose heads are parts of a latent vector.
+
+    Attributes:
+        query_rank: width that queries go through.
+        latent_rank: width of what keys and values are made of.
+        nope_dim: of a key's head, what has no position.
+        rope_dim: of a key's head, what is rotated.
+        value_dim: width of a value's head.
+    """
+
+    query_rank: int = 128
+    # The operators of an NPU take DeepSeek's own two sizes alone.
+    latent_rank: int = 512
+    rope_dim: int = 64
+    nope_dim: int = 64
+    value_dim: int = 64
+
+
 # Deep and thin: at this width a decode step costs about as much per layer whatever the width,
 # so depth is what makes a target expensive beside a one-layer draft, as in a real deployment.
 TARGET = Shape(hidden=256, intermediate=512, layers=12)
 EAGLE = Shape(hidden=256, intermediate=704, layers=1)
 EAGLE3 = Shape(hidden=256, intermediate=704, layers=1)
 DRAFT = Shape(hidden=256, intermediate=704, layers=1)
+DEEPSEEK = LatentShape(hidden=256, intermediate=512, layers=3, heads=2, kv_heads=2)

@@ -43,6 +43,7 @@ class Table:
         outside: those outside its layers.
         stack: what the names of those in layers begin with, e.g. ``model.layers.``.
         layers: how many layers it has; none where all tensors are ``outside``.
+        first: number of the first of them.
         count: the entry of ``config.json`` that says how many.
         layer: returns those of a layer, by the names behind ``stack`` and the layer's number.
         optional: may be there or not.
@@ -56,6 +57,7 @@ class Table:
     layer: Callable[[int], Shapes]
     optional: Shapes = field(default_factory=dict)
     hints: Mapping[str, str] = field(default_factory=dict)
+    first: int = 0
     count: str = "num_hidden_layers"
 
 
@@ -89,7 +91,7 @@ def check_tensors(tensors: Mapping[str, Tensor], table: Table, *, quantized: boo
 
 def _all(table: Table) -> dict[str, Shape]:
     shapes = dict(table.outside)
-    for number in range(table.layers):
+    for number in range(table.first, table.first + table.layers):
         layer = table.layer(number)
         shapes.update({f"{table.stack}{number}.{name}": layer[name] for name in layer})
     return shapes
@@ -106,14 +108,15 @@ def _check_layers(present: Mapping[str, Tensor], table: Table) -> None:
     found = layers_of(present, table.stack)
     if not found and not table.layers:
         return
-    first = next((n for n in range(len(found) + 1) if n not in found), 0)
+    first = table.first
+    missed = next(n for n in range(first, first + len(found) + 1) if n not in found)
     if not found:
+        has = f"it has {some(sorted(present))}" if present else "it has none of them"
         raise UnusableError(
-            f"has no tensor {table.stack}0.*, as vLLM's {table.name} has; "
-            f"it has {some(sorted(present))}"
+            f"has no tensor {table.stack}{first}.*, as vLLM's {table.name} has; {has}"
         )
-    if first < len(found):
-        missing = f"no tensor of layer {first}, but of layer {max(found)}"
+    if missed < first + len(found):
+        missing = f"no tensor of layer {missed}, but of layer {max(found)}"
         raise UnusableError(f"has {missing}; {table.count} in config.json is {table.layers}")
     if len(found) != table.layers:
         many = f"{len(found)} layer{'s' if len(found) > 1 else ''}"

@@ -12,4 +12,6 @@ STAGES = (
     "draft",
     "medusa",
     "mlp_speculator",
+    "mtp_mimo",
+    "mtp_deepseek",
 )

@@ -1,0 +1,25 @@
+"""Multi-token prediction (2412.19437): the layers that a model brings along to draft for itself."""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.method import CHECKPOINT, Method
+from vllm_ascend_spec.methods.mtp.checkpoint import check_mtp
+from vllm_ascend_spec.methods.mtp.names import NAMES, warn_of_mtp
+
+METHOD = Method(
+    name="mtp",
+    about="layers of the target's own checkpoint over its last hidden states",
+    aliases=NAMES,
+    options=CHECKPOINT | {"disable_padded_drafter_batch", "disable_eagle_block_drop"},
+    needs_checkpoint=True,
+    is_in_target=True,
+    has_draft_loop=True,
+    check_checkpoint=check_mtp,
+    warn=warn_of_mtp,
+    drafters={
+        "vllm": (
+            "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
+            "vllm.v1.spec_decode.eagle:EagleProposer",
+        ),
+    },
+)

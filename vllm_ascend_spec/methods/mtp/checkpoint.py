@@ -1,0 +1,69 @@
+"""Does a checkpoint bring layers for multi-token prediction along?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
+from vllm_ascend_spec.config.checkpoint.draft import Draft
+from vllm_ascend_spec.config.checkpoint.families import deepseek_mtp, llama, mimo_mtp
+from vllm_ascend_spec.config.checkpoint.heads import kind_of
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
+from vllm_ascend_spec.config.checkpoint.tensors import check_tensors, layers_of
+
+# Of models that draft with one layer for each step; vLLM has a proposer of their own for them.
+OTHER_PROPOSERS = ("gemma4_assistant", "gemma4_mtp", "step3p5", "step3p5_mtp")
+FAMILIES = (deepseek_mtp, mimo_mtp)
+
+
+def check_mtp(draft: Draft) -> None:
+    """Check a model's MTP layers, against its target if that is another folder.
+
+    Families without a table of tensors are left to vLLM.
+
+    Raises:
+        CheckpointError: saying what is there and what is valid.
+    """
+    found = draft.read("vocab_size", "hidden_size")
+    with laid_to(draft.option, draft.model):
+        kind = kind_of(found.tensors) if found.usual_names else None
+        if kind is not None:
+            raise UnusableError(f"is no model with MTP layers but a head; use method {kind!r}")
+        if (model_type := found.text.get("model_type")) in OTHER_PROPOSERS:
+            raise UnusableError(
+                f"is of model_type {model_type!r}, whose layers vLLM runs in a loop of their own; "
+                "not supported by this release"
+            )
+        architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
+        require_layers(architecture, found.text)
+        for family in FAMILIES:
+            table = family.table_of(architecture, found.config)
+            if table is not None and found.usual_names:
+                numbers = {
+                    number
+                    for number in layers_of(found.tensors, table.stack)
+                    if number >= table.first
+                }
+                stems = tuple(f"{table.stack}{number}." for number in numbers)
+                own = {n: tensor for n, tensor in found.tensors.items() if n.startswith(stems)}
+                check_tensors(own, table, quantized=found.quantized)
+
+
+def require_layers(architecture: str, config: Mapping[str, Any]) -> None:
+    """Raise where it is known that a model has no MTP layers.
+
+    Raises:
+        UnusableError: it has none.
+    """
+    if architecture in llama.RELATIVES:
+        raise UnusableError(f"has no MTP layers: {architecture} never has; use another method")
+    counted = any(architecture in family.ARCHITECTURES for family in FAMILIES)
+    count = config.get("num_nextn_predict_layers")
+    is_count = isinstance(count, int) and not isinstance(count, bool)
+    if counted and not (is_count and count > 0):
+        given = f"is {shortly(count)}" if "num_nextn_predict_layers" in config else "is missing"
+        raise UnusableError(
+            f"has no MTP layers: num_nextn_predict_layers in config.json {given}; valid: a whole "
+            "number from 1 on"
+        )
