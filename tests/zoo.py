@@ -15,8 +15,6 @@ TARGET = str(ZOO / "target")
 SPECS: dict[str, dict[str, Any]] = {
     "eagle": {"method": "eagle", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3},
     "eagle3": {"method": "eagle3", "model": str(ZOO / "eagle3"), "num_speculative_tokens": 3},
-    # Its own target, whose answers are those of the other one: it has the same weights.
-    "mtp": {"method": "mtp", "model": str(ZOO / "target-mimo"), "num_speculative_tokens": 3},
     "draft_model": {
         "method": "draft_model",
         "model": str(ZOO / "draft"),
@@ -83,5 +81,7 @@ def drafting(method: str, how: str) -> dict[str, Any]:
 
 
 def target_of(spec: Mapping[str, Any] | None) -> str:
-    """Return the model that a spec of :data:`SPECS` drafts for."""
-    return spec["model"] if spec is not None and spec["method"] == "mtp" else TARGET
+    """Return the model that a spec drafts for: MTP layers are those of their own one."""
+    if spec is None or spec["method"] != "mtp":
+        return TARGET
+    return str(spec.get("model", TARGET))

@@ -47,8 +47,7 @@ MAX_TOKENS = 64
 DRAFTS = {
     "eagle": Draft("eagle", "eagle"),
     "eagle3": Draft("eagle3", "eagle3"),
-    # Their layers are in the folder of the model that they draft for.
-    "mtp, MiMo": Draft("mtp", None, target="target-mimo"),
+    # Its layers are in the folder of the model that they draft for.
     "mtp, DeepSeek": Draft("mtp", None, target="target-deepseek"),
     "draft_model": Draft("draft_model", "draft"),
     "eagle, sampled drafts": Draft("eagle", "eagle", {"draft_sample_method": "probabilistic"}),

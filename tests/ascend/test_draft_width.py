@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.ascend.matrix import CAPTURE_SIZES, CASES
-from tests.zoo import SPECS, WITH_A_LOOP
+from tests.ascend.matrix import CAPTURE_SIZES, CASES, SPECULATIVE
+from tests.zoo import SPECS
+from tests.zoo import WITH_A_LOOP as LOOPS
 
+WITH_A_LOOP = [name for name in LOOPS if name in SPECULATIVE]
 NUM_DRAFTS = SPECS["eagle"]["num_speculative_tokens"]
 
 

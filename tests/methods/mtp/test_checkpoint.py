@@ -42,9 +42,8 @@ def test_healthy_models_pass(name: str, layers: int, tmp_path: Path) -> None:
     check(folder, model=str(folder))
 
 
-@pytest.mark.parametrize("model", ["target-mimo", "target-deepseek"])
-def test_the_zoos_pass(model: str) -> None:
-    check(ZOO / model)
+def test_the_zoos_passes() -> None:
+    check(ZOO / "target-deepseek")
 
 
 def drop(name: str) -> Change:

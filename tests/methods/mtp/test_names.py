@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from tests.zoo import SPECS
+from tests.zoo import ZOO
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.devices import cpu
 from vllm_ascend_spec.entry.carrier import for_vllm
@@ -14,7 +14,7 @@ from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.mtp.names import NAMES
 
-MODEL = SPECS["mtp"]["model"]
+MODEL = str(ZOO / "target-deepseek")
 
 
 def test_they_are_vllms() -> None:

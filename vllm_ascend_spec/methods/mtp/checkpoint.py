@@ -60,8 +60,8 @@ def require_layers(architecture: str, config: Mapping[str, Any]) -> None:
         raise UnusableError(f"has no MTP layers: {architecture} never has; use another method")
     counted = any(architecture in family.ARCHITECTURES for family in FAMILIES)
     count = config.get("num_nextn_predict_layers")
-    is_count = isinstance(count, int) and not isinstance(count, bool)
-    if counted and not (is_count and count > 0):
+    is_some = isinstance(count, int) and not isinstance(count, bool) and count > 0
+    if counted and not is_some:
         given = f"is {shortly(count)}" if "num_nextn_predict_layers" in config else "is missing"
         raise UnusableError(
             f"has no MTP layers: num_nextn_predict_layers in config.json {given}; valid: a whole "
