@@ -20,6 +20,7 @@ SPECS: dict[str, dict[str, Any]] = {
         "model": str(ZOO / "draft"),
         "num_speculative_tokens": 3,
     },
+    "dflash": {"method": "dflash", "model": str(ZOO / "dflash"), "num_speculative_tokens": 3},
     "hybrid": {"method": "hybrid", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3},
     "medusa": {"method": "medusa", "model": str(ZOO / "medusa"), "num_speculative_tokens": 3},
     "mlp_speculator": {
@@ -40,17 +41,33 @@ SPECS: dict[str, dict[str, Any]] = {
         "num_speculative_tokens": 3,
     },
 }
-# The most drafts of a step, where a checkpoint of the zoo limits them.
-MOST_DRAFTS = {"medusa": 4, "mlp_speculator": 3}
+# A method with an option that makes another one of it, by the name that papers have for it.
+SPECS_IN_ONE_PASS: dict[str, dict[str, Any]] = {
+    "pard": {
+        "method": "draft_model",
+        "model": str(ZOO / "pard"),
+        "num_speculative_tokens": 3,
+        "parallel_drafting": True,
+    },
+}
+EVERY = SPECS | SPECS_IN_ONE_PASS
+# Those that make all drafts of a step in one pass of a model.
+IN_ONE_PASS = [*SPECS_IN_ONE_PASS, "dflash"]
+# The most drafts of a step, where a checkpoint of the zoo limits them or hardly gets that far.
+MOST_DRAFTS = {"medusa": 4, "mlp_speculator": 3, "pard": 4, "dflash": 3}
 # Tokens per step that greedy answers exceed, where a method is not worth what others are.
-LEAST = {"medusa": 1.2}
+LEAST = {"medusa": 1.2, "pard": 1.2, "dflash": 1.1}
 # One method for each way in which drafts reach the verifier: the same number for every request, or
 # not. What a request asks for is between the runner and the verifier, which know no more of it.
 ONE_OF_EACH_KIND = ("eagle", "ngram")
-# Those whose drafts are always K. A hybrid has a loop and drafts fewer where its trees are better.
+# Those with later steps. A hybrid has a loop and drafts fewer than K where its trees are better.
 WITH_A_LOOP = [
-    name for name in SPECS if METHODS[name].has_draft_loop and METHODS[name].for_spec is None
+    name
+    for name in SPECS
+    if METHODS[name].has_draft_loop and METHODS[name].for_spec is None and name not in IN_ONE_PASS
 ]
+# Those whose drafts are always K.
+ALWAYS_K = [*WITH_A_LOOP, *IN_ONE_PASS]
 # Method and how its drafts are picked.
 WAYS_TO_DRAFT = [
     (name, how)
@@ -65,19 +82,19 @@ def _by_day(method: str) -> Any:
 
 
 # For what knows no more of a method than its kind: the others repeat it by night.
-KINDS = [pytest.param(name, marks=_by_day(name)) for name in SPECS]
+KINDS = [pytest.param(name, marks=_by_day(name)) for name in EVERY]
 KINDS_OF_DRAFTS = [pytest.param(*way, marks=_by_day(way[0])) for way in WAYS_TO_DRAFT]
 # Methods whose drafts come from another one's loop. Rows and blocks are the loop's, so what only
 # moves those is repeated by night.
 SAME_LOOP = ("eagle3", "mtp")
 LOOPS = [
-    pytest.param(name, marks=pytest.mark.nightly if name in SAME_LOOP else ()) for name in SPECS
+    pytest.param(name, marks=pytest.mark.nightly if name in SAME_LOOP else ()) for name in EVERY
 ]
 
 
 def drafting(method: str, how: str) -> dict[str, Any]:
     """Return the spec of a method whose drafts are picked so; "greedy" is the default."""
-    return SPECS[method] | ({} if how == "greedy" else {"draft_sample_method": how})
+    return EVERY[method] | ({} if how == "greedy" else {"draft_sample_method": how})
 
 
 def target_of(spec: Mapping[str, Any] | None) -> str:

@@ -50,6 +50,8 @@ DRAFTS = {
     # Its layers are in the folder of the model that they draft for.
     "mtp, DeepSeek": Draft("mtp", None, target="target-deepseek"),
     "draft_model": Draft("draft_model", "draft"),
+    "pard": Draft("draft_model", "pard", {"parallel_drafting": True}),
+    "dflash": Draft("dflash", "dflash"),
     "eagle, sampled drafts": Draft("eagle", "eagle", {"draft_sample_method": "probabilistic"}),
     "eagle3, sampled drafts": Draft("eagle3", "eagle3", {"draft_sample_method": "probabilistic"}),
     # No answer is kept for the next request: the figures are of a request's own text.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.zoo import SPECS, TARGET, WITH_A_LOOP, target_of
+from tests.zoo import EVERY, TARGET, WITH_A_LOOP, target_of
 
 ENGINE: dict[str, Any] = {
     "model": TARGET,
@@ -59,8 +59,10 @@ SPECULATIVE = (
     "ngram",
     "suffix",
     "draft_model",
+    "pard",
     "eagle",
     "eagle3",
+    "dflash",
     "medusa",
     "mlp_speculator",
     "custom_class",
@@ -91,7 +93,7 @@ class Case:
 
     def spec(self) -> dict[str, Any] | None:
         """Return the speculative config."""
-        return None if self.method is None else {**SPECS[self.method], **self.options}
+        return None if self.method is None else {**EVERY[self.method], **self.options}
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of ``LLM``, but for the speculative config."""
@@ -163,5 +165,10 @@ CASES |= {
         engine={"max_model_len": END},
         requests=("greedy", "seeded", "seeded_in_twos"),
     )
-    for method, mode in (("eagle", "full_decode_only"), ("draft_model", "eager"))
+    for method, mode in (
+        ("eagle", "full_decode_only"),
+        ("draft_model", "eager"),
+        ("pard", "full_decode_only"),
+        ("dflash", "full_decode_only"),
+    )
 }

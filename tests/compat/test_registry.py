@@ -17,10 +17,14 @@ from vllm_ascend_spec.compat import registry
 from vllm_ascend_spec.compat.mend import Mend
 
 BY_NAME = {mend.name: mend for mend in registry.MENDS}
-OVERRIDES = [mend for mend in registry.MENDS if mend.stage == "npu_classes"]
+OVERRIDES = [mend for mend in registry.MENDS if mend.stage in {"classes", "npu_classes"}]
 OF_NPU = [mend for mend in registry.MENDS if mend.stage in {"npu_platform", "npu"}]
 # Those of the NPU need vllm-ascend; tests/ascend applies them.
-PATCHES = [mend for mend in registry.MENDS if registry.STAGES[mend.stage] != "npu"]
+PATCHES = [
+    mend
+    for mend in registry.MENDS
+    if registry.STAGES[mend.stage] != "npu" and mend not in OVERRIDES
+]
 NO_MENDS = {"__init__", "mend", "patching", "registry"}
 
 
@@ -102,7 +106,7 @@ def test_mends_of_another_vllm_ascend_are_not_even_imported(
 
 
 @pytest.mark.parametrize("mend", OVERRIDES, ids=lambda mend: mend.name)
-def test_overrides_of_another_vllm_ascend_are_empty(
+def test_overrides_of_another_version_are_empty(
     mend: Mend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overridden() -> set[str]:
@@ -110,9 +114,10 @@ def test_overrides_of_another_vllm_ascend_are_empty(
         (base,) = (v for k, v in vars(module_of(mend)).items() if k.endswith("Override"))
         return {name for name, value in vars(base).items() if callable(value)}
 
-    pretend(monkeypatch, "vllm-ascend", "0.30.0rc2")
+    faulty = {"vllm": "0.30.0", "vllm-ascend": "0.30.0rc2"}
+    pretend(monkeypatch, mend.distribution, faulty[mend.distribution])
     assert len(overridden()) == 1
-    pretend(monkeypatch, "vllm-ascend", "0.31.0rc1")
+    pretend(monkeypatch, mend.distribution, outside(mend))
     assert overridden() == set()
 
 

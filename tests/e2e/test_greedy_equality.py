@@ -15,9 +15,9 @@ import pytest
 from tests.e2e.drafts import check_drafts, check_every_step_drafts, check_schedule, count, watch
 from tests.e2e.gaps import assert_same_answers
 from tests.engines import assert_same, token_ids
-from tests.zoo import KINDS, LEAST, LOOPS, MOST_DRAFTS, SPECS, WITH_A_LOOP
+from tests.zoo import ALWAYS_K, EVERY, KINDS, LEAST, LOOPS, MOST_DRAFTS
 
-METHODS = list(SPECS)
+METHODS = list(EVERY)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_every_prompt_is_answered_as_without_speculation(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     assert len(prompts) >= 50
-    llm = make_engine(SPECS[method])
+    llm = make_engine(EVERY[method])
     check(method, llm, lambda: token_ids(generate(llm, prompts)), expected, least=1.5)
 
 
@@ -44,7 +44,7 @@ def test_every_prompt_is_answered_as_without_speculation(
 def test_requests_alone_are_answered_as_without_speculation(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
-    llm = make_engine(SPECS[method])
+    llm = make_engine(EVERY[method])
     answer = partial(answer_some, llm, generate, prompts, batch=1)
     check(method, llm, answer, expected[:16], least=1.5)
 
@@ -58,7 +58,7 @@ def check(plain: Any, prompts: list[str]) -> Callable[..., None]:
         llm: the engine.
         answer: lets it answer the first prompts, as many as there are answers to expect.
         expected: what to.
-        num_drafts: drafts per step if not those of SPECS.
+        num_drafts: drafts per step if not those of EVERY.
         least: what the mean tokens per verification exceed.
     """
 
@@ -70,12 +70,12 @@ def check(plain: Any, prompts: list[str]) -> Callable[..., None]:
         num_drafts: int | None = None,
         least: float = 1.3,
     ) -> None:
-        most = num_drafts or SPECS[method]["num_speculative_tokens"]
+        most = num_drafts or EVERY[method]["num_speculative_tokens"]
         with watch(llm) as seen:
             answers = answer()
         assert_same_answers(llm, plain, prompts, answers, expected)
         check_drafts(seen, most, min(least, LEAST.get(method, least)))
-        if method in WITH_A_LOOP:
+        if method in ALWAYS_K:
             check_every_step_drafts(seen, most, answers)
 
     return check
@@ -93,7 +93,7 @@ def test_any_number_of_drafts(
     check: Any,
 ) -> None:
     num_tokens = min(num_tokens, MOST_DRAFTS.get(method, num_tokens))
-    llm = make_engine({**SPECS[method], "num_speculative_tokens": num_tokens})
+    llm = make_engine({**EVERY[method], "num_speculative_tokens": num_tokens})
     answer = partial(answer_some, llm, generate, prompts)
     check(method, llm, answer, expected[:16], num_tokens)
 
@@ -108,7 +108,7 @@ def test_more_drafts_than_an_npu_takes(
     expected: Any,
     check: Any,
 ) -> None:
-    llm = make_engine({**SPECS[method], "num_speculative_tokens": num_tokens})
+    llm = make_engine({**EVERY[method], "num_speculative_tokens": num_tokens})
     answer = partial(answer_some, llm, generate, prompts)
     check(method, llm, answer, expected[:16], num_tokens)
 
@@ -118,12 +118,12 @@ def answer_some(llm: Any, generate: Any, prompts: list[str], batch: int = 8) -> 
     return token_ids(generate(llm, prompts[:16], batch))
 
 
-@pytest.mark.parametrize("method", WITH_A_LOOP)
+@pytest.mark.parametrize("method", ALWAYS_K)
 def test_stock_draft_loop(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     options = {"ascend_spec": {"draft_loop": "stock"}}
-    llm = make_engine(SPECS[method], additional_config=options)
+    llm = make_engine(EVERY[method], additional_config=options)
     check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
 
 
@@ -132,7 +132,7 @@ def test_prefix_caching(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     """A second pass finds every prompt in the cache, the draft's keys and values too."""
-    llm = make_engine(SPECS[method], enable_prefix_caching=True, block_size=32)
+    llm = make_engine(EVERY[method], enable_prefix_caching=True, block_size=32)
     generate(llm, prompts[:16])
     before = count(llm, "vllm:prefix_cache_hits")
     check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
@@ -144,7 +144,7 @@ def test_chunked_prefill(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     """Prompts of about a hundred tokens in pieces, beside requests that decode."""
-    llm = make_engine(SPECS[method], max_num_batched_tokens=48, max_num_seqs=4)
+    llm = make_engine(EVERY[method], max_num_batched_tokens=48, max_num_seqs=4)
     check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
 
 
@@ -157,12 +157,12 @@ def test_end_of_the_context(
     plain = generate(make_engine(**arguments), prompts[:16], max_tokens=200)
     assert all(output.finish_reason == "length" for output in plain)
     assert any(len(output.token_ids) > 8 for output in plain)
-    llm = make_engine(SPECS[method], **arguments)
+    llm = make_engine(EVERY[method], **arguments)
     with watch(llm) as seen:
         speculative = generate(llm, prompts[:16], max_tokens=200)
     assert_same(token_ids(speculative), token_ids(plain))
-    check_drafts(seen, SPECS[method]["num_speculative_tokens"])
-    if method in WITH_A_LOOP:  # which make fewer drafts nowhere else
+    check_drafts(seen, EVERY[method]["num_speculative_tokens"])
+    if method in ALWAYS_K:  # which make fewer drafts nowhere else
         assert {num for step in seen.steps for num in step.drafts} > {3}
 
 
@@ -172,24 +172,24 @@ def test_preemption(
 ) -> None:
     """A KV cache too small for the batch: requests are thrown out and start again."""
     llm = make_engine(
-        SPECS[method], block_size=32, num_gpu_blocks_override=24, enable_prefix_caching=False
+        EVERY[method], block_size=32, num_gpu_blocks_override=24, enable_prefix_caching=False
     )
     check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
     assert count(llm, "vllm:num_preemptions") > 0
 
 
-@pytest.mark.parametrize("method", ["eagle", "eagle3", "medusa", "ngram", "custom_class"])
+@pytest.mark.parametrize("method", ["eagle", "eagle3", "pard", "medusa", "ngram", "custom_class"])
 def test_fewer_drafts_in_large_batches(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
 ) -> None:
     """``num_speculative_tokens_per_batch_size``: three drafts alone, none from five requests on."""
     schedule = [[1, 1, 3], [2, 4, 1], [5, 8, 0]]
-    llm = make_engine({**SPECS[method], "num_speculative_tokens_per_batch_size": schedule})
+    llm = make_engine({**EVERY[method], "num_speculative_tokens_per_batch_size": schedule})
     # Eight requests get no drafts, so they end together: fewer are never left.
     for batch, most in ((1, 3), (3, 3), (8, 0)):
         with watch(llm) as seen:
             assert_same(token_ids(generate(llm, prompts[:8], batch)), expected[:8])
-        check_schedule(seen, schedule, every_step=method in WITH_A_LOOP)
+        check_schedule(seen, schedule, every_step=method in ALWAYS_K)
         assert max(max(step.drafts, default=0) for step in seen.steps) == most
         places = min(most, 1) if method in LEAST else most
         assert all(seen.acceptance.accepted_per_position[:places])
@@ -199,7 +199,7 @@ def test_no_drafts_beyond_a_batch_size(
     make_engine: Any, generate: Any, prompts: list[str], expected: Any
 ) -> None:
     """``disable_by_batch_size``; the draft model is right again in the smaller batch after it."""
-    llm = make_engine({**SPECS["eagle"], "disable_by_batch_size": 4})
+    llm = make_engine({**EVERY["eagle"], "disable_by_batch_size": 4})
     for batch, most in ((5, 0), (4, 3)):
         with watch(llm) as seen:
             assert_same(token_ids(generate(llm, prompts[:batch], batch)), expected[:batch])
@@ -208,7 +208,7 @@ def test_no_drafts_beyond_a_batch_size(
 
 def test_careless_class(make_engine: Any, generate: Any, prompts: list[str], expected: Any) -> None:
     """Drafts of any length, in tensors, with ids that no vocabulary has."""
-    llm = make_engine({**SPECS["custom_class"], "model": "tests.e2e.careless.Careless"})
+    llm = make_engine({**EVERY["custom_class"], "model": "tests.e2e.careless.Careless"})
     for batch in (1, 8):
         with watch(llm) as seen:
             assert_same(token_ids(generate(llm, prompts[:16], batch)), expected[:16])
@@ -223,5 +223,5 @@ def test_compiled(
 ) -> None:
     """torch.compile rounds differently than eager, so both sides are compiled here."""
     plain = generate(make_engine(enforce_eager=False), prompts[:16])
-    llm = make_engine(SPECS[method], enforce_eager=False)
+    llm = make_engine(EVERY[method], enforce_eager=False)
     check(method, llm, partial(answer_some, llm, generate, prompts), token_ids(plain))

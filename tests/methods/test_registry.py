@@ -21,6 +21,7 @@ PLANNED = {
     "draft_model",
     "eagle",
     "eagle3",
+    "dflash",
     "mtp",
     "medusa",
     "mlp_speculator",

@@ -26,6 +26,7 @@ STAGES: dict[str, str | None] = {
     "cpu": "cpu",  # the same, on a CPU
     "npu_platform": "npu",  # before vllm-ascend reads its options
     "npu": "npu",  # before its model runner is built
+    "classes": None,  # none: they are bases of our classes
     "npu_classes": "npu",  # none: they are bases of our classes
 }
 
@@ -51,9 +52,12 @@ MENDS: tuple[Mend, ...] = (
     Mend("cpu_rejection_kernels", "vllm", VLLM_030, "cpu"),
     Mend("cpu_eagle_step_kernel", "vllm", VLLM_030, "cpu"),
     Mend("cpu_expand_kernel", "vllm", VLLM_030_033, "cpu"),
+    Mend("cpu_dflash_inputs_kernel", "vllm", VLLM_030, "cpu"),
+    Mend("cpu_dflash_key_norm", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_event_query", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_hidden_states_copy", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_rotary_layout", "vllm", VLLM_030, "cpu"),
+    Mend("draft_model_block_table", "vllm", VLLM_030_033, "classes"),
     Mend("npu_additional_config", "vllm-ascend", ASCEND, "npu_platform"),
     Mend("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),
     Mend("npu_draft_model_padding", "vllm-ascend", ASCEND, "npu_classes"),

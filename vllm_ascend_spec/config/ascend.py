@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.one_pass import in_one_pass
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.errors import ConfigError
 
@@ -21,7 +22,8 @@ ADDITIONAL: dict[tuple[str, str], str] = {
     ),
     ("rejection_sampler_config", "enable_entropy_verify"): LOSSY,
     ("dynamic_spec_config", "method"): (
-        "has an effect with the methods dspark and dflash only, which are not supported here"
+        "has an effect in vllm-ascend's own loops of dspark and dflash only, and this package has "
+        "its own; use speculative_config.num_speculative_tokens_per_batch_size"
     ),
     ("xlite_graph_config", "enabled"): (
         "brings a worker of its own, which knows nothing of this package; leave it out, or "
@@ -54,6 +56,8 @@ def check_for_npu(request: Request) -> None:
     if not request.method.has_draft_loop:
         return
     engine, spec = request.engine, request.spec
+    if in_one_pass(request):
+        return  # outside of graphs, see methods/families/ascend/loop.py
     # vLLM has no full graphs with a schedule of K (vllm/config/vllm.py:
     # VllmConfig._maybe_override_dynamic_sd_cudagraph_mode).
     mode = FULL_MODES[0] if engine.cudagraph_mode is None else engine.cudagraph_mode

@@ -8,6 +8,7 @@ from vllm_ascend_spec.config.draft_loop import check_draft_loop
 from vllm_ascend_spec.config.draft_options import check_draft_options
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.model_runner import check_model_runner
+from vllm_ascend_spec.config.one_pass import check_one_pass
 from vllm_ascend_spec.config.pipeline import check_pipeline
 from vllm_ascend_spec.config.rules import STANDARD, check_synthetic, resolve_rule
 from vllm_ascend_spec.config.schedule import check_schedule
@@ -77,6 +78,7 @@ COMBINATIONS: Checks = (
     check_scheduling,
     check_rule,
     check_draft_loop,
+    check_one_pass,
     check_model_runner,
     check_pipeline,
     check_device,
@@ -90,6 +92,7 @@ OF_BUILT: Checks = (
     check_num_drafts,
     check_schedule,
     check_draft_loop,
+    check_one_pass,
     check_pipeline,
     check_device,
 )

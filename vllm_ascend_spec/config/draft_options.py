@@ -11,6 +11,7 @@ from vllm_ascend_spec.config.checkpoint.draft import Draft
 from vllm_ascend_spec.config.checkpoint.folder import find_folder, find_target
 from vllm_ascend_spec.config.checkpoint.problem import laid_to
 from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.one_pass import in_one_pass
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 
 MODEL, TARGET = "speculative_config.model", "model"
@@ -79,6 +80,7 @@ def check_checkpoint(request: Request, folder: Path, target: Path | None) -> Non
             load_format,
             spec.get("quantization"),
             device.family if device is not None else None,
+            in_one_pass(request),
         )
     )
 

@@ -90,5 +90,6 @@ def _proposal(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             f"config.json: verifier.name_or_path of {speculators.MARK} is {shortly(target)}; "
             "valid: the target's folder or a hub's name"
         )
-    method = config.get(speculators.ALGORITHM)
-    return target, {"method": method, "num_speculative_tokens": num_drafts}
+    algorithm = config.get(speculators.ALGORITHM)
+    proposed = {"method": algorithm, **speculators.PROPOSED.get(str(algorithm), {})}
+    return target, {**proposed, "num_speculative_tokens": num_drafts}

@@ -54,7 +54,8 @@ class Method:
             method. ``vllm`` is the family of CPU and CUDA, ``ascend`` that of the NPU.
         needs_checkpoint: whether ``speculative_config.model`` names draft weights.
         is_in_target: whether they are in the target's own folder where no model is named.
-        has_draft_loop: whether drafts come one after another from a model.
+        has_draft_loop: whether a model makes the drafts, by the draft loop of its family.
+        in_one_pass: whether it makes them all in one pass, whatever the options say.
         drafts_on_host: whether it drafts from a step's tokens on the host, so that no step can be
             scheduled before the one before it has ended.
         carrier: the method that vLLM's own config is given where it does not know this one;
@@ -75,6 +76,7 @@ class Method:
     needs_checkpoint: bool = False
     is_in_target: bool = False
     has_draft_loop: bool = False
+    in_one_pass: bool = False
     drafts_on_host: bool = False
     carrier: str | None = None
     checks: tuple[Callable[[Request], None], ...] = ()

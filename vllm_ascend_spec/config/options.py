@@ -147,6 +147,7 @@ OPTIONS: dict[str, Option] = {
             "disable_eagle_block_drop", "keep the last block of a prefix", boolean(), unset=False
         ),
         Option("use_local_argmax_reduction", "argmax before the gather", boolean(), unset=False),
+        Option("parallel_drafting", "all drafts in one pass, from masks", boolean(), unset=False),
         Option("use_heterogeneous_vocab", "another vocabulary", boolean(), unset=False),
         Option("quantization", "of the draft", optional(known_to_vllm.quantization)),
         Option("kv_cache_dtype", "of the draft", optional(known_to_vllm.kv_cache_dtype)),
@@ -163,7 +164,6 @@ WITHOUT_EFFECT: dict[str, Any] = {
     "enable_adaptive_verification": False,
     "index_share_for_mtp_iteration": None,
     "moe_backend": None,
-    "parallel_drafting": False,
     "tensor_parallel_size": None,
 }
 # Options that vLLM's own config does not have; entry/carrier.py keeps them from it.

@@ -30,6 +30,11 @@ SPEC = "speculative_config"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 # What JSON can say; anything else was put there by a program.
 JSON_TYPES = (type(None), bool, int, float, str, list, dict)
+# Methods of vLLM's that cannot be had here, and why.
+REFUSED = {
+    "dspark": ": vLLM has it in model runner V2 alone, and this package drafts by V1's; another "
+    "one that drafts in one pass is 'dflash'"
+}
 # So that a message with names in it stays in one line.
 MOST_NAMES = 4
 
@@ -112,7 +117,9 @@ def check_method(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Meth
     if found is None:
         found = next((method for method in methods.values() if name in method.aliases), None)
     if found is None:
-        raise ConfigError(f"{SPEC}.method", name, f"not supported by this release; valid: {valid}")
+        reason = REFUSED.get(name, "") if isinstance(name, str) else ""
+        problem = f"not supported by this release{reason}; valid: {valid}"
+        raise ConfigError(f"{SPEC}.method", name, problem)
     return found
 
 

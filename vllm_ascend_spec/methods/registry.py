@@ -9,6 +9,7 @@ from vllm_ascend_spec.config.entry_points import records_of
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.methods import (
     custom_class,
+    dflash,
     draft_model,
     eagle,
     eagle3,
@@ -28,6 +29,7 @@ BUILT_IN: Mapping[str, Method] = {
         eagle,
         eagle3,
         mtp,
+        dflash,
         draft_model,
         hybrid,
         medusa,

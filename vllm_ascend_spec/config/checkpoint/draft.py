@@ -48,6 +48,7 @@ class Draft:
         load_format: how vLLM is to read it.
         quantization: the option of that name, or None.
         family: whose draft loops are to run it; None where that is not known.
+        in_one_pass: whether it is to make all drafts in one pass.
     """
 
     option: str
@@ -57,6 +58,7 @@ class Draft:
     load_format: str = "auto"
     quantization: object = None
     family: str | None = None
+    in_one_pass: bool = False
 
     def read(self, *same: str) -> Checkpoint:
         """Read config and headers, and compare the entries ``same`` with the target's.

@@ -59,6 +59,40 @@ def _eagle3(config: Config, decoder: Config) -> dict[str, Any]:
     return settings
 
 
+PEAGLE = {"llama": "PeagleLlamaForCausalLM", "qwen3": "PeagleQwen3ForCausalLM"}
+
+
+def _peagle(config: Config, decoder: Config) -> dict[str, Any]:
+    """Do the same as vllm/transformers_utils/configs/speculators/algos.py:update_peagle."""
+    return {
+        **_eagle3(config, decoder),
+        "norm_before_residual": config.get("norm_before_residual", False),
+        "pard_token": config.get("mask_token_id"),
+        "architectures": [_architecture(decoder, PEAGLE)],
+    }
+
+
+def _dflash(config: Config, decoder: Config) -> dict[str, Any]:
+    """Do the same as vllm/transformers_utils/configs/speculators/algos.py:update_dflash."""
+    layers = config.get("aux_hidden_state_layer_ids")
+    if not isinstance(layers, list) or not all(type(layer) is int for layer in layers):
+        raise UnusableError(
+            f"config.json: aux_hidden_state_layer_ids is {shortly(layers)}; valid: a list of the "
+            "target's layers, such as [2, 18, 33]"
+        )
+    settings = {
+        "architectures": ["DFlashDraftModel"],
+        "draft_vocab_size": config.get("draft_vocab_size"),
+        "dflash_config": {
+            "mask_token_id": config.get("mask_token_id"),
+            "target_layer_ids": [layer - 1 for layer in layers],
+        },
+    }
+    if config.get("target_hidden_size") is not None:
+        settings["target_hidden_size"] = config["target_hidden_size"]
+    return settings
+
+
 def _architecture(decoder: Config, known: Mapping[str, str]) -> str:
     model_type = decoder.get("model_type", "llama")
     if not isinstance(model_type, str) or model_type not in known:
@@ -70,4 +104,12 @@ def _architecture(decoder: Config, known: Mapping[str, str]) -> str:
 
 
 # By speculators_model_type: what vLLM's config has beside the decoder's own settings.
-ALGORITHMS: Mapping[str, Callable[[Config, Config], dict[str, Any]]] = {"eagle3": _eagle3}
+ALGORITHMS: Mapping[str, Callable[[Config, Config], dict[str, Any]]] = {
+    "eagle3": _eagle3,
+    "peagle": _peagle,
+    "dflash": _dflash,
+}
+# What vLLM asks for with a head of an algorithm that is not the name of a method.
+PROPOSED: Mapping[str, Mapping[str, Any]] = {
+    "peagle": {"method": "eagle3", "parallel_drafting": True}
+}

@@ -8,7 +8,7 @@ from vllm_ascend_spec.methods.draft_model.checkpoint import check_draft_model
 METHOD = Method(
     name="draft_model",
     about="a small model of the target's vocabulary",
-    options=CHECKPOINT | {"use_heterogeneous_vocab"},
+    options=CHECKPOINT | {"use_heterogeneous_vocab", "parallel_drafting"},
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,
@@ -16,6 +16,7 @@ METHOD = Method(
     drafters={
         "vllm": (
             "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
+            "vllm_ascend_spec.compat.draft_model_block_table:TableOverride",
             "vllm.v1.spec_decode.draft_model:DraftModelProposer",
         ),
         "ascend": (

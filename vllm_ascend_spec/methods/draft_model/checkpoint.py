@@ -7,7 +7,8 @@ import re
 from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
 from vllm_ascend_spec.config.checkpoint.draft import Draft
 from vllm_ascend_spec.config.checkpoint.families import llama, unknown
-from vllm_ascend_spec.config.checkpoint.heads import kind_of
+from vllm_ascend_spec.config.checkpoint.heads import ABOUT, kind_of
+from vllm_ascend_spec.config.checkpoint.masks import check_mask
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
 
@@ -27,10 +28,12 @@ def check_draft_model(draft: Draft) -> None:
         if (model_type := found.config.get("model_type")) in HEADS:
             raise UnusableError(f"is no ordinary model; use method {model_type!r}")
         architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
-        if kind_of(found.tensors) == "eagle3":
-            raise UnusableError("is an EAGLE-3 head; use method 'eagle3'")
+        if (kind := kind_of(found.tensors)) in ("eagle3", "dflash"):
+            raise UnusableError(f"is {ABOUT[kind]}; use method {kind!r}")
         if "fc.weight" in found.tensors or EAGLE.fullmatch(architecture):
             raise UnusableError("is an EAGLE head; use method 'eagle'")
+        if draft.in_one_pass:
+            check_mask(found.config)
         table = llama.table_of(architecture, found.config)
         if not found.usual_names:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
 from vllm_ascend_spec.config.checkpoint.draft import Draft
 from vllm_ascend_spec.config.checkpoint.families import eagle_llama
-from vllm_ascend_spec.config.checkpoint.heads import kind_of
+from vllm_ascend_spec.config.checkpoint.heads import ABOUT, kind_of
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
 
@@ -19,8 +19,8 @@ def check_eagle(draft: Draft) -> None:
     found = draft.read("vocab_size", "hidden_size")
     with laid_to(draft.option, draft.model):
         kind = kind_of(found.tensors)
-        if kind == "eagle3":
-            raise UnusableError("is an EAGLE-3 head; use method 'eagle3'")
+        if kind in ("eagle3", "dflash"):
+            raise UnusableError(f"is {ABOUT[kind]}; use method {kind!r}")
         if kind is None:
             raise UnusableError(
                 "is not an EAGLE head (no tensor fc.weight); for an ordinary model use "

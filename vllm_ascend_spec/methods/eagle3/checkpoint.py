@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,8 @@ from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
 from vllm_ascend_spec.config.checkpoint.draft import Checkpoint, Draft
 from vllm_ascend_spec.config.checkpoint.families import eagle3, llama
 from vllm_ascend_spec.config.checkpoint.families.eagle3 import LAYER_IDS, Settings
-from vllm_ascend_spec.config.checkpoint.heads import kind_of
+from vllm_ascend_spec.config.checkpoint.heads import ABOUT, kind_of
+from vllm_ascend_spec.config.checkpoint.masks import check_mask
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
 from vllm_ascend_spec.config.checkpoint.vocabulary import MAPS, check_map
@@ -38,10 +40,14 @@ def check_eagle3(draft: Draft) -> None:
                 f"valid on an NPU: one of Llama's layers"
             )
         settings = eagle3.settings_of(found.config)
+        if draft.in_one_pass:
+            check_mask(found.config)
         if target is not None:
             check_target(settings, target)
         if not found.usual_names:
             return
+        if draft.in_one_pass:
+            check_masked_states(found, settings)
         check_map(found.tensors, settings.draft_vocab, settings.vocab)
         table = eagle3.table_of(found.config, settings, found.tensors)
         if table is not None:
@@ -61,10 +67,34 @@ def require_kind(found: Checkpoint) -> None:
         raise UnusableError(
             "is a head of the first EAGLE (no tensor *.hidden_norm.weight); use method 'eagle'"
         )
+    if kind == "dflash":
+        raise UnusableError(f"is {ABOUT[kind]}; use method {kind!r}")
     if kind is None:
         raise UnusableError(
             "is not an EAGLE-3 head (no tensor *.hidden_norm.weight); for an ordinary model use "
             "method 'draft_model'"
+        )
+
+
+def check_masked_states(found: Checkpoint, settings: Settings) -> None:
+    """Raise unless a head for parallel drafting has what stands for states that are not there yet.
+
+    Raises:
+        UnusableError: the tensor is missing, or of another size.
+    """
+    width = (
+        settings.num_states * settings.target_hidden if settings.uses_states else settings.hidden
+    )
+    tensor = found.tensors.get(PARALLEL)
+    if tensor is None:
+        raise UnusableError(
+            f"has no tensor {PARALLEL}, so it was not trained for parallel_drafting; leave the "
+            "option out"
+        )
+    if math.prod(tensor.shape) != width:
+        raise UnusableError(
+            f"{PARALLEL} in {tensor.path.name} is {tensor.dtype} {shortly(list(tensor.shape))}; "
+            f"valid: {width} numbers, the width of the states that it reads"
         )
 
 

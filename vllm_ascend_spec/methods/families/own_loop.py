@@ -137,6 +137,20 @@ class OwnLoopMixin(CertainDraftsMixin):
             return self.likeliest(hidden), None
         return sampler.draw(self.model.compute_logits(hidden))
 
+    def pick_all(
+        self,
+        hidden: torch.Tensor,  # [num_reqs, K, hidden_size]
+        sampler: DraftSampler | None,
+    ) -> torch.Tensor:
+        """Pick the drafts that one pass made, keep their distributions and return [num_reqs, K]."""
+        num_reqs, num_drafts, _ = hidden.shape
+        rows = hidden.flatten(0, 1)
+        self._last_draft_probs = None
+        if sampler is None:
+            return self.pick(rows, None)[0].view(num_reqs, num_drafts)
+        logits = self.model.compute_logits(rows).view(num_reqs, num_drafts, -1)
+        return self.join([sampler.draw(logits[:, place]) for place in range(num_drafts)])
+
     def likeliest(
         self,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]

@@ -14,4 +14,6 @@ STAGES = (
     "mlp_speculator",
     "mtp_mimo",
     "mtp_deepseek",
+    "pard",
+    "dflash",
 )

@@ -22,6 +22,9 @@ CLASSES = {
     "LlamaForCausalLM": LLAMA,
     "Eagle3LlamaForCausalLM": LLAMA,
     "LlamaForCausalLMEagle3": LLAMA,
+    "PeagleLlamaForCausalLM": LLAMA,
+    "PEagleDraftModel": LLAMA,
+    "PeagleQwen3ForCausalLM": QWEN3,
     "Qwen3ForCausalLM": QWEN3,
     "Eagle3Qwen3ForCausalLM": QWEN3,
 }

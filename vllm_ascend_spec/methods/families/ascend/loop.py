@@ -26,6 +26,7 @@ from vllm_ascend.utils import enable_sp, lmhead_tp_enable
 
 from vllm_ascend_spec.methods.families.ascend.limits import require_possible
 from vllm_ascend_spec.methods.families.ascend.metadata import LaterStepMetadataMixin
+from vllm_ascend_spec.methods.families.one_pass import keep_inside, rows_of_drafts
 from vllm_ascend_spec.methods.families.own_loop import OwnLoopMixin, Picked
 
 if TYPE_CHECKING:
@@ -42,9 +43,14 @@ class AscendDraftLoop(LaterStepMetadataMixin, OwnLoopMixin):
     def require_possible(self) -> None:
         """Refuse what a graph cannot hold, by the modes that this engine uses.
 
+        Drafts of one pass are made outside of graphs: its rows are not a multiple of the target's,
+        for which graphs are captured.
+
         Raises:
             ConfigError: naming the option and the reason.
         """
+        if self.parallel_drafting:
+            self.use_cuda_graph = False
         require_possible(self)
 
     def loop_problems(self) -> Mapping[str, bool]:
@@ -52,7 +58,6 @@ class AscendDraftLoop(LaterStepMetadataMixin, OwnLoopMixin):
         return {
             "M-RoPE positions": self.uses_mrope,
             "a multimodal target": self.supports_mm_inputs,
-            "parallel drafting": self.parallel_drafting,
             "constant draft positions": getattr(self, "constant_draft_positions", False),
             "decode context parallelism": self.dcp_size > 1,
             "data parallelism": self.vllm_config.parallel_config.data_parallel_size > 1,
@@ -113,6 +118,9 @@ class AscendDraftLoop(LaterStepMetadataMixin, OwnLoopMixin):
                 sampling_metadata,
             )
         sampling = sampling_metadata or self.runner.input_batch.sampling_metadata
+        if self.parallel_drafting:
+            wanted = token_indices_to_sample, batch_size, sampling
+            return self._draft_in_one_pass(num_input_tokens, *wanted)
         last, hidden = self._run_model(num_input_tokens)
         rows = token_indices_to_sample
         positions = self.positions[rows]
@@ -125,6 +133,28 @@ class AscendDraftLoop(LaterStepMetadataMixin, OwnLoopMixin):
                 later = [None] * (self.num_speculative_tokens - 1)
             self._later_steps(later, hidden[rows], positions, drafts, sampler)
         return self.join(drafts)
+
+    def _draft_in_one_pass(
+        self,
+        num_input_tokens: int,
+        indices: torch.Tensor,  # [num_reqs * rows of each]
+        num_reqs: int,
+        sampling: SamplingMetadata,
+    ) -> torch.Tensor:
+        """Run the draft once and read all drafts off its masks, [num_reqs, K]."""
+        last, _ = self._run_model(num_input_tokens)
+        rows = rows_of_drafts(indices, num_reqs, self.num_speculative_tokens)
+        sampler = self.sampler_of(sampling, self.positions[rows[:, 0]])
+        return self.pick_all(last[rows], sampler)
+
+    def set_inputs_first_pass(self, *args: Any, **kwargs: Any) -> Any:
+        """Prepare the first pass; the signature is vllm-ascend's."""
+        prepared = super().set_inputs_first_pass(*args, **kwargs)  # type: ignore[misc]
+        if self.uses_own_loop and self.parallel_drafting:
+            num_tokens, _, metadata, _ = prepared
+            positions = self.positions[:num_tokens]
+            keep_inside(metadata, positions, self.max_model_len, self.kernel_block_size)
+        return prepared
 
     def _later_steps(
         self,

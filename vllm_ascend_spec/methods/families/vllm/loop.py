@@ -17,6 +17,7 @@ from vllm.config import CUDAGraphMode
 from vllm.forward_context import get_forward_context, set_forward_context
 
 from vllm_ascend_spec.log import get_logger
+from vllm_ascend_spec.methods.families.one_pass import keep_inside, rows_of_drafts
 from vllm_ascend_spec.methods.families.own_loop import OwnLoopMixin, Picked
 from vllm_ascend_spec.methods.families.sampling import DraftSampler
 from vllm_ascend_spec.methods.families.vllm.plan import StepPlan, plan_steps, plan_steps_on_host
@@ -44,7 +45,6 @@ class VllmDraftLoop(OwnLoopMixin, StockProposer):
         return {
             "M-RoPE positions": self.uses_mrope,
             "a multimodal target": self.supports_mm_inputs,
-            "parallel drafting": self.parallel_drafting,
             "constant draft positions": self.constant_draft_positions,
             "use_heterogeneous_vocab": self.use_heterogeneous_vocab,
             "data parallelism": parallel.data_parallel_size > 1,
@@ -113,10 +113,16 @@ class VllmDraftLoop(OwnLoopMixin, StockProposer):
             cad=common_attn_metadata,
             num_rejected_tokens_gpu=num_rejected_tokens_gpu,
         )
+        if self.parallel_drafting:
+            keep_inside(metadata, self.positions[:num_tokens], self.max_model_len, self.block_size)
         last, hidden = self._first_step(num_tokens, metadata)
         if num_speculative_tokens == 0:
             # The pass above kept the draft's KV cache in step; there is nothing to draft.
-            return next_token_ids.new_empty((indices.shape[0], 0), dtype=torch.int64)
+            return next_token_ids.new_empty((next_token_ids.shape[0], 0), dtype=torch.int64)
+        if self.parallel_drafting:
+            rows = rows_of_drafts(indices, next_token_ids.shape[0], num_speculative_tokens)
+            sampler = self.sampler_of(sampling_metadata, self.positions[rows[:, 0]])
+            return self.pick_all(last[rows], sampler)
         positions = self.positions[indices]
         sampler = self.sampler_of(sampling_metadata, positions)
         drafts = [self.pick(last[indices], sampler)]

@@ -1,0 +1,137 @@
+"""DFlash heads, as vLLM 0.30 loads them (vllm/model_executor/models/qwen3_dflash.py).
+
+Their layers are Qwen3's; the names begin without ``model.``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint import config_json
+from vllm_ascend_spec.config.checkpoint.families import llama
+from vllm_ascend_spec.config.checkpoint.families.llama import EMBEDDING, HEAD, VOCAB, Relative
+from vllm_ascend_spec.config.checkpoint.masks import DFLASH
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, shortly
+from vllm_ascend_spec.config.checkpoint.tensors import Shape, Table
+
+ARCHITECTURE = "DFlashDraftModel"
+LAYER_IDS = "target_layer_ids"
+
+
+def _both_biases(config: Mapping[str, Any]) -> tuple[bool, bool]:
+    bias = config_json.flag(config, "attention_bias")
+    return bias, bias
+
+
+# As Qwen3's, but for the bias of the output.
+RELATIVE = Relative(
+    _both_biases, kv_heads=32, head_dim=128, head_norms=True, not_null=("head_dim",)
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a head reads and drafts, by its config.
+
+    Attributes:
+        layer_ids: which of the target's layers it reads the states behind, counted from 0; None
+            where it reads the target's last states.
+        target_hidden: width of each.
+        hidden: the head's own width.
+        vocab: tokens of the target.
+        draft_vocab: tokens that it can draft.
+    """
+
+    layer_ids: tuple[int, ...] | None
+    target_hidden: int
+    hidden: int
+    vocab: int
+    draft_vocab: int
+
+
+def settings_of(config: Mapping[str, Any]) -> Settings:
+    """Read and check what decides the tensors outside of the layers.
+
+    Raises:
+        UnusableError: an entry is missing, or of another type.
+    """
+    config_json.check_table(config, DFLASH)
+    own = config.get(DFLASH) or {}
+    hidden, vocab = config_json.size(config, "hidden_size"), config_json.size(config, "vocab_size")
+    uses_states = config_json.flag(own, "use_aux_hidden_state", True)
+    return Settings(
+        layer_ids=_layer_ids(own.get(LAYER_IDS)) if uses_states else None,
+        target_hidden=config_json.size(config, "target_hidden_size", hidden),
+        hidden=hidden,
+        vocab=vocab,
+        draft_vocab=config_json.size(config, "draft_vocab_size", vocab),
+    )
+
+
+def _layer_ids(given: Any) -> tuple[int, ...]:
+    whole = isinstance(given, list) and given and all(type(number) is int for number in given)
+    if not whole or given != sorted(set(given)) or given[0] < 0:
+        raise UnusableError(
+            f"config.json: {DFLASH}.{LAYER_IDS} is {shortly(given)}; valid: a list of the target's "
+            "layers, ascending, counted from 0, such as [1, 17, 32]"
+        )
+    return tuple(given)
+
+
+def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
+    """Raise unless the target has the states that a head reads.
+
+    Args:
+        settings: the head's.
+        target: the text part of the target's config.
+
+    Raises:
+        UnusableError: they are of another width, or behind layers that are not there.
+    """
+    width, layers = target.get("hidden_size"), target.get("num_hidden_layers")
+    if isinstance(width, int) and settings.target_hidden != width:
+        raise UnusableError(
+            f"its target_hidden_size, or else hidden_size, is {shortly(settings.target_hidden)}, "
+            f"the target's hidden_size is {width}; a draft has to be made for its target"
+        )
+    ids = settings.layer_ids
+    if ids is not None and isinstance(layers, int) and ids[-1] >= layers:
+        raise UnusableError(
+            f"config.json: {DFLASH}.{LAYER_IDS} is {shortly(list(ids))}; valid: 0 to "
+            f"{layers - 1}, the target's layers"
+        )
+
+
+def table_of(config: Mapping[str, Any], settings: Settings) -> Table:
+    """Return the tensors of a head.
+
+    Raises:
+        UnusableError: an entry of the config is missing or wrong.
+    """
+    llama.check_settings(config)
+    sizes = llama.sizes_of(config, RELATIVE)
+    layer = llama.layer_shapes(config, sizes, RELATIVE)
+    hidden = Shape((settings.hidden,), "hidden_size")
+    outside = {"norm.weight": hidden, "hidden_norm.weight": hidden}
+    if settings.layer_ids is not None:
+        states = len(settings.layer_ids) * settings.target_hidden
+        because = f"hidden_size, target_hidden_size and {LAYER_IDS}"
+        outside["fc.weight"] = Shape((settings.hidden, states), because)
+    # Of another width or vocabulary than the target's, the target's own cannot be used.
+    embedding = Shape((settings.vocab, settings.hidden), VOCAB)
+    head = Shape((settings.draft_vocab, settings.hidden), "draft_vocab_size and hidden_size")
+    optional: dict[str, Shape] = {}
+    same_width = settings.target_hidden == settings.hidden
+    (optional if same_width else outside)[EMBEDDING] = embedding
+    same_vocab = settings.draft_vocab == settings.vocab
+    (optional if same_width and same_vocab else outside)[HEAD] = head
+    return Table(
+        name=ARCHITECTURE,
+        outside=outside,
+        stack="layers.",
+        layers=sizes.layers,
+        layer=lambda number: layer,
+        optional=optional,
+    )

@@ -1,0 +1,32 @@
+"""DFlash (Chen et al., 2602.06036): a head fills a block of masks in one pass.
+
+Its keys and values of the text come from states of the target's layers, written once for each
+token; the pass itself has a row for each mask and one for the last token.
+"""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.method import CHECKPOINT, Method
+from vllm_ascend_spec.methods.dflash.checkpoint import check_dflash
+
+METHOD = Method(
+    name="dflash",
+    about="a head that fills a block of masks in one pass, over states of the target's layers",
+    options=CHECKPOINT | {"disable_eagle_block_drop"},
+    required=("model", "num_speculative_tokens"),
+    needs_checkpoint=True,
+    has_draft_loop=True,
+    in_one_pass=True,
+    check_checkpoint=check_dflash,
+    drafters={
+        "vllm": (
+            "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
+            "vllm.v1.spec_decode.dflash:DFlashProposer",
+        ),
+        "ascend": (
+            "vllm_ascend_spec.methods.dflash.drafter:ContextFirst",
+            "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
+            "vllm_ascend.spec_decode.dflash_proposer:AscendDflashProposer",
+        ),
+    },
+)

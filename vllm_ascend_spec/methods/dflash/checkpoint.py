@@ -1,0 +1,38 @@
+"""Is a checkpoint a DFlash head for its target?"""
+
+from __future__ import annotations
+
+from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
+from vllm_ascend_spec.config.checkpoint.draft import Draft
+from vllm_ascend_spec.config.checkpoint.families import dflash
+from vllm_ascend_spec.config.checkpoint.masks import check_mask
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
+from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
+from vllm_ascend_spec.config.checkpoint.vocabulary import MAPS, check_map
+
+
+def check_dflash(draft: Draft) -> None:
+    """Check a DFlash head, against its target if there is one.
+
+    Raises:
+        CheckpointError: saying what is there and what is valid.
+    """
+    found = draft.read("vocab_size")
+    target = draft.target_text()
+    with laid_to(draft.option, draft.model):
+        architecture = architecture_of(found.config)
+        if architecture != dflash.ARCHITECTURE:
+            raise UnusableError(
+                f"config.json: architectures is {shortly([architecture])}; valid: "
+                f"['{dflash.ARCHITECTURE}'], the heads that the V1 model runner has"
+            )
+        check_mask(found.config)
+        settings = dflash.settings_of(found.config)
+        if target is not None:
+            dflash.check_target(settings, target)
+        if not found.usual_names:
+            return
+        check_map(found.tensors, settings.draft_vocab, settings.vocab)
+        tensors = {name: tensor for name, tensor in found.tensors.items() if name not in MAPS}
+        table = dflash.table_of(found.config, settings)
+        check_tensors(tensors, table, quantized=found.quantized)
