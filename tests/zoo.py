@@ -15,6 +15,8 @@ TARGET = str(ZOO / "target")
 SPECS: dict[str, dict[str, Any]] = {
     "eagle": {"method": "eagle", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3},
     "eagle3": {"method": "eagle3", "model": str(ZOO / "eagle3"), "num_speculative_tokens": 3},
+    # Its own target, whose answers are those of the other one: it has the same weights.
+    "mtp": {"method": "mtp", "model": str(ZOO / "target-mimo"), "num_speculative_tokens": 3},
     "draft_model": {
         "method": "draft_model",
         "model": str(ZOO / "draft"),

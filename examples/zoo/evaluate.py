@@ -47,7 +47,8 @@ MAX_TOKENS = 64
 DRAFTS = {
     "eagle": Draft("eagle", "eagle"),
     "eagle3": Draft("eagle3", "eagle3"),
-    # Its layers are in the folder of the model that they draft for.
+    # Their layers are in the folder of the model that they draft for.
+    "mtp, MiMo": Draft("mtp", None, target="target-mimo"),
     "mtp, DeepSeek": Draft("mtp", None, target="target-deepseek"),
     "draft_model": Draft("draft_model", "draft"),
     "pard": Draft("draft_model", "pard", {"parallel_drafting": True}),

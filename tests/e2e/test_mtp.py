@@ -1,4 +1,7 @@
-"""Layers for multi-token prediction: DeepSeek's attention, and models with several such layers."""
+"""Layers for multi-token prediction: DeepSeek's attention, and models with several such layers.
+
+MiMo is in the table of ``tests/zoo.py``, and so in the tests of every method.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ from tests.engines import Generate, MakeEngine, assert_same, token_ids
 from tests.zoo import ZOO
 from vllm_ascend_spec.compat import cpu_rotary_layout
 
-DEEPSEEK = ZOO / "target-deepseek"
-MODELS = {"DeepSeek": DEEPSEEK}
+DEEPSEEK, MIMO = ZOO / "target-deepseek", ZOO / "target-mimo"
+MODELS = {"DeepSeek": DEEPSEEK, "MiMo": MIMO}
 NUM_PROMPTS = 32
 # Float32, added up in another order.
 ROUNDING = 1e-3
@@ -138,6 +141,8 @@ def with_two_layers(source: Path, folder: Path) -> Path:
     config = json.loads((folder / "config.json").read_text())
     first = f"model.layers.{config['num_hidden_layers']}."
     second = f"model.layers.{config['num_hidden_layers'] + 1}."
+    if source == MIMO:
+        first, second = "model.mtp_layers.0.", "model.mtp_layers.1."
     state = load_file(folder / "model.safetensors")
     for name in [name for name in state if name.startswith(first)]:
         state[name.replace(first, second)] = torch.randn_like(state[name])

@@ -18,7 +18,7 @@ from tests.zoo import SPECS
 METHODS = [
     "eagle3",
     "ngram",
-    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("eagle", "draft_model")),
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("eagle", "mtp", "draft_model")),
 ]
 NUM_PROMPTS = 8
 TOKENS = 32

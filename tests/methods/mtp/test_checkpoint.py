@@ -42,8 +42,9 @@ def test_healthy_models_pass(name: str, layers: int, tmp_path: Path) -> None:
     check(folder, model=str(folder))
 
 
-def test_the_zoos_passes() -> None:
-    check(ZOO / "target-deepseek")
+@pytest.mark.parametrize("model", ["target-mimo", "target-deepseek"])
+def test_the_zoos_pass(model: str) -> None:
+    check(ZOO / model)
 
 
 def drop(name: str) -> Change:

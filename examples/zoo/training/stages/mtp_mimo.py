@@ -30,7 +30,8 @@ NAMES = {
 }
 SETTINGS = {
     "architectures": ["MiMoForCausalLM"],
-    "model_type": "qwen2",
+    # transformers has no MiMo, and reads text with another tokenizer for a Qwen2.
+    "model_type": "llama",
     "num_nextn_predict_layers": 1,
 }
 
