@@ -1,6 +1,8 @@
 """Train the zoo from a CPython standard library, offline, on a CPU.
 
-    python examples/zoo/train.py --work WORK corpus target eagle eagle3 eagle3_unrolled draft
+    python examples/zoo/train.py --work WORK corpus target eagle
+
+README.md has a line with all of them.
 
 Stages run in the order given; each reads what the ones before it wrote. Every stage is step-based
 and seeded, so a rerun on one machine with one build of torch repeats it. A CPython source tree

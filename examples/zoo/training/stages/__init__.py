@@ -8,7 +8,7 @@ STAGES = (
     "target",
     "eagle",
     "eagle3",
-    "eagle3_unrolled",
+    "eagle3_aligned",
     "draft",
     "medusa",
     "mlp_speculator",
