@@ -94,7 +94,7 @@ def test_what_an_engine_loads_would_be_noticed() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"method": "mtp"}, ["method", "mtp", "'eagle'"]),
+        ({"method": "lookahead"}, ["method", "lookahead", "'eagle'"]),
         ({"num_speculative_tokens": 65}, ["num_speculative_tokens", "65", "1 to 64"]),
         ({"num_speculative_tokens": 0}, ["num_speculative_tokens", "0", "1 to 64"]),
         ({"model": "examples/no/such/eagle"}, ["model", "no such folder"]),

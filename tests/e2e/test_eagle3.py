@@ -128,7 +128,9 @@ def test_answers_are_the_targets(
         answers = token_ids(generate(llm, prompts[:16]))
     assert_same(answers, expected)
     if name in UNTRAINED:
-        assert seen.acceptance.num_drafts > seen.acceptance.num_accepted_tokens > 0
+        # Trained, it has 0.79.
+        assert seen.acceptance.rate is not None
+        assert 0 < seen.acceptance.rate < 0.65
     else:
         check_drafts(seen, NUM_DRAFTS)
 

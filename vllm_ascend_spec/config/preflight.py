@@ -113,9 +113,10 @@ def check_method(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Meth
     valid = ", ".join(repr(known) for known in methods)
     if name is None:
         raise ConfigError(f"{SPEC}.method", None, f"name the method; valid: {valid}")
-    found = methods.get(name) if isinstance(name, str) else None
-    if found is None:
-        found = next((method for method in methods.values() if name in method.aliases), None)
+    found = None
+    if isinstance(name, str):
+        known_as = (method for method in methods.values() if name in method.aliases)
+        found = methods.get(name) or next(known_as, None)
     if found is None:
         reason = REFUSED.get(name, "") if isinstance(name, str) else ""
         problem = f"not supported by this release{reason}; valid: {valid}"

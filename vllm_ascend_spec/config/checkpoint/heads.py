@@ -9,6 +9,8 @@ FUSION = frozenset(("fc", "eagle_linear"))
 # The norm of the target's states: in a layer beside that of the embedding, or for all layers.
 ONLY_EAGLE3 = frozenset(("hidden_norm",))
 ONLY_DFLASH = "hidden_norm.weight"
+# Their config.json says what they are: the model type is the method.
+BY_MODEL_TYPE = ("medusa", "mlp_speculator")
 ABOUT = {"eagle": "an EAGLE head", "eagle3": "an EAGLE-3 head", "dflash": "a DFlash head"}
 
 

@@ -7,13 +7,11 @@ import re
 from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
 from vllm_ascend_spec.config.checkpoint.draft import Draft
 from vllm_ascend_spec.config.checkpoint.families import llama, unknown
-from vllm_ascend_spec.config.checkpoint.heads import ABOUT, kind_of
+from vllm_ascend_spec.config.checkpoint.heads import ABOUT, BY_MODEL_TYPE, kind_of
 from vllm_ascend_spec.config.checkpoint.masks import check_mask
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
 
-# Of checkpoints that are heads: their model type is the method.
-HEADS = ("medusa", "mlp_speculator")
 EAGLE = re.compile(r"Eagle\w+ForCausalLM")
 
 
@@ -25,7 +23,7 @@ def check_draft_model(draft: Draft) -> None:
     """
     found = draft.read("vocab_size")
     with laid_to(draft.option, draft.model):
-        if (model_type := found.config.get("model_type")) in HEADS:
+        if (model_type := found.config.get("model_type")) in BY_MODEL_TYPE:
             raise UnusableError(f"is no ordinary model; use method {model_type!r}")
         architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
         if (kind := kind_of(found.tensors)) in ("eagle3", "dflash"):

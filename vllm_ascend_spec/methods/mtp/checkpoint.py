@@ -8,7 +8,7 @@ from typing import Any
 from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
 from vllm_ascend_spec.config.checkpoint.draft import Draft
 from vllm_ascend_spec.config.checkpoint.families import deepseek_mtp, llama, mimo_mtp
-from vllm_ascend_spec.config.checkpoint.heads import kind_of
+from vllm_ascend_spec.config.checkpoint.heads import BY_MODEL_TYPE, kind_of
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors, layers_of
 
@@ -27,10 +27,12 @@ def check_mtp(draft: Draft) -> None:
     """
     found = draft.read("vocab_size", "hidden_size")
     with laid_to(draft.option, draft.model):
+        model_type = found.text.get("model_type")
         kind = kind_of(found.tensors) if found.usual_names else None
-        if kind is not None:
-            raise UnusableError(f"is no model with MTP layers but a head; use method {kind!r}")
-        if (model_type := found.text.get("model_type")) in OTHER_PROPOSERS:
+        if model_type in BY_MODEL_TYPE or kind is not None:
+            method = kind or model_type
+            raise UnusableError(f"is no model with MTP layers but a head; use method {method!r}")
+        if model_type in OTHER_PROPOSERS:
             raise UnusableError(
                 f"is of model_type {model_type!r}, whose layers vLLM runs in a loop of their own; "
                 "not supported by this release"
