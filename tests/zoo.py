@@ -101,6 +101,6 @@ def drafting(method: str, how: str) -> dict[str, Any]:
 
 def target_of(spec: Mapping[str, Any] | None) -> str:
     """Return the model that a spec drafts for: MTP layers are those of their own one."""
-    if spec is None or spec["method"] != "mtp":
+    if spec is None or "mtp" not in (spec["method"], spec.get("hybrid_model_method")):
         return TARGET
     return str(spec.get("model", TARGET))

@@ -18,6 +18,7 @@ from vllm_ascend_spec.methods.hybrid.drafter import HybridMixin
 MODELS = {
     "eagle": SPECS["hybrid"],
     "draft_model": {**SPECS["hybrid"], "model": str(ZOO / "draft")},
+    "mtp": {**SPECS["mtp"], "method": "hybrid", "hybrid_model_method": "mtp"},
 }
 NUM_PROMPTS = 4
 
