@@ -38,8 +38,11 @@ def expected(make_engine: MakeEngine, generate: Generate, prompts: list[str]) ->
     return token_ids(generate(make_engine(model=str(DEEPSEEK)), prompts[:NUM_PROMPTS]))
 
 
-@pytest.mark.parametrize("batch", [1, 8])
-@pytest.mark.parametrize("num_drafts", [1, 3, 5])
+@pytest.mark.parametrize(
+    ("num_drafts", "batch"),
+    [(1, 8), (3, 1), (3, 8), (5, 8)]
+    + [pytest.param(k, 1, marks=pytest.mark.nightly) for k in (1, 5)],
+)
 def test_deepseek_answers_as_without_speculation(
     num_drafts: int,
     batch: int,
