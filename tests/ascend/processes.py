@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from tests.ascend.environment import CPU, NPU, ROOT, SEVERAL_NPUS
+from tests.ascend.environment import CPU, NPU, ROOT
 from tests.ascend.matrix import Case
 from vllm_ascend_spec.cli import env
 
@@ -43,7 +43,6 @@ class Engines:
             "watched": case.watched,
         }
         environment = environment | {"NPU_SIM_DEVICES": str(case.devices)}
-        environment |= SEVERAL_NPUS if case.devices > 1 else {}
         key = hashlib.sha256(json.dumps([job, environment], sort_keys=True).encode()).hexdigest()
         output = self._folder / f"{key}.json"
         with FileLock(output.with_suffix(".lock")):

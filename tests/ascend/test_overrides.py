@@ -165,10 +165,11 @@ def test_first_pass_gets_the_block_table_of_the_batch(
     metadata = SimpleNamespace(num_reqs=6, block_table_tensor=torch.zeros(8, 2))
     make(stock_class).set_inputs_first_pass(*names, metadata)
     given = dict.fromkeys(names, None) | {"cad": metadata}
+    ours = make(our_class, uses_own_loop=True, parallel_drafting=False)
     if by_name:
-        make(our_class).set_inputs_first_pass(**given)
+        ours.set_inputs_first_pass(**given)
     else:
-        make(our_class).set_inputs_first_pass(*given.values())
+        ours.set_inputs_first_pass(*given.values())
     assert seen == [8, 6]
     # The runner's own metadata stays as it is.
     assert metadata.block_table_tensor.shape[0] == 8

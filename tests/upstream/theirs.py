@@ -9,10 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PLUGINS = Path(__file__).parent / "plugin"
 # Where .ci/setup and .ci/setup-npu-sim unpack sources, in the virtual environment.
 SOURCES = Path(sys.prefix) / "src"
+
+# Exit codes of a run to its end: all tests passed, or some failed.
+ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
 def run_their_tests(
@@ -48,6 +53,6 @@ def run_their_tests(
         timeout=800,
         check=False,
     )
-    if not outcomes.is_file():
+    if result.returncode not in ENDED or not outcomes.is_file():
         raise RuntimeError(result.stdout[-4000:] + result.stderr[-4000:])
     return json.loads(outcomes.read_text())

@@ -33,8 +33,10 @@ def replacements() -> Iterator[tuple[type, type]]:
     bases = (AscendDraftLoop, AscendSpecDecodeBaseProposer)
     yield AscendSpecDecodeBaseProposer, type(AscendSpecDecodeBaseProposer.__name__, bases, {})
     replaced = set()
-    for method in METHODS:
-        ours = drafter_class(method, "ascend", METHODS[method].drafters["ascend"])
+    for method, record in METHODS.items():
+        if "ascend" not in record.drafters:
+            continue
+        ours = drafter_class(method, "ascend", record.drafters["ascend"])
         theirs = (cls for cls in ours.__mro__ if cls.__module__.startswith(THEIRS))
         stock = next(theirs, None)
         if stock is not None and stock not in replaced:
