@@ -13,10 +13,10 @@ from .eagle3_head import Eagle3Head
 from .llama import Llama, rotary_table
 from .loop import Recipe, finish, fit
 from .measure import windows
+from .own_loop import Unrolled, distillation, held_out_figures, loss_of, unroll
 from .shapes import EAGLE3, VOCAB_SIZE
 
 UNROLL = 3
-LATER_STEP_WEIGHT = 0.8
 REGRESSION_WEIGHT = 0.5
 # Of the target's layers, as vLLM counts them: 0 is the embedding, 12 the last layer's output.
 LAYERS = (3, 7, 12)
@@ -79,7 +79,7 @@ def train_head(
     held_out = corpus.held_out_batches(work / "held.pt", recipe.length)
 
     @torch.compile
-    def unrolled(tokens: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def unrolled(tokens: torch.Tensor) -> Unrolled:
         with torch.no_grad():
             hidden, states = target.with_states(tokens[:, :-1], LAYERS)
             goal = target.logits(hidden[:, 1:]).float()
@@ -89,38 +89,25 @@ def train_head(
         rotation = rotary_table(embeddings.shape[1], EAGLE3.head_dim)
         everywhere = head.fc(torch.cat(states, -1))
         features, goals = everywhere[:, :-1], everywhere[:, 1:].detach().float()
-        steps: list = []
-        total, agreements = torch.zeros(()), []
-        for step in range(UNROLL):
-            output = head.step(embeddings, features, rotation, steps)
+
+        def judge(step: int, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             logits = head.logits(output).float()
-            distil = -(probabilities * logits.log_softmax(-1)).sum(-1)[:, step:].mean()
             normed = head.norm(output[:, step:]).float()
             regress = F.smooth_l1_loss(normed, hidden[:, 1 + step :].float())
-            loss = distil + REGRESSION_WEIGHT * regress
+            loss = distillation(logits, probabilities, step) + REGRESSION_WEIGHT * regress
             if alignment:
                 apart = F.smooth_l1_loss(output[:, step:].float(), goals[:, step:])
                 loss = loss + alignment * apart
-            total = total + LATER_STEP_WEIGHT**step * loss
             same = chosen[logits.argmax(-1)] == choice
-            agreements.append(same[:, step:].float().mean())
-            features = torch.cat([features[:, :1], output[:, :-1]], 1)
-        return total, agreements
+            return loss, same[:, step:].float().mean()
 
-    def loss_fn(tokens: torch.Tensor) -> tuple[torch.Tensor, list[float]]:
-        loss, agreements = unrolled(tokens)
-        return loss, [loss.item(), *(a.item() for a in agreements)]
+        return unroll(head, UNROLL, embeddings, features, rotation, judge)
 
-    @torch.no_grad()
-    def evaluate() -> dict[str, float]:
-        figures = torch.tensor([loss_fn(tokens)[1] for tokens in held_out]).mean(0).tolist()
-        names = ["loss", *(f"agreement_{step + 1}" for step in range(UNROLL))]
-        return {name: round(value, 4) for name, value in zip(names, figures, strict=True)}
-
+    loss_fn = loss_of(unrolled)
     inner = [p for n, p in head.named_parameters() if p.ndim > 1 and not n.startswith("lm_head")]
     outer = [p for p in head.parameters() if all(p is not other for other in inner)]
     batches = windows(work, recipe)
     record = fit(name, outer, loss_fn, batches.next, recipe, muon=inner)
     state = head.checkpoint() | vocabulary_maps(head.tokens)
     export.save(out / "eagle3", work / "tokenizer", EAGLE3, state, **settings())
-    finish(name, record, evaluate, out)
+    finish(name, record, lambda: held_out_figures(loss_fn, held_out), out)

@@ -13,9 +13,9 @@ from .llama import Rotation
 from .loop import Recipe, fit
 from .measure import windows
 from .mtp_layer import MtpLayer
+from .own_loop import Unrolled, distillation, held_out_figures, loss_of, unroll
 
 UNROLL = 2
-LATER_STEP_WEIGHT = 0.8
 DISTILLATION_WEIGHT = 0.3
 
 
@@ -46,37 +46,26 @@ def fit_layer(
     """
 
     @torch.compile
-    def unrolled(tokens: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def unrolled(tokens: torch.Tensor) -> Unrolled:
         with torch.no_grad():
             read, hidden = target.states(tokens[:, :-1])
             goal = target.logits(hidden[:, 1:]).float()
             embeddings = target.embed_tokens(tokens[:, 1:-1])
         probabilities, choice = goal.softmax(-1), goal.argmax(-1)
-        states, steps = read[:, :-1], []
-        total, agreements = torch.zeros(()), []
-        for step in range(UNROLL):
-            output = layer.step(embeddings, states, rotation, steps)
+
+        def judge(step: int, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             logits = target.logits(output).float()
-            distil = -(probabilities * logits.log_softmax(-1)).sum(-1)[:, step:].mean()
+            distil = distillation(logits, probabilities, step)
             regress = F.smooth_l1_loss(output[:, step:].float(), hidden[:, 1 + step :].float())
-            total = total + LATER_STEP_WEIGHT**step * (DISTILLATION_WEIGHT * distil + regress)
-            agreements.append((logits.argmax(-1) == choice)[:, step:].float().mean())
-            states = torch.cat([states[:, :1], output[:, :-1]], 1)
-        return total, agreements
+            same = (logits.argmax(-1) == choice)[:, step:].float().mean()
+            return DISTILLATION_WEIGHT * distil + regress, same
 
-    def loss_fn(tokens: torch.Tensor) -> tuple[torch.Tensor, list[float]]:
-        loss, agreements = unrolled(tokens)
-        return loss, [loss.item(), *(a.item() for a in agreements)]
+        return unroll(layer, UNROLL, embeddings, read[:, :-1], rotation, judge)
 
-    @torch.no_grad()
-    def evaluate() -> dict[str, float]:
-        held_out = corpus.held_out_batches(work / "held.pt", recipe.length, 48)
-        figures = torch.tensor([loss_fn(tokens)[1] for tokens in held_out]).mean(0).tolist()
-        names = ["loss", *(f"agreement_{step + 1}" for step in range(UNROLL))]
-        return {key: round(value, 4) for key, value in zip(names, figures, strict=True)}
-
+    loss_fn = loss_of(unrolled)
     batches = windows(work, recipe)
     matrices = [p for p in layer.parameters() if p.ndim > 1]
     vectors = [p for p in layer.parameters() if p.ndim < 2]
     record = fit(name, vectors, loss_fn, batches.next, recipe, matrices)
-    return {**record, "held_out": evaluate()}
+    held_out = corpus.held_out_batches(work / "held.pt", recipe.length, 48)
+    return {**record, "held_out": held_out_figures(loss_fn, held_out)}
