@@ -49,6 +49,6 @@ def test_without_the_mend_answers_are_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Negative control."""
-    monkeypatch.delattr(TableOverride, "set_inputs_first_pass")
+    monkeypatch.setattr(TableOverride, "metadata_of_first_pass", lambda self, metadata: metadata)
     llm = make_engine(spec)
     assert token_ids(generate(llm, prompts[:8])) != token_ids(expect(prompts[:8]))

@@ -11,39 +11,18 @@ Until: ``unpadded`` cuts the block table, too; 0.30.0rc2 is the newest release.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vllm_ascend_spec.compat.first_pass import FirstPassMetadata
 from vllm_ascend_spec.compat.registry import override
-
-if TYPE_CHECKING:
-    import torch
 
 
 @override
-class BlockTableOverride:
+class BlockTableOverride(FirstPassMetadata):
     """Mix into ``AscendDraftModelProposer``, before it in the bases."""
 
-    def set_inputs_first_pass(
-        self,
-        target_token_ids: torch.Tensor,  # [num_tokens]
-        next_token_ids: torch.Tensor,  # [num_reqs]
-        target_positions: torch.Tensor,  # [num_tokens]
-        target_hidden_states: torch.Tensor,  # [num_tokens, hidden_size]
-        token_indices_to_sample: torch.Tensor | None,  # [num_reqs]
-        cad: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        """Prepare the first pass with the metadata ``cad`` of the batch without padding."""
-        cad = copy.copy(cad)
-        cad.block_table_tensor = cad.block_table_tensor[: cad.num_reqs]
-        return super().set_inputs_first_pass(  # type: ignore[misc]
-            target_token_ids,
-            next_token_ids,
-            target_positions,
-            target_hidden_states,
-            token_indices_to_sample,
-            cad,
-            *args,
-            **kwargs,
-        )
+    def metadata_of_first_pass(self, metadata: Any) -> Any:
+        """Leave the block table's rows of padding out."""
+        own = copy.copy(metadata)
+        own.block_table_tensor = metadata.block_table_tensor[: metadata.num_reqs]
+        return own

@@ -13,6 +13,7 @@ from vllm_ascend_spec.config.checkpoint.families.eagle3 import LAYER_IDS, Settin
 from vllm_ascend_spec.config.checkpoint.heads import ABOUT, kind_of
 from vllm_ascend_spec.config.checkpoint.masks import check_mask
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
+from vllm_ascend_spec.config.checkpoint.target_states import check_layers, check_width
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
 from vllm_ascend_spec.config.checkpoint.vocabulary import MAPS, check_map
 
@@ -108,22 +109,14 @@ def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
     Raises:
         UnusableError: they are of another width, or behind layers that are not there.
     """
-    width = target.get("hidden_size")
-    if isinstance(width, int) and settings.target_hidden != width:
-        raise UnusableError(
-            f"its target_hidden_size, or else hidden_size, is {shortly(settings.target_hidden)}, "
-            f"the target's hidden_size is {width}; a draft has to be made for its target"
-        )
+    check_width(settings.target_hidden, target)
     layers = target.get("num_hidden_layers")
     if not settings.uses_states or not isinstance(layers, int):
         return
     if settings.layer_ids is None:
         _check_default(settings, layers, target)
-    elif settings.layer_ids[-1] > layers:
-        raise UnusableError(
-            f"config.json: {LAYER_IDS} is {shortly(list(settings.layer_ids))}; valid: 0 to "
-            f"{layers}, the target's layers"
-        )
+    else:
+        check_layers(settings.layer_ids, LAYER_IDS, layers)
 
 
 def _check_default(settings: Settings, layers: int, target: Mapping[str, Any]) -> None:

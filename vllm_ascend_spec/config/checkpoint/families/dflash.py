@@ -13,11 +13,16 @@ from vllm_ascend_spec.config.checkpoint import config_json
 from vllm_ascend_spec.config.checkpoint.families import llama
 from vllm_ascend_spec.config.checkpoint.families.llama import EMBEDDING, HEAD, VOCAB, Relative
 from vllm_ascend_spec.config.checkpoint.masks import DFLASH
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError, shortly
+from vllm_ascend_spec.config.checkpoint.target_states import (
+    check_layers,
+    check_width,
+    layers_of,
+)
 from vllm_ascend_spec.config.checkpoint.tensors import Shape, Table
 
 ARCHITECTURE = "DFlashDraftModel"
 LAYER_IDS = "target_layer_ids"
+OPTION = f"{DFLASH}.{LAYER_IDS}"
 
 
 def _both_biases(config: Mapping[str, Any]) -> tuple[bool, bool]:
@@ -62,22 +67,12 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     hidden, vocab = config_json.size(config, "hidden_size"), config_json.size(config, "vocab_size")
     uses_states = config_json.flag(own, "use_aux_hidden_state", True)
     return Settings(
-        layer_ids=_layer_ids(own.get(LAYER_IDS)) if uses_states else None,
+        layer_ids=layers_of(own.get(LAYER_IDS), OPTION, (1, 17, 32)) if uses_states else None,
         target_hidden=config_json.size(config, "target_hidden_size", hidden),
         hidden=hidden,
         vocab=vocab,
         draft_vocab=config_json.size(config, "draft_vocab_size", vocab),
     )
-
-
-def _layer_ids(given: Any) -> tuple[int, ...]:
-    whole = isinstance(given, list) and given and all(type(number) is int for number in given)
-    if not whole or given != sorted(set(given)) or given[0] < 0:
-        raise UnusableError(
-            f"config.json: {DFLASH}.{LAYER_IDS} is {shortly(given)}; valid: a list of the target's "
-            "layers, ascending, counted from 0, such as [1, 17, 32]"
-        )
-    return tuple(given)
 
 
 def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
@@ -90,18 +85,10 @@ def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
     Raises:
         UnusableError: they are of another width, or behind layers that are not there.
     """
-    width, layers = target.get("hidden_size"), target.get("num_hidden_layers")
-    if isinstance(width, int) and settings.target_hidden != width:
-        raise UnusableError(
-            f"its target_hidden_size, or else hidden_size, is {shortly(settings.target_hidden)}, "
-            f"the target's hidden_size is {width}; a draft has to be made for its target"
-        )
-    ids = settings.layer_ids
-    if ids is not None and isinstance(layers, int) and ids[-1] >= layers:
-        raise UnusableError(
-            f"config.json: {DFLASH}.{LAYER_IDS} is {shortly(list(ids))}; valid: 0 to "
-            f"{layers - 1}, the target's layers"
-        )
+    check_width(settings.target_hidden, target)
+    layers = target.get("num_hidden_layers")
+    if settings.layer_ids is not None and isinstance(layers, int):
+        check_layers(settings.layer_ids, OPTION, layers - 1)
 
 
 def table_of(config: Mapping[str, Any], settings: Settings) -> Table:

@@ -14,6 +14,7 @@ from vllm_ascend_spec.config.checkpoint import config_json
 from vllm_ascend_spec.config.checkpoint.families import llama
 from vllm_ascend_spec.config.checkpoint.families.llama import EMBEDDING, HEAD, VOCAB, Relative
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, plain, shortly
+from vllm_ascend_spec.config.checkpoint.target_states import layers_of
 from vllm_ascend_spec.config.checkpoint.tensors import Shape, Table
 
 LLAMA, QWEN3 = "Eagle3LlamaForCausalLM", "Eagle3Qwen3ForCausalLM"
@@ -78,7 +79,8 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     config_json.check_table(config, "eagle_config")
     eagle = config.get("eagle_config") or {}
     hidden, vocab = config_json.size(config, "hidden_size"), config_json.size(config, "vocab_size")
-    ids = _layer_ids(config.get(LAYER_IDS) or eagle.get(LAYER_IDS))
+    named = config.get(LAYER_IDS) or eagle.get(LAYER_IDS)
+    ids = layers_of(named, LAYER_IDS, (2, 18, 33)) if named else None
     settings = Settings(
         uses_states=config_json.flag(eagle, "use_aux_hidden_state", True),
         layer_ids=ids,
@@ -94,19 +96,6 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
             f"{settings.num_states}; valid: num_aux_hidden_states {len(ids)} beside it"
         )
     return settings
-
-
-def _layer_ids(given: Any) -> tuple[int, ...] | None:
-    """Return the layers that are named; vLLM hands their states over in ascending order."""
-    if not given:
-        return None
-    whole = isinstance(given, list) and all(type(number) is int for number in given)
-    if not whole or given != sorted(set(given)) or given[0] < 0:
-        raise UnusableError(
-            f"config.json: {LAYER_IDS} is {shortly(given)}; valid: a list of the target's layers, "
-            "ascending, from 0 on, such as [2, 18, 33]"
-        )
-    return tuple(given)
 
 
 def _num_states(

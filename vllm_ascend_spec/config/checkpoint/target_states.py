@@ -1,0 +1,50 @@
+"""The states of the target that a head reads: how wide they are, and behind which layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, shortly
+
+
+def check_width(width: int, target: Mapping[str, Any]) -> None:
+    """Raise unless a head reads states of ``width`` numbers as its target has them.
+
+    Raises:
+        UnusableError: with both widths.
+    """
+    hidden = target.get("hidden_size")
+    if isinstance(hidden, int) and width != hidden:
+        raise UnusableError(
+            f"its target_hidden_size, or else hidden_size, is {shortly(width)}, the target's "
+            f"hidden_size is {hidden}; a draft has to be made for its target"
+        )
+
+
+def layers_of(given: Any, option: str, example: Sequence[int]) -> tuple[int, ...]:
+    """Return a list of the target's layers; vLLM hands their states over in ascending order.
+
+    Raises:
+        UnusableError: it is none.
+    """
+    whole = isinstance(given, list) and given and all(type(number) is int for number in given)
+    if not whole or given != sorted(set(given)) or given[0] < 0:
+        raise UnusableError(
+            f"config.json: {option} is {shortly(given)}; valid: a list of the target's layers, "
+            f"ascending, counted from 0, such as {list(example)}"
+        )
+    return tuple(given)
+
+
+def check_layers(layers: Sequence[int], option: str, last: int) -> None:
+    """Raise if a head reads the states of a layer behind the target's ``last`` one.
+
+    Raises:
+        UnusableError: naming the layers.
+    """
+    if layers[-1] > last:
+        raise UnusableError(
+            f"config.json: {option} is {shortly(list(layers))}; valid: 0 to {last}, the target's "
+            "layers"
+        )
