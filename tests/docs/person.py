@@ -11,6 +11,9 @@ from tests.docs.blocks import ROOT
 from vllm_ascend_spec.bench.server import Server
 
 BIN = Path(sys.executable).parent
+# For what need not be as a person runs it in this, too. As many tests run at once as there are
+# cores, and an engine's threads that wait for each other make minutes of seconds there.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 # What tests and CI set and a person's shell does not have.
 SET_BY_TESTS = ("VLLM_", "OMP_", "NUMBA_", "PYTEST_", "MAKE", "MFLAGS", "TRITON_", "CI")
 TIMEOUT_S = 600
@@ -44,14 +47,14 @@ def succeed(*words: str, folder: Path = ROOT, **more: str) -> str:
     return result.stdout
 
 
-def shell(text: str) -> str:
+def shell(text: str, **more: str) -> str:
     """Run a line of shell, require status 0 and return what it printed to stdout."""
-    return succeed("bash", "-c", text)
+    return succeed("bash", "-c", text, **more)
 
 
-def server(text: str) -> Server:
+def server(text: str, **more: str) -> Server:
     """Return the server that a line of shell starts, on a free port instead of 8000."""
-    plain = environment()
+    plain = environment(**more)
     # None takes away what this process has and a person has not.
     unset = dict.fromkeys(name for name in os.environ if name not in plain)
     started = Server("", environment={**unset, **plain})

@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs import table
 from tests.docs.blocks import ROOT, Block, Command, all_blocks, all_commands
-from tests.docs.person import run, server, shell, succeed
+from tests.docs.person import ONE_THREAD, run, server, shell, succeed
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
 
 pytestmark = pytest.mark.e2e
@@ -28,6 +28,11 @@ def where(thing: Command | Block) -> str:
     return thing.where
 
 
+def threads(where: str) -> dict[str, str]:
+    """Return what is set for an example: nothing for the README's, which stand for all."""
+    return {} if where.startswith("README") else ONE_THREAD
+
+
 def save(text: str, folder: Path) -> str:
     path = folder / "example.py"
     path.write_text(text)
@@ -36,7 +41,7 @@ def save(text: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("block", PYTHON, ids=where)
 def test_python(block: Block, tmp_path: Path) -> None:
-    printed = succeed("python", save(block.text, tmp_path))
+    printed = succeed("python", save(block.text, tmp_path), **threads(block.where))
     if "print(" in block.text:
         assert [line for line in printed.splitlines() if line and not line.startswith(LOG)]
 
@@ -59,7 +64,7 @@ def test_a_script_without_the_guard_works_where_no_process_is_started(tmp_path: 
     text = WITH_AN_ENGINE.text.replace(GUARD, "if True:")
     # Compiled, it would take a minute and show nothing more.
     script = save(text.replace("LLM(\n", "LLM(\n        enforce_eager=True,\n"), tmp_path)
-    result = run("python", script, VLLM_ENABLE_V1_MULTIPROCESSING="0", OMP_NUM_THREADS="1")
+    result = run("python", script, VLLM_ENABLE_V1_MULTIPROCESSING="0", **ONE_THREAD)
     assert result.returncode == 0, result.stderr[-4000:]
     assert "vllm-ascend-spec: error" not in result.stderr
 
@@ -70,7 +75,7 @@ def test_check_takes_the_class_of_a_block(block: Block, tmp_path: Path) -> None:
     name = block.text.partition("class ")[2].partition(":")[0]
     spec = f'{{"method": "custom_class", "model": "example.{name}", "num_speculative_tokens": 3}}'
     words = ("check", "examples/zoo/target", "--speculative-config", spec)
-    succeed("vllm-ascend-spec", *words, PYTHONPATH=f"{ROOT}:{tmp_path}")
+    succeed("vllm-ascend-spec", *words, PYTHONPATH=f"{ROOT}:{tmp_path}", **ONE_THREAD)
 
 
 @pytest.mark.parametrize(
@@ -79,14 +84,14 @@ def test_check_takes_the_class_of_a_block(block: Block, tmp_path: Path) -> None:
 def test_command(command: Command) -> None:
     row = table.how(command)
     assert isinstance(row, table.Run)
-    assert row.says in shell(command.text)
+    assert row.says in shell(command.text, **threads(command.where))
 
 
 @pytest.mark.parametrize(
     "command", [c for c in COMMANDS if isinstance(table.how(c), table.Serve)], ids=where
 )
 def test_server(command: Command) -> None:
-    with server(command.text) as running:
+    with server(command.text, **threads(command.where)) as running:
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0)
         (model,) = client.models.list().data
         answer = client.completions.create(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.docs.person import environment
+from tests.docs.person import ONE_THREAD, environment
 from tests.zoo import SPECS
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     result = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
-        env=environment(),
+        env=environment(**ONE_THREAD),
         capture_output=True,
         text=True,
         timeout=600,

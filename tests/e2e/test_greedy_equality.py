@@ -37,16 +37,23 @@ def test_every_prompt_is_answered_as_without_speculation(
 ) -> None:
     assert len(prompts) >= 50
     llm = make_engine(EVERY[method])
-    check(method, llm, lambda: token_ids(generate(llm, prompts)), expected, least=1.5)
+    check(method, llm, partial(ask, llm, generate, prompts), expected, least=1.5)
 
 
+@pytest.mark.parametrize("num_prompts", [16, pytest.param(40, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("method", LOOPS)
 def test_requests_alone_are_answered_as_without_speculation(
-    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
+    method: str,
+    num_prompts: int,
+    make_engine: Any,
+    generate: Any,
+    prompts: list[str],
+    expected: Any,
+    check: Any,
 ) -> None:
     llm = make_engine(EVERY[method])
-    answer = partial(answer_some, llm, generate, prompts, batch=1)
-    check(method, llm, answer, expected[:16], least=1.5)
+    answer = partial(ask, llm, generate, prompts[:num_prompts], batch=1)
+    check(method, llm, answer, expected[:num_prompts], least=1.5)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +88,8 @@ def check(plain: Any, prompts: list[str]) -> Callable[..., None]:
     return check
 
 
-@pytest.mark.parametrize("num_tokens", [1, 2, 5])
+# Everything else here makes three.
+@pytest.mark.parametrize("num_tokens", [1, pytest.param(2, marks=pytest.mark.nightly), 5])
 @pytest.mark.parametrize("method", METHODS)
 def test_any_number_of_drafts(
     method: str,
@@ -94,7 +102,7 @@ def test_any_number_of_drafts(
 ) -> None:
     num_tokens = min(num_tokens, MOST_DRAFTS.get(method, num_tokens))
     llm = make_engine({**EVERY[method], "num_speculative_tokens": num_tokens})
-    answer = partial(answer_some, llm, generate, prompts)
+    answer = partial(ask, llm, generate, prompts[:16])
     check(method, llm, answer, expected[:16], num_tokens)
 
 
@@ -109,13 +117,13 @@ def test_more_drafts_than_an_npu_takes(
     check: Any,
 ) -> None:
     llm = make_engine({**EVERY[method], "num_speculative_tokens": num_tokens})
-    answer = partial(answer_some, llm, generate, prompts)
+    answer = partial(ask, llm, generate, prompts[:16])
     check(method, llm, answer, expected[:16], num_tokens)
 
 
-def answer_some(llm: Any, generate: Any, prompts: list[str], batch: int = 8) -> list[list[int]]:
-    """Return the answers to sixteen prompts."""
-    return token_ids(generate(llm, prompts[:16], batch))
+def ask(llm: Any, generate: Any, prompts: list[str], batch: int = 8) -> list[list[int]]:
+    """Return the answers to some prompts."""
+    return token_ids(generate(llm, prompts, batch))
 
 
 @pytest.mark.parametrize("method", ALWAYS_K)
@@ -124,7 +132,7 @@ def test_stock_draft_loop(
 ) -> None:
     options = {"ascend_spec": {"draft_loop": "stock"}}
     llm = make_engine(EVERY[method], additional_config=options)
-    check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
+    check(method, llm, partial(ask, llm, generate, prompts[:16]), expected[:16])
 
 
 @pytest.mark.parametrize("method", LOOPS)
@@ -135,7 +143,7 @@ def test_prefix_caching(
     llm = make_engine(EVERY[method], enable_prefix_caching=True, block_size=32)
     generate(llm, prompts[:16])
     before = count(llm, "vllm:prefix_cache_hits")
-    check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
+    check(method, llm, partial(ask, llm, generate, prompts[:16]), expected[:16])
     assert count(llm, "vllm:prefix_cache_hits") > before
 
 
@@ -145,7 +153,7 @@ def test_chunked_prefill(
 ) -> None:
     """Prompts of about a hundred tokens in pieces, beside requests that decode."""
     llm = make_engine(EVERY[method], max_num_batched_tokens=48, max_num_seqs=4)
-    check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
+    check(method, llm, partial(ask, llm, generate, prompts[:16]), expected[:16])
 
 
 @pytest.mark.parametrize("method", LOOPS)
@@ -174,7 +182,7 @@ def test_preemption(
     llm = make_engine(
         EVERY[method], block_size=32, num_gpu_blocks_override=24, enable_prefix_caching=False
     )
-    check(method, llm, partial(answer_some, llm, generate, prompts), expected[:16])
+    check(method, llm, partial(ask, llm, generate, prompts[:16]), expected[:16])
     assert count(llm, "vllm:num_preemptions") > 0
 
 
@@ -217,11 +225,12 @@ def test_careless_class(make_engine: Any, generate: Any, prompts: list[str], exp
         check_drafts(seen, 3, 1.1)
 
 
+@pytest.mark.parametrize("batch", [8, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("method", KINDS)
 def test_compiled(
-    method: str, make_engine: Any, generate: Any, prompts: list[str], check: Any
+    method: str, batch: int, make_engine: Any, generate: Any, prompts: list[str], check: Any
 ) -> None:
     """torch.compile rounds differently than eager, so both sides are compiled here."""
-    plain = generate(make_engine(enforce_eager=False), prompts[:16])
+    plain = generate(make_engine(enforce_eager=False), prompts[:32], batch)
     llm = make_engine(EVERY[method], enforce_eager=False)
-    check(method, llm, partial(answer_some, llm, generate, prompts), token_ids(plain))
+    check(method, llm, partial(ask, llm, generate, prompts[:32], batch), token_ids(plain))
