@@ -51,14 +51,20 @@ SPECS_IN_ONE_PASS: dict[str, dict[str, Any]] = {
         "num_speculative_tokens": 3,
         "parallel_drafting": True,
     },
+    "peagle": {
+        "method": "eagle3",
+        "model": str(ZOO / "peagle"),
+        "num_speculative_tokens": 3,
+        "parallel_drafting": True,
+    },
 }
 EVERY = SPECS | SPECS_IN_ONE_PASS
 # Those that make all drafts of a step in one pass of a model.
 IN_ONE_PASS = [*SPECS_IN_ONE_PASS, "dflash"]
 # The most drafts of a step, where a checkpoint of the zoo limits them or hardly gets that far.
-MOST_DRAFTS = {"medusa": 4, "mlp_speculator": 3, "pard": 4, "dflash": 3}
+MOST_DRAFTS = {"medusa": 4, "mlp_speculator": 3, "pard": 4, "peagle": 4, "dflash": 3}
 # Tokens per step that greedy answers exceed, where a method is not worth what others are.
-LEAST = {"medusa": 1.2, "pard": 1.2, "dflash": 1.1}
+LEAST = {"medusa": 1.2, "pard": 1.2, "peagle": 1.2, "dflash": 1.1}
 # One method for each way in which drafts reach the verifier: the same number for every request, or
 # not. What a request asks for is between the runner and the verifier, which know no more of it.
 ONE_OF_EACH_KIND = ("eagle", "ngram")

@@ -52,6 +52,7 @@ DRAFTS = {
     "mtp, DeepSeek": Draft("mtp", None, target="target-deepseek"),
     "draft_model": Draft("draft_model", "draft"),
     "pard": Draft("draft_model", "pard", {"parallel_drafting": True}),
+    "peagle": Draft("eagle3", "peagle", {"parallel_drafting": True}),
     "dflash": Draft("dflash", "dflash"),
     "eagle, sampled drafts": Draft("eagle", "eagle", {"draft_sample_method": "probabilistic"}),
     "eagle3, sampled drafts": Draft("eagle3", "eagle3", {"draft_sample_method": "probabilistic"}),

@@ -12,8 +12,8 @@ from . import corpus, export
 from .eagle3_head import Eagle3Head
 from .llama import Llama, rotary_table
 from .loop import Recipe, finish, fit
-from .measure import windows
-from .own_loop import Unrolled, distillation, held_out_figures, loss_of, unroll
+from .measure import held_out_figures, windows
+from .own_loop import Unrolled, distillation, loss_of, unroll
 from .shapes import EAGLE3, VOCAB_SIZE
 
 UNROLL = 3
@@ -51,6 +51,14 @@ def new_head(target: Llama, work: Path) -> Eagle3Head:
     """Return a head that knows the most frequent tokens and nothing more."""
     chosen = frequent_tokens(work / "train.pt", DRAFT_VOCAB_SIZE)
     return Eagle3Head(EAGLE3, target, chosen, len(LAYERS), seed=10)
+
+
+def matrices_and_others(
+    head: Eagle3Head,
+) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
+    """Return what Muon trains, and what it does not: norms and the output layer."""
+    inner = [p for n, p in head.named_parameters() if p.ndim > 1 and not n.startswith("lm_head")]
+    return inner, [p for p in head.parameters() if all(p is not other for other in inner)]
 
 
 def train_head(
@@ -104,8 +112,7 @@ def train_head(
         return unroll(head, UNROLL, embeddings, features, rotation, judge)
 
     loss_fn = loss_of(unrolled)
-    inner = [p for n, p in head.named_parameters() if p.ndim > 1 and not n.startswith("lm_head")]
-    outer = [p for p in head.parameters() if all(p is not other for other in inner)]
+    inner, outer = matrices_and_others(head)
     batches = windows(work, recipe)
     record = fit(name, outer, loss_fn, batches.next, recipe, muon=inner)
     state = head.checkpoint() | vocabulary_maps(head.tokens)

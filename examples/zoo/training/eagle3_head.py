@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -69,13 +71,25 @@ class Eagle3Head(nn.Module):
             The residual stream behind the layer, [batch, length, hidden]: the next step's features,
             and the input of :meth:`logits`.
         """
+
+        def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            steps.append((k, v))
+            if len(steps) == 1:
+                return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return unrolled_attention(q, steps)
+
+        return self.rows(embeddings, features, rotation, attend)
+
+    def rows(
+        self,
+        embeddings: torch.Tensor,  # [batch, num_rows, hidden]
+        features: torch.Tensor,  # [batch, num_rows, hidden]
+        rotation: Rotation,
+        attend: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+    ) -> torch.Tensor:
+        """Run the layer on rows, where ``attend`` mixes values by queries and keys."""
         x = torch.cat([self.input_layernorm(embeddings), self.hidden_norm(features)], -1)
-        q, k, v = self.self_attn.qkv(x, rotation)
-        steps.append((k, v))
-        if len(steps) == 1:
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:
-            mixed = unrolled_attention(q, steps)
+        mixed = attend(*self.self_attn.qkv(x, rotation))
         x = features + self.self_attn.project_out(mixed)
         return x + self.mlp(self.post_attention_layernorm(x))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 
 from . import corpus
 from .llama import Llama
-from .loop import Recipe
+from .loop import LossFn, Recipe
 
 
 @torch.no_grad()
@@ -27,3 +28,11 @@ def perplexity(model: Llama, batches: list[torch.Tensor]) -> dict[str, float]:
 def windows(work: Path, recipe: Recipe) -> corpus.Windows:
     """Return the training batches of ``recipe``."""
     return corpus.Windows(work / "train.pt", recipe.seed, recipe.batch_size, recipe.length)
+
+
+@torch.no_grad()
+def held_out_figures(loss_fn: LossFn, batches: Sequence[torch.Tensor]) -> dict[str, float]:
+    """Return the mean loss of held-out batches, and how often each draft is the target's token."""
+    loss, *agreements = torch.tensor([loss_fn(tokens)[1] for tokens in batches]).mean(0).tolist()
+    named = {f"agreement_{step}": value for step, value in enumerate(agreements, 1)}
+    return {name: round(value, 4) for name, value in {"loss": loss, **named}.items()}

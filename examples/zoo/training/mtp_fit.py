@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from . import corpus
 from .llama import Rotation
 from .loop import Recipe, fit
-from .measure import windows
+from .measure import held_out_figures, windows
 from .mtp_layer import MtpLayer
-from .own_loop import Unrolled, distillation, held_out_figures, loss_of, unroll
+from .own_loop import Unrolled, distillation, loss_of, unroll
 
 UNROLL = 2
 DISTILLATION_WEIGHT = 0.3

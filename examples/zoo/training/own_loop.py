@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -75,11 +75,3 @@ def loss_of(unrolled: Callable[[torch.Tensor], Unrolled]) -> LossFn:
         return loss, [loss.item(), *(a.item() for a in agreements)]
 
     return loss_fn
-
-
-@torch.no_grad()
-def held_out_figures(loss_fn: LossFn, batches: Sequence[torch.Tensor]) -> dict[str, float]:
-    """Return the means of a loss's figures over batches that were not trained on."""
-    loss, *agreements = torch.tensor([loss_fn(tokens)[1] for tokens in batches]).mean(0).tolist()
-    named = {f"agreement_{step}": value for step, value in enumerate(agreements, 1)}
-    return {name: round(value, 4) for name, value in {"loss": loss, **named}.items()}

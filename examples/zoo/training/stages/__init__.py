@@ -15,5 +15,6 @@ STAGES = (
     "mtp_mimo",
     "mtp_deepseek",
     "pard",
+    "peagle",
     "dflash",
 )

@@ -11,7 +11,7 @@ from ..dflash_head import DFlashHead
 from ..llama import rotary_table
 from ..loop import Recipe, finish, fit
 from ..masked import LATER_WEIGHT, MASK_ID
-from ..measure import windows
+from ..measure import held_out_figures, windows
 from ..shapes import DFLASH
 
 RECIPE = Recipe(steps=700, batch_size=4, length=192, learning_rate=2e-3, seed=17, warmup=40)
@@ -92,15 +92,9 @@ def train(work: Path, out: Path, recipe: Recipe) -> None:
         loss, agreements = distillation(tokens, 1 + order[:BLOCKS], counts)
         return loss, [loss.item(), *(share.item() for share in agreements)]
 
-    @torch.no_grad()
-    def evaluate() -> dict[str, float]:
-        figures = torch.tensor([loss_fn(tokens)[1] for tokens in held_out]).mean(0).tolist()
-        names = ["loss", *(f"agreement_{place}" for place in range(1, ROWS))]
-        return {name: round(value, 4) for name, value in zip(names, figures, strict=True)}
-
     batches = windows(work, recipe)
     record = fit("dflash", list(head.parameters()), loss_fn, batches.next, recipe)
     # The target's embeddings and output layer are used.
     config = export.hf_config(DFLASH) | CONFIG
     export.save_weights(out / "dflash", config, head.state_dict())
-    finish("dflash", record, evaluate, out)
+    finish("dflash", record, lambda: held_out_figures(loss_fn, held_out), out)

@@ -11,8 +11,8 @@ from .. import corpus, export
 from ..eagle_head import EagleHead
 from ..llama import rotary_table
 from ..loop import Recipe, finish, fit
-from ..measure import windows
-from ..own_loop import Unrolled, distillation, held_out_figures, loss_of, unroll
+from ..measure import held_out_figures, windows
+from ..own_loop import Unrolled, distillation, loss_of, unroll
 from ..shapes import EAGLE
 
 RECIPE = Recipe(steps=2400, batch_size=8, length=256, learning_rate=2e-3, seed=7)

@@ -11,7 +11,7 @@ from .. import corpus, export
 from ..llama import Llama
 from ..loop import Recipe, finish, fit
 from ..masked import LATER_WEIGHT, MASK_ID, MaskedRows, masked_hidden
-from ..measure import windows
+from ..measure import held_out_figures, windows
 from ..shapes import DRAFT, PARD
 
 RECIPE = Recipe(steps=500, batch_size=4, length=192, learning_rate=2e-3, seed=15, warmup=40)
@@ -61,14 +61,8 @@ def train(work: Path, out: Path, recipe: Recipe) -> None:
         loss, agreements = distillation(tokens, order[:RUNS])
         return loss, [loss.item(), *(share.item() for share in agreements)]
 
-    @torch.no_grad()
-    def evaluate() -> dict[str, float]:
-        figures = torch.tensor([loss_fn(tokens)[1] for tokens in held_out]).mean(0).tolist()
-        names = ["loss", *(f"agreement_{ahead + 1}" for ahead in range(MASKS + 1))]
-        return {name: round(value, 4) for name, value in zip(names, figures, strict=True)}
-
     batches = windows(work, recipe)
     record = fit("pard", list(model.parameters()), loss_fn, batches.next, recipe)
     state = {f"model.{k}": v for k, v in model.state_dict().items()}
     export.save(out / "pard", work / "tokenizer", PARD, state, pard_token=MASK_ID)
-    finish("pard", record, evaluate, out)
+    finish("pard", record, lambda: held_out_figures(loss_fn, held_out), out)
