@@ -57,6 +57,7 @@ MENDS: tuple[Mend, ...] = (
     Mend("cpu_event_query", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_hidden_states_copy", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_rotary_layout", "vllm", VLLM_030, "cpu"),
+    Mend("cpu_expert_exchange", "vllm", VLLM_030, "cpu"),
     Mend("draft_model_block_table", "vllm", VLLM_030_033, "classes"),
     Mend("npu_additional_config", "vllm-ascend", ASCEND, "npu_platform"),
     Mend("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),

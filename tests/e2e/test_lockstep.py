@@ -1,0 +1,33 @@
+"""Copies of a mixture of experts run in step, whether they have work or not.
+
+Each of their layers exchanges tokens with the other copies, so a copy without work makes the same
+passes, the drafter's too. Were it one more or fewer, all would wait for ever.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.ascend.environment import CPU
+from tests.copies.cases import DRAFTS, assert_in_step, run_case, wrong_answers
+from tests.copies.lockstep import beside_idle
+
+# By method, the passes of a step through a layer of experts: the target's, and those of a draft
+# that has experts, too.
+PASSES = {"eagle": 1, "mtp": 1 + DRAFTS}
+# The target's batch is compared with the other copy's, then the draft's first and its later ones.
+BATCHES_COMPARED = 3
+
+
+@pytest.mark.parametrize("method", [pytest.param("eagle", marks=pytest.mark.nightly), "mtp"])
+def test_a_copy_without_work_keeps_in_step(method: str, tmp_path: Path) -> None:
+    """The answers are those of the target alone, and each step exchanges as much on both sides."""
+    target, ran = run_case(method, tmp_path, CPU, enforce_eager=True)
+    assert_in_step(ran)
+    passes = PASSES[method]
+    # Tokens, weights and experts are gathered and the results added up.
+    exchanged = {"all_gather_into_tensor": 3 * passes, "all_reduce": passes + BATCHES_COMPARED}
+    assert all(counts == exchanged for counts in beside_idle(*ran.steps))
+    assert not wrong_answers(target, ran)
