@@ -61,11 +61,14 @@ MENDS: tuple[Mend, ...] = (
     Mend("draft_model_block_table", "vllm", VLLM_030_033, "classes"),
     Mend("npu_additional_config", "vllm-ascend", ASCEND, "npu_platform"),
     Mend("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),
+    Mend("npu_mtp_first_position", "vllm", VLLM_030, "npu"),
     Mend("npu_draft_model_padding", "vllm-ascend", ASCEND, "npu_classes"),
     Mend("npu_draft_model_graph", "vllm-ascend", ASCEND, "npu_classes"),
     Mend("npu_draft_model_block_table", "vllm-ascend", ASCEND, "npu_classes"),
     Mend("npu_draft_model_lengths", "vllm-ascend", ASCEND, "npu_classes"),
     Mend("npu_eagle3_lm_head", "vllm-ascend", ASCEND, "npu_classes"),
+    Mend("npu_mtp_lm_head", "vllm-ascend", ASCEND, "npu_classes"),
+    Mend("npu_mla_draft_positions", "vllm-ascend", ASCEND, "npu_classes"),
 )
 
 

@@ -1,0 +1,88 @@
+"""Rotary positions of later drafts of a model with MLA on the NPU.
+
+Why: vllm-ascend 0.30.0rc2 prepares all draft steps before it runs the first one
+(vllm_ascend/spec_decode/llm_base_proposer.py:AscendSpecDecodeBaseProposer._propose), and has one
+buffer for the cosines and sines of MLA (vllm_ascend/ops/rotary_embedding.py:get_cos_and_sin_mla).
+So every step is turned by the positions of the last one, and drafts are worse.
+How: each later step has buffers of its own, the same ones when a graph is captured and replayed.
+Until: vllm-ascend has buffers for each draft step; 0.30.0rc2 is the newest release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from vllm_ascend_spec.compat.registry import override
+
+# Cosines and sines, [max_num_batched_tokens, 1, 1, rope_dim] each; None for a model without MLA.
+Tables = tuple[torch.Tensor | None, torch.Tensor | None]
+
+
+@override
+class RotaryOverride:
+    """Mix into a proposer of vllm-ascend, before our loop in the bases.
+
+    Attributes:
+        rotary_tables: of later draft steps, by the step's number.
+    """
+
+    rotary_tables: dict[int, Tables]
+
+    def attn_update_stack_num_spec_norm(
+        self: Any, draft_index: int, *args: Any, **kwargs: Any
+    ) -> tuple[Any, Any]:
+        """Build the metadata of a later step that is to be run; the signature is vllm-ascend's."""
+        with keeping_tables():
+            self._use_tables_of(draft_index)
+            return super().attn_update_stack_num_spec_norm(draft_index, *args, **kwargs)  # type: ignore[misc]
+
+    def dummy_run(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Run with nothing to draft, or capture a graph; the signature is vllm-ascend's."""
+        with keeping_tables():
+            super().dummy_run(*args, **kwargs)  # type: ignore[misc]
+
+    def _prepare_dcp_draft_dummy_metadata(self: Any, metadata: Any, draft_index: int) -> None:
+        """Get ready for the metadata of a step that is captured; the signature is vllm-ascend's."""
+        self._use_tables_of(draft_index)
+        super()._prepare_dcp_draft_dummy_metadata(metadata, draft_index)  # type: ignore[misc]
+
+    def _use_tables_of(self: Any, draft_index: int) -> None:
+        """Let vllm-ascend write a step's cosines and sines where those of no other step are."""
+        tables = vars(self).setdefault("rotary_tables", {})
+        if draft_index > 0 and draft_index not in tables:
+            tables[draft_index] = tuple(map(like, shared_tables()))
+        if draft_index > 0:
+            set_tables(tables[draft_index])
+
+
+def like(table: torch.Tensor | None) -> torch.Tensor | None:
+    """Return a table of the same shape, if there is one."""
+    return None if table is None else torch.zeros_like(table)
+
+
+def shared_tables() -> Tables:
+    """Return vllm-ascend's."""
+    from vllm_ascend.ops import rotary_embedding
+
+    return rotary_embedding._cos_mla, rotary_embedding._sin_mla
+
+
+def set_tables(tables: Tables) -> None:
+    """Let vllm-ascend use these."""
+    from vllm_ascend.ops import rotary_embedding
+
+    rotary_embedding._cos_mla, rotary_embedding._sin_mla = tables
+
+
+@contextmanager
+def keeping_tables() -> Iterator[None]:
+    """Put back vllm-ascend's at the end."""
+    shared = shared_tables()
+    try:
+        yield
+    finally:
+        set_tables(shared)
