@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.zoo import EVERY, TARGET, WITH_A_LOOP, target_of
+from tests.zoo import EVERY, TARGET, WITH_A_LOOP, ZOO, target_of
 
 ENGINE: dict[str, Any] = {
     "model": TARGET,
@@ -62,6 +62,7 @@ SPECULATIVE = (
     "pard",
     "eagle",
     "eagle3",
+    "mtp",
     "dflash",
     "medusa",
     "mlp_speculator",
@@ -116,8 +117,13 @@ CASES: dict[str, Case] = {
 }
 CASES |= {
     f"{method}-{mode}-tp2": Case(method=method, mode=mode, devices=2)
-    for method in ("eagle", "ngram")
-    for mode in ("eager", "full_decode_only")
+    for method, mode in (
+        ("eagle", "eager"),
+        ("eagle", "full_decode_only"),
+        ("ngram", "eager"),
+        ("ngram", "full_decode_only"),
+        ("mtp", "full_decode_only"),
+    )
 }
 CASES["eagle-async"] = Case(
     method="eagle",
@@ -172,3 +178,23 @@ CASES |= {
         ("dflash", "full_decode_only"),
     )
 }
+# DeepSeek's attention, MLA. vllm-ascend reads prompts in bfloat16 whatever the dtype is, and in
+# float32 only those that are new and whole; all else is float32 then. So are verified rows.
+MLA_ENGINE: dict[str, Any] = {"max_num_batched_tokens": 1024, "enable_prefix_caching": False}
+MLA_CASES: dict[str, Case] = {
+    f"deepseek-{mode}": Case(
+        method="mtp",
+        mode=mode,
+        engine=MLA_ENGINE,
+        requests=tuple(REQUESTS) if mode == "full_decode_only" else ("greedy", "seeded"),
+        options={"model": str(ZOO / "target-deepseek")},
+    )
+    for mode in MODES
+}
+# Prompts in pieces, of which later ones are read together with the cache of those before.
+MLA_CASES["deepseek-chunked"] = Case(
+    method="mtp",
+    mode="default",
+    engine={"dtype": "bfloat16", "max_num_batched_tokens": 48, "max_num_seqs": 4},
+    options={"model": str(ZOO / "target-deepseek")},
+)

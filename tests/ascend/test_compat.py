@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -14,6 +17,7 @@ from tests.compat.test_thinking_budget_state import leave_and_move, reasoning
 from vllm_ascend_spec.compat import (
     npu_additional_config,
     npu_logprobs_mode,
+    npu_mtp_first_position,
     registry,
     thinking_budget_state,
 )
@@ -100,3 +104,48 @@ def test_our_section_is_not_vllm_ascends(take_out: TakeOut) -> None:
     npu_additional_config.apply()
     for _ in range(2):  # the first time pydantic completes the class
         assert refused_keys(**options) == {"ascend_specs"}
+
+
+class PastTheMaskError(Exception):
+    """A layer's ``forward`` got past its first line; says with which embeddings."""
+
+
+class Layer:
+    """What a layer's ``forward`` looks at until the first position is blank."""
+
+    def __getattr__(self, name: str) -> Any:
+        def norm(embeddings: torch.Tensor) -> None:
+            raise PastTheMaskError(embeddings)
+
+        return norm
+
+
+def blanked(module: str, name: str, *, is_captured: bool) -> torch.Tensor:
+    """Return what a layer of vLLM's goes on with, for rows at positions 0, 3 and 0."""
+    layer = getattr(importlib.import_module(f"vllm.model_executor.models.{module}"), name)
+    positions = torch.tensor([0, 3, 0], device="npu")
+    given = {"inputs_embeds": torch.ones(3, 4, device="npu"), "positions": positions}
+    names = inspect.signature(layer.forward).parameters
+    arguments = [given.get(name) for name in names if name not in {"self", "spec_step_index"}]
+    stream = torch.npu.Stream()
+    capture = torch.npu.graph(torch.npu.NPUGraph(), stream=stream) if is_captured else nullcontext()
+    with pytest.raises(PastTheMaskError) as raised, capture:
+        layer.forward(Layer(), *arguments)
+    found: torch.Tensor = raised.value.args[0]
+    return found
+
+
+@pytest.mark.parametrize(("module", "name"), npu_mtp_first_position.LAYERS.items())
+def test_mtp_layers_blank_the_first_position_in_a_graph(
+    module: str, name: str, take_out: TakeOut
+) -> None:
+    take_out(npu_mtp_first_position)
+    expected = blanked(module, name, is_captured=False)
+    assert expected.cpu()[:, 0].tolist() == [0, 1, 0]
+    with pytest.raises(RuntimeError, match="waits for the device"):
+        blanked(module, name, is_captured=True)
+    npu_mtp_first_position.apply()
+    assert torch.equal(blanked(module, name, is_captured=False).cpu(), expected.cpu())
+    blanked(module, name, is_captured=True)
+    # Other ops on what a layer is given make plain tensors.
+    assert type(blanked(module, name, is_captured=False) + 1) is torch.Tensor

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from vllm_ascend_spec.compat import npu_draft_model_padding
+from vllm_ascend_spec.compat import npu_draft_model_padding, npu_mla_draft_positions
 
 
 @pytest.fixture
@@ -96,6 +96,100 @@ def test_eagle3_head_without_an_output_layer_takes_the_targets() -> None:
     ours = drafter_of("eagle3", "ascend")
     assert head_of(ours, has_own=False) == "the target's"
     assert head_of(ours, has_own=True) == "its own"
+
+
+def test_mtp_layers_without_an_output_layer_take_the_targets() -> None:
+    from vllm_ascend.spec_decode.eagle_proposer import AscendEagleProposer
+
+    from tests.methods.engine import drafter_of
+
+    mode = SimpleNamespace(has_full_cudagraphs=lambda: False)
+    config = SimpleNamespace(
+        compilation_config=SimpleNamespace(cudagraph_mode=mode),
+        model_config=SimpleNamespace(is_deepseek_mla=False),
+    )
+    target = SimpleNamespace(lm_head="the target's")
+
+    def heads_of(cls: Any, **more: Any) -> tuple[Any, Any]:
+        layer = SimpleNamespace(shared_head=SimpleNamespace(head="its own"))
+        inner = SimpleNamespace(layers={"4": layer})
+        model = SimpleNamespace(lm_head="its own", model=inner, **more)
+        drafter = make(cls, method="mtp", vllm_config=config, use_cuda_graph=False, model=model)
+        drafter._maybe_share_lm_head(target)
+        return model.lm_head, layer.shared_head.head
+
+    assert heads_of(AscendEagleProposer) == ("its own", "its own")
+    ours = drafter_of("mtp", "ascend")
+    assert heads_of(ours) == ("the target's", "the target's")
+    # vllm-ascend knows whether DeepSeek's checkpoint had one.
+    assert heads_of(ours, has_own_lm_head=True) == ("its own", "its own")
+
+
+class Preparing:
+    """Asks vllm-ascend for the cosines of each step's positions, before any step is run."""
+
+    def attn_update_stack_num_spec_norm(self, draft_index: int) -> torch.Tensor:
+        return self.cosines(draft_index)
+
+    def dummy_run(self) -> list[torch.Tensor]:
+        captured = []
+        for draft_index in range(4):
+            self._prepare_dcp_draft_dummy_metadata(None, draft_index)
+            captured.append(self.cosines(draft_index))
+        return captured
+
+    def _prepare_dcp_draft_dummy_metadata(self, metadata: Any, draft_index: int) -> None:
+        return None
+
+    def cosines(self, draft_index: int) -> torch.Tensor:
+        from vllm_ascend.ops.rotary_embedding import get_cos_and_sin_mla
+
+        return get_cos_and_sin_mla(torch.tensor([10, 20]) + draft_index, use_cache=True)[0]
+
+
+class OurPreparing(npu_mla_draft_positions.RotaryOverride, Preparing):
+    """The same with the mend."""
+
+
+def test_each_draft_step_of_mla_has_the_rotary_positions_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from vllm_ascend.ops import rotary_embedding
+
+    positions = torch.arange(64.0)[:, None].expand(-1, 2)
+    shared = torch.zeros(8, 1, 1, 2)
+    for name in ("cos", "sin"):
+        monkeypatch.setattr(rotary_embedding, f"_{name}_cache", positions)
+        monkeypatch.setattr(rotary_embedding, f"_{name}_mla", shared)
+
+    def prepared(proposer: Any) -> list[list[float]]:
+        first = proposer.cosines(0)
+        later = [proposer.attn_update_stack_num_spec_norm(step) for step in (1, 2, 3)]
+        return [cosines[:, 0, 0, 0].tolist() for cosines in (first, *later)]
+
+    assert prepared(Preparing()) == [[13.0, 23.0]] * 4
+    ours = OurPreparing()
+    assert prepared(ours) == [[10.0 + step, 20.0 + step] for step in range(4)]
+    # The target goes on with vllm-ascend's.
+    assert rotary_embedding._cos_mla is rotary_embedding._sin_mla is shared
+    # A graph reads what it was captured with.
+    captured = ours.dummy_run()
+    assert captured[0].data_ptr() == shared.data_ptr()
+    assert len({cosines.data_ptr() for cosines in captured}) == 4
+    for step in (1, 2, 3):
+        replayed = ours.attn_update_stack_num_spec_norm(step)
+        assert replayed.data_ptr() == captured[step].data_ptr()
+    assert rotary_embedding._cos_mla is shared
+
+
+def test_models_without_mla_have_no_rotary_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm_ascend.ops import rotary_embedding
+
+    for name in ("_cos_mla", "_sin_mla"):
+        monkeypatch.setattr(rotary_embedding, name, None)
+    ours = OurPreparing()
+    monkeypatch.setattr(ours, "cosines", lambda draft_index: rotary_embedding._cos_mla)
+    assert ours.attn_update_stack_num_spec_norm(1) is None
 
 
 class Buffer:

@@ -58,6 +58,26 @@ def test_piecewise_graphs_refuse_nothing(given: dict[str, Any]) -> None:
     require_possible(make_proposer(PIECEWISE, **given))
 
 
+def test_mtp_layers_with_several_cache_groups_are_refused() -> None:
+    from vllm_ascend.spec_decode.multi_kv_cache_group_proposer import is_multi_kv_cache_group_mtp
+
+    from vllm_ascend_spec.methods.families.ascend.limits import SEVERAL_CACHE_GROUPS
+
+    def drafting_with(model_type: str) -> Any:
+        hf_config = SimpleNamespace(model_type=model_type)
+        draft = SimpleNamespace(hf_config=hf_config)
+        return make_proposer(DECODE, method="mtp", draft_model_config=draft)
+
+    for model_type in SEVERAL_CACHE_GROUPS:
+        proposer = drafting_with(model_type)
+        # vllm-ascend has another proposer for them.
+        assert is_multi_kv_cache_group_mtp(proposer)
+        with pytest.raises(ConfigError, match="'glm5_next_mtp', whose KV cache") as raised:
+            require_possible(proposer)
+        assert str(raised.value).startswith("speculative_config.method='mtp'")
+    require_possible(drafting_with("deepseek_mtp"))
+
+
 def test_npu_with_another_worker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from vllm_ascend_spec.platform import npu
 

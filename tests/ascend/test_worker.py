@@ -104,7 +104,9 @@ def test_the_signature_is_vllm_ascends(runner_class: Any) -> None:
     assert list(ours) == list(theirs)
 
 
-@pytest.mark.parametrize("method", ["eagle", "eagle3", "draft_model", "ngram", "custom_class"])
+@pytest.mark.parametrize(
+    "method", ["eagle", "eagle3", "mtp", "draft_model", "ngram", "custom_class"]
+)
 def test_every_method_has_a_drafter_on_the_npu(method: str) -> None:
     from vllm_ascend import spec_decode
 
@@ -114,6 +116,7 @@ def test_every_method_has_a_drafter_on_the_npu(method: str) -> None:
     stock = {
         "eagle": spec_decode.AscendEagleProposer,
         "eagle3": spec_decode.AscendEagleProposer,
+        "mtp": spec_decode.AscendEagleProposer,
         "draft_model": spec_decode.AscendDraftModelProposer,
     }
     assert issubclass(drafter, stock.get(method, object))

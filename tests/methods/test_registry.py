@@ -50,8 +50,7 @@ class TestEveryMethod:
             assert isinstance(getattr(importlib.import_module(module), name), type)
 
     def test_is_there_for_every_family(self, method: Method) -> None:
-        without = {"ascend"} if method.name == "mtp" else set()
-        assert set(method.drafters) == {"vllm", "ascend"} - without
+        assert set(method.drafters) == {"vllm", "ascend"}
         assert all(method.drafters.values())
 
     def test_has_a_check_of_its_checkpoint(self, method: Method) -> None:

@@ -1,12 +1,12 @@
 """The output layer of MTP layers on the NPU.
 
-Why: MTP layers draft with the target's output layer, and vLLM always gives it to them
+Why: MTP layers draft with the target's output layer, and vLLM gives it to all of them
 (vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer._maybe_share_lm_head).
-vllm-ascend 0.30.0rc2 does so for models with MLA alone, and only where the layers have loaded the
-same numbers (vllm_ascend/spec_decode/llm_base_proposer.py:
-AscendSpecDecodeBaseProposer._maybe_share_lm_head). A checkpoint without a copy leaves theirs as it
-was allocated, and no draft is accepted.
-How: the target's is put in its place before vllm-ascend goes on.
+vllm-ascend 0.30.0rc2 gives it to models with MLA alone (vllm_ascend/spec_decode/
+llm_base_proposer.py:AscendSpecDecodeBaseProposer._maybe_share_lm_head). Those of another model
+whose checkpoint has no copy of it keep what was allocated, and no draft is accepted.
+How: the target's is put in its place before vllm-ascend goes on. A model that says whether its
+checkpoint had one (``has_own_lm_head``, as vllm-ascend's DeepSeek does) is left to vllm-ascend.
 Until: that method does as vLLM's does; 0.30.0rc2 is the newest release.
 """
 
@@ -23,10 +23,9 @@ class HeadOverride:
 
     def _maybe_share_lm_head(self: Any, model: Any) -> None:
         """Take the output layer of the target ``model``; the signature is vllm-ascend's."""
-        if hasattr(model, "lm_head"):
+        if hasattr(model, "lm_head") and not hasattr(self.model, "has_own_lm_head"):
             self.model.lm_head = model.lm_head
-            layers = getattr(self.model.model, "layers", {})
-            for layer in layers.values():
-                if hasattr(getattr(layer, "shared_head", None), "head"):
+            for layer in getattr(self.model.model, "layers", {}).values():
+                if hasattr(layer, "shared_head"):
                     layer.shared_head.head = model.lm_head
         super()._maybe_share_lm_head(model)  # type: ignore[misc]

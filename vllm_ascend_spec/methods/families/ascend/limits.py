@@ -1,4 +1,4 @@
-"""What no draft loop on an NPU can do, by the graphs that an engine uses."""
+"""What no draft loop on an NPU can do, by the model and by the graphs that an engine uses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 from vllm_ascend_spec.config.ascend import GRAPH_REMEDY, check_full_graph
 from vllm_ascend_spec.errors import ConfigError
 
+SEVERAL_CACHE_GROUPS = ("glm5_next_mtp",)
+
 
 def require_possible(drafter: Any) -> None:
     """Refuse what ``config/ascend.py`` refuses before anything is loaded, of the engine's own mode.
@@ -14,6 +16,7 @@ def require_possible(drafter: Any) -> None:
     Raises:
         ConfigError: naming the option and the reason.
     """
+    require_one_cache_group(drafter.speculative_config)
     mode = drafter.compilation_config.cudagraph_mode
     if not drafter.use_cuda_graph or not mode.has_full_cudagraphs():
         return
@@ -25,4 +28,24 @@ def require_possible(drafter: Any) -> None:
             schedule,
             "not possible within a full graph on an NPU, which has all draft steps; "
             f"{GRAPH_REMEDY}",
+        )
+
+
+def require_one_cache_group(speculative_config: Any) -> None:
+    """Refuse MTP layers for which vllm-ascend has a proposer of their own.
+
+    It is chosen by vllm_ascend/spec_decode/multi_kv_cache_group_proposer.py:
+    is_multi_kv_cache_group_mtp, by the same name.
+
+    Raises:
+        ConfigError: naming the model.
+    """
+    draft = getattr(speculative_config, "draft_model_config", None)
+    model_type = getattr(getattr(draft, "hf_config", None), "model_type", None)
+    if model_type in SEVERAL_CACHE_GROUPS:
+        raise ConfigError(
+            "speculative_config.method",
+            "mtp",
+            f"not possible on an NPU with layers of model_type {model_type!r}, whose KV cache is "
+            "in several groups; use another method",
         )

@@ -64,6 +64,12 @@ class AscendDraftLoop(LaterStepMetadataMixin, OwnLoopMixin):
             "sequence parallelism": enable_sp(self.vllm_config),
             "lmhead_tensor_parallel_size": lmhead_tp_enable(),
             "compressed attention": self.use_compress,
+            "sparse attention": self.use_sparse,
+            # What a replay of it is to change is kept by the number of rows, one for all steps
+            # (vllm_ascend/attention/mla_v1.py:AscendMLAImpl.update_graph_params).
+            "multi-head latent attention in a full graph": (
+                self.draft_model_config.use_mla and self.has_all_steps_in_a_graph()
+            ),
         }
 
     def has_all_steps_in_a_graph(self) -> bool:

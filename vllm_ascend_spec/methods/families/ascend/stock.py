@@ -39,6 +39,8 @@ class StockProposer:
     use_cuda_graph: bool
     use_async_scheduling: bool
     use_compress: bool
+    use_sparse: bool
+    draft_model_config: Any
     compilation_config: Any
     pass_hidden_states_to_model: bool
     uses_mrope: bool

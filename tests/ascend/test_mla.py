@@ -1,0 +1,83 @@
+"""A target with DeepSeek's attention (MLA) and its MTP layer.
+
+The reference is the same NPU without speculation: vllm-ascend reads prompts in bfloat16 whatever
+the dtype is. Everything after the prompt is float32 here, so that answers can be compared exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.ascend.environment import CPU, NPU
+from tests.ascend.matrix import EXACT, MLA_CASES, MODES, Case
+from tests.ascend.test_matrix import (
+    NPU_PLATFORM,
+    assert_close,
+    assert_some_drafts_are_accepted,
+    tokens,
+)
+from tests.ascend.test_same_drafts import ACCEPTED, DRAFTED, TOLERANCE
+from tests.engines import assert_same
+from tests.npu.answers import compare
+
+CHUNKED = MLA_CASES["deepseek-chunked"]
+# Where nothing that is compiled is kept, as in these tests, vLLM takes a model for one that changes
+# its buffers if it finds the word "update" in its code, as in vllm-ascend's DeepSeek.
+ENVIRONMENT = {**NPU, "VLLM_USE_BYTECODE_HOOK": "0"}
+pytestmark = pytest.mark.timeout(900)
+
+
+def without_speculation(case: Case, requests: tuple[str, ...]) -> Case:
+    """Return the reference of a case."""
+    engine = {**case.engine, "model": case.arguments()["model"]}
+    return Case(method=None, mode="eager", engine=engine, requests=requests)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_answers_are_those_without_speculation(mode: str, run_engine: Any) -> None:
+    case = MLA_CASES[f"deepseek-{mode}"]
+    outcome = run_engine(case, ENVIRONMENT)
+    assert outcome["platform"] == NPU_PLATFORM
+    answers = outcome["answers"]
+    reference = without_speculation(case, (*EXACT, "logprobs"))
+    expected = run_engine(reference, ENVIRONMENT)["answers"]
+    for kind in [kind for kind in case.requests if kind in EXACT]:
+        assert_same(tokens(answers[kind]), tokens(expected[kind]))
+    if "logprobs" in answers:
+        assert_close(answers["logprobs"], expected["logprobs"])
+    assert_some_drafts_are_accepted(outcome["counters"])
+
+
+def test_seeds_repeat_in_other_batches_and_modes(run_engine: Any) -> None:
+    outcomes = [run_engine(MLA_CASES[f"deepseek-{mode}"], ENVIRONMENT) for mode in MODES]
+    seeded = [tokens(outcome["answers"]["seeded"]) for outcome in outcomes]
+    seeded += [tokens(o["answers"]["seeded_in_twos"]) for o in outcomes if len(o["answers"]) > 2]
+    assert len(seeded) == len(MODES) + 1
+    for others in seeded[1:]:
+        assert_same(others, seeded[0])
+    assert seeded[0] != tokens(outcomes[0]["answers"]["greedy"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_as_many_drafts_are_accepted_as_on_a_cpu(mode: str, run_engine: Any) -> None:
+    case = MLA_CASES[f"deepseek-{mode}"]
+    plain = replace(case, mode="eager", requests=("greedy",))
+    here = run_engine(case, ENVIRONMENT)["counters_of"]["greedy"]
+    there = run_engine(plain, CPU)["counters_of"]["greedy"]
+    assert here[DRAFTED] == pytest.approx(there[DRAFTED], rel=TOLERANCE)
+    assert here[ACCEPTED] == pytest.approx(there[ACCEPTED], rel=TOLERANCE)
+    assert here[ACCEPTED] > 0
+
+
+def test_prompts_in_pieces(run_engine: Any) -> None:
+    """In bfloat16, where answers may part at a tie."""
+    outcome = run_engine(CHUNKED, ENVIRONMENT)
+    reference = without_speculation(CHUNKED, ("greedy",))
+    expected = run_engine(reference, ENVIRONMENT, logprobs=5)["answers"]["greedy"]
+    for actual, wanted in zip(outcome["answers"]["greedy"], expected, strict=True):
+        found = compare(actual, wanted)
+        assert found.is_right, found
+    assert_some_drafts_are_accepted(outcome["counters"])
