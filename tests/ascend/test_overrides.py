@@ -131,12 +131,11 @@ class Preparing:
     def attn_update_stack_num_spec_norm(self, draft_index: int) -> torch.Tensor:
         return self.cosines(draft_index)
 
-    def dummy_run(self) -> list[torch.Tensor]:
-        captured = []
+    def dummy_run(self) -> None:
+        self.captured = []
         for draft_index in range(4):
             self._prepare_dcp_draft_dummy_metadata(None, draft_index)
-            captured.append(self.cosines(draft_index))
-        return captured
+            self.captured.append(self.cosines(draft_index))
 
     def _prepare_dcp_draft_dummy_metadata(self, metadata: Any, draft_index: int) -> None:
         return None
@@ -173,12 +172,12 @@ def test_each_draft_step_of_mla_has_the_rotary_positions_of_its_own(
     # The target goes on with vllm-ascend's.
     assert rotary_embedding._cos_mla is rotary_embedding._sin_mla is shared
     # A graph reads what it was captured with.
-    captured = ours.dummy_run()
-    assert captured[0].data_ptr() == shared.data_ptr()
-    assert len({cosines.data_ptr() for cosines in captured}) == 4
+    ours.dummy_run()
+    assert ours.captured[0].data_ptr() == shared.data_ptr()
+    assert len({cosines.data_ptr() for cosines in ours.captured}) == 4
     for step in (1, 2, 3):
         replayed = ours.attn_update_stack_num_spec_norm(step)
-        assert replayed.data_ptr() == captured[step].data_ptr()
+        assert replayed.data_ptr() == ours.captured[step].data_ptr()
     assert rotary_embedding._cos_mla is shared
 
 
