@@ -18,9 +18,9 @@ FOLDER = "tests/ut/spec_decode"
 FEWEST_PASSED = 400
 
 WIDTH = "draft steps 2..K are asserted to be as wide as the first, K+1 rows a request; ours have 1"
-OTHER_METHOD = (
-    "of MTP, which is refused on an NPU; the proposer is made by half, without the runner that "
-    "ours asks for the sampling parameters"
+HALF_MADE = (
+    "of models with sparse attention, which vllm-ascend's loop drafts for; the proposer is made by "
+    "half, does not say that it has one, and has no runner to ask for the sampling parameters"
 )
 SUBCLASS = (
     "of another method's proposer, whose base is vllm-ascend's and not ours, compared with ours"
@@ -34,7 +34,7 @@ EXCLUDED = {
     f"{EAGLE}[eager-": WIDTH,
     f"{EAGLE}[full-": WIDTH,
     f"{BASE}::test_dcp_draft_capture_query_layout[1-1-False-False]": WIDTH,
-    f"{SHARING}::test_run_merge_draft_mtp_": OTHER_METHOD,
+    f"{SHARING}::test_run_merge_draft_mtp_": HALF_MADE,
     f"{GROUPS}::test_multi_group_proposer_directly_inherits_ascend_eagle": SUBCLASS,
     f"{GROUPS}::test_draft_step_update_": SUBCLASS,
     f"{GROUPS}::test_initialize_attn_backend_delegates_single_kv_cache_group": SUBCLASS,

@@ -45,10 +45,12 @@ class RotaryOverride:
         with keeping_tables():
             super().dummy_run(*args, **kwargs)  # type: ignore[misc]
 
-    def _prepare_dcp_draft_dummy_metadata(self: Any, metadata: Any, draft_index: int) -> None:
+    def _prepare_dcp_draft_dummy_metadata(
+        self: Any, common_attn_metadata: Any, draft_index: int
+    ) -> None:
         """Get ready for the metadata of a step that is captured; the signature is vllm-ascend's."""
         self._use_tables_of(draft_index)
-        super()._prepare_dcp_draft_dummy_metadata(metadata, draft_index)  # type: ignore[misc]
+        super()._prepare_dcp_draft_dummy_metadata(common_attn_metadata, draft_index)  # type: ignore[misc]
 
     def _use_tables_of(self: Any, draft_index: int) -> None:
         """Let vllm-ascend write a step's cosines and sines where those of no other step are."""
