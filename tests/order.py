@@ -46,7 +46,8 @@ LONG: dict[str, int] = {
     "tests/e2e/test_nan_drafts.py": 26,
     "tests/config/test_fuzz.py": 25,
     # On the simulated NPU.
-    "tests/ascend/test_matrix.py": 800,
+    "tests/ascend/test_matrix.py": 900,
+    "tests/ascend/test_mla.py": 280,
     "tests/ascend/test_bench.py": 100,
     "tests/upstream/test_vllm_ascend_tests.py": 95,
     "tests/ascend/test_serve.py": 60,
