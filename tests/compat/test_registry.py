@@ -25,6 +25,8 @@ PATCHES = [
     for mend in registry.MENDS
     if registry.STAGES[mend.stage] != "npu" and mend not in OVERRIDES
 ]
+# Of each distribution, a version with every fault.
+FAULTY = {"vllm": "0.30.0", "vllm-ascend": "0.30.0rc2"}
 NO_MENDS = {"__init__", "first_pass", "mend", "patching", "registry"}
 
 
@@ -92,15 +94,29 @@ def test_out_of_its_range_a_mend_is_not_applied(
     assert is_applied(module)
 
 
-@pytest.mark.parametrize("version", ["0.30.0rc1", "0.30.0", "0.31.0", None, "of my own"])
-@pytest.mark.parametrize("mend", OF_NPU, ids=lambda mend: mend.name)
-def test_mends_of_another_vllm_ascend_are_not_even_imported(
+def others(mend: Mend) -> list[str | None]:
+    """Return versions of a mend's distribution that do not have the fault."""
+    if mend.distribution == "vllm":
+        return [outside(mend)]
+    return ["0.30.0rc1", "0.30.0", "0.31.0", None, "of my own"]
+
+
+@pytest.mark.parametrize(
+    ("mend", "version"),
+    [
+        pytest.param(mend, version, id=f"{mend.name}-{version}")
+        for mend in OF_NPU
+        for version in others(mend)
+    ],
+)
+def test_mends_of_an_npu_are_not_even_imported_for_another_version(
     mend: Mend, version: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pretend(monkeypatch, "vllm-ascend", version)
+    monkeypatch.setattr(registry, "MENDS", (mend,))
+    pretend(monkeypatch, mend.distribution, version)
     monkeypatch.setitem(sys.modules, f"vllm_ascend_spec.compat.{mend.name}", None)
     registry.apply(mend.stage)  # would raise ImportError
-    pretend(monkeypatch, "vllm-ascend", "0.30.0rc2")
+    pretend(monkeypatch, mend.distribution, FAULTY[mend.distribution])
     with pytest.raises(ImportError):
         registry.apply(mend.stage)
 
@@ -114,9 +130,8 @@ def test_overrides_of_another_version_are_empty(
         (base,) = (v for k, v in vars(module_of(mend)).items() if k.endswith("Override"))
         return {name for name, value in vars(base).items() if callable(value)}
 
-    faulty = {"vllm": "0.30.0", "vllm-ascend": "0.30.0rc2"}
-    pretend(monkeypatch, mend.distribution, faulty[mend.distribution])
-    assert len(overridden()) == 1
+    pretend(monkeypatch, mend.distribution, FAULTY[mend.distribution])
+    assert overridden()
     pretend(monkeypatch, mend.distribution, outside(mend))
     assert overridden() == set()
 
