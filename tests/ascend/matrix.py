@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 from tests.zoo import EVERY, TARGET, WITH_A_LOOP, ZOO, target_of
 
@@ -63,6 +65,7 @@ SPECULATIVE = (
     "eagle",
     "eagle3",
     "mtp",
+    "peagle",
     "dflash",
     "medusa",
     "mlp_speculator",
@@ -178,6 +181,18 @@ CASES |= {
         ("dflash", "full_decode_only"),
     )
 }
+# Each drafts as another method does, in the same places of a step: the host looks the text up,
+# heads read the last states, a pass reads masks. By day they run in one mode.
+AS_ANOTHER = ("suffix", "custom_class", "mlp_speculator", "peagle")
+BY_NIGHT = {f"{method}-{mode}" for method in AS_ANOTHER for mode in ("eager", "default")}
+
+
+def by_day_or_night(names: Iterable[str]) -> list[Any]:
+    """Return tests' parameters of some cases, those that repeat a path marked so."""
+    night = pytest.mark.nightly
+    return [pytest.param(name, marks=night if name in BY_NIGHT else ()) for name in names]
+
+
 # DeepSeek's attention, MLA. vllm-ascend reads prompts in bfloat16 whatever the dtype is, and in
 # float32 only those that are new and whole; all else is float32 then. So are verified rows.
 MLA_ENGINE: dict[str, Any] = {"max_num_batched_tokens": 1024, "enable_prefix_caching": False}

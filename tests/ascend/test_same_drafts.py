@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU
-from tests.ascend.matrix import CASES, MODES, SPECULATIVE, Case
+from tests.ascend.matrix import CASES, MODES, SPECULATIVE, Case, by_day_or_night
 
 DRAFTED = "vllm:spec_decode_num_draft_tokens"
 ACCEPTED = "vllm:spec_decode_num_accepted_tokens"
@@ -36,7 +36,7 @@ COMPARED["limit"] = Case(
 )
 
 
-@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize("name", by_day_or_night(COMPARED))
 def test_as_many_are_made_and_accepted(name: str, run_engine: Any) -> None:
     """The draft's KV cache has what was written in steps without drafts of the model."""
     case = COMPARED[name]

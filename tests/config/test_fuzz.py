@@ -32,8 +32,10 @@ from vllm_ascend_spec.entry import engine_args, parser_hook
 from vllm_ascend_spec.entry.carrier import for_vllm
 from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.methods.mtp.names import NAMES
 
 LONGEST = 300
+MTP = {"mtp", *NAMES}
 PREFIX = "vllm-ascend-spec check: error: "
 
 
@@ -140,8 +142,10 @@ def test_check_and_start_say_the_same_in_one_line(
 def test_message_names_the_option_or_one_that_goes_with_it(verdicts: Verdicts) -> None:
     for case, verdict in verdicts:
         if verdict is not None and case.option.startswith("speculative_config."):
-            # MTP layers are the target's, so what goes with them is the model itself.
-            options = r"(speculative_config[^=]*|additional_config[^=]*|model)"
+            options = r"(speculative|additional)_config[^=]*"
+            if str(case.spec.get("method")) in MTP:
+                # Its layers are the target's, so what goes with them is the model itself.
+                options = f"({options}|model)"
             assert re.match(options + r"=.+: .*\w", verdict), verdict
 
 
