@@ -258,7 +258,9 @@ def test_first_pass_gets_the_block_table_of_the_batch(
     metadata = SimpleNamespace(num_reqs=6, block_table_tensor=torch.zeros(8, 2))
     make(stock_class).set_inputs_first_pass(*names, metadata)
     given = dict.fromkeys(names, None) | {"cad": metadata}
-    ours = make(our_class, uses_own_loop=True, parallel_drafting=False)
+    ours = make(
+        our_class, uses_own_loop=True, parallel_drafting=False, needs_extra_input_slots=True
+    )
     if by_name:
         ours.set_inputs_first_pass(**given)
     else:

@@ -1,6 +1,6 @@
 """A target split over two processes answers as in one, and its drafts are worth as much.
 
-A method joins by a row in the table.
+Every method, most of them by night.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import pytest
 
 from tests.e2e.drafts import Drafts, watch
 from tests.engines import Generate, MakeEngine, assert_same, token_ids
-from tests.zoo import SPECS
+from tests.zoo import EVERY
 
 # Two processes and their libraries take a quarter of a minute to start.
+BY_DAY = ("eagle3", "ngram")
 METHODS = [
-    "eagle3",
-    "ngram",
-    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("eagle", "mtp", "draft_model")),
+    pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in EVERY
 ]
 NUM_PROMPTS = 8
 TOKENS = 32
@@ -52,8 +51,8 @@ def test_two_processes_answer_as_one(
     prompts: list[str],
     in_one: list[list[int]],
 ) -> None:
-    _, alone = ask(make_engine(SPECS[method]), generate, prompts)
-    answers, split = ask(make_engine(SPECS[method], tensor_parallel_size=2), generate, prompts)
+    _, alone = ask(make_engine(EVERY[method]), generate, prompts)
+    answers, split = ask(make_engine(EVERY[method], tensor_parallel_size=2), generate, prompts)
     assert_same(answers, in_one)
     # Sums are added in another order, so a draft may be another one where two are as likely.
     assert split.acceptance.num_drafts > 0

@@ -1,8 +1,8 @@
-"""A draft model in a full graph on the NPU, with more requests than the batch has.
+"""Drafts with rows of their own, where a full graph on the NPU has more requests than the batch.
 
 Why: where the target's graph has more requests than the batch, vllm-ascend 0.30.0rc2
 (vllm_ascend/attention/utils.py:AscendCommonAttentionMetadata.unpadded) cuts everything back but the
-block table, from which a draft model reads the number of requests
+block table. A draft model, and a P-EAGLE head with its masks, read the number of requests from it
 (vllm/v1/spec_decode/utils.py:compute_new_slot_mapping). The engine ends.
 How: the first pass gets the table of the batch alone.
 Until: ``unpadded`` cuts the block table, too; 0.30.0rc2 is the newest release.
@@ -19,10 +19,14 @@ from vllm_ascend_spec.compat.registry import override
 
 @override
 class BlockTableOverride(FirstPassMetadata):
-    """Mix into ``AscendDraftModelProposer``, before it in the bases."""
+    """Mix into a proposer of vllm-ascend, before it in the bases."""
+
+    needs_extra_input_slots: bool
 
     def metadata_of_first_pass(self, metadata: Any) -> Any:
-        """Leave the block table's rows of padding out."""
+        """Leave the block table's rows of padding out; a graph of other drafts needs them."""
+        if not self.needs_extra_input_slots:
+            return metadata
         own = copy.copy(metadata)
         own.block_table_tensor = metadata.block_table_tensor[: metadata.num_reqs]
         return own

@@ -21,6 +21,7 @@ METHOD = Method(
         ),
         "ascend": (
             "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
+            "vllm_ascend_spec.compat.npu_draft_model_block_table:BlockTableOverride",
             "vllm_ascend_spec.compat.npu_eagle3_lm_head:HeadOverride",
             "vllm_ascend.spec_decode.eagle_proposer:AscendEagleProposer",
         ),
