@@ -11,22 +11,34 @@ import pytest
 
 from tests.ascend.environment import IS_SIMULATED, NPU
 from tests.ascend.matrix import MODES
-from tests.copies.cases import assert_in_step, run_case, wrong_answers
+from tests.copies.cases import DRAFTS, assert_in_step, run_case, wrong_answers
 from tests.copies.lockstep import beside_idle
 from vllm_ascend_spec.cli import env
 
 pytestmark = pytest.mark.skipif(not IS_SIMULATED, reason="counts what the simulated NPU ran")
 DEVICE = {**NPU, "NPU_SIM_DEVICES": "2", "VLLM_PLUGINS": str(env.plugins({}))}
-# vllm-ascend lets a dense draft run without asking the other copies.
-EXCHANGED = {"eagle": {"all_reduce": 1, "hccl::all_gather": 2, "hccl::reduce_scatter": 1}}
+# By method, the passes of a step through a layer of experts, and how often the copies compare their
+# batches: vllm-ascend lets a draft without experts run unasked, and asks once for all draft steps.
+PASSES = {"eagle": 1, "mtp": 1 + DRAFTS}
+BATCHES_COMPARED = {"eagle": 1, "mtp": 2}
 
 
 @pytest.mark.parametrize(
     ("method", "mode"),
-    [("eagle", "full_decode_only"), pytest.param("eagle", "eager", marks=pytest.mark.nightly)],
+    [
+        ("mtp", "eager"),
+        pytest.param("mtp", "full_decode_only", marks=pytest.mark.nightly),
+        pytest.param("eagle", "full_decode_only", marks=pytest.mark.nightly),
+        pytest.param("eagle", "eager", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_copy_without_work_keeps_in_step(method: str, mode: str, tmp_path: Path) -> None:
     target, ran = run_case(method, tmp_path, DEVICE, **MODES[mode])
     assert_in_step(ran)
-    assert all(counts == EXCHANGED[method] for counts in beside_idle(*ran.steps))
+    exchanged = {
+        "all_reduce": BATCHES_COMPARED[method],
+        "hccl::all_gather": 2 * PASSES[method],
+        "hccl::reduce_scatter": PASSES[method],
+    }
+    assert all(counts == exchanged for counts in beside_idle(*ran.steps))
     assert not wrong_answers(target, ran)

@@ -72,6 +72,9 @@ def test_gating(gate, with_bias, tokens):
     assert [(t.shape, t.dtype) for t in traced] == [
         (t.shape, t.dtype) for t in (weights, experts, norm)
     ]
+    if norm_type == 1:
+        once_more = OPS["_C_ascend::moe_gating_top_k"](*arguments[:5], 1, *arguments[6:])
+        assert torch.equal(once_more[0], weights)
     same = OPS["npu::npu_moe_gating_top_k"](
         x,
         k,
@@ -96,6 +99,7 @@ def test_gating(gate, with_bias, tokens):
         ({"group_count": 4, "k_group": 5}, "k_group is 5"),
         ({"group_count": 4, "k": 4}, "k is 4; valid: 1 to 3"),
         ({"renorm": 1}, "renorm is 1"),
+        ({"renorm": 1, "norm_type": 1}, "renorm is 1"),
         ({"norm_type": 2}, "norm_type is 2"),
         ({"bias": torch.ones(11)}, "bias has shape"),
         ({"bias": torch.ones(12, dtype=torch.float16)}, "dtypes differ"),

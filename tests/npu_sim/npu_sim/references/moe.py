@@ -105,9 +105,10 @@ def gating_top_k(  # noqa: PLR0917 - the schema
 
     Experts are chosen by probability plus bias, only out of the `k_group` best groups; a group is
     worth its best expert (group_select_mode 0) or its best two together (1). Probabilities are a
-    softmax (norm_type 0), or sigmoids that are normalised over the chosen (1).
+    softmax (norm_type 0), or sigmoids that are normalised over the chosen (1), for which renorm
+    changes nothing.
     """
-    require_choice("renorm", renorm, (0,))
+    require_choice("renorm", renorm, (0, 1) if norm_type == 1 else (0,))
     require_choice("group_select_mode", group_select_mode, (0, 1))
     require_choice("norm_type", norm_type, (0, 1))
     _check_gate(x, bias_opt, k, k_group, group_count)
@@ -142,8 +143,9 @@ def npu_gating_top_k(
     routed_scaling_factor: float = 1.0,
     eps: float = 1e-20,
 ) -> Routed:
-    """Do the same; the choice by token id (`input_ids`, `tid2eid`) has no reference."""
+    """Do the same, without renorm; the choice by token id (`input_ids`, `tid2eid`) is refused."""
     refuse(input_ids=input_ids, tid2eid=tid2eid)
+    require_choice("renorm", renorm, (0,))
     return gating_top_k(
         x,
         k,
