@@ -27,7 +27,6 @@ BATCHES_COMPARED = {"eagle": 1, "mtp": 2}
     ("method", "mode"),
     [
         ("mtp", "eager"),
-        pytest.param("mtp", "full_decode_only", marks=pytest.mark.nightly),
         pytest.param("eagle", "full_decode_only", marks=pytest.mark.nightly),
         pytest.param("eagle", "eager", marks=pytest.mark.nightly),
     ],
