@@ -17,14 +17,15 @@ from vllm_ascend_spec.bench.stats import Summary
 from vllm_ascend_spec.bench.timed_engine import Load, TimedEngine, prepare_environment
 
 DRAFT = "draft, all"
-# The draft model's own work. Our loop calls a Llama draft's kernels through ``direct``; DFlash also
-# writes the keys and values of the text.
+# The draft model's own work. Our loop calls a Llama draft's kernels through ``direct``. EAGLE-3
+# also joins the states of several layers, DFlash also writes the keys and values of the text.
 OF_THE_MODEL: dict[str, tuple[str, str]] = {
     "forward": ("drafter.model", "forward"),
     "logits": ("drafter.model.logits_processor", "forward"),
     "forward, directly": ("drafter.direct", "forward"),
     "logits, directly": ("drafter.direct", "logits"),
     "heads": ("drafter.heads", "forward"),
+    "joined states": ("drafter.model", "combine_hidden_states"),
     "keys of the text": ("drafter.model", "precompute_and_store_context_kv"),
 }
 PARTS = {DRAFT: ("drafter", "draft"), **OF_THE_MODEL}

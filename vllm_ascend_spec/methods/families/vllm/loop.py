@@ -20,6 +20,12 @@ from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.methods.families.one_pass import keep_inside, rows_of_drafts
 from vllm_ascend_spec.methods.families.own_loop import OwnLoopMixin, Picked
 from vllm_ascend_spec.methods.families.sampling import DraftSampler
+from vllm_ascend_spec.methods.families.vllm.host_inputs import (
+    FirstPass,
+    HostInputsMixin,
+    rotated,
+    with_next_tokens,
+)
 from vllm_ascend_spec.methods.families.vllm.plan import StepPlan, plan_steps, plan_steps_on_host
 from vllm_ascend_spec.methods.families.vllm.stock import StockProposer
 
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
-class VllmDraftLoop(OwnLoopMixin, StockProposer):
+class VllmDraftLoop(OwnLoopMixin, HostInputsMixin, StockProposer):
     """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``, before it in the bases."""
 
     stock_name = "vLLM"
@@ -104,45 +110,89 @@ class VllmDraftLoop(OwnLoopMixin, StockProposer):
         if self.eagle3_use_aux_hidden_state:
             # The states of several layers side by side become one of the draft's width.
             target_hidden_states = self.model.combine_hidden_states(target_hidden_states)
-        num_tokens, indices, metadata = self.set_inputs_first_pass(
-            target_token_ids=target_token_ids,
-            next_token_ids=next_token_ids,
-            target_positions=target_positions,
-            target_hidden_states=target_hidden_states,
-            token_indices_to_sample=token_indices_to_sample,
-            cad=common_attn_metadata,
-            num_rejected_tokens_gpu=num_rejected_tokens_gpu,
+        first, metadata = self._inputs_of_first_pass(
+            target_token_ids,
+            target_positions,
+            target_hidden_states,
+            next_token_ids,
+            token_indices_to_sample,
+            common_attn_metadata,
+            num_rejected_tokens_gpu,
         )
         if self.parallel_drafting:
-            keep_inside(metadata, self.positions[:num_tokens], self.max_model_len, self.block_size)
-        last, hidden = self._first_step(num_tokens, metadata)
+            keep_inside(metadata, first.positions, self.max_model_len, self.block_size)
+        last, hidden = self._first_step(first, metadata)
         if num_speculative_tokens == 0:
             # The pass above kept the draft's KV cache in step; there is nothing to draft.
             return next_token_ids.new_empty((next_token_ids.shape[0], 0), dtype=torch.int64)
         if self.parallel_drafting:
-            rows = rows_of_drafts(indices, next_token_ids.shape[0], num_speculative_tokens)
-            sampler = self.sampler_of(sampling_metadata, self.positions[rows[:, 0]])
+            rows = rows_of_drafts(first.rows, next_token_ids.shape[0], num_speculative_tokens)
+            sampler = self.sampler_of(sampling_metadata, first.positions[rows[:, 0]])
             return self.pick_all(last[rows], sampler)
-        positions = self.positions[indices]
+        positions, picked = first.positions[first.rows], last[first.rows]
         sampler = self.sampler_of(sampling_metadata, positions)
-        drafts = [self.pick(last[indices], sampler)]
+        drafts = [self.pick(picked, sampler)]
         if num_speculative_tokens > 1:
             plan = self._plan(metadata, positions, num_rejected_tokens_gpu)
-            feedback = hidden[indices]
+            feedback = picked if hidden is last else hidden[first.rows]
             later = self._later_steps if self.direct is None else self._later_steps_directly
             later(plan, metadata, feedback, drafts, sampler)
         return self.join(drafts)
 
+    def _inputs_of_first_pass(
+        self,
+        token_ids: torch.Tensor,  # [num_tokens]
+        positions: torch.Tensor,  # [num_tokens]
+        hidden: torch.Tensor,  # [num_tokens, hidden_size]
+        next_token_ids: torch.Tensor,  # [num_reqs]
+        rows: torch.Tensor | None,  # [num_reqs], the last of each request if None
+        metadata: CommonAttentionMetadata,
+        num_rejected: torch.Tensor | None,  # [num_reqs]
+    ) -> tuple[FirstPass, CommonAttentionMetadata]:
+        """Return what the draft reads first, and what it attends to."""
+        # What is called directly needs no buffers.
+        if self.direct is not None and not self.needs_extra_input_slots:
+            rows = metadata.query_start_loc_cpu[1:] - 1 if rows is None else rows
+            token_ids = rotated(token_ids, next_token_ids, rows)
+            return FirstPass(token_ids, positions, hidden, rows), metadata
+        if self.direct is not None and not self.parallel_drafting:
+            return with_next_tokens(
+                token_ids,
+                positions,
+                next_token_ids,
+                num_rejected,
+                metadata,
+                self.block_size,
+                self.max_model_len,
+            )
+        num_tokens, rows, metadata = self.set_inputs_first_pass(
+            target_token_ids=token_ids,
+            next_token_ids=next_token_ids,
+            target_positions=positions,
+            target_hidden_states=hidden,
+            token_indices_to_sample=rows,
+            cad=metadata,
+            num_rejected_tokens_gpu=num_rejected,
+        )
+        first = FirstPass(
+            self.input_ids[:num_tokens],
+            self.positions[:num_tokens],
+            self.hidden_states[:num_tokens],
+            rows,
+        )
+        return first, metadata
+
     def _first_step(
-        self, num_tokens: int, metadata: CommonAttentionMetadata
+        self, first: FirstPass, metadata: CommonAttentionMetadata
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the draft over the target's tokens; return hidden states for logits and feedback."""
         _, per_layer = self.build_per_group_and_layer_attn_metadata(metadata)
+        num_tokens = first.token_ids.shape[0]
         if self.direct is not None:
             return self.direct.forward(
-                self.input_ids[:num_tokens],
-                self.positions[:num_tokens],
-                self.hidden_states[:num_tokens],
+                first.token_ids,
+                first.positions,
+                first.hidden,
                 per_layer,
                 metadata.slot_mapping,
             )
@@ -169,12 +219,15 @@ class VllmDraftLoop(OwnLoopMixin, StockProposer):
         if num_rejected is not None:
             # The first pass counted rejected tokens too; nothing after it may.
             seq_lens = seq_lens - num_rejected
-        num_reqs = positions.shape[0]
+        num_reqs, on_host = positions.shape[0], self.device.type == "cpu"
+        starts = self.arange[: num_reqs + 1]
         metadata.num_actual_tokens = num_reqs
         metadata.max_query_len = 1
-        metadata.query_start_loc = self.arange[: num_reqs + 1]
-        metadata.query_start_loc_cpu = torch.from_numpy(np.arange(num_reqs + 1, dtype=np.int32))
-        plan = plan_steps_on_host if self.device.type == "cpu" else plan_steps
+        metadata.query_start_loc = starts
+        metadata.query_start_loc_cpu = (
+            starts if on_host else torch.from_numpy(np.arange(num_reqs + 1, dtype=np.int32))
+        )
+        plan = plan_steps_on_host if on_host else plan_steps
         return plan(
             positions,
             seq_lens,

@@ -69,16 +69,21 @@ def plan_steps_on_host(
 
     On a handful of numbers PyTorch's dispatch is all the cost; NumPy has less of it.
     """
-    table = block_table.numpy()
+    table, first = block_table.numpy(), positions.numpy()
     ahead = np.arange(1, num_steps + 1)[:, None]
-    raw = positions.numpy() + ahead
-    past = raw >= max_model_len
-    clamped = np.where(past, 0, raw)
-    blocks = np.minimum(clamped // block_size, table.shape[1] - 1)
-    slots = table[np.arange(table.shape[0]), blocks] * np.int64(block_size) + clamped % block_size
-    lengths = np.where(past, 1, np.minimum(seq_lens.numpy() + ahead, max_model_len))
+    raw, lengths = first + ahead, seq_lens.numpy() + ahead
+    past = None  # no request in this step, as in most
+    if int(first.max()) + num_steps >= max_model_len:
+        past = raw >= max_model_len
+        raw = np.where(past, 0, raw)
+        lengths = np.where(past, 1, lengths)
+    lengths = np.minimum(lengths, max_model_len)
+    blocks, offsets = np.divmod(raw, block_size)
+    blocks = np.minimum(blocks, table.shape[1] - 1)
+    slots = table[np.arange(table.shape[0]), blocks] * np.int64(block_size) + offsets
+    slots = slots if past is None else np.where(past, PADDING_SLOT, slots)
     return StepPlan(
-        torch.from_numpy(clamped),
-        torch.from_numpy(np.where(past, PADDING_SLOT, slots)),
+        torch.from_numpy(raw),
+        torch.from_numpy(slots),
         torch.from_numpy(lengths.astype(np.int32)),
     )
