@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,10 @@ if IS_HERE:
 
 
 @pytest.fixture(scope="session")
-def run_engine(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Return ``run(case, environment=NPU) -> outcome``; equal engines run once."""
-    return Engines(session_folder(tmp_path_factory)).run
+    with closing(Engines(session_folder(tmp_path_factory))) as engines:
+        yield engines.run
 
 
 @pytest.fixture(scope="session")

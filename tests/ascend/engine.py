@@ -1,7 +1,7 @@
 """One engine in a process of its own: vllm-ascend keeps much of it in globals.
 
 ``python -m tests.ascend.engine`` reads a job from stdin and writes what came of it to the file that
-it names, both as JSON.
+it names, both as JSON. The simulated NPU's engines are started by ``tests/ascend/warm.py``.
 """
 
 from __future__ import annotations
@@ -122,7 +122,10 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def main(job: dict[str, Any]) -> None:
+    """Run a job and write what came of it to the file that it names."""
+    Path(job["output"]).write_text(json.dumps(run(job)))
+
+
 if __name__ == "__main__":
-    order = json.loads(sys.stdin.read())
-    result = run(order)
-    Path(order["output"]).write_text(json.dumps(result))
+    main(json.loads(sys.stdin.read()))

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from tests.ascend.environment import CPU, NPU, ROOT
+from tests.ascend.environment import CPU, IS_SIMULATED, NPU, ROOT
 from tests.ascend.matrix import Case
+from tests.ascend.warm import WarmProcesses
 from vllm_ascend_spec.cli import env
 
 TIME_LIMIT_S = 840
@@ -32,6 +33,7 @@ class Engines:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._warm = WarmProcesses(folder)
         folder.mkdir(exist_ok=True)
 
     def run(self, case: Case, environment: dict[str, str] = NPU, **job: Any) -> Outcome:
@@ -47,8 +49,24 @@ class Engines:
         output = self._folder / f"{key}.json"
         with FileLock(output.with_suffix(".lock")):
             if not output.is_file():
-                start({**job, "output": str(output)}, environment)
+                self._start({**job, "output": str(output)}, environment)
         return json.loads(output.read_text())
+
+    def _start(self, job: dict[str, Any], environment: dict[str, str]) -> None:
+        """Run one engine, which writes its outcome; fail with its last words if it does not."""
+        given = {name: value for name, value in os.environ.items() if name not in (*NPU, *CPU)}
+        environment = {**given, "VLLM_PLUGINS": str(env.plugins({})), **environment}
+        log = Path(job["output"]).with_suffix(".log")
+        # What a driver does in a copy of a process nobody has seen.
+        start = self._warm.run if IS_SIMULATED else run_anew
+        status = start({**job, "log": str(log)}, environment, TIME_LIMIT_S)
+        if not Path(job["output"]).is_file():
+            said = log.read_text(errors="replace") if log.is_file() else ""
+            pytest.fail(f"the engine ended with {status}:\n{said[-4000:]}")
+
+    def close(self) -> None:
+        """End the processes that engines were copied from."""
+        self._warm.close()
 
 
 def session_folder(factory: pytest.TempPathFactory) -> Path:
@@ -58,19 +76,18 @@ def session_folder(factory: pytest.TempPathFactory) -> Path:
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "engines"
 
 
-def start(job: dict[str, Any], environment: dict[str, str]) -> None:
-    """Run one engine, which writes its outcome; fail with its last words if it does not."""
-    given = {name: value for name, value in os.environ.items() if name not in (*NPU, *CPU)}
-    plugins = {"VLLM_PLUGINS": str(env.plugins({}))}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.ascend.engine"],
-        input=json.dumps(job),
-        env={**given, **plugins, **environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_S,
-        check=False,
-    )
-    if not Path(job["output"]).is_file():
-        pytest.fail(f"the engine ended with {done.returncode}:\n{done.stderr[-4000:]}")
+def run_anew(job: dict[str, Any], environment: dict[str, str], time_limit_s: float) -> int:
+    """Run one engine in a process that starts from nothing and return its exit status."""
+    with Path(job["log"]).open("w") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.ascend.engine"],
+            input=json.dumps(job),
+            env=environment,
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+            text=True,
+            timeout=time_limit_s,
+            check=False,
+        )
+    return done.returncode
