@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from vllm_ascend_spec.methods.drafter import HostDrafter
+from vllm_ascend_spec.methods.families.likeliest import likeliest
 from vllm_ascend_spec.methods.families.sampling import DraftSampler, make_draft_sampler
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Picker:
     ) -> torch.Tensor:
         """Return a draft of each request, int64 [num_reqs]."""
         if self._sampler is None:
-            return logits.argmax(dim=-1)
+            return likeliest(logits)
         tokens, probs = self._sampler.draw(logits)
         self._probs.append(probs)
         return tokens

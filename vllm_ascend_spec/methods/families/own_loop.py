@@ -10,6 +10,7 @@ import torch
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.methods.families.certain import CertainDraftsMixin
+from vllm_ascend_spec.methods.families.likeliest import likeliest
 from vllm_ascend_spec.methods.families.sampling import DraftSampler, make_draft_sampler
 
 if TYPE_CHECKING:
@@ -162,8 +163,8 @@ class OwnLoopMixin(CertainDraftsMixin):
         """
         offsets = getattr(self.model, "draft_id_to_target_id", None)
         if offsets is None:
-            return self.model.compute_logits(hidden).argmax(dim=-1)
-        own = self.model.logits_processor(self.model.lm_head, hidden).argmax(dim=-1)
+            return likeliest(self.model.compute_logits(hidden))
+        own = likeliest(self.model.logits_processor(self.model.lm_head, hidden))
         return own + offsets[own]
 
     def join(

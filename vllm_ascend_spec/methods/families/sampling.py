@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from vllm_ascend_spec.methods.families.certain import make_certain, requests_with_grammar
+from vllm_ascend_spec.methods.families.likeliest import likeliest
 
 if TYPE_CHECKING:
     from vllm.v1.sample.metadata import SamplingMetadata
@@ -100,8 +101,8 @@ class DraftSampler:
         """
         probs = (logits.float() / self._scale).softmax(dim=-1)
         # argmax of p / exponential noise is a draw from p (the Gumbel trick without logarithms).
-        sampled = (probs / self._noise_like(probs)).argmax(dim=-1)
-        tokens = torch.where(self._greedy, logits.argmax(dim=-1), sampled)
+        sampled = likeliest(probs / self._noise_like(probs))
+        tokens = torch.where(self._greedy, likeliest(logits), sampled)
         make_certain(self._certain, tokens, probs, logits)
         return tokens, probs
 

@@ -17,7 +17,6 @@ from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
 
 from tests.marks import requires_cpu_build
 from vllm_ascend_spec.methods.families.vllm.host_inputs import (
-    REJECTED,
     HostInputsMixin,
     rotated,
     with_next_tokens,
@@ -25,6 +24,7 @@ from vllm_ascend_spec.methods.families.vllm.host_inputs import (
 
 pytestmark = requires_cpu_build
 VOCAB = 12
+REJECTED = -1
 BACKUP = 100
 
 

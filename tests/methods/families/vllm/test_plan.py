@@ -53,7 +53,8 @@ class Batch:
     max_model_len: int
 
     def plan(self, planner: Planner, num_steps: int) -> StepPlan:
-        return planner(
+        """Return a plan whose steps are the rows of tensors, to be compared as a whole."""
+        plan = planner(
             self.positions,
             self.seq_lens,
             self.block_table,
@@ -61,6 +62,7 @@ class Batch:
             self.max_model_len,
             num_steps,
         )
+        return StepPlan(*(torch.stack(list(steps)) for steps in plan))
 
 
 def stock_steps(batch: Batch, num_steps: int) -> StepPlan:
@@ -136,7 +138,8 @@ def test_equals_vllms_kernel_where_lengths_are_not_positions(planner: Planner) -
 
 def test_plan_of_one_request(planner: Planner) -> None:
     table = torch.tensor([[7, 3, 5]], dtype=torch.int32)
-    plan = planner(torch.tensor([2]), torch.tensor([3]).int(), table, 4, 12, 3)
+    batch = Batch(torch.tensor([2]), torch.tensor([3]).int(), table, 4, 12)
+    plan = batch.plan(planner, 3)
     assert plan.positions.tolist() == [[3], [4], [5]]
     assert plan.slots.tolist() == [[31], [12], [13]]
     assert plan.seq_lens.tolist() == [[4], [5], [6]]

@@ -22,6 +22,8 @@ from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
 from vllm.model_executor.models import llama, llama_eagle, llama_eagle3
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
 
+from vllm_ascend_spec.methods.families.likeliest import likeliest
+
 LAYERS = (
     llama_eagle.LlamaDecoderLayer,
     llama_eagle3.LlamaDecoderLayer,
@@ -147,7 +149,7 @@ class DirectLlama:
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
     ) -> torch.Tensor:
         """Return the likeliest token of each request, int64 [num_reqs]."""
-        return self.logits(hidden).argmax(dim=-1)
+        return likeliest(self.logits(hidden))
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return logits [num_reqs, vocab_size] of ``hidden`` [num_reqs, hidden_size]."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from vllm.v1.attention.backend import CommonAttentionMetadata
     from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
-REJECTED = -1
 PADDING_SLOT = -1
 
 
@@ -52,16 +51,20 @@ class HostInputsMixin:
             )
         tokens = sampled_token_ids.numpy()
         num_reqs, width = tokens.shape
-        valid = (tokens != REJECTED) & (tokens < gpu_input_batch.vocab_size)
-        valid &= ~discard_request_mask.numpy()[:num_reqs, None]
+        # Without a sign -1 is the largest number.
+        valid = tokens.view(f"u{tokens.itemsize}") < gpu_input_batch.vocab_size
+        discarded = discard_request_mask.numpy()[:num_reqs]
+        if discarded.any():
+            valid[discarded] = False
         last = width - 1 - valid[:, ::-1].argmax(axis=1)
         following = tokens[np.arange(num_reqs), last].astype(np.int32)
         counts = valid.sum(axis=1, dtype=np.int32)
-        # A request that sampled nothing goes on after what it has.
-        for index in (counts == 0).nonzero()[0]:
-            state = requests[gpu_input_batch.req_ids[index]]
-            end = int(gpu_input_batch.num_tokens_no_spec[index])
-            following[index] = state.get_token_id(end - 1)
+        if not counts.all():
+            # A request that sampled nothing goes on after what it has.
+            for index in np.flatnonzero(counts == 0):
+                state = requests[gpu_input_batch.req_ids[index]]
+                end = int(gpu_input_batch.num_tokens_no_spec[index])
+                following[index] = state.get_token_id(end - 1)
         return torch.from_numpy(following), torch.from_numpy(counts)
 
     def prepare_inputs_padded(

@@ -244,7 +244,9 @@ class VllmDraftLoop(OwnLoopMixin, HostInputsMixin, StockProposer):
         metadata.seq_lens = plan.seq_lens[step]
         metadata.slot_mapping = plan.slots[step]
         metadata.max_seq_len = min(metadata.max_seq_len + 1, self.max_model_len)
-        if metadata.seq_lens_cpu_upper_bound is not None:
+        if self.device.type == "cpu":
+            metadata.seq_lens_cpu_upper_bound = metadata.seq_lens
+        elif metadata.seq_lens_cpu_upper_bound is not None:
             metadata.seq_lens_cpu_upper_bound = metadata.seq_lens_cpu_upper_bound + 1
         return self.build_per_group_and_layer_attn_metadata(metadata, draft_index=step + 1)[1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,14 +15,14 @@ class StepPlan(NamedTuple):
     """Metadata of the draft steps after the first; filled by :func:`plan_steps`.
 
     Attributes:
-        positions: int64 [num_steps, num_reqs], position of the token each step reads.
-        slots: int64 [num_steps, num_reqs], where its keys and values go in the KV cache.
-        seq_lens: int32 [num_steps, num_reqs], tokens each step attends to, itself included.
+        positions: int64 [num_reqs] for each step, position of the token that it reads.
+        slots: int64 [num_reqs] for each step, where its keys and values go in the KV cache.
+        seq_lens: int32 [num_reqs] for each step, tokens it attends to, itself included.
     """
 
-    positions: torch.Tensor
-    slots: torch.Tensor
-    seq_lens: torch.Tensor
+    positions: Sequence[torch.Tensor]
+    slots: Sequence[torch.Tensor]
+    seq_lens: Sequence[torch.Tensor]
 
 
 def plan_steps(
@@ -54,7 +55,8 @@ def plan_steps(
     blocks = (clamped // block_size).clamp_(max=block_table.shape[1] - 1)
     slots = block_table.T.gather(0, blocks) * block_size + clamped % block_size
     lengths = (seq_lens + ahead).clamp_(max=max_model_len).masked_fill_(past, 1)
-    return StepPlan(clamped, slots.long().masked_fill_(past, PADDING_SLOT), lengths.int())
+    slots = slots.long().masked_fill_(past, PADDING_SLOT)
+    return StepPlan(clamped.unbind(), slots.unbind(), lengths.int().unbind())
 
 
 def plan_steps_on_host(
@@ -82,8 +84,11 @@ def plan_steps_on_host(
     blocks = np.minimum(blocks, table.shape[1] - 1)
     slots = table[np.arange(table.shape[0]), blocks] * np.int64(block_size) + offsets
     slots = slots if past is None else np.where(past, PADDING_SLOT, slots)
-    return StepPlan(
-        torch.from_numpy(raw),
-        torch.from_numpy(slots),
-        torch.from_numpy(lengths.astype(np.int32)),
-    )
+    return StepPlan(_steps_of(raw), _steps_of(slots), _steps_of(lengths.astype(np.int32)))
+
+
+def _steps_of(
+    rows: np.ndarray,  # [num_steps, num_reqs]
+) -> list[torch.Tensor]:
+    """Return the rows as tensors; indexing a tensor takes ten times as long."""
+    return [torch.from_numpy(row) for row in rows]

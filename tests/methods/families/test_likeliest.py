@@ -1,0 +1,44 @@
+"""The likeliest token: PyTorch's argmax, by another way where there is a faster one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vllm_ascend_spec.methods.families import likeliest as module
+from vllm_ascend_spec.methods.families.likeliest import DTYPES, likeliest
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 30),
+    num_rows=st.integers(0, 5),
+    width=st.integers(1, 300),
+    dtype=st.sampled_from([*DTYPES, torch.float64]),
+    few=st.booleans(),
+)
+def test_equals_argmax(seed: int, num_rows: int, width: int, dtype: torch.dtype, few: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    # Rows of a wider tensor, as where the vocabulary is padded.
+    wide = torch.randn(num_rows, width + 7, generator=generator).to(dtype)
+    if few:  # values, so that several are the largest
+        wide = wide.round()
+    logits = wide[:, :width]
+    found = likeliest(logits)
+    assert found.dtype == torch.int64
+    assert found.shape == (num_rows,)
+    for row, token in zip(logits.float(), found.tolist(), strict=True):
+        assert token == int((row == row.max()).nonzero()[0])
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+def test_a_row_without_numbers_yields_a_token(bad: float) -> None:
+    assert 0 <= int(likeliest(torch.full((1, 9), bad))) < 9
+
+
+def test_pytorch_is_asked_where_nothing_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_is_built", lambda: False)
+    monkeypatch.setattr(module, "OP", None)
+    assert likeliest(torch.tensor([[1.0, 3.0, 2.0]])).tolist() == [1]
