@@ -20,6 +20,8 @@ from tests.ascend.warm import WarmProcesses
 from vllm_ascend_spec.cli import env
 
 TIME_LIMIT_S = 840
+# What each engine's environment says itself, and what is another in each test.
+NOT_GIVEN = frozenset({*NPU, *CPU, "PYTEST_CURRENT_TEST"})
 Outcome = dict[str, Any]
 Run = Callable[..., Outcome]
 
@@ -54,7 +56,7 @@ class Engines:
 
     def _start(self, job: dict[str, Any], environment: dict[str, str]) -> None:
         """Run one engine, which writes its outcome; fail with its last words if it does not."""
-        given = {name: value for name, value in os.environ.items() if name not in (*NPU, *CPU)}
+        given = {name: value for name, value in os.environ.items() if name not in NOT_GIVEN}
         environment = {**given, "VLLM_PLUGINS": str(env.plugins({})), **environment}
         log = Path(job["output"]).with_suffix(".log")
         # What a driver does in a copy of a process nobody has seen.

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,9 @@ class WarmProcess:
             RuntimeError: this process has ended, and with it the engine.
         """
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # its last line says that it has ended
+            self._process.stdin.write(json.dumps(job) + "\n")
+            self._process.stdin.flush()
         try:
             line = self._lines.get(timeout=time_limit_s)
         except queue.Empty:
@@ -87,7 +89,8 @@ class WarmProcess:
         """Let the process end and return its exit status."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._reader.join()
         self._process.stdout.close()
         return self._process.wait()
