@@ -1,0 +1,110 @@
+"""How many graphs may be captured, and how large the largest may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.graphs.estimates import GraphCost
+from vllm_ascend_spec.graphs.tiers import check_count
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits on what is captured; None for no limit. All of them hold.
+
+    Attributes:
+        graphs: of all tiers together.
+        max_tokens: of a graph, e.g. ``max_num_batched_tokens``.
+        streams: of the device, on an old CANN.
+        bytes: of the device.
+        cost: what a graph takes; needed for the two above.
+    """
+
+    graphs: int | None = None
+    max_tokens: int | None = None
+    streams: int | None = None
+    bytes: int | None = None
+    cost: GraphCost | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("graphs", "max_tokens", "streams", "bytes"):
+            if (value := getattr(self, name)) is not None:
+                check_count(f"budget.{name}", value, 1)
+        if self.cost is None and (self.streams is not None or self.bytes is not None):
+            name = "streams" if self.streams is not None else "bytes"
+            problem = "needs to know what a graph takes; valid: with the model's number of layers"
+            raise ConfigError(f"budget.{name}", getattr(self, name), problem)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a budget comes to.
+
+    Attributes:
+        graphs: the most, None for no limit.
+        max_tokens: of the largest graph, None for no limit.
+        reason: what sets the tighter of several limits on graphs or tokens, for a report.
+    """
+
+    graphs: int | None
+    max_tokens: int | None
+    reason: str = ""
+
+
+def limits_of(budget: Budget, tiers: int, smallest: int, largest: int) -> Limits:
+    """Return what a budget comes to for these tiers.
+
+    Where the memory does not hold one graph of ``largest`` for each tier, the largest graph gets
+    smaller, and wider batches are left without one.
+
+    Args:
+        budget: as given.
+        tiers: how many need a graph.
+        smallest: tokens of the smallest graph there can be.
+        largest: tokens of the graph that covers every batch.
+
+    Raises:
+        ConfigError: not even the smallest graph fits; names the limit and the least that works.
+    """
+    graphs, tokens, reasons = budget.graphs, budget.max_tokens, []
+    if tokens is not None:
+        _check_least("budget.max_tokens", tokens, smallest, f"covering all takes {largest}")
+        largest = min(largest, tokens)
+        reasons.append(f"max_tokens={tokens}")
+    if graphs is not None:
+        reasons.append(f"graphs={graphs}")
+    cost = budget.cost
+    if budget.streams is not None and cost is not None:
+        _check_least("budget.streams", budget.streams, cost.streams, "for one graph")
+        graphs = _least(graphs, budget.streams // cost.streams)
+        reasons.append(f"streams={budget.streams}")
+    if budget.bytes is not None and cost is not None:
+        need = cost.bytes_of(1, smallest)
+        cover = f"covering all takes {cost.bytes_of(tiers, largest)}"
+        _check_least("budget.bytes", budget.bytes, need, cover)
+        planned = min(tiers, tiers if graphs is None else graphs)
+        if cost.bytes_of(planned, largest) > budget.bytes:
+            planned, largest = _shrunk(budget.bytes, cost, planned, smallest)
+            graphs, tokens = _least(graphs, planned), _least(tokens, largest)
+        elif cost.bytes_each:
+            pool = cost.bytes_of(1, largest) - cost.bytes_each
+            graphs = _least(graphs, (budget.bytes - pool) // cost.bytes_each)
+        reasons.append(f"bytes={budget.bytes}")
+    return Limits(graphs, tokens, ", ".join(reasons))
+
+
+def _shrunk(room: int, cost: GraphCost, planned: int, smallest: int) -> tuple[int, int]:
+    """Return the most graphs, up to one for each tier, and the tokens that then fit."""
+    while planned > 1 and cost.bytes_of(planned, smallest) > room:
+        planned -= 1
+    return planned, (room - planned * cost.bytes_each) // max(cost.bytes_per_token, 1)
+
+
+def _least(limit: int | None, other: int) -> int:
+    return other if limit is None else min(limit, other)
+
+
+def _check_least(option: str, value: int, least: int, more: str) -> None:
+    if value < least:
+        raise ConfigError(option, value, f"too little; the nearest that works is {least}, {more}")

@@ -1,0 +1,83 @@
+"""What graphs take of a device, as estimates: streams on an old CANN, memory on any.
+
+Nothing here was measured. The streams are the formula that vllm-ascend had until its change 9962,
+written for a stack before HDK 25.5.1, whose captures end with "207008" or "Alloc sq cq fail" when it
+has no stream left; on a newer one (``vllm_ascend/compilation/acl_graph.py:ACLGraphWrapper`` names
+the version) no such limit is known. The memory has the form of vLLM's own profile
+(``vllm/v1/worker/gpu_model_runner.py:GPUModelRunner.profile_cudagraph_memory``): a pool that all
+graphs share, as large as the largest one needs, and a part for each. Its two constants are
+assumptions; figures from a log are better, and every one can be given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vllm_ascend_spec.graphs.tiers import check_count
+
+# Of an old CANN: all streams, and those that are left for graphs.
+STREAMS = 2048
+USABLE_STREAMS = 1920
+# Assumptions: what one layer's recorded tasks take, and vectors of the hidden size alive at once.
+BYTES_PER_LAYER = 256 * 1024
+LIVE_VECTORS = 16
+BYTES_PER_ELEMENT = 2
+
+
+@dataclass(frozen=True)
+class GraphCost:
+    """What capturing takes.
+
+    Attributes:
+        streams: of an old CANN, for each graph.
+        bytes_each: for each graph.
+        bytes_per_token: of the shared pool, for each token of the largest graph.
+    """
+
+    streams: int
+    bytes_each: int
+    bytes_per_token: int
+
+    def bytes_of(self, graphs: int, largest: int) -> int:
+        """Return the memory of that many graphs, of which the largest has that many tokens."""
+        return graphs * self.bytes_each + largest * self.bytes_per_token if graphs else 0
+
+    def streams_of(self, graphs: int) -> int:
+        """Return the streams of that many graphs on an old CANN."""
+        return graphs * self.streams
+
+
+def estimate(
+    layers: int,
+    *,
+    draft_layers: int = 0,
+    hidden_size: int = 0,
+    communication_domains: int = 0,
+    bytes_each: int | None = None,
+    bytes_per_token: int | None = None,
+) -> GraphCost:
+    """Return the estimated cost of a model's graphs.
+
+    Args:
+        layers: of the target.
+        draft_layers: of the draft model or head, whose steps are captured too; 0 for none.
+        hidden_size: of the target; 0 leaves the shared pool out.
+        communication_domains: how many of tensor, data and expert parallelism are in use.
+        bytes_each: for each graph, if it was measured.
+        bytes_per_token: of the shared pool, if it was measured.
+
+    Raises:
+        ConfigError: a number is out of range.
+    """
+    check_count("layers", layers, 1)
+    check_count("draft_layers", draft_layers, 0)
+    check_count("hidden_size", hidden_size, 0)
+    check_count("communication_domains", communication_domains, 0)
+    if bytes_each is None:
+        bytes_each = (layers + draft_layers) * BYTES_PER_LAYER
+    if bytes_per_token is None:
+        bytes_per_token = LIVE_VECTORS * hidden_size * BYTES_PER_ELEMENT
+    check_count("bytes_each", bytes_each, 0)
+    check_count("bytes_per_token", bytes_per_token, 0)
+    pieces = layers + 1 + (draft_layers + 1 if draft_layers else 0)
+    return GraphCost(pieces * (1 + communication_domains), bytes_each, bytes_per_token)

@@ -1,0 +1,105 @@
+"""What a set of captured sizes does to a load: padding, eager batches, the worst hole."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vllm_ascend_spec.graphs.tiers import Tier
+from vllm_ascend_spec.graphs.work import Work
+
+# By K: sizes in tokens, ascending.
+Sizes = Mapping[int, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A batch and the graph that it is padded to.
+
+    Attributes:
+        k: drafts for each request.
+        requests: of the batch.
+        size: tokens of the graph.
+    """
+
+    k: int
+    requests: int
+    size: int
+
+    @property
+    def padding(self) -> float:
+        """Padded tokens over the batch's own."""
+        return self.size / (self.requests * (self.k + 1)) - 1
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Expected values over a load; arithmetic, nothing measured.
+
+    Attributes:
+        expected_padding: work spent on padding, as a share of the useful work of all batches. An
+            eager batch has none.
+        eager_share: share of batches that run eager.
+        eager_cost: what these cost more than graphs of exactly their size would, as a share of the
+            useful work of all batches, by :attr:`Work.eager_factor`.
+        eager: by K, the batches that run eager, in requests.
+        worst: the batch with the most padding for its size, whether the load has it or not; None
+            if no batch is padded.
+    """
+
+    expected_padding: float
+    eager_share: float
+    eager_cost: float
+    eager: Mapping[int, tuple[int, ...]]
+    worst: Hole | None
+
+    @property
+    def expected_waste(self) -> float:
+        """Padding and what eager batches cost, as a share of the useful work."""
+        return self.expected_padding + self.eager_cost
+
+
+def figures_of(
+    tiers: Sequence[Tier],
+    sizes: Sizes,
+    weights: Mapping[int, Sequence[float]],
+    work: Work,
+) -> Figures:
+    """Return what captured sizes do to a load.
+
+    A batch is padded to the next size of its tier, and runs eager where there is none, as
+    ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.dispatch`` does it.
+
+    Args:
+        tiers: in use.
+        sizes: captured, multiples of their tier's query length.
+        weights: by K, ``[max_num_seqs]``, see :func:`vllm_ascend_spec.graphs.load.weights_of`.
+        work: what steps cost.
+    """
+    useful, padded, dear, left = [], [], [], []
+    eager: dict[int, tuple[int, ...]] = {}
+    worst: Hole | None = None
+    for tier in tiers:
+        captured = sorted(sizes.get(tier.k, ()))
+        without = []
+        for n in tier.batches():
+            weight, tokens = weights[tier.k][n - 1], n * tier.query_len
+            own = work.of_graph(tokens)
+            useful.append(weight * own)
+            place = bisect_left(captured, tokens)
+            if place == len(captured):
+                without.append(n)
+                left.append(weight)
+                dear.append(weight * (work.of_eager(tokens) - own))
+                continue
+            padded.append(weight * (work.of_graph(captured[place]) - own))
+            hole = Hole(tier.k, n, captured[place])
+            if hole.padding > (worst.padding if worst else 0):
+                worst = hole
+        eager[tier.k] = tuple(without)
+    total = math.fsum(useful)
+    return Figures(
+        math.fsum(padded) / total, math.fsum(left), math.fsum(dear) / total, eager, worst
+    )

@@ -1,0 +1,227 @@
+"""Which sizes to capture: those with the least expected padding that a budget allows, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.graphs.budget import Budget, Limits, limits_of
+from vllm_ascend_spec.graphs.figures import Figures, figures_of
+from vllm_ascend_spec.graphs.load import Load, uniform, weights_of
+from vllm_ascend_spec.graphs.tiers import Grid, Tier, check_count, grid_of, tiers_of_drafts
+from vllm_ascend_spec.graphs.work import Work
+
+if TYPE_CHECKING:
+    from vllm_ascend_spec.graphs.programme import Ladder
+
+# Fewer graphs are taken where more of them win less than this share of the work: rounding.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to capture, and what comes of it.
+
+    Attributes:
+        max_num_seqs: of the engine.
+        tiers: that batches belong to.
+        sizes_by_k: by K, in tokens, ascending; graphs of different K are different graphs, even of
+            the same number of tokens.
+        figures: padding and eager batches over the load.
+        load: its name.
+        notes: why batches run eager, a line each.
+    """
+
+    max_num_seqs: int
+    tiers: tuple[Tier, ...]
+    sizes_by_k: Mapping[int, tuple[int, ...]]
+    figures: Figures
+    load: str
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """All sizes in tokens, ascending, each once: ``cudagraph_capture_sizes``."""
+        return tuple(sorted({size for sizes in self.sizes_by_k.values() for size in sizes}))
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs that is, over all tiers."""
+        return sum(map(len, self.sizes_by_k.values()))
+
+    @property
+    def eager_batches(self) -> tuple[int, ...]:
+        """Requests of the batches that run eager in some tier, ascending."""
+        return tuple(sorted({n for row in self.figures.eager.values() for n in row}))
+
+    @property
+    def covers_all(self) -> bool:
+        """Whether every batch of every tier is replayed."""
+        return not self.eager_batches
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """The sizes that can pay for one tier: those that some batch of the load needs, and the top.
+
+    Attributes:
+        sizes: in tokens, ascending.
+        load: of the batches that each serves and no smaller one.
+        work: of replaying each.
+    """
+
+    sizes: list[int]
+    load: list[float]
+    work: list[float]
+
+
+def plan(
+    max_num_seqs: int,
+    tiers: int | Sequence[Tier],
+    *,
+    load: Load | None = None,
+    budget: Budget | None = None,
+    divisor: int = 1,
+    work: Work | None = None,
+) -> Plan:
+    """Return the sizes with the least expected padded work.
+
+    Every batch that can be covered is, by the largest graph of its tier. Of the plans that do so
+    within the budget the result has the least work, padding included; of several the one with the
+    fewest graphs. Where the budget allows fewer graphs than there are tiers, those tiers get one
+    that decode most batches.
+
+    Args:
+        max_num_seqs: of the engine.
+        tiers: K, or the tiers in use.
+        load: how often batches of each size are decoded; default: each as often as any other.
+        budget: limits; default: none, so each batch size gets a graph that the load has.
+        divisor: what divides all sizes: the tensor-parallel size with sequence parallelism.
+        work: what steps cost; default: their tokens.
+
+    Raises:
+        ConfigError: a ValueError; no graph can be captured, or an argument is out of range. It
+            names the constraint and the nearest value that works.
+    """
+    check_count("max_num_seqs", max_num_seqs, 1)
+    check_count("divisor", divisor, 1)
+    if isinstance(tiers, int):
+        tiers = tiers_of_drafts(max_num_seqs, [tiers])
+    load, work, budget = load or uniform(max_num_seqs), work or Work(), budget or Budget()
+    weights = weights_of(load, tiers, max_num_seqs)
+    full = {tier.k: grid_of(tier, max_num_seqs, divisor) for tier in tiers}
+    _check_grids(full, max_num_seqs, divisor)
+    limits = limits_of(
+        budget,
+        len(tiers),
+        min(grid.stride for grid in full.values()),
+        max(grid.stride * grid.count for grid in full.values()),
+    )
+    grids = {t.k: grid_of(t, max_num_seqs, divisor, limits.max_tokens) for t in tiers}
+    choices = {
+        tier.k: _choices(tier, grids[tier.k], weights[tier.k], work)
+        for tier in _with_graphs(tiers, grids, weights, limits)
+    }
+    sizes = _cheapest(choices, limits.graphs)
+    chosen = {tier.k: tuple(sizes.get(tier.k, ())) for tier in tiers}
+    figures = figures_of(tiers, chosen, weights, work)
+    notes = _notes(tiers, full, grids, chosen, limits)
+    return Plan(max_num_seqs, tuple(tiers), chosen, figures, load.name, notes)
+
+
+def _check_grids(grids: Mapping[int, Grid], max_num_seqs: int, divisor: int) -> None:
+    for k, grid in grids.items():
+        if not grid.count:
+            problem = (
+                f"with K={k} a graph has a multiple of {grid.stride} tokens, which is {grid.unit} "
+                f"requests, more than max_num_seqs={max_num_seqs}; nearest: "
+                f"max_num_seqs={grid.unit}, or no sequence parallelism"
+            )
+            raise ConfigError("divisor", divisor, problem)
+
+
+def _with_graphs(
+    tiers: Sequence[Tier],
+    grids: Mapping[int, Grid],
+    weights: Mapping[int, Sequence[float]],
+    limits: Limits,
+) -> list[Tier]:
+    """Return the tiers that get graphs; where not all can, those that decode most batches."""
+    possible = [tier for tier in tiers if grids[tier.k].count]
+    if limits.graphs is None or limits.graphs >= len(possible):
+        return possible
+    covered = {t.k: sum(weights[t.k][: grids[t.k].top]) for t in possible}
+    return sorted(possible, key=lambda tier: -covered[tier.k])[: limits.graphs]
+
+
+def _choices(tier: Tier, grid: Grid, weights: Sequence[float], work: Work) -> _Choices:
+    found = _Choices([], [], [])
+    for place in range(1, grid.count + 1):
+        batches = weights[(place - 1) * grid.unit : place * grid.unit]
+        # A size that no batch of the load needs is worse than the next smaller one that some needs.
+        if place == grid.count or any(batches):
+            found.sizes.append(place * grid.stride)
+            found.load.append(sum(batches))
+            found.work.append(work.of_graph(place * grid.stride))
+    return found
+
+
+def _cheapest(choices: Mapping[int, _Choices], most: int | None) -> dict[int, list[int]]:
+    """Return the sizes of each tier; every tier has one at least."""
+    if most is None or most >= sum(len(found.sizes) for found in choices.values()):
+        return {k: found.sizes for k, found in choices.items()}
+    import numpy as np
+
+    from vllm_ascend_spec.graphs import programme
+
+    ladders: list[Ladder] = [
+        programme.solve(np.array(found.load), np.array(found.work), most - len(choices) + 1)
+        for found in choices.values()
+    ]
+    steps = list(
+        accumulate(
+            ladders[1:],
+            lambda so_far, ladder: programme.join(so_far[0], ladder.work, most),
+            initial=(ladders[0].work, np.zeros(0, dtype=np.int32)),
+        )
+    )
+    total = steps[-1][0]
+    graphs = int(np.argmax(total <= total.min() * (1 + ROUNDING)))
+    sizes: dict[int, list[int]] = {}
+    for (k, found), ladder, (_, taken) in reversed(
+        list(zip(choices.items(), ladders, steps, strict=True))
+    ):
+        # The first tier has what the others leave.
+        own = int(taken[graphs]) if len(taken) else graphs
+        sizes[k] = [found.sizes[place] for place in ladder.chosen(own)]
+        graphs -= own
+    return sizes
+
+
+def _notes(
+    tiers: Sequence[Tier],
+    full: Mapping[int, Grid],
+    grids: Mapping[int, Grid],
+    sizes: Mapping[int, Sequence[int]],
+    limits: Limits,
+) -> tuple[str, ...]:
+    """Return why batches run eager, a line for each tier and reason."""
+    found = []
+    for tier in tiers:
+        reached = grids[tier.k].top if sizes[tier.k] else 0
+        if reached < min(full[tier.k].top, tier.last):
+            found.append(
+                f"K={tier.k}: batches from {reached + 1} requests on run eager, "
+                f"the budget ({limits.reason}) has no graph for them"
+            )
+        elif reached < tier.last:
+            unit = full[tier.k].unit
+            found.append(
+                f"K={tier.k}: batches from {reached + 1} requests on run eager, sizes are "
+                f"multiples of {full[tier.k].stride} tokens; max_num_seqs={reached + unit} would "
+                "cover them"
+            )
+    return tuple(found)

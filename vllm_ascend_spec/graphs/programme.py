@@ -1,0 +1,111 @@
+"""The cheapest sizes for each number of graphs, exactly: a dynamic programme.
+
+``best[m][j]`` is the least work of all batches that candidate ``j`` or a smaller one serves, with
+``m`` graphs of which ``j`` is the largest. The graph before it is some smaller ``i``, and ``j``
+serves what lies between: ``best[m][j] = min over i < j of best[m-1][i] + load(i, j] · work(j)``.
+Several tiers share no graph, so together they cost the sum, at each way to divide the graphs: the
+(min, +) convolution of their costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int32]
+# Columns at a time; bounds the memory to this many times the candidates.
+BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The cheapest choice of candidates for each number of graphs.
+
+    Attributes:
+        work: ``[graphs + 1]``, of the cheapest choice with 0, 1, … graphs; infinite for 0.
+        before: ``[graphs + 1, candidates + 1]``, the candidate before, counted from 1.
+    """
+
+    work: Floats
+    before: Places
+
+    def chosen(self, graphs: int) -> list[int]:
+        """Return the places of the chosen candidates, counted from 0, ascending."""
+        found: list[int] = []
+        place = self.before.shape[1] - 1
+        for left in range(graphs, 0, -1):
+            found.append(place - 1)
+            place = int(self.before[left, place])
+        return found[::-1]
+
+
+def solve(load: Floats, work: Floats, most: int) -> Ladder:
+    """Return the cheapest sizes of one tier, the largest candidate always among them.
+
+    Args:
+        load: ``[candidates]`` float64, of the batches that a candidate serves and no smaller one.
+        work: ``[candidates]`` float64, of replaying each; it does not fall.
+        most: graphs, 1 or more.
+    """
+    count = len(load)
+    most = min(most, count)
+    served = np.concatenate(([0.0], np.cumsum(load)))  # [count + 1]
+    best = np.full(count + 1, np.inf)
+    best[0] = 0.0
+    before = np.zeros((most + 1, count + 1), dtype=np.int32)
+    totals = np.full(most + 1, np.inf)
+    for graphs in range(1, most + 1):
+        best, before[graphs] = _one_more(best, served, work)
+        totals[graphs] = best[-1]
+    return Ladder(totals, before)
+
+
+def _one_more(best: Floats, served: Floats, work: Floats) -> tuple[Floats, Places]:
+    """Return ``best`` with one more graph, and the candidate before each.
+
+    Args:
+        best: ``[candidates + 1]`` float64, the first for no graph at all.
+        served: ``[candidates + 1]`` float64, load up to each.
+        work: ``[candidates]`` float64.
+    """
+    count = len(work)
+    after = np.full(count + 1, np.inf)
+    before = np.zeros(count + 1, dtype=np.int32)
+    for start in range(0, count, BLOCK):
+        stop = min(start + BLOCK, count)
+        price = work[start:stop]
+        # Rows are the candidate before, from "none" on; columns are candidates start+1 to stop.
+        cost = best[:stop, None] - served[:stop, None] * price[None, :]
+        cost[start:][np.tril_indices(stop - start, -1)] = np.inf
+        rows = cost.argmin(axis=0)
+        columns = slice(start + 1, stop + 1)
+        before[columns] = rows
+        least = cost[rows, np.arange(stop - start)]
+        after[columns] = least + served[columns] * price
+    return after, before
+
+
+def join(first: Floats, second: Floats, most: int) -> tuple[Floats, Places]:
+    """Return the (min, +) convolution of two costs by number of graphs.
+
+    Args:
+        first: ``[a]`` float64, cost with 0, 1, … graphs.
+        second: ``[b]`` float64, likewise.
+        most: graphs of both together.
+
+    Returns:
+        ``[min(a + b - 1, most + 1)]`` the least cost, and how many graphs the second then has.
+    """
+    size = min(len(first) + len(second) - 1, most + 1)
+    least = np.full(size, np.inf)
+    taken = np.zeros(size, dtype=np.int32)
+    for graphs, cost in enumerate(second[:size]):
+        both = first[: size - graphs] + cost
+        part = slice(graphs, graphs + len(both))
+        cheaper = both < least[part]
+        least[part][cheaper] = both[cheaper]
+        taken[part][cheaper] = graphs
+    return least, taken

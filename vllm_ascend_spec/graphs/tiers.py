@@ -1,0 +1,155 @@
+"""Tiers: decode batches that verify the same number of drafts, and the sizes their graphs can have.
+
+A FULL graph of a decode batch is recorded for one number of tokens, of requests and of tokens for
+each request (``vllm/forward_context.py:BatchDescriptor`` is what
+``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.dispatch`` looks it up by, and
+``uniform_token_count`` in ``vllm/v1/worker/gpu/cudagraph_utils.py:BatchExecutionDescriptor``). So
+twelve tokens of three requests with K=3 are not twelve tokens of four requests with K=2: tiers share
+no graphs, and each size belongs to one tier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from vllm_ascend_spec.errors import ConfigError
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Tier:
+    """Batches with ``k`` drafts for each request.
+
+    Attributes:
+        k: drafts; 0 for batches without.
+        ranges: first and last number of requests of batches in this tier, both inclusive, ascending.
+    """
+
+    k: int
+    ranges: tuple[Range, ...]
+
+    @property
+    def query_len(self) -> int:
+        """Tokens for each request: its drafts and one more."""
+        return self.k + 1
+
+    @property
+    def last(self) -> int:
+        """Requests of the widest batch."""
+        return self.ranges[-1][1]
+
+    def batches(self) -> Iterable[int]:
+        """Return the numbers of requests, ascending."""
+        return (n for first, last in self.ranges for n in range(first, last + 1))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The sizes that a tier's graphs can have: multiples of one number of tokens.
+
+    Attributes:
+        stride: that number; a multiple of ``query_len``.
+        unit: requests in it.
+        count: how many multiples there are, 0 if the smallest is too large already.
+    """
+
+    stride: int
+    unit: int
+    count: int
+
+    @property
+    def top(self) -> int:
+        """Requests of the largest."""
+        return self.count * self.unit
+
+
+def stride_of(k: int, divisor: int = 1) -> int:
+    """Return the least number of tokens that whole requests and ``divisor`` divide."""
+    return math.lcm(k + 1, divisor)
+
+
+def grid_of(tier: Tier, max_num_seqs: int, divisor: int = 1, max_tokens: int | None = None) -> Grid:
+    """Return the sizes that can be captured for a tier and that any of its batches needs.
+
+    A graph of more than ``max_num_seqs`` requests cannot be: vLLM leaves it out
+    (``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.initialize_cudagraph_keys``), for its
+    runner has no such batch to record it with.
+
+    Args:
+        tier: of which the sizes are.
+        max_num_seqs: of the engine.
+        divisor: what divides all sizes, e.g. the tensor-parallel size with sequence parallelism.
+        max_tokens: of the largest graph, None for no limit.
+    """
+    stride = stride_of(tier.k, divisor)
+    unit = stride // tier.query_len
+    count = min(-(-tier.last // unit), max_num_seqs // unit)
+    if max_tokens is not None:
+        count = min(count, max_tokens // stride)
+    return Grid(stride, unit, count)
+
+
+def tiers_of_drafts(max_num_seqs: int, drafts: Sequence[int]) -> tuple[Tier, ...]:
+    """Return one tier for each K, each for batches of any size.
+
+    Raises:
+        ConfigError: a K is none, or there twice.
+    """
+    check_count("max_num_seqs", max_num_seqs, 1)
+    if not drafts:
+        raise ConfigError("tiers", list(drafts), "is empty; valid: one K or more, e.g. 3")
+    for k in drafts:
+        check_count("num_speculative_tokens", k, 0)
+    if len(set(drafts)) < len(drafts):
+        nearest = ",".join(map(str, sorted(set(drafts))))
+        raise ConfigError("tiers", list(drafts), f"a K is there twice; nearest: {nearest}")
+    return tuple(Tier(k, ((1, max_num_seqs),)) for k in sorted(drafts))
+
+
+def tiers_of_schedule(max_num_seqs: int, rows: Sequence[Sequence[int]]) -> tuple[Tier, ...]:
+    """Return the tiers of a schedule of K; batches beyond the last row have its K.
+
+    Args:
+        max_num_seqs: of the engine; rows beyond it have no batches.
+        rows: first and last number of requests and their K, as in
+            ``num_speculative_tokens_per_batch_size``.
+
+    Raises:
+        ConfigError: a row is none, or they leave a gap or overlap.
+    """
+    check_count("max_num_seqs", max_num_seqs, 1)
+    ranges: dict[int, list[Range]] = {}
+    expected = 1
+    for place, row in enumerate(rows):
+        if len(row) != 3 or not all(_is_whole(n) for n in row):
+            raise ConfigError("tiers", row, "is no row of three whole numbers: first, last, K")
+        first, last, k = row
+        if first != expected or last < first or k < 0:
+            raise ConfigError(
+                "tiers", list(row), f"valid: a row [{expected}, LAST, K], K of 0 or more"
+            )
+        expected = last + 1
+        if place == len(rows) - 1:
+            last = max(last, max_num_seqs)
+        if first <= max_num_seqs:
+            ranges.setdefault(k, []).append((first, min(last, max_num_seqs)))
+    if not ranges:
+        raise ConfigError("tiers", list(rows), "is empty; valid: rows like [1, 64, 3]")
+    return tuple(Tier(k, tuple(ranges[k])) for k in sorted(ranges))
+
+
+def check_count(option: str, value: object, least: int) -> None:
+    """Refuse what is no whole number of at least ``least``.
+
+    Raises:
+        ConfigError: naming the nearest one that is.
+    """
+    if not _is_whole(value) or value < least:  # type: ignore[operator]
+        raise ConfigError(option, value, f"valid: a whole number of {least} or more")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
