@@ -38,7 +38,7 @@ def zipf(max_num_seqs: int) -> Load:
 
 
 def normal(max_num_seqs: int, mean: float, deviation: float) -> Load:
-    """Return a load around ``mean`` requests, a normal distribution cut to 1 to ``max_num_seqs``."""
+    """Return a normal distribution around ``mean`` requests, cut to 1 to ``max_num_seqs``."""
     if not 0 < deviation < math.inf or not math.isfinite(mean):
         raise ConfigError("load", (mean, deviation), "valid: a mean and a deviation above 0")
     # The nearest batch size has weight 1, so that a mean far outside leaves something.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.errors import ConfigError
@@ -181,13 +180,9 @@ def _cheapest(choices: Mapping[int, _Choices], most: int | None) -> dict[int, li
         programme.solve(np.array(found.load), np.array(found.work), most - len(choices) + 1)
         for found in choices.values()
     ]
-    steps = list(
-        accumulate(
-            ladders[1:],
-            lambda so_far, ladder: programme.join(so_far[0], ladder.work, most),
-            initial=(ladders[0].work, np.zeros(0, dtype=np.int32)),
-        )
-    )
+    steps: list[tuple[np.ndarray, np.ndarray | None]] = [(ladders[0].work, None)]
+    for ladder in ladders[1:]:
+        steps.append(programme.join(steps[-1][0], ladder.work, most))
     total = steps[-1][0]
     graphs = int(np.argmax(total <= total.min() * (1 + ROUNDING)))
     sizes: dict[int, list[int]] = {}
@@ -195,7 +190,7 @@ def _cheapest(choices: Mapping[int, _Choices], most: int | None) -> dict[int, li
         list(zip(choices.items(), ladders, steps, strict=True))
     ):
         # The first tier has what the others leave.
-        own = int(taken[graphs]) if len(taken) else graphs
+        own = graphs if taken is None else int(taken[graphs])
         sizes[k] = [found.sizes[place] for place in ladder.chosen(own)]
         graphs -= own
     return sizes

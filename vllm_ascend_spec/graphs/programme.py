@@ -12,10 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.int32]
 # Columns at a time; bounds the memory to this many times the candidates.
 BLOCK = 256
 
@@ -25,12 +22,12 @@ class Ladder:
     """The cheapest choice of candidates for each number of graphs.
 
     Attributes:
-        work: ``[graphs + 1]``, of the cheapest choice with 0, 1, … graphs; infinite for 0.
-        before: ``[graphs + 1, candidates + 1]``, the candidate before, counted from 1.
+        work: ``[graphs + 1]`` float64, of the cheapest choice with 0, 1, … graphs; infinite for 0.
+        before: ``[graphs + 1, candidates + 1]`` int32, the candidate before, counted from 1.
     """
 
-    work: Floats
-    before: Places
+    work: np.ndarray
+    before: np.ndarray
 
     def chosen(self, graphs: int) -> list[int]:
         """Return the places of the chosen candidates, counted from 0, ascending."""
@@ -42,7 +39,7 @@ class Ladder:
         return found[::-1]
 
 
-def solve(load: Floats, work: Floats, most: int) -> Ladder:
+def solve(load: np.ndarray, work: np.ndarray, most: int) -> Ladder:
     """Return the cheapest sizes of one tier, the largest candidate always among them.
 
     Args:
@@ -63,7 +60,9 @@ def solve(load: Floats, work: Floats, most: int) -> Ladder:
     return Ladder(totals, before)
 
 
-def _one_more(best: Floats, served: Floats, work: Floats) -> tuple[Floats, Places]:
+def _one_more(
+    best: np.ndarray, served: np.ndarray, work: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return ``best`` with one more graph, and the candidate before each.
 
     Args:
@@ -88,7 +87,7 @@ def _one_more(best: Floats, served: Floats, work: Floats) -> tuple[Floats, Place
     return after, before
 
 
-def join(first: Floats, second: Floats, most: int) -> tuple[Floats, Places]:
+def join(first: np.ndarray, second: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the (min, +) convolution of two costs by number of graphs.
 
     Args:
@@ -101,7 +100,7 @@ def join(first: Floats, second: Floats, most: int) -> tuple[Floats, Places]:
     """
     size = min(len(first) + len(second) - 1, most + 1)
     least = np.full(size, np.inf)
-    taken = np.zeros(size, dtype=np.int32)
+    taken: np.ndarray = np.zeros(size, dtype=np.int32)
     for graphs, cost in enumerate(second[:size]):
         both = first[: size - graphs] + cost
         part = slice(graphs, graphs + len(both))

@@ -4,8 +4,8 @@ A FULL graph of a decode batch is recorded for one number of tokens, of requests
 each request (``vllm/forward_context.py:BatchDescriptor`` is what
 ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.dispatch`` looks it up by, and
 ``uniform_token_count`` in ``vllm/v1/worker/gpu/cudagraph_utils.py:BatchExecutionDescriptor``). So
-twelve tokens of three requests with K=3 are not twelve tokens of four requests with K=2: tiers share
-no graphs, and each size belongs to one tier.
+twelve tokens of three requests with K=3 are not twelve tokens of four requests with K=2: tiers
+share no graphs, and each size belongs to one tier.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Tier:
 
     Attributes:
         k: drafts; 0 for batches without.
-        ranges: first and last number of requests of batches in this tier, both inclusive, ascending.
+        ranges: first and last number of requests of its batches, both inclusive, ascending.
     """
 
     k: int
