@@ -3,8 +3,8 @@
 Nothing here was measured. The streams are the formula that vllm-ascend had until its change 9962,
 for a stack before HDK 25.5.1, where captures end with "207008" or "Alloc sq cq fail" once no stream
 is left; on a newer one no such limit is known
-(``vllm_ascend/compilation/acl_graph.py:ACLGraphWrapper`` names the version). The memory has the form
-of vLLM's own profile
+(``vllm_ascend/compilation/acl_graph.py:ACLGraphWrapper`` names the version). The memory has the
+form of vLLM's own profile
 (``vllm/v1/worker/gpu_model_runner.py:GPUModelRunner.profile_cudagraph_memory``): a pool that all
 graphs share, as large as the largest one needs, and a part for each. Its two constants are
 assumptions; figures from a log are better, and every one can be given.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Columns at a time; bounds the memory to this many times the candidates.
-BLOCK = 256
+# Candidates at a time; bounds the memory to this many rows of all of them.
+BLOCK = 128
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def solve(load: np.ndarray, work: np.ndarray, most: int) -> Ladder:
     served = np.concatenate(([0.0], np.cumsum(load)))  # [count + 1]
     best = np.full(count + 1, np.inf)
     best[0] = 0.0
-    before = np.zeros((most + 1, count + 1), dtype=np.int32)
+    before: np.ndarray = np.zeros((most + 1, count + 1), dtype=np.int32)
     totals = np.full(most + 1, np.inf)
     for graphs in range(1, most + 1):
         best, before[graphs] = _one_more(best, served, work)
@@ -72,18 +72,17 @@ def _one_more(
     """
     count = len(work)
     after = np.full(count + 1, np.inf)
-    before = np.zeros(count + 1, dtype=np.int32)
+    before: np.ndarray = np.zeros(count + 1, dtype=np.int32)
     for start in range(0, count, BLOCK):
         stop = min(start + BLOCK, count)
-        price = work[start:stop]
-        # Rows are the candidate before, from "none" on; columns are candidates start+1 to stop.
-        cost = best[:stop, None] - served[:stop, None] * price[None, :]
-        cost[start:][np.tril_indices(stop - start, -1)] = np.inf
-        rows = cost.argmin(axis=0)
-        columns = slice(start + 1, stop + 1)
-        before[columns] = rows
-        least = cost[rows, np.arange(stop - start)]
-        after[columns] = least + served[columns] * price
+        # Rows are candidates start+1 to stop; columns the one before, from "none" on.
+        cost = best[:stop] - work[start:stop, None] * served[:stop]  # [rows, stop]
+        cost[:, start:][np.triu_indices(stop - start, 1)] = np.inf
+        columns = cost.argmin(axis=1)
+        here = slice(start + 1, stop + 1)
+        before[here] = columns
+        least = cost[np.arange(stop - start), columns]
+        after[here] = least + served[here] * work[start:stop]
     return after, before
 
 
