@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.errors import ConfigError
@@ -14,7 +16,7 @@ from vllm_ascend_spec.graphs.tiers import Grid, Tier, check_count, grid_of, tier
 from vllm_ascend_spec.graphs.work import Work
 
 if TYPE_CHECKING:
-    from vllm_ascend_spec.graphs.programme import Ladder
+    import numpy as np
 
 # Fewer graphs are taken where more of them win less than this share of the work: rounding.
 ROUNDING = 1e-12
@@ -70,11 +72,14 @@ class _Choices:
         sizes: in tokens, ascending.
         load: of the batches that each serves and no smaller one.
         work: of replaying each.
+        rest: what batches cost that run eager, if there is no graph or each is the largest;
+            infinite for all but the last where every batch has to be covered.
     """
 
     sizes: list[int]
     load: list[float]
     work: list[float]
+    rest: list[float]
 
 
 def plan(
@@ -85,13 +90,15 @@ def plan(
     budget: Budget | None = None,
     divisor: int = 1,
     work: Work | None = None,
+    cover: bool = True,
 ) -> Plan:
-    """Return the sizes with the least expected padded work.
+    """Return the sizes with the least expected work: padding, and eager steps if there are any.
 
     Every batch that can be covered is, by the largest graph of its tier. Of the plans that do so
-    within the budget the result has the least work, padding included; of several the one with the
-    fewest graphs. Where the budget allows fewer graphs than there are tiers, those tiers get one
-    that decode most batches.
+    within the budget the result has the least work; of several the one with the fewest graphs.
+    Where the budget allows fewer graphs than there are tiers, those tiers get one that decode most
+    batches. Without ``cover`` wide batches may run eager, where that is cheaper by
+    :attr:`Work.eager_factor`.
 
     Args:
         max_num_seqs: of the engine.
@@ -100,6 +107,7 @@ def plan(
         budget: limits; default: none, so each batch size gets a graph that the load has.
         divisor: what divides all sizes: the tensor-parallel size with sequence parallelism.
         work: what steps cost; default: their tokens.
+        cover: whether every batch has to be replayed that can be.
 
     Raises:
         ConfigError: a ValueError; no graph can be captured, or an argument is out of range. It
@@ -121,8 +129,8 @@ def plan(
     )
     grids = {t.k: grid_of(t, max_num_seqs, divisor, limits.max_tokens) for t in tiers}
     choices = {
-        tier.k: _choices(tier, grids[tier.k], weights[tier.k], work)
-        for tier in _with_graphs(tiers, grids, weights, limits)
+        tier.k: _choices(tier, grids[tier.k], weights[tier.k], work, cover)
+        for tier in _with_graphs(tiers, grids, weights, limits if cover else None)
     }
     sizes = _cheapest(choices, limits.graphs)
     chosen = {tier.k: tuple(sizes.get(tier.k, ())) for tier in tiers}
@@ -146,18 +154,24 @@ def _with_graphs(
     tiers: Sequence[Tier],
     grids: Mapping[int, Grid],
     weights: Mapping[int, Sequence[float]],
-    limits: Limits,
+    limits: Limits | None,
 ) -> list[Tier]:
     """Return the tiers that get graphs; where not all can, those that decode most batches."""
     possible = [tier for tier in tiers if grids[tier.k].count]
-    if limits.graphs is None or limits.graphs >= len(possible):
+    if limits is None or limits.graphs is None or limits.graphs >= len(possible):
         return possible
     covered = {t.k: sum(weights[t.k][: grids[t.k].top]) for t in possible}
     return sorted(possible, key=lambda tier: -covered[tier.k])[: limits.graphs]
 
 
-def _choices(tier: Tier, grid: Grid, weights: Sequence[float], work: Work) -> _Choices:
-    found = _Choices([], [], [])
+def _choices(tier: Tier, grid: Grid, weights: Sequence[float], work: Work, cover: bool) -> _Choices:
+    eager = [
+        weight * work.of_eager(n * tier.query_len) if weight else 0.0
+        for n, weight in enumerate(weights, 1)
+    ]
+    # What the batches above each size cost eager.
+    above = list(accumulate(reversed(eager), initial=0.0))[::-1]
+    found = _Choices([], [], [], [above[0]])
     for place in range(1, grid.count + 1):
         batches = weights[(place - 1) * grid.unit : place * grid.unit]
         # A size that no batch of the load needs is worse than the next smaller one that some needs.
@@ -165,19 +179,22 @@ def _choices(tier: Tier, grid: Grid, weights: Sequence[float], work: Work) -> _C
             found.sizes.append(place * grid.stride)
             found.load.append(sum(batches))
             found.work.append(work.of_graph(place * grid.stride))
+            found.rest.append(above[place * grid.unit])
+    if cover:
+        found.rest[:-1] = [math.inf] * len(found.sizes)
     return found
 
 
 def _cheapest(choices: Mapping[int, _Choices], most: int | None) -> dict[int, list[int]]:
-    """Return the sizes of each tier; every tier has one at least."""
+    """Return the sizes of each tier."""
     if most is None or most >= sum(len(found.sizes) for found in choices.values()):
         return {k: found.sizes for k, found in choices.items()}
     import numpy as np
 
     from vllm_ascend_spec.graphs import programme
 
-    ladders: list[Ladder] = [
-        programme.solve(np.array(found.load), np.array(found.work), most - len(choices) + 1)
+    ladders = [
+        programme.solve(np.array(found.load), np.array(found.work), np.array(found.rest), most)
         for found in choices.values()
     ]
     steps: list[tuple[np.ndarray, np.ndarray | None]] = [(ladders[0].work, None)]
@@ -206,17 +223,18 @@ def _notes(
     """Return why batches run eager, a line for each tier and reason."""
     found = []
     for tier in tiers:
-        reached = grids[tier.k].top if sizes[tier.k] else 0
-        if reached < min(full[tier.k].top, tier.last):
-            found.append(
-                f"K={tier.k}: batches from {reached + 1} requests on run eager, "
-                f"the budget ({limits.reason}) has no graph for them"
+        reached = sizes[tier.k][-1] // tier.query_len if sizes[tier.k] else 0
+        if reached >= tier.last:
+            continue
+        grid = full[tier.k]
+        if reached == grid.top:
+            why = (
+                f"sizes are multiples of {grid.stride} tokens; "
+                f"max_num_seqs={reached + grid.unit} would cover them"
             )
-        elif reached < tier.last:
-            unit = full[tier.k].unit
-            found.append(
-                f"K={tier.k}: batches from {reached + 1} requests on run eager, sizes are "
-                f"multiples of {full[tier.k].stride} tokens; max_num_seqs={reached + unit} would "
-                "cover them"
-            )
+        elif reached == grids[tier.k].top or (limits.graphs is not None and not reached):
+            why = f"the budget ({limits.reason}) has no graph for them"
+        else:
+            why = "graphs for them would cost the load more than they save"
+        found.append(f"K={tier.k}: batches of {reached + 1} requests and more run eager: {why}")
     return tuple(found)

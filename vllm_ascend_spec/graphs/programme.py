@@ -22,30 +22,34 @@ class Ladder:
     """The cheapest choice of candidates for each number of graphs.
 
     Attributes:
-        work: ``[graphs + 1]`` float64, of the cheapest choice with 0, 1, … graphs; infinite for 0.
-        before: ``[graphs + 1, candidates + 1]`` int32, the candidate before, counted from 1.
+        work: ``[graphs + 1]`` float64, of the cheapest choice with 0, 1, … graphs.
+        last: ``[graphs + 1]`` int32, its largest candidate, counted from 1; 0 for none.
+        before: ``[graphs + 1, candidates + 1]`` int32, the candidate before each, from 1.
     """
 
     work: np.ndarray
+    last: np.ndarray
     before: np.ndarray
 
     def chosen(self, graphs: int) -> list[int]:
         """Return the places of the chosen candidates, counted from 0, ascending."""
         found: list[int] = []
-        place = self.before.shape[1] - 1
+        place = int(self.last[graphs])
         for left in range(graphs, 0, -1):
             found.append(place - 1)
             place = int(self.before[left, place])
         return found[::-1]
 
 
-def solve(load: np.ndarray, work: np.ndarray, most: int) -> Ladder:
-    """Return the cheapest sizes of one tier, the largest candidate always among them.
+def solve(load: np.ndarray, work: np.ndarray, rest: np.ndarray, most: int) -> Ladder:
+    """Return the cheapest sizes of one tier for each number of graphs.
 
     Args:
         load: ``[candidates]`` float64, of the batches that a candidate serves and no smaller one.
         work: ``[candidates]`` float64, of replaying each; it does not fall.
-        most: graphs, 1 or more.
+        rest: ``[candidates + 1]`` float64, what the batches cost that no graph serves, if none at
+            all or the candidate is the largest; infinite where it must not be.
+        most: graphs, 0 or more.
     """
     count = len(load)
     most = min(most, count)
@@ -53,11 +57,14 @@ def solve(load: np.ndarray, work: np.ndarray, most: int) -> Ladder:
     best = np.full(count + 1, np.inf)
     best[0] = 0.0
     before: np.ndarray = np.zeros((most + 1, count + 1), dtype=np.int32)
-    totals = np.full(most + 1, np.inf)
+    last: np.ndarray = np.zeros(most + 1, dtype=np.int32)
+    totals = np.full(most + 1, rest[0])
     for graphs in range(1, most + 1):
         best, before[graphs] = _one_more(best, served, work)
-        totals[graphs] = best[-1]
-    return Ladder(totals, before)
+        total = best + rest
+        last[graphs] = total.argmin()
+        totals[graphs] = total[last[graphs]]
+    return Ladder(totals, last, before)
 
 
 def _one_more(

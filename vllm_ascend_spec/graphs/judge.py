@@ -1,0 +1,148 @@
+"""Judges a person's own list of sizes: valid as it is, or which valid list is nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.graphs.tiers import Tier, check_count, grid_of, tiers_of_drafts
+
+OPTION = "compilation_config.cudagraph_capture_sizes"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a list is worth.
+
+    Attributes:
+        problem: why it cannot be captured exactly as it is; empty if it can.
+        sizes: the list, ascending, if it is valid; else the nearest one that is.
+        sizes_by_k: the same by K: each tier has the sizes that fit it.
+        eager: by K, the batches that have no graph then, in requests.
+    """
+
+    problem: str
+    sizes: tuple[int, ...]
+    sizes_by_k: Mapping[int, tuple[int, ...]]
+    eager: Mapping[int, tuple[int, ...]]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether every size of the list can be captured, and nothing else would be."""
+        return not self.problem
+
+
+def judge(
+    sizes: Sequence[int], max_num_seqs: int, tiers: int | Sequence[Tier], divisor: int = 1
+) -> Verdict:
+    """Return whether a list of sizes can be captured exactly, and the nearest one that can.
+
+    Valid are lists of any order, each size once, that fit a tier each: a multiple of its K+1 (and of
+    ``divisor``), for ``max_num_seqs`` requests at most. A list need not cover every batch.
+
+    The nearest list has each size rounded up to one that fits, as vLLM does, but none left out;
+    those beyond ``max_num_seqs`` become the largest. Where that would make one of several, and all
+    are within ``max_num_seqs``, the list is one of batch sizes, and the nearest has the graphs of
+    these batches: with K=4, ``[1, 2, 3, 4]`` becomes ``[5, 10, 15, 20]``.
+
+    Args:
+        sizes: in tokens, as given.
+        max_num_seqs: of the engine.
+        tiers: K, or the tiers in use.
+        divisor: see :func:`vllm_ascend_spec.graphs.planner.plan`.
+
+    Raises:
+        ConfigError: there is no valid list at all, or ``sizes`` is none of whole numbers.
+    """
+    check_count("max_num_seqs", max_num_seqs, 1)
+    check_count("divisor", divisor, 1)
+    if isinstance(tiers, int):
+        tiers = tiers_of_drafts(max_num_seqs, [tiers])
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence) or not sizes:
+        raise ConfigError(OPTION, sizes, "valid: a list of one size or more, in tokens")
+    for size in sizes:
+        check_count(OPTION, size, 1)
+    fits = {tier.k: _fitting(tier, max_num_seqs, divisor) for tier in tiers}
+    if not any(fits.values()):
+        problem = f"no graph of max_num_seqs={max_num_seqs} requests or fewer can have such a size"
+        raise ConfigError("divisor", divisor, problem)
+    problem = _problem(sizes, fits, max_num_seqs)
+    chosen = sorted(sizes) if not problem else _nearest(sizes, tiers, fits, max_num_seqs)
+    by_k = {k: tuple(size for size in chosen if size in fitting) for k, fitting in fits.items()}
+    eager = {tier.k: _eager(tier, by_k[tier.k]) for tier in tiers}
+    return Verdict(problem, tuple(chosen), by_k, eager)
+
+
+def check(
+    sizes: Sequence[int],
+    max_num_seqs: int,
+    tiers: int | Sequence[Tier],
+    divisor: int = 1,
+    option: str = OPTION,
+) -> Verdict:
+    """Return the verdict on a list that is captured exactly as it is.
+
+    Args:
+        sizes: see :func:`judge`, as the three after it.
+        max_num_seqs: of the engine.
+        tiers: in use.
+        divisor: of all sizes.
+        option: what the list was given by.
+
+    Raises:
+        ConfigError: a ValueError; the list is not valid. Names the nearest one that is.
+    """
+    verdict = judge(sizes, max_num_seqs, tiers, divisor)
+    if not verdict.is_valid:
+        nearest = f"nearest valid list: {list(verdict.sizes)}"
+        raise ConfigError(option, list(sizes), f"{verdict.problem}; {nearest}")
+    return verdict
+
+
+def _fitting(tier: Tier, max_num_seqs: int, divisor: int) -> range:
+    """Return all sizes that can be captured for a tier, whether a batch of it needs them or not."""
+    whole = Tier(tier.k, ((1, max_num_seqs),))
+    grid = grid_of(whole, max_num_seqs, divisor)
+    return range(grid.stride, grid.count * grid.stride + 1, grid.stride)
+
+
+def _problem(sizes: Sequence[int], fits: Mapping[int, range], max_num_seqs: int) -> str:
+    strides = " or ".join(str(fitting.step) for fitting in fits.values())
+    largest = max(fitting[-1] for fitting in fits.values() if fitting)
+    for size in sizes:
+        if all(size % fitting.step for fitting in fits.values()):
+            return f"{size} is no multiple of {strides} tokens"
+        if not any(size in fitting for fitting in fits.values()):
+            return f"{size} is more than max_num_seqs={max_num_seqs} requests take, {largest}"
+    twice = next((size for size in sizes if list(sizes).count(size) > 1), None)
+    return f"{twice} is there twice" if twice is not None else ""
+
+
+def _nearest(
+    sizes: Sequence[int], tiers: Sequence[Tier], fits: Mapping[int, range], max_num_seqs: int
+) -> list[int]:
+    given = sorted(set(sizes))
+    largest = max(fitting[-1] for fitting in fits.values() if fitting)
+    rounded = {
+        min(
+            (-(-size // fitting.step) * fitting.step for fitting in fits.values() if fitting),
+            key=lambda up: (up > largest, up),
+        )
+        for size in given
+    }
+    rounded = {min(size, largest) for size in rounded}
+    if len(rounded) == len(given) or given[-1] > max_num_seqs:
+        return sorted(rounded)
+    of_batches = {
+        min(-(-n * tier.query_len // fitting.step) * fitting.step, fitting[-1])
+        for n in given
+        for tier, fitting in zip(tiers, fits.values(), strict=True)
+        if fitting
+    }
+    return sorted(of_batches)
+
+
+def _eager(tier: Tier, sizes: Sequence[int]) -> tuple[int, ...]:
+    covered = sizes[-1] // tier.query_len if sizes else 0
+    return tuple(n for n in tier.batches() if n > covered)
