@@ -38,8 +38,8 @@ def judge(
 ) -> Verdict:
     """Return whether a list of sizes can be captured exactly, and the nearest one that can.
 
-    Valid are lists of any order, each size once, that fit a tier each: a multiple of its K+1 (and of
-    ``divisor``), for ``max_num_seqs`` requests at most. A list need not cover every batch.
+    Valid are lists of any order, each size once, that fit a tier each: a multiple of its K+1 (and
+    of ``divisor``), for ``max_num_seqs`` requests at most. A list need not cover every batch.
 
     The nearest list has each size rounded up to one that fits, as vLLM does, but none left out;
     those beyond ``max_num_seqs`` become the largest. Where that would make one of several, and all
@@ -124,14 +124,7 @@ def _nearest(
 ) -> list[int]:
     given = sorted(set(sizes))
     largest = max(fitting[-1] for fitting in fits.values() if fitting)
-    rounded = {
-        min(
-            (-(-size // fitting.step) * fitting.step for fitting in fits.values() if fitting),
-            key=lambda up: (up > largest, up),
-        )
-        for size in given
-    }
-    rounded = {min(size, largest) for size in rounded}
+    rounded = {min(_above(size, fits), default=largest) for size in given}
     if len(rounded) == len(given) or given[-1] > max_num_seqs:
         return sorted(rounded)
     of_batches = {
@@ -141,6 +134,12 @@ def _nearest(
         if fitting
     }
     return sorted(of_batches)
+
+
+def _above(size: int, fits: Mapping[int, range]) -> list[int]:
+    """Return the next size of each tier that has one as large."""
+    rounded = ((-(-size // fitting.step) * fitting.step, fitting) for fitting in fits.values())
+    return [up for up, fitting in rounded if up in fitting]
 
 
 def _eager(tier: Tier, sizes: Sequence[int]) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ def read_histogram(text: str, name: str, max_num_seqs: int) -> Load:
 
 
 def read_step_times(text: str, name: str) -> list[tuple[int, float]]:
-    """Return the rows of a file of measured steps, see :func:`vllm_ascend_spec.graphs.work.measured`.
+    """Return the tokens and milliseconds of a file of measured steps.
 
     Args:
         text: of the file.

@@ -1,26 +1,29 @@
-"""What vLLM and vllm-ascend would capture, said by their own code, where they are installed."""
+"""What vLLM and vllm-ascend would capture, said by their own code, where they are installed.
+
+To be called in a process of its own (:func:`answers`): their import prints, and may fail.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.stock_rules import Engine, Stock
+from vllm_ascend_spec.graphs.tiers import Tier
+
+OWN = "own code"
 
 
-def vllm(engine: Engine, version: str) -> Stock:
+def vllm(engine: Engine) -> Stock:
     """Return what vLLM captures, by its own code.
-
-    Args:
-        engine: in question.
-        version: of the installed distribution, for the report.
 
     Raises:
         ImportError: vLLM is not installed, or not as it was in the version this was written for.
@@ -28,15 +31,11 @@ def vllm(engine: Engine, version: str) -> Stock:
     from vllm.config import VllmConfig  # noqa: F401 - for its ImportError
 
     with _quiet():
-        return stock_rules.stock_of(engine, vllm_sizes, adjusted, version)
+        return stock_rules.stock_of(engine, vllm_sizes, adjusted, OWN)
 
 
-def vllm_ascend(engine: Engine, version: str) -> Stock:
+def vllm_ascend(engine: Engine) -> Stock:
     """Return what vllm-ascend captures, by its own code and by vLLM's where it calls that.
-
-    Args:
-        engine: in question.
-        version: of the installed distribution, for the report.
 
     Raises:
         ImportError: vllm-ascend is not installed, or not as it was.
@@ -44,31 +43,39 @@ def vllm_ascend(engine: Engine, version: str) -> Stock:
     from vllm_ascend.platform import _get_reduced_cg_cap  # noqa: F401 - for its ImportError
 
     with _quiet():
-        return stock_rules.stock_of(engine, ascend_sizes, ascend_adjusted, version)
+        return stock_rules.stock_of(engine, ascend_sizes, ascend_adjusted, OWN)
 
 
-def either(
-    engine: Engine,
-    own: Callable[[Engine, str], Stock],
-    port: Callable[[Engine], Stock],
-    version: str | None,
-) -> Stock:
-    """Return what the installed code says, and what the port says where there is none that runs.
+RULES = {"vllm": vllm, "vllm_ascend": vllm_ascend}
+
+
+def answers(question: str) -> dict[str, Any]:
+    """Return what each rule says, or the error it ends with.
 
     Args:
-        engine: in question.
-        own: one of the functions above.
-        port: its twin of :mod:`vllm_ascend_spec.graphs.stock_rules`.
-        version: of what is installed, None if it is not.
+        question: of :func:`question_of`.
+
+    Returns:
+        By rule that was asked for, the fields of :class:`Stock`, or ``error`` alone.
     """
-    if version is None:
-        return port(engine)
-    try:
-        return own(engine, version)
-    except Exception as error:  # a broken installation must not break a comparison
-        found = port(engine)
-        why = f"{version} is installed but cannot be asked: {type(error).__name__}: {error}"
-        return replace(found, note="; ".join(filter(None, (found.note, why))))
+    asked = json.loads(question)
+    fields = asked["engine"]
+    tiers = tuple(Tier(t["k"], tuple(map(tuple, t["ranges"]))) for t in fields.pop("tiers"))
+    schedule = fields.pop("schedule")
+    rows = None if schedule is None else tuple(tuple(row) for row in schedule)
+    engine = Engine(tiers=tiers, schedule=rows, **fields)
+    found: dict[str, Any] = {}
+    for name in asked["rules"]:
+        try:
+            found[name] = asdict(RULES[name](engine))
+        except Exception as error:  # whatever a broken installation raises
+            found[name] = {"error": f"{type(error).__name__}: {error}"}
+    return found
+
+
+def question_of(engine: Engine, rules: list[str]) -> str:
+    """Return the text that :func:`answers` reads."""
+    return json.dumps({"engine": asdict(engine), "rules": rules})
 
 
 def vllm_sizes(engine: Engine) -> list[int]:

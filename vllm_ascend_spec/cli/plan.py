@@ -1,0 +1,92 @@
+"""``vllm-ascend-spec plan``: which graphs to capture, beside what vLLM and vllm-ascend capture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from vllm_ascend_spec.cli import plan_inputs, plan_report
+from vllm_ascend_spec.cli.plan_policies import compare
+from vllm_ascend_spec.graphs.work import EAGER_FACTOR
+
+HELP = "plan which graphs to capture for speculative decoding, beside what vLLM captures"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the engine, the load and the budget."""
+    add = parser.add_argument
+    add("--max-num-seqs", type=int, required=True, metavar="N", help="as for vllm serve")
+    add("--num-speculative-tokens", type=int, metavar="K", help="drafts for each request")
+    add(
+        "--tiers",
+        metavar="LIST",
+        help="several K instead of one: a list like 1,3 where any batch may have any of them, or "
+        "a schedule like [[1,64,3],[65,256,1]]",
+    )
+    add("--graphs", type=int, help="at most; default: as many as vLLM captures")
+    add(
+        "--load",
+        default="uniform",
+        metavar="zipf|uniform|normal:MEAN,DEVIATION|FILE|URL",
+        help="how often batches of n requests are decoded: weights 1/n, all the same, around a "
+        "mean, a file of counts, or a server's metrics (a file of them or http://…/metrics); "
+        "default uniform",
+    )
+    add("--tp", "--tensor-parallel-size", type=int, default=1, metavar="N", help="ranks")
+    add(
+        "--sequence-parallel",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="sizes are multiples of --tp, too; default: yes, which fits engines with sequence "
+        "parallelism and without",
+    )
+    add("--max-num-batched-tokens", type=int, metavar="N", help="as for vllm serve, if it is set")
+    add("--step-times", type=Path, metavar="FILE", help="weigh by measured times, not by tokens")
+    add(
+        "--eager-factor",
+        type=float,
+        default=EAGER_FACTOR,
+        metavar="X",
+        help=f"an eager step costs X replayed ones of its size; default {EAGER_FACTOR:g}, an "
+        "assumption",
+    )
+    add(
+        "--allow-eager",
+        action="store_true",
+        help="leave wide batches without a graph where --eager-factor makes that cheaper",
+    )
+    add_estimates(parser.add_argument_group("estimates of memory and streams, with --layers"))
+    add("--json", action="store_true", help="print a record, not a table")
+    add("--png", type=Path, metavar="FILE", help="draw the waste over the batch size")
+
+
+def add_estimates(group: argparse._ArgumentGroup) -> None:
+    """Describe the model and the device."""
+    add = group.add_argument
+    add("--layers", type=int, metavar="N", help="of the target")
+    add("--draft-layers", type=int, default=0, metavar="N", help="of the draft model or head")
+    add("--hidden-size", type=int, default=0, metavar="N", help="of the target")
+    add("--dp", "--data-parallel-size", type=int, default=1, metavar="N", help="copies")
+    add("--enable-expert-parallel", action="store_true", help="as for vllm serve")
+    add("--graph-mib", type=float, metavar="MIB", help="of each graph, if it was measured")
+    add("--token-kib", type=float, metavar="KIB", help="of each token of the largest, likewise")
+    add("--memory-mib", type=float, metavar="MIB", help="for all graphs: a budget")
+    add("--old-cann", action="store_true", help="streams are a budget, as before HDK 25.5.1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, compare, and print."""
+    case = plan_inputs.case_of(args)
+    comparison = compare(case)
+    if args.png:
+        from vllm_ascend_spec.cli import plan_picture
+
+        sys.stderr.write(plan_picture.draw(case, comparison, args.png) + "\n")
+    if args.json:
+        record = plan_report.record(case, comparison)
+        sys.stdout.write(json.dumps(record, indent=1) + "\n")
+    else:
+        sys.stdout.write(plan_report.text(case, comparison) + "\n")
+    return 0

@@ -1,0 +1,227 @@
+"""What ``vllm-ascend-spec plan`` was asked, checked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.graphs import load as loads
+from vllm_ascend_spec.graphs import load_file, load_metrics
+from vllm_ascend_spec.graphs.budget import Budget
+from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS, GraphCost, estimate
+from vllm_ascend_spec.graphs.load import Load
+from vllm_ascend_spec.graphs.stock_rules import Engine, Rows
+from vllm_ascend_spec.graphs.tiers import Tier, check_count, tiers_of_drafts, tiers_of_schedule
+from vllm_ascend_spec.graphs.work import Work, measured
+from vllm_ascend_spec.metrics.prometheus import read_samples
+
+MIB = 1024 * 1024
+TIERS = "valid: a list of K like 1,3 or a schedule like [[1,64,3],[65,256,1]]"
+LOADS = "valid: uniform, zipf, normal:MEAN,DEVIATION, a file or http://…/metrics"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is planned.
+
+    Attributes:
+        engine: as far as the rules read it.
+        load: how often batches of each size are decoded.
+        budget: limits.
+        work: what steps cost.
+        cover: whether every batch has to be replayed that can be.
+        cost: what a graph takes; None where the model is not known.
+    """
+
+    engine: Engine
+    load: Load
+    budget: Budget
+    work: Work
+    cover: bool
+    cost: GraphCost | None
+
+    @property
+    def has_limit_on_graphs(self) -> bool:
+        """Whether something bounds the number of graphs."""
+        budget = self.budget
+        return any(limit is not None for limit in (budget.graphs, budget.streams, budget.bytes))
+
+
+def case_of(args: argparse.Namespace) -> Case:
+    """Return the case of a command line.
+
+    Raises:
+        ConfigError: naming the option, what was given and what is valid.
+    """
+    check_count("--max-num-seqs", args.max_num_seqs, 1)
+    for option, value in (("--tp", args.tp), ("--dp", args.dp)):
+        check_count(option, value, 1)
+    if args.graphs is not None:
+        check_count("--graphs", args.graphs, 1)
+    if args.max_num_batched_tokens is not None:
+        check_count("--max-num-batched-tokens", args.max_num_batched_tokens, args.max_num_seqs)
+    tiers, schedule = tiers_of(args.tiers, args.num_speculative_tokens, args.max_num_seqs)
+    engine = Engine(
+        max_num_seqs=args.max_num_seqs,
+        tiers=tiers,
+        schedule=schedule,
+        tensor_parallel_size=args.tp,
+        sequence_parallel=args.sequence_parallel and args.tp > 1,
+        max_num_batched_tokens=args.max_num_batched_tokens,
+    )
+    cost = cost_of(args)
+    budget = Budget(
+        graphs=args.graphs,
+        max_tokens=args.max_num_batched_tokens,
+        streams=USABLE_STREAMS if args.old_cann else None,
+        bytes=None if args.memory_mib is None else int(args.memory_mib * MIB),
+        cost=cost,
+    )
+    return Case(
+        engine=engine,
+        load=load_of(args.load, tiers, args.max_num_seqs),
+        budget=budget,
+        work=work_of(args),
+        cover=not args.allow_eager,
+        cost=cost,
+    )
+
+
+def tiers_of(
+    text: str | None, drafts: int | None, max_num_seqs: int
+) -> tuple[tuple[Tier, ...], Rows | None]:
+    """Return the tiers, and the schedule if they are of one.
+
+    Raises:
+        ConfigError: neither option is given, or the two contradict each other.
+    """
+    if drafts is not None:
+        check_count("--num-speculative-tokens", drafts, 1)
+    if text is None:
+        if drafts is None:
+            problem = "is missing; valid: this one, e.g. 3, or --tiers"
+            raise ConfigError("--num-speculative-tokens", None, problem)
+        return tiers_of_drafts(max_num_seqs, [drafts]), None
+    rows = _parse_tiers(text)
+    if isinstance(rows[0], int):
+        tiers, schedule = tiers_of_drafts(max_num_seqs, rows), None
+    else:
+        tiers = tiers_of_schedule(max_num_seqs, rows)
+        schedule = tuple((row[0], row[1], row[2]) for row in rows)
+    most = max(tier.k for tier in tiers)
+    if most == 0:
+        raise ConfigError("--tiers", text, "has no K above 0; nearest: add one, e.g. 1")
+    if drafts is not None and most > drafts:
+        problem = f"K={most} is more than --num-speculative-tokens {drafts}; nearest: that many"
+        raise ConfigError("--tiers", text, problem)
+    return tiers, schedule
+
+
+def _parse_tiers(text: str) -> list[Any]:
+    """Return a list of numbers, or of rows."""
+    try:
+        given = json.loads(text if text.strip().startswith("[") else f"[{text}]")
+    except ValueError:
+        raise ConfigError("--tiers", text, TIERS) from None
+    are_rows = [isinstance(item, list) for item in given]
+    if not given or any(are_rows) != all(are_rows):
+        raise ConfigError("--tiers", text, TIERS)
+    flat = [n for item in given for n in (item if isinstance(item, list) else [item])]
+    if not all(isinstance(n, int) and not isinstance(n, bool) for n in flat):
+        raise ConfigError("--tiers", text, TIERS)
+    return given
+
+
+def load_of(text: str, tiers: tuple[Tier, ...], max_num_seqs: int) -> Load:
+    """Return the load that ``--load`` names.
+
+    Raises:
+        ConfigError: it is none, or a file or server cannot be read; then with the line.
+    """
+    if text in loads.NAMES:
+        return {"uniform": loads.uniform, "zipf": loads.zipf}[text](max_num_seqs)
+    kind, _, numbers = text.partition(":")
+    if kind == "normal":
+        try:
+            mean, deviation = map(float, numbers.split(","))
+        except ValueError:
+            raise ConfigError("--load", text, LOADS) from None
+        return loads.normal(max_num_seqs, mean, deviation)
+    if kind in ("http", "https"):
+        return _load_of_metrics(_fetch(text), text, tiers, max_num_seqs)
+    path = Path(text)
+    if not path.exists():
+        raise ConfigError("--load", text, f"there is no such file; {LOADS}")
+    content = load_file.read_text("--load", path)
+    if any(line.startswith(("# TYPE ", "# HELP ")) for line in content.splitlines()):
+        return _load_of_metrics(content, text, tiers, max_num_seqs)
+    return load_file.read_histogram(content, text, max_num_seqs)
+
+
+def _fetch(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.read().decode()
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise ConfigError("--load", url, f"cannot be read: {reason}") from None
+
+
+def _load_of_metrics(text: str, source: str, tiers: tuple[Tier, ...], max_num_seqs: int) -> Load:
+    try:
+        samples = list(read_samples(text, "vllm:"))
+    except ValueError as error:
+        problem = f"is not in Prometheus' text format: {error}"
+        raise ConfigError("--load", source, problem) from None
+    return load_metrics.load_of(samples, source, tiers, max_num_seqs)
+
+
+def work_of(args: argparse.Namespace) -> Work:
+    """Return what steps cost."""
+    if args.step_times is None:
+        return Work(args.eager_factor)
+    text = load_file.read_text("--step-times", args.step_times)
+    return measured(load_file.read_step_times(text, str(args.step_times)), args.eager_factor)
+
+
+# Options that do nothing without the model's layers.
+WITH_LAYERS = (
+    "--draft-layers",
+    "--hidden-size",
+    "--graph-mib",
+    "--token-kib",
+    "--memory-mib",
+    "--old-cann",
+    "--enable-expert-parallel",
+)
+
+
+def cost_of(args: argparse.Namespace) -> GraphCost | None:
+    """Return what a graph of the model takes; None without ``--layers``.
+
+    Raises:
+        ConfigError: an option needs ``--layers``, or is out of range.
+    """
+    if args.layers is None:
+        for option in WITH_LAYERS:
+            if value := getattr(args, option.removeprefix("--").replace("-", "_")):
+                raise ConfigError(option, value, "has no effect without --layers; give that, too")
+        return None
+    for option in ("graph_mib", "token_kib", "memory_mib"):
+        value = getattr(args, option)
+        if value is not None and not 0 < value < float("inf"):
+            raise ConfigError(f"--{option.replace('_', '-')}", value, "valid: above 0")
+    return estimate(
+        args.layers,
+        draft_layers=args.draft_layers,
+        hidden_size=args.hidden_size,
+        communication_domains=sum((args.tp > 1, args.dp > 1, args.enable_expert_parallel)),
+        bytes_each=None if args.graph_mib is None else int(args.graph_mib * MIB),
+        bytes_per_token=None if args.token_kib is None else int(args.token_kib * 1024),
+    )

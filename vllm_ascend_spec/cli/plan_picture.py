@@ -1,0 +1,74 @@
+"""The picture of ``vllm-ascend-spec plan``: waste over batch size."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.cli.plan_inputs import Case
+from vllm_ascend_spec.cli.plan_policies import Comparison
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.graphs.tiers import Tier
+from vllm_ascend_spec.graphs.work import Work
+
+NO_MATPLOTLIB = "no picture: matplotlib is not installed (pip install matplotlib)"
+
+
+def draw(case: Case, comparison: Comparison, path: Path) -> str:
+    """Draw the waste of each batch, one panel for each tier; return a line that says what was done.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return NO_MATPLOTLIB
+    tiers = case.engine.tiers
+    policies = {"ours": comparison.ours, **comparison.stock, **comparison.same_graphs}
+    figure = Figure(figsize=(10, 1.5 + 3 * len(tiers)), layout="constrained")
+    panels = figure.subplots(len(tiers), 1, squeeze=False)[:, 0]
+    for panel, tier in zip(panels, tiers, strict=True):
+        for name, policy in policies.items():
+            if policy.figures is not None:
+                draw_waste(panel, tier, policy.sizes_by_k, case.work, name)
+        panel.set_yscale("symlog", linthresh=0.01)
+        panel.set_ylim(bottom=0)
+        panel.set_title(f"K={tier.k}", loc="left", fontsize="small")
+        panel.set_ylabel("waste / useful work")
+        panel.grid(alpha=0.3)
+    panels[-1].set_xlabel("requests in the batch")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize="small")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("wb") as file:
+            FigureCanvasAgg(figure).print_png(file)
+    except OSError as error:
+        raise ConfigError("--png", str(path), f"cannot be written: {error.strerror}") from None
+    return f"picture: {path}"
+
+
+def draw_waste(
+    panel: Any, tier: Tier, sizes: Mapping[int, Sequence[int]], work: Work, name: str
+) -> None:
+    """Draw one policy's waste; batches that run eager dotted."""
+    batches = list(tier.batches())
+    wasted = [waste_of(n, tier, sizes.get(tier.k, ()), work) for n in batches]
+    replayed = [share if is_replayed else float("nan") for share, is_replayed in wasted]
+    eager = [float("nan") if is_replayed else share for share, is_replayed in wasted]
+    (line,) = panel.plot(batches, replayed, label=name, linewidth=1)
+    panel.plot(batches, eager, linestyle=":", color=line.get_color(), linewidth=1)
+
+
+def waste_of(requests: int, tier: Tier, sizes: Sequence[int], work: Work) -> tuple[float, bool]:
+    """Return what a batch wastes, as a share of its useful work, and whether it is replayed."""
+    tokens = requests * tier.query_len
+    own = work.of_graph(tokens)
+    place = bisect_left(sizes, tokens)
+    if place == len(sizes):
+        return work.of_eager(tokens) / own - 1, False
+    return work.of_graph(sizes[place]) / own - 1, True

@@ -1,0 +1,178 @@
+"""What ``vllm-ascend-spec plan`` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm_ascend_spec.cli.plan_inputs import MIB, Case
+from vllm_ascend_spec.cli.plan_policies import Comparison, Policy
+from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS
+
+HEAD = ("", "graphs", "all up to", "padding", "eager", "eager cost", "waste", "worst hole")
+NAMES = {
+    "vllm": "vLLM",
+    "vllm_ascend": "vllm-ascend",
+    "vllm_cut": "vLLM, cut",
+    "vllm_thinned": "vLLM, thinned",
+    "vllm_ascend_cut": "vllm-ascend, cut",
+    "vllm_ascend_thinned": "vllm-ascend, thinned",
+    "even_grid": "even grid",
+}
+ESTIMATED = "estimates, not measured"
+
+
+def text(case: Case, comparison: Comparison) -> str:
+    """Return the table and what has to be read beside it."""
+    others = {**comparison.stock, **comparison.same_graphs}
+    rows = [HEAD, _row("ours", comparison.ours, case)]
+    rows += [_row(NAMES[name], policy, case) for name, policy in others.items()]
+    lines = [_title(case, comparison), "", *_aligned(rows), ""]
+    lines += [f"{NAMES[name]}: {policy.source}" for name, policy in others.items()]
+    for name, policy in {"ours": comparison.ours, **others}.items():
+        lines += [f"{NAMES.get(name, name)}: {note}" for note in policy.notes]
+        if policy.problem:
+            lines.append(f"{NAMES[name]} does not start: {policy.problem}")
+    lines.append("padding and eager cost are shares of the useful work; nothing is measured:")
+    lines.append(
+        f"a step costs its {case.work.unit}, an eager step {case.work.eager_factor:g} times that"
+    )
+    lines += ["", *_sizes(case, comparison.ours), *_estimates(case, comparison.ours)]
+    return "\n".join(lines)
+
+
+def record(case: Case, comparison: Comparison) -> dict[str, Any]:
+    """Return all of it as a record."""
+    engine = case.engine
+    found = {
+        "max_num_seqs": engine.max_num_seqs,
+        "tiers": [{"k": tier.k, "batches": list(tier.ranges)} for tier in engine.tiers],
+        "load": case.load.name,
+        "divisor": engine.divisor,
+        "work": {"unit": case.work.unit, "eager_factor": case.work.eager_factor},
+        "graphs_limited_by": comparison.limit,
+        "ours": _policy(comparison.ours),
+        **{name: _policy(policy) for name, policy in comparison.stock.items()},
+        "same_graphs": {name: _policy(p) for name, p in comparison.same_graphs.items()},
+    }
+    if case.cost is not None:
+        found["estimates"] = {"what": ESTIMATED, **_estimated(case, comparison.ours)}
+    return found
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    figures = policy.figures
+    found: dict[str, Any] = {
+        "source": policy.source,
+        "graphs": policy.graphs,
+        "sizes": policy.sizes,
+        "sizes_by_k": {str(k): list(sizes) for k, sizes in policy.sizes_by_k.items()},
+        "notes": list(policy.notes),
+        "problem": policy.problem or None,
+        "expected_padding": None,
+        "eager_batches": None,
+    }
+    if figures is None:
+        return found
+    worst = figures.worst
+    return {
+        **found,
+        "expected_padding": figures.expected_padding,
+        "eager_batches": sorted({n for row in figures.eager.values() for n in row}),
+        "eager_batches_by_k": {str(k): list(row) for k, row in figures.eager.items()},
+        "eager_share": figures.eager_share,
+        "eager_cost": figures.eager_cost,
+        "expected_waste": figures.expected_waste,
+        "worst_hole": worst
+        and {
+            "k": worst.k,
+            "requests": worst.requests,
+            "size": worst.size,
+            "padding": worst.padding,
+        },
+    }
+
+
+def _title(case: Case, comparison: Comparison) -> str:
+    engine = case.engine
+    if len(engine.tiers) == 1:
+        drafts = f"K={engine.tiers[0].k}"
+    else:
+        drafts = "; ".join(
+            f"K={tier.k} for " + ", ".join(f"{a}-{b}" for a, b in tier.ranges)
+            for tier in engine.tiers
+        )
+    multiple = f", sizes also multiples of {engine.divisor}" if engine.divisor > 1 else ""
+    return (
+        f"up to {engine.max_num_seqs} requests, {drafts}{multiple}, load {case.load.name}, "
+        f"graphs: {comparison.limit}"
+    )
+
+
+def _row(name: str, policy: Policy, case: Case) -> tuple[str, ...]:
+    figures = policy.figures
+    if figures is None:
+        return (name, *["-"] * (len(HEAD) - 1))
+    hole, drafts = figures.worst, len(case.engine.tiers) > 1
+    worst = "none"
+    if hole is not None:
+        of = f" with K={hole.k}" if drafts else ""
+        worst = f"{hole.requests} as {hole.size // (hole.k + 1)}{of}, {hole.padding:+.0%}"
+    eager = min((row[0] for row in figures.eager.values() if row), default=None)
+    return (
+        name,
+        str(policy.graphs),
+        str(case.engine.max_num_seqs if eager is None else eager - 1),
+        f"{figures.expected_padding:.1%}",
+        f"{figures.eager_share:.1%}",
+        f"{figures.eager_cost:.1%}",
+        f"{figures.expected_waste:.1%}",
+        worst,
+    )
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *rest in rows:
+        cells = [first.ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _sizes(case: Case, ours: Policy) -> list[str]:
+    """Return our sizes, of each tier by itself where there are several."""
+    if len(case.engine.tiers) == 1:
+        return [f"sizes: {ours.sizes}"]
+    return [f"sizes for K={k}: {list(sizes)}" for k, sizes in ours.sizes_by_k.items()]
+
+
+def _estimated(case: Case, ours: Policy) -> dict[str, Any]:
+    cost = case.cost
+    assert cost is not None
+    largest = max(ours.sizes, default=0)
+    return {
+        "bytes": cost.bytes_of(ours.graphs, largest),
+        "bytes_each": cost.bytes_each,
+        "bytes_of_shared_pool": largest * cost.bytes_per_token,
+        "streams_old_cann": cost.streams_of(ours.graphs),
+        "streams_usable_old_cann": USABLE_STREAMS,
+        "most_graphs_old_cann": USABLE_STREAMS // cost.streams,
+        "most_graphs_new_cann": None,
+    }
+
+
+def _estimates(case: Case, ours: Policy) -> list[str]:
+    if case.cost is None:
+        return []
+    found = _estimated(case, ours)
+    fits = "fits" if found["streams_old_cann"] <= USABLE_STREAMS else "does not fit"
+    return [
+        "",
+        f"{ESTIMATED}:",
+        f"memory: {found['bytes'] / MIB:.0f} MiB, of it {found['bytes_each'] / MIB:.1f} for each "
+        f"graph and {found['bytes_of_shared_pool'] / MIB:.0f} shared",
+        f"streams before HDK 25.5.1: {found['streams_old_cann']} of {USABLE_STREAMS}, {fits}; "
+        f"at most {found['most_graphs_old_cann']} graphs",
+        "streams from HDK 25.5.1 on: no limit known",
+    ]
