@@ -9,9 +9,28 @@ from pathlib import Path
 
 from vllm_ascend_spec.cli import plan_inputs, plan_report
 from vllm_ascend_spec.cli.plan_policies import compare
+from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.work import EAGER_FACTOR
 
 HELP = "plan which graphs to capture for speculative decoding, beside what vLLM captures"
+
+# The names that graphs/ has for options.
+OPTIONS = {
+    "max_num_seqs": "--max-num-seqs",
+    "num_speculative_tokens": "--tiers",
+    "tiers": "--tiers",
+    "divisor": "--tp",
+    "load": "--load",
+    "step_times": "--step-times",
+    "eager_factor": "--eager-factor",
+    "budget.graphs": "--graphs",
+    "budget.max_tokens": "--max-num-batched-tokens",
+    "budget.bytes": "--memory-mib, in bytes,",
+    "budget.streams": "--old-cann",
+    "layers": "--layers",
+    "draft_layers": "--draft-layers",
+    "hidden_size": "--hidden-size",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,8 +97,12 @@ def add_estimates(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, compare, and print."""
-    case = plan_inputs.case_of(args)
-    comparison = compare(case)
+    try:
+        case = plan_inputs.case_of(args)
+        comparison = compare(case)
+    except ConfigError as error:
+        option = OPTIONS.get(error.option, error.option)
+        raise ConfigError(option, error.value, error.problem) from None
     if args.png:
         from vllm_ascend_spec.cli import plan_picture
 

@@ -198,6 +198,7 @@ WITH_LAYERS = (
     "--token-kib",
     "--memory-mib",
     "--old-cann",
+    "--dp",
     "--enable-expert-parallel",
 )
 
@@ -210,7 +211,8 @@ def cost_of(args: argparse.Namespace) -> GraphCost | None:
     """
     if args.layers is None:
         for option in WITH_LAYERS:
-            if value := getattr(args, option.removeprefix("--").replace("-", "_")):
+            value = getattr(args, option.removeprefix("--").replace("-", "_"))
+            if value not in (None, False, 0, 1 if option == "--dp" else None):
                 raise ConfigError(option, value, "has no effect without --layers; give that, too")
         return None
     for option in ("graph_mib", "token_kib", "memory_mib"):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.cli.plan_inputs import Case
 from vllm_ascend_spec.cli.plan_policies import Comparison
+from vllm_ascend_spec.cli.plan_report import NAMES
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.tiers import Tier
 from vllm_ascend_spec.graphs.work import Work
 
+# Wide below narrow, so that equal lines are all seen.
+WIDTHS = (4.0, 2.0, 1.0)
 NO_MATPLOTLIB = "no picture: matplotlib is not installed (pip install matplotlib)"
 
 
@@ -28,13 +31,14 @@ def draw(case: Case, comparison: Comparison, path: Path) -> str:
     except ImportError:
         return NO_MATPLOTLIB
     tiers = case.engine.tiers
-    policies = {"ours": comparison.ours, **comparison.stock, **comparison.same_graphs}
+    policies = {**comparison.stock, "ours": comparison.ours}
     figure = Figure(figsize=(10, 1.5 + 3 * len(tiers)), layout="constrained")
-    panels = figure.subplots(len(tiers), 1, squeeze=False)[:, 0]
+    panels: list[Any] = list(figure.subplots(len(tiers), 1, squeeze=False)[:, 0])
     for panel, tier in zip(panels, tiers, strict=True):
-        for name, policy in policies.items():
+        for (name, policy), width in zip(policies.items(), WIDTHS, strict=True):
             if policy.figures is not None:
-                draw_waste(panel, tier, policy.sizes_by_k, case.work, name)
+                sizes = policy.sizes_by_k.get(tier.k, ())
+                draw_waste(panel, tier, sizes, case.work, NAMES.get(name, name), width)
         panel.set_yscale("symlog", linthresh=0.01)
         panel.set_ylim(bottom=0)
         panel.set_title(f"K={tier.k}", loc="left", fontsize="small")
@@ -53,15 +57,24 @@ def draw(case: Case, comparison: Comparison, path: Path) -> str:
 
 
 def draw_waste(
-    panel: Any, tier: Tier, sizes: Mapping[int, Sequence[int]], work: Work, name: str
+    panel: Any, tier: Tier, sizes: Sequence[int], work: Work, name: str, width: float
 ) -> None:
-    """Draw one policy's waste; batches that run eager dotted."""
+    """Draw one policy's waste; batches that run eager dotted.
+
+    Args:
+        panel: matplotlib's axes.
+        tier: that the batches are of.
+        sizes: captured for it, in tokens, ascending.
+        work: what steps cost.
+        name: of the policy.
+        width: of its line, in points.
+    """
     batches = list(tier.batches())
-    wasted = [waste_of(n, tier, sizes.get(tier.k, ()), work) for n in batches]
+    wasted = [waste_of(n, tier, sizes, work) for n in batches]
     replayed = [share if is_replayed else float("nan") for share, is_replayed in wasted]
     eager = [float("nan") if is_replayed else share for share, is_replayed in wasted]
-    (line,) = panel.plot(batches, replayed, label=name, linewidth=1)
-    panel.plot(batches, eager, linestyle=":", color=line.get_color(), linewidth=1)
+    (line,) = panel.plot(batches, replayed, label=name, linewidth=width)
+    panel.plot(batches, eager, linestyle=":", color=line.get_color(), linewidth=width)
 
 
 def waste_of(requests: int, tier: Tier, sizes: Sequence[int], work: Work) -> tuple[float, bool]:

@@ -19,7 +19,6 @@ from vllm_ascend_spec.graphs.tiers import grid_of
 
 # Where no rule captures anything to compare with.
 SOME_GRAPHS = 32
-DISTRIBUTIONS = {"vllm": "vllm", "vllm_ascend": "vllm-ascend"}
 PORTS = {"vllm": stock_rules.vllm, "vllm_ascend": stock_rules.vllm_ascend}
 
 
@@ -119,8 +118,8 @@ def compare(case: Case) -> Comparison:
 
 def ask(engine: Engine) -> dict[str, Stock]:
     """Return what vLLM and vllm-ascend capture: their own code says it where it is installed."""
-    installed = {name: versions.installed_version(dist) for name, dist in DISTRIBUTIONS.items()}
-    there = [name for name, version in installed.items() if version is not None]
+    installed = {"vllm": versions.installed_vllm(), "vllm_ascend": installed_vllm_ascend()}
+    there = [name for name, found in installed.items() if found is not None]
     said: dict[str, Any] = {}
     if there:
         question = stock_own.question_of(engine, there)
@@ -131,14 +130,20 @@ def ask(engine: Engine) -> dict[str, Stock]:
     return {name: _stock(name, engine, installed[name], said.get(name)) for name in PORTS}
 
 
-def _stock(name: str, engine: Engine, version: str | None, said: Any) -> Stock:
+def installed_vllm_ascend() -> tuple[str, str] | None:
+    """Return (distribution, version) of the installed vllm-ascend, or None."""
+    version = versions.installed_version("vllm-ascend")
+    return None if version is None else ("vllm-ascend", version)
+
+
+def _stock(name: str, engine: Engine, installed: tuple[str, str] | None, said: Any) -> Stock:
     """Return what was said, or what our port says where nothing was."""
-    if said is None:
+    if installed is None or said is None:
         return PORTS[name](engine)
+    whose = " ".join(installed)
     if "error" in said:
         found = PORTS[name](engine)
-        why = f"{DISTRIBUTIONS[name]} {version} is installed but cannot be asked: {said['error']}"
+        why = f"{whose} is installed but cannot be asked: {said['error']}"
         return replace(found, note="; ".join(filter(None, (found.note, why))))
     by_k = {int(k): tuple(sizes) for k, sizes in said["sizes_by_k"].items()}
-    source = f"{DISTRIBUTIONS[name]} {version}, {said['source']}"
-    return Stock(by_k, source, said["problem"], said["note"])
+    return Stock(by_k, f"{whose}, {said['source']}", said["problem"], said["note"])

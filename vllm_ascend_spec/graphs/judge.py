@@ -57,8 +57,8 @@ def judge(
     """
     check_count("max_num_seqs", max_num_seqs, 1)
     check_count("divisor", divisor, 1)
-    if isinstance(tiers, int):
-        tiers = tiers_of_drafts(max_num_seqs, [tiers])
+    if isinstance(tiers, int) or not tiers:
+        tiers = tiers_of_drafts(max_num_seqs, [tiers] if isinstance(tiers, int) else ())
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or not sizes:
         raise ConfigError(OPTION, sizes, "valid: a list of one size or more, in tokens")
     for size in sizes:

@@ -81,6 +81,11 @@ class _Choices:
     work: list[float]
     rest: list[float]
 
+    @property
+    def may_be_eager(self) -> bool:
+        """Whether the largest size may be left out."""
+        return any(math.isfinite(cost) for cost in self.rest[:-1])
+
 
 def plan(
     max_num_seqs: int,
@@ -115,8 +120,8 @@ def plan(
     """
     check_count("max_num_seqs", max_num_seqs, 1)
     check_count("divisor", divisor, 1)
-    if isinstance(tiers, int):
-        tiers = tiers_of_drafts(max_num_seqs, [tiers])
+    if isinstance(tiers, int) or not tiers:
+        tiers = tiers_of_drafts(max_num_seqs, [tiers] if isinstance(tiers, int) else ())
     load, work, budget = load or uniform(max_num_seqs), work or Work(), budget or Budget()
     weights = weights_of(load, tiers, max_num_seqs)
     full = {tier.k: grid_of(tier, max_num_seqs, divisor) for tier in tiers}
@@ -187,7 +192,9 @@ def _choices(tier: Tier, grid: Grid, weights: Sequence[float], work: Work, cover
 
 def _cheapest(choices: Mapping[int, _Choices], most: int | None) -> dict[int, list[int]]:
     """Return the sizes of each tier."""
-    if most is None or most >= sum(len(found.sizes) for found in choices.values()):
+    count = sum(len(found.sizes) for found in choices.values())
+    most = count if most is None else min(most, count)
+    if most == count and not any(found.may_be_eager for found in choices.values()):
         return {k: found.sizes for k, found in choices.items()}
     import numpy as np
 

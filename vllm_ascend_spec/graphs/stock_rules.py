@@ -14,7 +14,7 @@ from vllm_ascend_spec.graphs.tiers import Tier
 
 Rows = tuple[tuple[int, int, int], ...]
 
-PORT = "port"
+PORT = "port of the rule of vLLM 0.30.0 and vllm-ascend 0.30.0rc2"
 # Of a graph's tokens; vLLM has 1024 on one family of GPUs.
 CEILING = 512
 # Tokens that a server schedules at once, unless it is told otherwise or needs more.
@@ -67,7 +67,7 @@ class Stock:
 
     Attributes:
         sizes_by_k: sizes of the FULL decode graphs of each tier, in tokens, ascending.
-        source: whose code said so: name and version of a distribution, or "port".
+        source: whose code said so: a distribution and its version, or our port.
         problem: why the engine does not start or has no graphs; then there are no sizes.
         note: what has to be known beside the sizes.
     """

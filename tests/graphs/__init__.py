@@ -1,0 +1,1 @@
+"""Tests of the planner of capture sizes, its loads, budgets and peers."""
