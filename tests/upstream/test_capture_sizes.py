@@ -69,7 +69,7 @@ def test_which_sizes_a_decode_batch_is_replayed_from(engine: Engine) -> None:
     from vllm.v1.cudagraph_dispatcher import CudagraphDispatcher
 
     found = stock_rules.vllm(engine)
-    assume(not found.problem)
+    assume(any(found.sizes_by_k.values()))
     compilation = CompilationConfig(cudagraph_mode=CUDAGraphMode.FULL_DECODE_ONLY)
     compilation.cudagraph_capture_sizes = stock_rules.adjusted(
         stock_rules.vllm_sizes(engine), engine

@@ -1,0 +1,286 @@
+"""``vllm-ascend-spec plan``."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import math
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vllm_ascend_spec.cli import plan_policies
+from vllm_ascend_spec.cli.main import main
+from vllm_ascend_spec.graphs import stock_own, stock_rules
+from vllm_ascend_spec.graphs.stock_rules import Engine
+from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
+
+ENGINE = ("--max-num-seqs", "64", "--num-speculative-tokens", "3")
+
+
+@pytest.fixture
+def without_stock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend that neither vLLM nor vllm-ascend is installed, which is quicker to ask."""
+    monkeypatch.setattr(plan_policies.versions, "installed_vllm", lambda: None)
+    monkeypatch.setattr(plan_policies.versions, "installed_version", lambda _: None)
+
+
+def record_of(capsys, *words: str) -> dict[str, Any]:
+    assert main(["plan", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def error_of(capsys, *words: str) -> str:
+    assert main(["plan", *words]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    (line,) = printed.err.splitlines()
+    return line
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_record(capsys) -> None:
+    found = record_of(capsys, *ENGINE, "--graphs", "12", "--load", "zipf")
+    for name in ("ours", "vllm", "vllm_ascend"):
+        policy = found[name]
+        assert policy["sizes"] == sorted(policy["sizes"])
+        assert all(size % 4 == 0 for size in policy["sizes"])
+        assert 0 <= policy["expected_padding"] < 1
+        assert policy["eager_batches"] == []
+    assert len(found["ours"]["sizes"]) == 12
+    assert found["ours"]["sizes"][-1] == 256
+    assert found["vllm"]["source"].startswith("port")
+    assert found["load"] == "zipf"
+    assert set(found["same_graphs"]) == {
+        "vllm_cut",
+        "vllm_thinned",
+        "vllm_ascend_cut",
+        "vllm_ascend_thinned",
+        "even_grid",
+    }
+    assert all(policy["graphs"] <= 12 for policy in found["same_graphs"].values())
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_without_a_budget_there_are_as_many_graphs_as_vllm_captures(capsys) -> None:
+    found = record_of(capsys, *ENGINE)
+    assert found["ours"]["graphs"] == found["vllm"]["graphs"]
+    assert found["graphs_limited_by"] == "as many as vLLM captures"
+    assert found["ours"]["expected_waste"] <= found["vllm"]["expected_waste"]
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_table(capsys) -> None:
+    words = ("--max-num-seqs", "256", "--num-speculative-tokens", "7", "--graphs", "12")
+    assert main(["plan", *words]) == 0
+    text = capsys.readouterr().out
+    rows = {line.split("  ")[0]: line for line in text.splitlines()}
+    assert rows["ours"].split()[1:3] == ["12", "256"]
+    # vLLM's graphs end at 512 tokens.
+    assert rows["vLLM"].split()[1:3] == ["48", "64"]
+    assert "nothing is measured" in text
+    assert "sizes: [" in text
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_a_schedule_and_several_k(capsys) -> None:
+    found = record_of(capsys, "--max-num-seqs", "64", "--tiers", "[[1,16,3],[17,64,1]]")
+    assert found["tiers"] == [
+        {"k": 1, "batches": [[17, 64]]},
+        {"k": 3, "batches": [[1, 16]]},
+    ]
+    assert found["ours"]["sizes_by_k"]["1"][-1] == 128
+    assert found["ours"]["sizes_by_k"]["3"][-1] == 64
+    found = record_of(capsys, "--max-num-seqs", "64", "--tiers", "1,3", "--graphs", "9")
+    assert found["ours"]["graphs"] == 9
+    assert "V1 has no FULL graphs" in found["vllm"]["notes"][0]
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_ranks(capsys) -> None:
+    words = ("--max-num-seqs", "64", "--num-speculative-tokens", "2", "--tp", "4")
+    found = record_of(capsys, *words, "--graphs", "5")
+    assert found["divisor"] == 4
+    assert all(size % math.lcm(3, 4) == 0 for size in found["ours"]["sizes"])
+    # vLLM's rule ends with an error, vllm-ascend's does not.
+    assert "multiples of both 3 (K+1) and 4" in found["vllm"]["problem"]
+    assert found["vllm"]["expected_padding"] is None
+    assert found["vllm_ascend"]["sizes"]
+    assert main(["plan", *words]) == 0
+    assert "vLLM does not start" in capsys.readouterr().out
+    found = record_of(capsys, *words, "--no-sequence-parallel")
+    assert found["divisor"] == 1
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_loads_of_files(capsys, tmp_path: Path) -> None:
+    counts = tmp_path / "counts.csv"
+    counts.write_text("requests,count\n3,5\n9,1\n")
+    found = record_of(capsys, *ENGINE, "--load", str(counts))
+    assert found["ours"]["sizes"] == [12, 36, 256]
+    assert found["ours"]["expected_padding"] == 0
+    counts.write_text("requests,count\n3,5\n9,x\n")
+    error = error_of(capsys, *ENGINE, "--load", str(counts))
+    assert "counts.csv, line 3" in error
+    assert "requests count" in error
+
+
+METRICS = """# HELP vllm:spec_decode_batch_requests x
+# TYPE vllm:spec_decode_batch_requests histogram
+vllm:spec_decode_batch_requests_bucket{k="3",le="2"} 0
+vllm:spec_decode_batch_requests_bucket{k="3",le="3"} 8
+vllm:spec_decode_batch_requests_bucket{k="3",le="+Inf"} 8
+vllm:spec_decode_batch_requests_count{k="3"} 8
+vllm:spec_decode_batch_requests_sum{k="3"} 24
+"""
+
+
+class Metrics(http.server.BaseHTTPRequestHandler):
+    """Answers as a server's ``/metrics``."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(METRICS.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_live_metrics(capsys, tmp_path: Path) -> None:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}/metrics"
+    try:
+        found = record_of(capsys, *ENGINE, "--load", url)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert found["load"] == f"vllm:spec_decode_batch_requests of {url}"
+    assert found["ours"]["sizes"] == [12, 256]
+    assert "cannot be read" in error_of(capsys, *ENGINE, "--load", url)
+    saved = tmp_path / "metrics.txt"
+    saved.write_text(METRICS)
+    assert record_of(capsys, *ENGINE, "--load", str(saved))["ours"]["sizes"] == [12, 256]
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_step_times_and_eager_steps(capsys, tmp_path: Path) -> None:
+    times = tmp_path / "times.csv"
+    times.write_text("tokens,ms\n1,10\n128,10\n256,20\n")
+    words = (*ENGINE, "--step-times", str(times), "--graphs", "2")
+    found = record_of(capsys, *words)
+    assert found["work"] == {"unit": "ms", "eager_factor": 2.0}
+    assert found["ours"]["sizes"][0] >= 128
+    found = record_of(capsys, *ENGINE, "--graphs", "1", "--allow-eager", "--eager-factor", "1.1")
+    assert found["ours"]["eager_batches"]
+    assert "cost the load more than they save" in found["ours"]["notes"][0]
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_estimates_are_labelled_and_bound_the_plan(capsys) -> None:
+    model = ("--layers", "48", "--hidden-size", "4096", "--tp", "4")
+    found = record_of(capsys, *ENGINE, *model, "--old-cann")
+    estimates = found["estimates"]
+    assert estimates["what"] == "estimates, not measured"
+    assert estimates["most_graphs_old_cann"] == 19
+    assert found["ours"]["graphs"] == 19
+    assert main(["plan", *ENGINE, *model, "--memory-mib", "40"]) == 0
+    text = capsys.readouterr().out
+    assert "estimates, not measured" in text
+    assert "no limit known" in text
+    memory = next(line for line in text.splitlines() if line.startswith("memory: "))
+    assert float(memory.split()[1]) <= 40
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_picture(capsys, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "new" / "waste.png"
+    assert main(["plan", *ENGINE, "--png", str(picture)]) == 0
+    assert capsys.readouterr().err == f"picture: {picture}\n"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main(["plan", "--max-num-seqs", "64", "--tiers", "1,3", "--png", str(picture)]) == 0
+
+
+@pytest.mark.usefixtures("without_stock")
+def test_without_matplotlib_one_line_says_so(capsys, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    assert main(["plan", *ENGINE, "--png", str(tmp_path / "x.png")]) == 0
+    assert "matplotlib is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("without_stock")
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (
+            ["--max-num-seqs", "0", "--num-speculative-tokens", "3"],
+            ["--max-num-seqs=0", "1 or more"],
+        ),
+        (["--max-num-seqs", "8"], ["--num-speculative-tokens", "--tiers"]),
+        (["--max-num-seqs", "8", "--num-speculative-tokens", "0"], ["--num-speculative-tokens=0"]),
+        ([*ENGINE, "--graphs", "0"], ["--graphs=0", "1 or more"]),
+        ([*ENGINE, "--tp", "0"], ["--tp=0"]),
+        ([*ENGINE, "--tp", "512"], ["--tp=512", "nearest: max_num_seqs=128"]),
+        ([*ENGINE, "--tiers", "three"], ["--tiers='three'", "[[1,64,3]"]),
+        ([*ENGINE, "--tiers", "[[1,64,3],[70,80,1]]"], ["--tiers", "[65, LAST, K]"]),
+        ([*ENGINE, "--tiers", "1,7"], ["--tiers='1,7'", "K=7"]),
+        ([*ENGINE, "--tiers", "0"], ["--tiers='0'", "no K above 0"]),
+        ([*ENGINE, "--tiers", "1,1"], ["--tiers", "nearest: 1"]),
+        ([*ENGINE, "--load", "no-such-file"], ["--load", "no such file", "zipf"]),
+        ([*ENGINE, "--load", "normal:4"], ["--load='normal:4'"]),
+        ([*ENGINE, "--load", "normal:4,0"], ["--load"]),
+        ([*ENGINE, "--step-times", "no-such-file"], ["--step-times", "cannot be read"]),
+        ([*ENGINE, "--eager-factor", "0.5"], ["--eager-factor=0.5"]),
+        ([*ENGINE, "--old-cann"], ["--old-cann", "--layers"]),
+        ([*ENGINE, "--dp", "4"], ["--dp=4", "--layers"]),
+        ([*ENGINE, "--memory-mib", "100"], ["--memory-mib", "--layers"]),
+        ([*ENGINE, "--layers", "0"], ["--layers=0"]),
+        ([*ENGINE, "--layers", "8", "--memory-mib", "1"], ["--memory-mib", "nearest that works"]),
+        ([*ENGINE, "--layers", "9", "--graph-mib", "-1"], ["--graph-mib=-1"]),
+        ([*ENGINE, "--max-num-batched-tokens", "3"], ["--max-num-batched-tokens=3", "64 or more"]),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], parts: list[str], capsys) -> None:
+    line = error_of(capsys, *words)
+    for part in parts:
+        assert part in line
+
+
+def test_installed_code_is_asked_and_agrees_with_the_port() -> None:
+    pytest.importorskip("vllm")
+    engine = Engine(256, tiers_of_drafts(256, [2]))
+    found = plan_policies.ask(engine)
+    assert found["vllm"].source.startswith("vllm")
+    assert found["vllm"].source.endswith(", own code")
+    assert found["vllm"].sizes_by_k == stock_rules.vllm(engine).sizes_by_k
+    assert found["vllm_ascend"].sizes_by_k == stock_rules.vllm_ascend(engine).sizes_by_k
+
+
+@pytest.mark.parametrize("error", [RuntimeError("it ended"), OSError("no memory")])
+def test_a_broken_installation_is_told_and_the_port_says_it(error, monkeypatch) -> None:
+    def broken(*_: str) -> None:
+        raise error
+
+    monkeypatch.setattr(plan_policies.versions, "installed_vllm", lambda: ("vllm", "0.30.0"))
+    monkeypatch.setattr(plan_policies, "installed_vllm_ascend", lambda: None)
+    monkeypatch.setattr(plan_policies, "call_elsewhere", broken)
+    found = plan_policies.ask(Engine(64, tiers_of_drafts(64, [3])))
+    assert found["vllm"].source == found["vllm_ascend"].source == stock_rules.PORT
+    assert f"vllm 0.30.0 is installed but cannot be asked: {error}" in found["vllm"].note
+    assert not found["vllm_ascend"].note
+
+
+def test_a_rule_that_fails_is_an_answer(monkeypatch) -> None:
+    def gone(_: Engine) -> None:
+        raise ImportError("cannot import name")
+
+    monkeypatch.setitem(stock_own.RULES, "vllm", gone)
+    question = stock_own.question_of(Engine(8, tiers_of_drafts(8, [1])), ["vllm"])
+    assert stock_own.answers(question) == {"vllm": {"error": "ImportError: cannot import name"}}
