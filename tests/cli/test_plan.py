@@ -223,6 +223,7 @@ def test_without_matplotlib_one_line_says_so(capsys, monkeypatch, tmp_path: Path
             ["--max-num-seqs", "0", "--num-speculative-tokens", "3"],
             ["--max-num-seqs=0", "1 or more"],
         ),
+        (["--num-speculative-tokens", "3"], ["--max-num-seqs", "is missing"]),
         (["--max-num-seqs", "8"], ["--num-speculative-tokens", "--tiers"]),
         (["--max-num-seqs", "8", "--num-speculative-tokens", "0"], ["--num-speculative-tokens=0"]),
         ([*ENGINE, "--graphs", "0"], ["--graphs=0", "1 or more"]),

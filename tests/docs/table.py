@@ -45,6 +45,9 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     "vllm serve": Serve(),
     "PYTHONPATH=examples vllm serve": Serve(),
     "vllm-ascend-spec check": Run('"lossless": true'),
+    "vllm-ascend-spec plan": Run(
+        "sizes: [12, 36, 72, 120, 184, 260, 352, 456, 576, 712, 860, 1024]"
+    ),
     "vllm-ascend-spec env": Run(),
     'eval "$(vllm-ascend-spec env)"': Run(),
     'eval "$(vllm-ascend-spec env)" && pytest tests/npu': Run("skipped"),

@@ -139,7 +139,7 @@ def test_every_batch_replays_where_each_has_its_graph(k: int) -> None:
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 7])
 @pytest.mark.parametrize("load", [loads.zipf(256), loads.normal(256, 40, 12)], ids=lambda x: x.name)
 def test_twelve_graphs_waste_at_most_half_of_what_the_stock_rule_does(k, load) -> None:
-    """As many by the stock rule's option for fewer graphs, and by an even grid, which covers all."""
+    """As many by the stock rule's option for fewer graphs, and by an even grid that covers all."""
     tiers = tiers_of_drafts(256, [k])
     weights = loads.weights_of(load, tiers, 256)
     ours = plan(256, tiers, load=load, budget=Budget(graphs=12))

@@ -10,6 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from vllm_ascend_spec.graphs import stock_own, stock_rules
+from vllm_ascend_spec.graphs.budget import Budget
+from vllm_ascend_spec.graphs.planner import plan
 from vllm_ascend_spec.graphs.stock_rules import Engine, graphs_of_tiers
 from vllm_ascend_spec.graphs.tiers import tiers_of_drafts, tiers_of_schedule
 
@@ -130,3 +132,15 @@ def test_the_graphs_that_v2_makes_of_a_list(engine: Engine) -> None:
 def test_a_port_that_differs_is_seen() -> None:
     engine = Engine(256, tiers_of_drafts(256, [2]))
     assert stock_own.vllm(engine).sizes_by_k != stock_rules.vllm_ascend(engine).sizes_by_k
+
+
+@MANY
+@given(st.integers(1, 600), st.integers(1, 8), st.integers(1, 40))
+def test_a_plan_given_as_sizes_is_captured_as_it_is(max_num_seqs: int, k: int, graphs: int) -> None:
+    planned = plan(max_num_seqs, k, budget=Budget(graphs=graphs))
+    engine = Engine(max_num_seqs, tiers_of_drafts(max_num_seqs, [k]))
+    config = stock_own.config_of(engine)
+    config.compilation_config.cudagraph_capture_sizes = list(planned.sizes)
+    sizes = stock_own.set_sizes(config)
+    assert stock_own.adjusted(sizes, engine) == list(planned.sizes)
+    assert stock_own.ascend_adjusted(sizes, engine) == list(planned.sizes)

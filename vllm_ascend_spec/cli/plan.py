@@ -36,7 +36,7 @@ OPTIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the engine, the load and the budget."""
     add = parser.add_argument
-    add("--max-num-seqs", type=int, required=True, metavar="N", help="as for vllm serve")
+    add("--max-num-seqs", type=int, metavar="N", help="as for vllm serve; has to be given")
     add("--num-speculative-tokens", type=int, metavar="K", help="drafts for each request")
     add(
         "--tiers",

@@ -59,6 +59,8 @@ def case_of(args: argparse.Namespace) -> Case:
     Raises:
         ConfigError: naming the option, what was given and what is valid.
     """
+    if args.max_num_seqs is None:
+        raise ConfigError("--max-num-seqs", None, "is missing; valid: 1 or more, e.g. 256")
     check_count("--max-num-seqs", args.max_num_seqs, 1)
     for option, value in (("--tp", args.tp), ("--dp", args.dp)):
         check_count(option, value, 1)

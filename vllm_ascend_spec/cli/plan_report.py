@@ -24,8 +24,8 @@ ESTIMATED = "estimates, not measured"
 def text(case: Case, comparison: Comparison) -> str:
     """Return the table and what has to be read beside it."""
     others = {**comparison.stock, **comparison.same_graphs}
-    rows = [HEAD, _row("ours", comparison.ours, case)]
-    rows += [_row(NAMES[name], policy, case) for name, policy in others.items()]
+    rows = [HEAD, row_of("ours", comparison.ours, case)]
+    rows += [row_of(NAMES[name], policy, case) for name, policy in others.items()]
     lines = [_title(case, comparison), "", *_aligned(rows), ""]
     lines += [f"{NAMES[name]}: {policy.source}" for name, policy in others.items()]
     for name, policy in {"ours": comparison.ours, **others}.items():
@@ -108,7 +108,8 @@ def _title(case: Case, comparison: Comparison) -> str:
     )
 
 
-def _row(name: str, policy: Policy, case: Case) -> tuple[str, ...]:
+def row_of(name: str, policy: Policy, case: Case) -> tuple[str, ...]:
+    """Return a policy's row of the table."""
     figures = policy.figures
     if figures is None:
         return (name, *["-"] * (len(HEAD) - 1))

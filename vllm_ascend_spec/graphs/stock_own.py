@@ -80,7 +80,7 @@ def question_of(engine: Engine, rules: list[str]) -> str:
 
 def vllm_sizes(engine: Engine) -> list[int]:
     """Return vLLM's sizes where nothing is set."""
-    return _set_sizes(_config(engine))
+    return set_sizes(config_of(engine))
 
 
 def adjusted(sizes: list[int], engine: Engine) -> list[int]:
@@ -98,15 +98,15 @@ def ascend_sizes(engine: Engine) -> list[int]:
     """
     from vllm_ascend.platform import _get_reduced_cg_cap
 
-    config = _config(replace(engine, sequence_parallel=False))
+    config = config_of(replace(engine, sequence_parallel=False))
     compilation = config.compilation_config
     cap = _get_reduced_cg_cap(config)
     compilation.max_cudagraph_capture_size = cap
-    _set_sizes(config)
+    set_sizes(config)
     cap = min(cap, config.scheduler_config.max_num_batched_tokens)
     compilation.cudagraph_capture_sizes = sorted({*compilation.cudagraph_capture_sizes, cap})
     compilation.max_cudagraph_capture_size = None
-    sizes = _set_sizes(config)
+    sizes = set_sizes(config)
     if engine.divisor > 1:
         sizes = config.update_sizes_for_sequence_parallelism(sizes)
         if not sizes:
@@ -125,7 +125,7 @@ def ascend_adjusted(sizes: list[int], engine: Engine) -> list[int]:
     return _adjust(sizes, engine.query_len, 1, False) if engine.query_len > 1 else sizes
 
 
-def _config(engine: Engine) -> Any:
+def config_of(engine: Engine) -> Any:
     """Return the part of vLLM's configuration that its rule reads."""
     from vllm.config import CompilationConfig, VllmConfig
 
@@ -155,7 +155,8 @@ def _config(engine: Engine) -> Any:
     return config
 
 
-def _set_sizes(config: Any) -> list[int]:
+def set_sizes(config: Any) -> list[int]:
+    """Return the sizes that vLLM sets in a configuration of :func:`config_of`."""
     from vllm.config import VllmConfig
 
     VllmConfig._set_cudagraph_sizes(config)

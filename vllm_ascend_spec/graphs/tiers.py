@@ -5,7 +5,10 @@ each request (``vllm/forward_context.py:BatchDescriptor`` is what
 ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.dispatch`` looks it up by, and
 ``uniform_token_count`` in ``vllm/v1/worker/gpu/cudagraph_utils.py:BatchExecutionDescriptor``). So
 twelve tokens of three requests with K=3 are not twelve tokens of four requests with K=2: tiers
-share no graphs, and each size belongs to one tier.
+share no graphs, and each size belongs to one tier. Two tiers may have graphs of equally many
+tokens; vllm-ascend keeps what its graphs need by tokens alone
+(``vllm_ascend/compilation/acl_graph.py:set_graph_params``), so what captures them there has to tell
+them apart.
 """
 
 from __future__ import annotations

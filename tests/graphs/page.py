@@ -1,0 +1,78 @@
+"""The figures of ``docs/graphs.md``, worked out again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from vllm_ascend_spec.graphs import load as loads
+from vllm_ascend_spec.graphs import peers, stock_rules
+from vllm_ascend_spec.graphs.budget import Budget
+from vllm_ascend_spec.graphs.figures import figures_of
+from vllm_ascend_spec.graphs.load import Load, uniform, weights_of, zipf
+from vllm_ascend_spec.graphs.planner import plan
+from vllm_ascend_spec.graphs.stock_rules import Engine
+from vllm_ascend_spec.graphs.tiers import grid_of, tiers_of_drafts
+from vllm_ascend_spec.graphs.work import Work
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = (DOCS / "graphs.md", DOCS / "graphs.zh.md")
+SEQS, GRAPHS, DRAFTS = 256, 12, (1, 2, 3, 5, 7)
+
+
+def stock_rows() -> list[list[str]]:
+    """Return how far the stock rules reach and their worst hole, for each K."""
+    return [[str(k), *_stock("vllm", k), *_stock("vllm_ascend", k)] for k in DRAFTS]
+
+
+def _stock(rule: str, k: int) -> list[str]:
+    tiers = tiers_of_drafts(SEQS, [k])
+    sizes = getattr(stock_rules, rule)(Engine(SEQS, tiers)).sizes_by_k
+    found = figures_of(tiers, sizes, weights_of(uniform(SEQS), tiers, SEQS), Work())
+    assert found.worst is not None
+    return [
+        str(len(sizes[k])),
+        str(sizes[k][-1] // (k + 1)),
+        f"{found.worst.requests} → {found.worst.size // (k + 1)}, {found.worst.padding:.0%}",
+    ]
+
+
+def waste_rows() -> list[list[str]]:
+    """Return the waste of twelve graphs: ours, an even grid, vLLM's list thinned and cut."""
+    rows = []
+    for load in (zipf(SEQS), loads.normal(SEQS, 40, 12)):
+        name = {"zipf": "1/n"}.get(load.name, "N(40, 12)")
+        rows += [[name, str(k), *_wastes(load, k)] for k in DRAFTS]
+    return rows
+
+
+def _wastes(load: Load, k: int) -> list[str]:
+    tiers = tiers_of_drafts(SEQS, [k])
+    stock = stock_rules.vllm(Engine(SEQS, tiers)).sizes_by_k
+    choices = (
+        plan(SEQS, tiers, load=load, budget=Budget(graphs=GRAPHS)).sizes_by_k,
+        peers.even({k: grid_of(tiers[0], SEQS)}, GRAPHS),
+        peers.thin(stock, GRAPHS),
+        peers.cut(stock, GRAPHS),
+    )
+    weights = weights_of(load, tiers, SEQS)
+    return [f"{figures_of(tiers, s, weights, Work()).expected_waste:.3f}" for s in choices]
+
+
+def tables_of(page: Path) -> list[list[list[str]]]:
+    """Return the cells of each table of a page, without its heading."""
+    found: list[list[list[str]]] = []
+    before = ""
+    for line in page.read_text().splitlines():
+        if line.startswith("|"):
+            if not before.startswith("|"):
+                found.append([])
+            if not re.fullmatch(r"[|\- :]+", line):
+                found[-1].append([cell.strip() for cell in line.strip("|").split("|")])
+        before = line
+    return [table[1:] for table in found]
+
+
+def as_markdown(rows: list[list[str]]) -> str:
+    """Return rows as a page has them."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
