@@ -226,7 +226,7 @@ def test_without_matplotlib_one_line_says_so(capsys, monkeypatch, tmp_path: Path
         (["--num-speculative-tokens", "3"], ["--max-num-seqs", "is missing"]),
         (["--max-num-seqs", "8"], ["--num-speculative-tokens", "--tiers"]),
         (["--max-num-seqs", "8", "--num-speculative-tokens", "0"], ["--num-speculative-tokens=0"]),
-        ([*ENGINE, "--graphs", "0"], ["--graphs=0", "1 or more"]),
+        ([*ENGINE, "--graphs", "0"], ["--graphs=0", "nearest: 1"]),
         ([*ENGINE, "--tp", "0"], ["--tp=0"]),
         ([*ENGINE, "--tp", "512"], ["--tp=512", "nearest: max_num_seqs=128"]),
         ([*ENGINE, "--tiers", "three"], ["--tiers='three'", "[[1,64,3]"]),

@@ -59,6 +59,12 @@ def test_too_little_memory_for_the_largest_graph_makes_it_smaller() -> None:
     assert "bytes=5000" in planned.notes[0]
 
 
+def test_memory_without_a_pool_does_not_bound_the_tokens() -> None:
+    cost = GraphCost(streams=1, bytes_each=100, bytes_per_token=0)
+    found = limits_of(Budget(bytes=202, cost=cost), 3, 4, 1024)
+    assert (found.graphs, found.max_tokens) == (2, 1024)
+
+
 def test_memory_for_fewer_graphs_than_tiers() -> None:
     cost = GraphCost(streams=1, bytes_each=100, bytes_per_token=1)
     found = limits_of(Budget(bytes=260, cost=cost), 3, 4, 1024)

@@ -15,7 +15,13 @@ from vllm_ascend_spec.graphs import peers, stock_rules
 from vllm_ascend_spec.graphs.budget import Budget
 from vllm_ascend_spec.graphs.figures import figures_of
 from vllm_ascend_spec.graphs.planner import Plan, plan
-from vllm_ascend_spec.graphs.tiers import grid_of, stride_of, tiers_of_drafts, tiers_of_schedule
+from vllm_ascend_spec.graphs.tiers import (
+    Tier,
+    grid_of,
+    stride_of,
+    tiers_of_drafts,
+    tiers_of_schedule,
+)
 from vllm_ascend_spec.graphs.work import Work
 
 MANY = settings(max_examples=2000, deadline=None)
@@ -192,7 +198,7 @@ def test_too_few_graphs_go_to_the_tiers_that_decode_most() -> None:
 
 
 def test_tiers_share_no_graph() -> None:
-    planned = plan(6, tiers_of_drafts(6, [2, 3]), budget=Budget(graphs=11))
+    planned = plan(6, [3, 2], budget=Budget(graphs=11))
     assert 12 in planned.sizes_by_k[2]
     assert 12 in planned.sizes_by_k[3]
     assert planned.sizes.count(12) == 1
@@ -228,6 +234,11 @@ def test_measured_times_change_what_pays() -> None:
         ({"max_num_seqs": 2.5}, ["max_num_seqs=2.5"]),
         ({"tiers": -1}, ["num_speculative_tokens=-1", "0 or more"]),
         ({"tiers": ()}, ["tiers", "empty"]),
+        ({"tiers": (3, 3)}, ["tiers", "nearest: 3"]),
+        ({"tiers": True}, ["num_speculative_tokens=True"]),
+        ({"tiers": (Tier(3, ((1, 9),)),)}, ["tiers", "max_num_seqs=8"]),
+        ({"tiers": (Tier(3, ((4, 8), (1, 2))),)}, ["tiers", "ascend"]),
+        ({"tiers": (Tier(3, ((1, 4),)), Tier(3, ((5, 8),)))}, ["tiers", "twice"]),
         ({"divisor": 0}, ["divisor=0"]),
         ({"max_num_seqs": 2, "divisor": 8}, ["divisor=8", "nearest", "max_num_seqs=4"]),
     ],

@@ -64,8 +64,6 @@ def case_of(args: argparse.Namespace) -> Case:
     check_count("--max-num-seqs", args.max_num_seqs, 1)
     for option, value in (("--tp", args.tp), ("--dp", args.dp)):
         check_count(option, value, 1)
-    if args.graphs is not None:
-        check_count("--graphs", args.graphs, 1)
     if args.max_num_batched_tokens is not None:
         check_count("--max-num-batched-tokens", args.max_num_batched_tokens, args.max_num_seqs)
     tiers, schedule = tiers_of(args.tiers, args.num_speculative_tokens, args.max_num_seqs)

@@ -50,16 +50,16 @@ def record(case: Case, comparison: Comparison) -> dict[str, Any]:
         "divisor": engine.divisor,
         "work": {"unit": case.work.unit, "eager_factor": case.work.eager_factor},
         "graphs_limited_by": comparison.limit,
-        "ours": _policy(comparison.ours),
-        **{name: _policy(policy) for name, policy in comparison.stock.items()},
-        "same_graphs": {name: _policy(p) for name, p in comparison.same_graphs.items()},
+        "ours": _policy(comparison.ours, case),
+        **{name: _policy(policy, case) for name, policy in comparison.stock.items()},
+        "same_graphs": {name: _policy(p, case) for name, p in comparison.same_graphs.items()},
     }
     if case.cost is not None:
         found["estimates"] = {"what": ESTIMATED, **_estimated(case, comparison.ours)}
     return found
 
 
-def _policy(policy: Policy) -> dict[str, Any]:
+def _policy(policy: Policy, case: Case) -> dict[str, Any]:
     figures = policy.figures
     found: dict[str, Any] = {
         "source": policy.source,
@@ -77,6 +77,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
     return {
         **found,
         "expected_padding": figures.expected_padding,
+        "covers_up_to": covered(policy, case),
         "eager_batches": sorted({n for row in figures.eager.values() for n in row}),
         "eager_batches_by_k": {str(k): list(row) for k, row in figures.eager.items()},
         "eager_share": figures.eager_share,
@@ -118,17 +119,23 @@ def row_of(name: str, policy: Policy, case: Case) -> tuple[str, ...]:
     if hole is not None:
         of = f" with K={hole.k}" if drafts else ""
         worst = f"{hole.requests} as {hole.size // (hole.k + 1)}{of}, {hole.padding:+.0%}"
-    eager = min((row[0] for row in figures.eager.values() if row), default=None)
     return (
         name,
         str(policy.graphs),
-        str(case.engine.max_num_seqs if eager is None else eager - 1),
+        str(covered(policy, case)),
         f"{figures.expected_padding:.1%}",
         f"{figures.eager_share:.1%}",
         f"{figures.eager_cost:.1%}",
         f"{figures.expected_waste:.1%}",
         worst,
     )
+
+
+def covered(policy: Policy, case: Case) -> int:
+    """Return up to how many requests every batch is replayed."""
+    assert policy.figures is not None
+    eager = [row[0] for row in policy.figures.eager.values() if row]
+    return min(eager, default=case.engine.max_num_seqs + 1) - 1
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:

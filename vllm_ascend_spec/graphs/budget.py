@@ -28,6 +28,9 @@ class Budget:
     cost: GraphCost | None = None
 
     def __post_init__(self) -> None:
+        if self.graphs is not None and self.graphs == 0:
+            problem = "leaves all batches eager; nearest: 1, the largest size for all of them"
+            raise ConfigError("budget.graphs", 0, problem)
         for name in ("graphs", "max_tokens", "streams", "bytes"):
             if (value := getattr(self, name)) is not None:
                 check_count(f"budget.{name}", value, 1)
@@ -85,7 +88,7 @@ def limits_of(budget: Budget, tiers: int, smallest: int, largest: int) -> Limits
         _check_least("budget.bytes", budget.bytes, need, cover)
         planned = min(tiers, tiers if graphs is None else graphs)
         if cost.bytes_of(planned, largest) > budget.bytes:
-            planned, largest = _shrunk(budget.bytes, cost, planned, smallest)
+            planned, largest = _shrunk(budget.bytes, cost, planned, smallest, largest)
             graphs, tokens = _least(graphs, planned), _least(tokens, largest)
         elif cost.bytes_each:
             pool = cost.bytes_of(1, largest) - cost.bytes_each
@@ -94,11 +97,15 @@ def limits_of(budget: Budget, tiers: int, smallest: int, largest: int) -> Limits
     return Limits(graphs, tokens, ", ".join(reasons))
 
 
-def _shrunk(room: int, cost: GraphCost, planned: int, smallest: int) -> tuple[int, int]:
+def _shrunk(
+    room: int, cost: GraphCost, planned: int, smallest: int, largest: int
+) -> tuple[int, int]:
     """Return the most graphs, up to one for each tier, and the tokens that then fit."""
     while planned > 1 and cost.bytes_of(planned, smallest) > room:
         planned -= 1
-    return planned, (room - planned * cost.bytes_each) // max(cost.bytes_per_token, 1)
+    if cost.bytes_of(planned, largest) <= room:
+        return planned, largest
+    return planned, (room - planned * cost.bytes_each) // cost.bytes_per_token
 
 
 def _least(limit: int | None, other: int) -> int:

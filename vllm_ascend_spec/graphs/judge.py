@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs.tiers import Tier, check_count, grid_of, tiers_of_drafts
+from vllm_ascend_spec.graphs.tiers import Tier, check_count, grid_of, tiers_of
 
 OPTION = "compilation_config.cudagraph_capture_sizes"
 
@@ -34,7 +34,10 @@ class Verdict:
 
 
 def judge(
-    sizes: Sequence[int], max_num_seqs: int, tiers: int | Sequence[Tier], divisor: int = 1
+    sizes: Sequence[int],
+    max_num_seqs: int,
+    tiers: int | Sequence[int] | Sequence[Tier],
+    divisor: int = 1,
 ) -> Verdict:
     """Return whether a list of sizes can be captured exactly, and the nearest one that can.
 
@@ -49,7 +52,7 @@ def judge(
     Args:
         sizes: in tokens, as given.
         max_num_seqs: of the engine.
-        tiers: K, or the tiers in use.
+        tiers: K, several K, or the tiers in use.
         divisor: see :func:`vllm_ascend_spec.graphs.planner.plan`.
 
     Raises:
@@ -57,8 +60,7 @@ def judge(
     """
     check_count("max_num_seqs", max_num_seqs, 1)
     check_count("divisor", divisor, 1)
-    if isinstance(tiers, int) or not tiers:
-        tiers = tiers_of_drafts(max_num_seqs, [tiers] if isinstance(tiers, int) else ())
+    tiers = tiers_of(max_num_seqs, tiers)
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or not sizes:
         raise ConfigError(OPTION, sizes, "valid: a list of one size or more, in tokens")
     for size in sizes:
@@ -77,7 +79,7 @@ def judge(
 def check(
     sizes: Sequence[int],
     max_num_seqs: int,
-    tiers: int | Sequence[Tier],
+    tiers: int | Sequence[int] | Sequence[Tier],
     divisor: int = 1,
     option: str = OPTION,
 ) -> Verdict:

@@ -12,7 +12,7 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.budget import Budget, Limits, limits_of
 from vllm_ascend_spec.graphs.figures import Figures, figures_of
 from vllm_ascend_spec.graphs.load import Load, uniform, weights_of
-from vllm_ascend_spec.graphs.tiers import Grid, Tier, check_count, grid_of, tiers_of_drafts
+from vllm_ascend_spec.graphs.tiers import Grid, Tier, check_count, grid_of, tiers_of
 from vllm_ascend_spec.graphs.work import Work
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class _Choices:
 
 def plan(
     max_num_seqs: int,
-    tiers: int | Sequence[Tier],
+    tiers: int | Sequence[int] | Sequence[Tier],
     *,
     load: Load | None = None,
     budget: Budget | None = None,
@@ -107,7 +107,7 @@ def plan(
 
     Args:
         max_num_seqs: of the engine.
-        tiers: K, or the tiers in use.
+        tiers: K, several K, or the tiers in use.
         load: how often batches of each size are decoded; default: each as often as any other.
         budget: limits; default: none, so each batch size gets a graph that the load has.
         divisor: what divides all sizes: the tensor-parallel size with sequence parallelism.
@@ -120,8 +120,7 @@ def plan(
     """
     check_count("max_num_seqs", max_num_seqs, 1)
     check_count("divisor", divisor, 1)
-    if isinstance(tiers, int) or not tiers:
-        tiers = tiers_of_drafts(max_num_seqs, [tiers] if isinstance(tiers, int) else ())
+    tiers = tiers_of(max_num_seqs, tiers)
     load, work, budget = load or uniform(max_num_seqs), work or Work(), budget or Budget()
     weights = weights_of(load, tiers, max_num_seqs)
     full = {tier.k: grid_of(tier, max_num_seqs, divisor) for tier in tiers}

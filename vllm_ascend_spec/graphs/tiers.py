@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from vllm_ascend_spec.errors import ConfigError
 
@@ -142,6 +143,29 @@ def tiers_of_schedule(max_num_seqs: int, rows: Sequence[Sequence[int]]) -> tuple
     if not ranges:
         raise ConfigError("tiers", list(rows), "is empty; valid: rows like [1, 64, 3]")
     return tuple(Tier(k, tuple(ranges[k])) for k in sorted(ranges))
+
+
+def tiers_of(max_num_seqs: int, tiers: int | Sequence[int] | Sequence[Tier]) -> tuple[Tier, ...]:
+    """Return tiers as they are, or those of a K, or of several K.
+
+    Raises:
+        ConfigError: there are none, a K is there twice, or a batch is of more requests than
+            ``max_num_seqs``.
+    """
+    if isinstance(tiers, int):
+        return tiers_of_drafts(max_num_seqs, [tiers])
+    own = tuple(tier for tier in tiers if isinstance(tier, Tier))
+    if not own or len(own) < len(tiers):
+        return tiers_of_drafts(max_num_seqs, tiers)  # type: ignore[arg-type]
+    if len({tier.k for tier in own}) < len(own):
+        raise ConfigError("tiers", own, "a K is there twice; nearest: one tier with all its ranges")
+    for tier in own:
+        batches = list(tier.batches())
+        ascending = all(before < after for before, after in pairwise(batches))
+        if not batches or not ascending or batches[0] < 1 or batches[-1] > max_num_seqs:
+            problem = f"valid: ranges that ascend within 1 to max_num_seqs={max_num_seqs}"
+            raise ConfigError("tiers", tier.ranges, problem)
+    return own
 
 
 def check_count(option: str, value: object, least: int) -> None:
