@@ -32,6 +32,16 @@ class Case:
         weights = weights_of(self.load, self.engine.tiers, self.engine.max_num_seqs)
         return figures_of(self.engine.tiers, sizes, weights, self.work)
 
+    def smallest(self) -> int:
+        """Return the tokens of the smallest graph that serves a batch."""
+        engine = self.engine
+        grids = {
+            grid_of(t, engine.max_num_seqs, engine.divisor): next(iter(t.batches()))
+            for t in engine.tiers
+        }
+        needed = [-(-first // grid.unit) * grid.stride for grid, first in grids.items()]
+        return min(s for s, grid in zip(needed, grids, strict=True) if grid.count)
+
     def grids(self, max_tokens: int | None = None) -> dict[int, range]:
         """Return every size that can be captured and is needed, by K."""
         engine = self.engine

@@ -45,9 +45,8 @@ def plan_of(case: Case, **details: object) -> Plan:
     cases(48), st.one_of(st.none(), st.integers(1, 40)), st.one_of(st.none(), st.integers(1, 400))
 )
 def test_plans_are_valid(case: Case, graphs: int | None, max_tokens: int | None) -> None:
-    smallest = min(grid[0] for grid in case.grids().values())
     if max_tokens is not None:
-        max_tokens = max(max_tokens, smallest)
+        max_tokens = max(max_tokens, case.smallest())
     planned = plan_of(case, budget=Budget(graphs=graphs, max_tokens=max_tokens))
     engine = case.engine
     assert graphs is None or planned.graphs <= graphs
@@ -60,6 +59,7 @@ def test_plans_are_valid(case: Case, graphs: int | None, max_tokens: int | None)
         assert all(size <= engine.max_num_seqs * tier.query_len for size in sizes)
         assert max_tokens is None or all(size <= max_tokens for size in sizes)
         assert not sizes or sizes[-1] == top[-1]
+        assert all(any(n * tier.query_len <= size for n in tier.batches()) for size in sizes)
         without += bool(top) and not sizes
         reached = sizes[-1] // tier.query_len if sizes else 0
         assert planned.figures.eager[tier.k] == tuple(n for n in tier.batches() if n > reached)
@@ -216,8 +216,24 @@ def test_a_stride_that_does_not_divide_leaves_the_widest_eager_and_names_the_rem
     assert stride_of(2, 4) == 12
     assert planned.sizes == (12,)
     assert planned.eager_batches == (5, 6)
-    assert "max_num_seqs=8" in planned.notes[0]
+    assert "max_num_seqs=8 covers them" in planned.notes[0]
     assert plan(8, 2, divisor=4).covers_all
+
+
+def test_a_tier_that_no_graph_can_serve_has_none() -> None:
+    """Graphs of K=4 have 4 or 8 requests there, and its batches 9 or 10."""
+    tiers = tiers_of_schedule(10, [[1, 8, 1], [9, 10, 4]])
+    planned = plan(10, tiers, divisor=4)
+    assert planned.sizes_by_k == {1: (4, 8, 12, 16), 4: ()}
+    (note,) = planned.notes
+    assert "K=4: batches of 9 requests and more" in note
+    assert "max_num_seqs=12 covers them" in note
+    # Nor can a limit on tokens leave it a graph that is too narrow for its batches.
+    tiers = tiers_of_schedule(64, [[1, 8, 3], [9, 64, 1]])
+    planned = plan(64, tiers, budget=Budget(max_tokens=16))
+    assert planned.sizes_by_k == {1: (), 3: (4, 8, 12, 16)}
+    with pytest.raises(ConfigError, match="nearest that works is 4"):
+        plan(64, tiers, budget=Budget(max_tokens=3))
 
 
 def test_measured_times_change_what_pays() -> None:

@@ -67,6 +67,6 @@ def test_peers_of_as_many_graphs() -> None:
     assert peers.cut(sizes, 100) == sizes
     assert peers.thin(sizes, 4) == {1: (2, 16), 3: (4, 12)}
     assert peers.thin(sizes, 1) == {1: (), 3: (12,)}
-    assert peers.even({3: Grid(4, 1, 10)}, 4) == {3: (12, 20, 32, 40)}
+    assert peers.even({3: Grid(4, 1, 1, 10)}, 4) == {3: (12, 20, 32, 40)}
     assert thinned(range(1, 11), 3) == (1, 5, 10)
     assert even_grid(8, 4, 100) == (4, 8)

@@ -38,7 +38,8 @@ def draw(case: Case, comparison: Comparison, path: Path) -> str:
         for (name, policy), width in zip(policies.items(), WIDTHS, strict=True):
             if policy.figures is not None:
                 sizes = policy.sizes_by_k.get(tier.k, ())
-                draw_waste(panel, tier, sizes, case.work, NAMES.get(name, name), width)
+                label = f"{NAMES.get(name, name)}, {policy.graphs} graphs"
+                draw_waste(panel, tier, sizes, case.work, label, width)
         panel.set_yscale("symlog", linthresh=0.01)
         panel.set_ylim(bottom=0)
         panel.set_title(f"K={tier.k}", loc="left", fontsize="small")

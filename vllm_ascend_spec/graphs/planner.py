@@ -125,11 +125,12 @@ def plan(
     weights = weights_of(load, tiers, max_num_seqs)
     full = {tier.k: grid_of(tier, max_num_seqs, divisor) for tier in tiers}
     _check_grids(full, max_num_seqs, divisor)
+    possible = [grid for grid in full.values() if grid.count]
     limits = limits_of(
         budget,
-        len(tiers),
-        min(grid.stride for grid in full.values()),
-        max(grid.stride * grid.count for grid in full.values()),
+        len(possible),
+        min(grid.stride * grid.least for grid in possible),
+        max(grid.stride * grid.count for grid in possible),
     )
     grids = {t.k: grid_of(t, max_num_seqs, divisor, limits.max_tokens) for t in tiers}
     choices = {
@@ -139,13 +140,13 @@ def plan(
     sizes = _cheapest(choices, limits.graphs)
     chosen = {tier.k: tuple(sizes.get(tier.k, ())) for tier in tiers}
     figures = figures_of(tiers, chosen, weights, work)
-    notes = _notes(tiers, full, grids, chosen, limits)
+    notes = _notes(tiers, full, grids, figures, limits, cover)
     return Plan(max_num_seqs, tuple(tiers), chosen, figures, load.name, notes)
 
 
 def _check_grids(grids: Mapping[int, Grid], max_num_seqs: int, divisor: int) -> None:
     for k, grid in grids.items():
-        if not grid.count:
+        if grid.unit > max_num_seqs:
             problem = (
                 f"with K={k} a graph has a multiple of {grid.stride} tokens, which is {grid.unit} "
                 f"requests, more than max_num_seqs={max_num_seqs}; nearest: "
@@ -223,24 +224,22 @@ def _notes(
     tiers: Sequence[Tier],
     full: Mapping[int, Grid],
     grids: Mapping[int, Grid],
-    sizes: Mapping[int, Sequence[int]],
+    figures: Figures,
     limits: Limits,
+    cover: bool,
 ) -> tuple[str, ...]:
-    """Return why batches run eager, a line for each tier and reason."""
+    """Return why batches run eager, a line for each tier that has some."""
     found = []
     for tier in tiers:
-        reached = sizes[tier.k][-1] // tier.query_len if sizes[tier.k] else 0
-        if reached >= tier.last:
+        if not figures.eager[tier.k]:
             continue
-        grid = full[tier.k]
-        if reached == grid.top:
-            why = (
-                f"sizes are multiples of {grid.stride} tokens; "
-                f"max_num_seqs={reached + grid.unit} would cover them"
-            )
-        elif reached == grids[tier.k].top or (limits.graphs is not None and not reached):
+        first, grid = figures.eager[tier.k][0], full[tier.k]
+        if first > grid.top:
+            enough = -(-tier.last // grid.unit) * grid.unit
+            why = f"sizes are multiples of {grid.stride} tokens; max_num_seqs={enough} covers them"
+        elif first > grids[tier.k].top or cover:
             why = f"the budget ({limits.reason}) has no graph for them"
         else:
             why = "graphs for them would cost the load more than they save"
-        found.append(f"K={tier.k}: batches of {reached + 1} requests and more run eager: {why}")
+        found.append(f"K={tier.k}: batches of {first} requests and more run eager: {why}")
     return tuple(found)

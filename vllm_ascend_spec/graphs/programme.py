@@ -3,6 +3,11 @@
 ``best[m][j]`` is the least work of all batches that candidate ``j`` or a smaller one serves, with
 ``m`` graphs of which ``j`` is the largest. The graph before it is some smaller ``i``, and ``j``
 serves what lies between: ``best[m][j] = min over i < j of best[m-1][i] + load(i, j] · work(j)``.
+The best candidate before ``j`` never falls as ``j`` grows: with ``i < i'`` and ``j < j'`` the costs
+of ``(i, j)`` and ``(i', j')`` together are at most those of ``(i, j')`` and ``(i', j)``, by
+``load(i, i'] · (work(j') - work(j)) >= 0``. So for the rows between two others only the candidates
+between theirs are looked at.
+
 Several tiers share no graph, so together they cost the sum, at each way to divide the graphs: the
 (min, +) convolution of their costs.
 """
@@ -13,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Candidates at a time; bounds the memory to this many rows of all of them.
-BLOCK = 128
+# Candidates at a time.
+BLOCK = 64
 
 
 @dataclass(frozen=True)
@@ -80,16 +85,20 @@ def _one_more(
     count = len(work)
     after = np.full(count + 1, np.inf)
     before: np.ndarray = np.zeros(count + 1, dtype=np.int32)
+    low = 0  # best before the last row of the block above
     for start in range(0, count, BLOCK):
         stop = min(start + BLOCK, count)
-        # Rows are candidates start+1 to stop; columns the one before, from "none" on.
-        cost = best[:stop] - work[start:stop, None] * served[:stop]  # [rows, stop]
-        cost[:, start:][np.triu_indices(stop - start, 1)] = np.inf
+        high = int((best[:stop] - work[stop - 1] * served[:stop]).argmin())
+        # Rows are candidates start+1 to stop; columns the one before, from low to high.
+        cost = best[low : high + 1] - work[start:stop, None] * served[low : high + 1]
+        not_before = np.arange(low, high + 1) > np.arange(start, stop)[:, None]
+        cost[not_before] = np.inf
         columns = cost.argmin(axis=1)
         here = slice(start + 1, stop + 1)
-        before[here] = columns
+        before[here] = columns + low
         least = cost[np.arange(stop - start), columns]
         after[here] = least + served[here] * work[start:stop]
+        low = high
     return after, before
 
 

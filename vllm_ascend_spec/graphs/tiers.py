@@ -57,11 +57,13 @@ class Grid:
     Attributes:
         stride: that number; a multiple of ``query_len``.
         unit: requests in it.
-        count: how many multiples there are, 0 if the smallest is too large already.
+        least: the smallest multiple that serves a batch of the tier.
+        count: the smallest multiple that serves every batch that can be served; 0 if none can.
     """
 
     stride: int
     unit: int
+    least: int
     count: int
 
     @property
@@ -90,10 +92,12 @@ def grid_of(tier: Tier, max_num_seqs: int, divisor: int = 1, max_tokens: int | N
     """
     stride = stride_of(tier.k, divisor)
     unit = stride // tier.query_len
-    count = min(-(-tier.last // unit), max_num_seqs // unit)
+    most = max_num_seqs // unit
     if max_tokens is not None:
-        count = min(count, max_tokens // stride)
-    return Grid(stride, unit, count)
+        most = min(most, max_tokens // stride)
+    served = (min(last, most * unit) for first, last in tier.ranges if first <= most * unit)
+    least = -(-tier.ranges[0][0] // unit)
+    return Grid(stride, unit, least, -(-max(served, default=0) // unit))
 
 
 def tiers_of_drafts(max_num_seqs: int, drafts: Sequence[int]) -> tuple[Tier, ...]:
