@@ -113,6 +113,9 @@ def coverings(case: Case, graphs: int) -> Iterator[dict[int, tuple[int, ...]]]:
     """Yield every choice of at most ``graphs`` sizes with the largest of each tier."""
     choices = []
     for k, grid in case.grids().items():
+        if not grid:
+            choices.append([(k, ())])
+            continue
         smaller = grid[:-1]
         choices.append(
             [
