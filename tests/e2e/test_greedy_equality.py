@@ -186,7 +186,17 @@ def test_preemption(
     assert count(llm, "vllm:num_preemptions") > 0
 
 
-@pytest.mark.parametrize("method", ["eagle", "eagle3", "pard", "medusa", "ngram", "custom_class"])
+# One for each way to make no drafts; a hybrid's and a layer's are those of others.
+NO_DRAFTS_BY_DAY = ("eagle", "eagle3", "pard", "medusa", "ngram", "custom_class")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=() if name in NO_DRAFTS_BY_DAY else pytest.mark.nightly)
+        for name in METHODS
+    ],
+)
 def test_fewer_drafts_in_large_batches(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
 ) -> None:
@@ -203,12 +213,16 @@ def test_fewer_drafts_in_large_batches(
         assert all(seen.acceptance.accepted_per_position[:places])
 
 
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=() if name == "eagle" else pytest.mark.nightly) for name in METHODS],
+)
 def test_no_drafts_beyond_a_batch_size(
-    make_engine: Any, generate: Any, prompts: list[str], expected: Any
+    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
 ) -> None:
     """``disable_by_batch_size``; the draft model is right again in the smaller batch after it."""
-    llm = make_engine({**EVERY["eagle"], "disable_by_batch_size": 4})
-    for batch, most in ((5, 0), (4, 3)):
+    llm = make_engine({**EVERY[method], "disable_by_batch_size": 4})
+    for batch, most in ((5, 0), (4, EVERY[method]["num_speculative_tokens"])):
         with watch(llm) as seen:
             assert_same(token_ids(generate(llm, prompts[:batch], batch)), expected[:batch])
         assert max(max(step.drafts, default=0) for step in seen.steps) == most

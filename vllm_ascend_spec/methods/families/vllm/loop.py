@@ -16,16 +16,11 @@ import torch
 from vllm.config import CUDAGraphMode
 from vllm.forward_context import get_forward_context, set_forward_context
 
-from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.methods.families.one_pass import keep_inside, rows_of_drafts
 from vllm_ascend_spec.methods.families.own_loop import OwnLoopMixin, Picked
 from vllm_ascend_spec.methods.families.sampling import DraftSampler
-from vllm_ascend_spec.methods.families.vllm.host_inputs import (
-    FirstPass,
-    HostInputsMixin,
-    rotated,
-    with_next_tokens,
-)
+from vllm_ascend_spec.methods.families.vllm.direct_steps import DirectStepsMixin
+from vllm_ascend_spec.methods.families.vllm.host_inputs import FirstPass, HostInputsMixin
 from vllm_ascend_spec.methods.families.vllm.plan import StepPlan, plan_steps, plan_steps_on_host
 from vllm_ascend_spec.methods.families.vllm.stock import StockProposer
 
@@ -34,16 +29,11 @@ if TYPE_CHECKING:
     from vllm.v1.attention.backend import CommonAttentionMetadata
     from vllm.v1.sample.metadata import SamplingMetadata
 
-    from vllm_ascend_spec.methods.families.vllm.direct import DirectLlama
 
-logger = get_logger(__name__)
-
-
-class VllmDraftLoop(OwnLoopMixin, HostInputsMixin, StockProposer):
+class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, StockProposer):
     """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``, before it in the bases."""
 
     stock_name = "vLLM"
-    direct: DirectLlama | None = None
 
     def loop_problems(self) -> Mapping[str, bool]:
         """Return what our loop cannot do, by name, and whether this engine has it."""
@@ -60,15 +50,8 @@ class VllmDraftLoop(OwnLoopMixin, HostInputsMixin, StockProposer):
     def load_model(self, target_model: nn.Module) -> None:
         """Load the draft, and see whether it can be called directly."""
         super().load_model(target_model)  # type: ignore[misc]
-        if not self.uses_own_loop or self.device.type != "cpu":
-            return
-        from vllm_ascend_spec.methods.families.vllm.direct import direct_of, problem_of
-
-        found = problem_of(self.model)
-        if found is None:
-            self.direct = direct_of(self.model)
-        else:
-            logger.info("The draft runs through its modules, because of %s.", found)
+        if self.uses_own_loop and self.device.type == "cpu":
+            self.find_direct()
 
     def propose(  # noqa: PLR0913, PLR0917 - the signature is vLLM's
         self,
@@ -135,7 +118,7 @@ class VllmDraftLoop(OwnLoopMixin, HostInputsMixin, StockProposer):
         if num_speculative_tokens > 1:
             plan = self._plan(metadata, positions, num_rejected_tokens_gpu)
             feedback = picked if hidden is last else hidden[first.rows]
-            later = self._later_steps if self.direct is None else self._later_steps_directly
+            later = self._later_steps if self.direct is None else self.later_steps_directly
             later(plan, metadata, feedback, drafts, sampler)
         return self.join(drafts)
 
@@ -150,21 +133,10 @@ class VllmDraftLoop(OwnLoopMixin, HostInputsMixin, StockProposer):
         num_rejected: torch.Tensor | None,  # [num_reqs]
     ) -> tuple[FirstPass, CommonAttentionMetadata]:
         """Return what the draft reads first, and what it attends to."""
-        # What is called directly needs no buffers.
-        if self.direct is not None and not self.needs_extra_input_slots:
-            rows = metadata.query_start_loc_cpu[1:] - 1 if rows is None else rows
-            token_ids = rotated(token_ids, next_token_ids, rows)
-            return FirstPass(token_ids, positions, hidden, rows), metadata
         if self.direct is not None and not self.parallel_drafting:
-            return with_next_tokens(
-                token_ids,
-                positions,
-                next_token_ids,
-                num_rejected,
-                metadata,
-                self.block_size,
-                self.max_model_len,
-            )
+            rows = metadata.query_start_loc_cpu[1:] - 1 if rows is None else rows
+            read = FirstPass(token_ids, positions, hidden, rows)
+            return self.inputs_on_host(read, next_token_ids, metadata, num_rejected)
         num_tokens, rows, metadata = self.set_inputs_first_pass(
             target_token_ids=token_ids,
             next_token_ids=next_token_ids,
@@ -190,11 +162,7 @@ class VllmDraftLoop(OwnLoopMixin, HostInputsMixin, StockProposer):
         num_tokens = first.token_ids.shape[0]
         if self.direct is not None:
             return self.direct.forward(
-                first.token_ids,
-                first.positions,
-                first.hidden,
-                per_layer,
-                metadata.slot_mapping,
+                first.token_ids, first.positions, first.hidden, per_layer, metadata.slot_mapping
             )
         mode, num_input_tokens, across_dp = self._determine_batch_execution_and_padding(num_tokens)
         inputs, num_slots = self.build_model_inputs_first_pass(num_tokens, num_input_tokens, None)
@@ -237,7 +205,7 @@ class VllmDraftLoop(OwnLoopMixin, HostInputsMixin, StockProposer):
             self.num_speculative_tokens - 1,
         )
 
-    def _step_metadata(
+    def step_metadata(
         self, metadata: CommonAttentionMetadata, plan: StepPlan, step: int
     ) -> dict[str, Any]:
         """Return the attention metadata of one later step, by layer name."""
@@ -249,24 +217,6 @@ class VllmDraftLoop(OwnLoopMixin, HostInputsMixin, StockProposer):
         elif metadata.seq_lens_cpu_upper_bound is not None:
             metadata.seq_lens_cpu_upper_bound = metadata.seq_lens_cpu_upper_bound + 1
         return self.build_per_group_and_layer_attn_metadata(metadata, draft_index=step + 1)[1]
-
-    def _later_steps_directly(
-        self,
-        plan: StepPlan,
-        metadata: CommonAttentionMetadata,
-        hidden: torch.Tensor,  # [num_reqs, hidden_size]
-        drafts: list[Picked],
-        sampler: DraftSampler | None,
-    ) -> None:
-        """Run draft steps 2..K without modules, appending to ``drafts``."""
-        assert self.direct is not None
-        for step, positions in enumerate(plan.positions):
-            per_layer = self._step_metadata(metadata, plan, step)
-            tokens = drafts[-1][0].int()
-            last, hidden = self.direct.forward(
-                tokens, positions, hidden, per_layer, plan.slots[step]
-            )
-            drafts.append(self.pick(last, sampler))
 
     def _later_steps(
         self,
@@ -288,7 +238,7 @@ class VllmDraftLoop(OwnLoopMixin, HostInputsMixin, StockProposer):
         ):
             context = get_forward_context()
             for step, positions in enumerate(plan.positions):
-                context.attn_metadata = self._step_metadata(metadata, plan, step)
+                context.attn_metadata = self.step_metadata(metadata, plan, step)
                 slots = self._step_slots(plan.slots[step], padded, mode)
                 context.slot_mapping = dict.fromkeys(self._draft_attn_layer_names, slots)
                 tokens = drafts[-1][0].int()
