@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vllm_ascend_spec.methods.families import likeliest as module
 from vllm_ascend_spec.methods.families.likeliest import DTYPES, likeliest
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.fixture(autouse=True)
+def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MANY", 1)
+
+
+def test_few_are_left_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MANY", 7)
+    monkeypatch.setattr(module, "OP", None)
+    assert likeliest(torch.eye(2, 3)).tolist() == [0, 1]
+    with pytest.raises(AttributeError):
+        likeliest(torch.eye(3, 3))
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     seed=st.integers(0, 1 << 30),
     num_rows=st.integers(0, 5),
