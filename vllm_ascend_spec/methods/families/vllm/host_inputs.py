@@ -2,14 +2,16 @@
 
 vLLM prepares these inputs by kernels (vllm/v1/spec_decode/utils.py), because a GPU must not wait
 for the host. On a CPU a kernel is a call of PyTorch's dispatcher for each of its arguments, and
-converts most of them; on a handful of numbers that is all the cost. NumPy has less of it.
+converts most of them; on a handful of numbers that is all the cost. The target's forward pass has
+emptied the caches, so each library function that is called is read from memory first: plain Python,
+whose interpreter is in use all the time, takes less than NumPy.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 
 if TYPE_CHECKING:
@@ -49,23 +51,19 @@ class HostInputsMixin:
             return super().prepare_next_token_ids_padded(  # type: ignore[misc]
                 sampled_token_ids, requests, gpu_input_batch, discard_request_mask
             )
-        tokens = sampled_token_ids.numpy()
-        num_reqs, width = tokens.shape
-        # Without a sign -1 is the largest number.
-        valid = tokens.view(f"u{tokens.itemsize}") < gpu_input_batch.vocab_size
-        discarded = discard_request_mask.numpy()[:num_reqs]
-        if discarded.any():
-            valid[discarded] = False
-        last = width - 1 - valid[:, ::-1].argmax(axis=1)
-        following = tokens[np.arange(num_reqs), last].astype(np.int32)
-        counts = valid.sum(axis=1, dtype=np.int32)
-        if not counts.all():
-            # A request that sampled nothing goes on after what it has.
-            for index in np.flatnonzero(counts == 0):
+        vocab_size = gpu_input_batch.vocab_size
+        discarded = discard_request_mask.tolist()
+        following, counts = [], []
+        for index, tokens in enumerate(sampled_token_ids.tolist()):
+            valid = [] if discarded[index] else [t for t in tokens if 0 <= t < vocab_size]
+            counts.append(len(valid))
+            if not valid:
+                # A request that sampled nothing goes on after what it has.
                 state = requests[gpu_input_batch.req_ids[index]]
                 end = int(gpu_input_batch.num_tokens_no_spec[index])
-                following[index] = state.get_token_id(end - 1)
-        return torch.from_numpy(following), torch.from_numpy(counts)
+                valid = [state.get_token_id(end - 1)]
+            following.append(valid[-1])
+        return torch.tensor(following, dtype=torch.int32), torch.tensor(counts, dtype=torch.int32)
 
     def prepare_inputs_padded(
         self,
@@ -84,14 +82,15 @@ class HostInputsMixin:
             return super().prepare_inputs_padded(  # type: ignore[misc]
                 stock, spec_decode_metadata, valid_sampled_tokens_count
             )
-        starts = stock.query_start_loc_cpu.numpy()
-        ends_of_drafts = spec_decode_metadata.cu_num_draft_tokens.numpy()
-        num_drafts = ends_of_drafts.copy()
-        num_drafts[1:] -= ends_of_drafts[:-1]
-        rejected = num_drafts + 1 - valid_sampled_tokens_count.numpy()
-        rejected *= num_drafts > 0
-        rows = starts[1:] - 1 - rejected
-        num_tokens = int(starts[-1])
+        starts = stock.query_start_loc_cpu.tolist()
+        ends_of_drafts = spec_decode_metadata.cu_num_draft_tokens.tolist()
+        rows, rejected, before = [], [], 0
+        for index, count in enumerate(valid_sampled_tokens_count.tolist()):
+            num_drafts = ends_of_drafts[index] - before
+            before = ends_of_drafts[index]
+            rejected.append(num_drafts + 1 - count if num_drafts else 0)
+            rows.append(starts[index + 1] - 1 - rejected[index])
+        num_tokens = starts[-1]
         metadata = type(stock)(
             query_start_loc=stock.query_start_loc,
             seq_lens=stock.seq_lens,
@@ -99,14 +98,15 @@ class HostInputsMixin:
             seq_lens_cpu_upper_bound=stock.seq_lens_cpu_upper_bound,
             num_reqs=stock.num_reqs,
             num_actual_tokens=num_tokens,
-            max_query_len=int((starts[1:] - starts[:-1]).max()),
+            max_query_len=max(end - start for start, end in pairwise(starts)),
             max_seq_len=stock.max_seq_len,
             block_table_tensor=stock.block_table_tensor,
             slot_mapping=stock.slot_mapping[:num_tokens],
             causal=True,
             dcp_local_seq_lens=stock.dcp_local_seq_lens,
         )
-        return metadata, torch.from_numpy(rows), torch.from_numpy(rejected)
+        rejected_tokens = torch.tensor(rejected, dtype=torch.int32)
+        return metadata, torch.tensor(rows, dtype=torch.int32), rejected_tokens
 
 
 class FirstPass(NamedTuple):
@@ -143,11 +143,11 @@ def rotated(
     Returns:
         int32 [num_tokens].
     """
-    following = np.empty(token_ids.shape[0], np.int32)
-    following[:-1] = token_ids.numpy()[1:]
-    following[-1] = 0  # a rejected token's place, or overwritten
-    following[rows.numpy()] = next_token_ids.numpy()
-    return torch.from_numpy(following)
+    following = token_ids.tolist()[1:]
+    following.append(0)  # a rejected token's place, or overwritten
+    for row, token in zip(rows.tolist(), next_token_ids.tolist(), strict=True):
+        following[row] = token
+    return torch.tensor(following, dtype=torch.int32)
 
 
 def with_next_tokens(
@@ -177,32 +177,42 @@ def with_next_tokens(
     Returns:
         Inputs of ``num_tokens + num_reqs`` rows, and what the draft attends to in them.
     """
-    starts, num_reqs = metadata.query_start_loc_cpu.numpy(), next_token_ids.shape[0]
-    lengths = starts[1:] - starts[:-1]
-    kept = lengths if num_rejected is None else lengths - num_rejected.numpy()
-    new_starts = starts + np.arange(num_reqs + 1, dtype=np.int32)
-    request: np.ndarray = np.repeat(np.arange(num_reqs), lengths + 1)
-    place = np.arange(request.shape[0]) - new_starts[request]
-    dropped = place > kept[request]
-    first = starts[request]
-    rows = new_starts[:-1] + kept
-    ids = token_ids.numpy()[np.minimum(first + place, token_ids.shape[0] - 1)]
-    ids[dropped] = 0
-    ids[rows] = next_token_ids.numpy()
-    at = positions.numpy()[first] + place
-    at[dropped] = 0
-    blocks, offsets = np.divmod(np.minimum(at, max_model_len - 1), block_size)
-    slots = metadata.block_table_tensor.numpy()[request, blocks] * np.int64(block_size) + offsets
-    slots[dropped | (at >= max_model_len)] = PADDING_SLOT
-    boundaries = torch.from_numpy(new_starts)
+    starts, read = metadata.query_start_loc_cpu.tolist(), token_ids.tolist()
+    following = next_token_ids.tolist()
+    dropped = [0] * len(following) if num_rejected is None else num_rejected.tolist()
+    table = metadata.block_table_tensor.numpy()
+    boundaries, rows, ids, places, slots = [0], [], [], [], []
+    for index, (start, end) in enumerate(pairwise(starts)):
+        kept = end - dropped[index]
+        first = int(positions[start])
+        here = range(first, first + kept - start + 1)
+        blocks = table[index, : (min(here[-1], max_model_len - 1)) // block_size + 1].tolist()
+        nothing = [0] * dropped[index]
+        rows.append(boundaries[-1] + kept - start)
+        ids += [*read[start:kept], following[index], *nothing]
+        places += [*here, *nothing]
+        slots += [
+            blocks[place // block_size] * block_size + place % block_size
+            if place < max_model_len
+            else PADDING_SLOT
+            for place in here
+        ]
+        slots += [PADDING_SLOT] * dropped[index]
+        boundaries.append(len(ids))
+    starts_of_all = torch.tensor(boundaries, dtype=torch.int32)
     extended = metadata.replace(
-        query_start_loc=boundaries,
-        query_start_loc_cpu=boundaries,
+        query_start_loc=starts_of_all,
+        query_start_loc_cpu=starts_of_all,
         seq_lens=metadata.seq_lens + 1,
-        num_actual_tokens=request.shape[0],
+        num_actual_tokens=len(ids),
         max_query_len=metadata.max_query_len + 1,
         max_seq_len=metadata.max_seq_len + 1,
-        slot_mapping=torch.from_numpy(slots),
+        slot_mapping=torch.tensor(slots),
     )
-    inputs = FirstPass(torch.from_numpy(ids), torch.from_numpy(at), None, torch.from_numpy(rows))
+    inputs = FirstPass(
+        torch.tensor(ids, dtype=torch.int32),
+        torch.tensor(places),
+        None,
+        torch.tensor(rows, dtype=torch.int32),
+    )
     return inputs, extended
