@@ -31,6 +31,7 @@ PARTS: dict[str, tuple[str, str]] = {
     "bookkeeping": ("", "_bookkeeping_sync"),
     "draft, all": ("", "propose_draft_token_ids"),
     "- draft inputs": ("drafter", "set_inputs_first_pass"),
+    "- draft inputs, on the host": ("drafter", "inputs_on_host"),
     "- draft metadata": ("drafter", "build_per_group_and_layer_attn_metadata"),
     "- draft forward": ("drafter.model", "forward"),
     "- draft logits, argmax": ("drafter", "_greedy_sample"),

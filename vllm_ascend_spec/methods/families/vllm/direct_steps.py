@@ -65,6 +65,9 @@ class DirectStepsMixin:
             metadata: what the target attended to.
             num_rejected: int32, how many of the last tokens of a request were rejected.
         """
+        # What a mend changes for the stock proposer's own preparation (compat/first_pass.py).
+        if (mended := getattr(self, "metadata_of_first_pass", None)) is not None:
+            metadata = mended(metadata)
         if self.needs_extra_input_slots:
             return with_next_tokens(
                 read.token_ids,
