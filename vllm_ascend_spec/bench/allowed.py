@@ -44,11 +44,16 @@ VARIABLES = frozenset(
 # Of these lists of files only the names are shown.
 FILE_LISTS = frozenset(("LD_PRELOAD",))
 
-COMMANDS = frozenset(("bench", "check", "env", "info", "serve", "step", "verify", "npu-sim"))
+COMMANDS = frozenset(
+    ("bench", "check", "env", "info", "plan", "propose", "serve", "step", "verify", "npu-sim")
+)
 FLAGS = frozenset(
     (
         *("--async-scheduling", "--no-async-scheduling"),
         *("--cold", "--compiled", "--enable-eplb", "--enforce-eager", "--markdown", "--quick"),
+        # of plan
+        *("--allow-eager", "--enable-expert-parallel", "--json", "--old-cann"),
+        *("--sequence-parallel", "--no-sequence-parallel"),
     )
 )
 JSON_OPTIONS = frozenset(
@@ -59,12 +64,17 @@ JSON_OPTIONS = frozenset(
         "--speculative-config",
     )
 )
-PATH_OPTIONS = frozenset(("--model", "--output", "--prompts", "--record"))
+PATH_OPTIONS = frozenset(
+    ("--load", "--model", "--output", "--png", "--prompts", "--record", "--step-times")
+)
 PLAIN_OPTIONS = frozenset(
     (
         *("--acceptance", "--backend", "--batch", "--batches", "--device", "--dtype"),
         *("--graph-mode", "--kinds", "--limit-s", "--max-tokens", "--modes", "--num-prompts"),
         *("--rounds", "--temperature", "--temperatures", "--threads", "--vocab", "--workloads"),
+        # of plan
+        *("--dp", "--draft-layers", "--eager-factor", "--graph-mib", "--graphs", "--hidden-size"),
+        *("--layers", "--memory-mib", "--num-speculative-tokens", "--tiers", "--row-kib", "--tp"),
         # of vllm serve
         *("--block-size", "--load-format", "--max-model-len", "--max-num-batched-tokens"),
         *("--data-parallel-size", "--max-num-seqs", "--pipeline-parallel-size", "--seed"),

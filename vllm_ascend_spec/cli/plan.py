@@ -90,7 +90,7 @@ def add_estimates(group: argparse._ArgumentGroup) -> None:
     add("--dp", "--data-parallel-size", type=int, default=1, metavar="N", help="copies")
     add("--enable-expert-parallel", action="store_true", help="as for vllm serve")
     add("--graph-mib", type=float, metavar="MIB", help="of each graph, if it was measured")
-    add("--token-kib", type=float, metavar="KIB", help="of each token of the largest, likewise")
+    add("--row-kib", type=float, metavar="KIB", help="of each token of the largest, likewise")
     add("--memory-mib", type=float, metavar="MIB", help="for all graphs: a budget")
     add("--old-cann", action="store_true", help="streams are a budget, as before HDK 25.5.1")
 

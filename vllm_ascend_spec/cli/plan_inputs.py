@@ -195,7 +195,7 @@ WITH_LAYERS = (
     "--draft-layers",
     "--hidden-size",
     "--graph-mib",
-    "--token-kib",
+    "--row-kib",
     "--memory-mib",
     "--old-cann",
     "--dp",
@@ -215,7 +215,7 @@ def cost_of(args: argparse.Namespace) -> GraphCost | None:
             if value not in (None, False, 0, 1 if option == "--dp" else None):
                 raise ConfigError(option, value, "has no effect without --layers; give that, too")
         return None
-    for option in ("graph_mib", "token_kib", "memory_mib"):
+    for option in ("graph_mib", "row_kib", "memory_mib"):
         value = getattr(args, option)
         if value is not None and not 0 < value < float("inf"):
             raise ConfigError(f"--{option.replace('_', '-')}", value, "valid: above 0")
@@ -225,5 +225,5 @@ def cost_of(args: argparse.Namespace) -> GraphCost | None:
         hidden_size=args.hidden_size,
         communication_domains=sum((args.tp > 1, args.dp > 1, args.enable_expert_parallel)),
         bytes_each=None if args.graph_mib is None else int(args.graph_mib * MIB),
-        bytes_per_token=None if args.token_kib is None else int(args.token_kib * 1024),
+        bytes_per_token=None if args.row_kib is None else int(args.row_kib * 1024),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from tests.ops.batches import RULES, Arguments
 from tests.ops.broken_drafts import assert_in_range, with_any_draft_probs
 from tests.ops.cases import KINDS, parity_cases
 from tests.ops.cpu.test_extremes import extreme_cases
-from tests.ops.parity import Verdict, assert_right, judge, judge_greedy
+from tests.ops.parity import Outcome, Verdict, assert_right, judge, judge_greedy
 from tests.ops.sharp import sharpen
 from tests.ops.twin.build import requires_compiler
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
@@ -100,3 +101,23 @@ def test_the_ends_of_every_range_equal_the_reference(
     with use(make_twin(defines=defines, num_cores=cores, mode=mode, nan_mode=nan_mode)):
         result = verify_sample(**case, backend="ascendc")
     assert_right([judge(case, result)], most_ties=1)
+
+
+def test_a_product_too_small_for_float32_may_be_nothing() -> None:
+    """And the draft after it, which the distribution of its own says is impossible, is refused."""
+    case: Arguments = {
+        "logits": torch.full((5, 2), 20.0),
+        "cu_num_draft_tokens": torch.tensor([4], dtype=torch.int32),
+        "draft_token_ids": torch.tensor([1, 0, 1, 1], dtype=torch.int32),
+        "max_draft_len": 4,
+        "temperature": torch.tensor([0.05]),
+        "rule": "block",
+        "draft_probs": torch.tensor([[0.0, 0.0], [3e38, 0.0], [0.0, 1.2e6], [0.0, 0.0]]),
+        "accept_uniform": torch.tensor([0.5, 0.3, 0.8, 0.5], dtype=torch.float64),
+        "sample_uniform": torch.tensor([0.8], dtype=torch.float64),
+    }
+    with use(make_twin(num_cores=3, mode="split", nan_mode=0)):
+        result = verify_sample(**case, backend="ascendc")
+    verdict = judge(case, result)
+    assert verdict.outcomes == (Outcome.TIE,)
+    assert_right([verdict], most_ties=1)
