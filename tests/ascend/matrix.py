@@ -185,6 +185,8 @@ CASES |= {
 # heads read the last states, a pass reads masks. By day they run in one mode.
 AS_ANOTHER = ("suffix", "custom_class", "mlp_speculator", "peagle")
 BY_NIGHT = {f"{method}-{mode}" for method in AS_ANOTHER for mode in ("eager", "default")}
+# Drafts outside of graphs are the same beside any graph of the target, and those are others' too.
+BY_NIGHT |= {f"{method}-default" for method in ("pard", "dflash", "medusa")}
 
 
 def by_day_or_night(names: Iterable[str]) -> list[Any]:
