@@ -9,7 +9,7 @@ import pytest
 
 from tests.eagle3 import write_variant
 from tests.engines import ENGINE, token_ids
-from tests.zoo import EVERY, LEAST, TARGET, target_of
+from tests.zoo import EVERY, LEAST, target_of
 from vllm_ascend_spec.bench.client import Load, run_load
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
@@ -37,13 +37,11 @@ def assert_served(
     prompts: list[str],
     expected: list[tuple[int, ...]],
     least: float,
-    name: str | None = None,
 ) -> None:
-    """Serve a model and compare the answers; ``name`` is what requests call it."""
+    """Serve a model and compare the answers."""
     environment = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "PYTHONPATH": str(ROOT)}
     with Server(model, spec, arguments=ARGUMENTS, environment=environment) as server:
-        load = Load(prompts[:NUM_PROMPTS], MAX_TOKENS)
-        served = run_load(server.url, name or model, load)
+        served = run_load(server.url, model, Load(prompts[:NUM_PROMPTS], MAX_TOKENS))
         counted = from_prometheus(server.metrics())
     assert [answer.token_ids for answer in served.answers] == expected
     assert counted.tokens_per_step is not None
@@ -63,4 +61,4 @@ def test_a_head_of_the_speculators_library_is_served_as_the_model(
 ) -> None:
     """Without ``--speculative-config``: the folder says target, method and number of drafts."""
     folder = write_variant("speculators", tmp_path / "head")
-    assert_served(str(folder), None, prompts, expected, 1.5, name=TARGET)
+    assert_served(str(folder), None, prompts, expected, 1.5)
