@@ -11,8 +11,7 @@ makes it with the uniform, top-p or min-p moved by no more than ``EPSILON``:
 * the last token lies where the cumulative weights reach ``u`` of their sum, moved by ``EPSILON``;
   of a sum of differences ``w p - q`` by ``EPSILON`` of the mass of p, for there p's rounding
   remains while the sum may be as small as it likes;
-* a token outside the target's filters is never right;
-* a probability, or a product w of the block rule, that float32 has no normal number for may be 0.
+* a token outside the target's filters is never right.
 
 Rows whose top-p or min-p falls between two tokens within ``EPSILON`` have several possible
 distributions; the extremes over them bound each threshold.
@@ -187,8 +186,10 @@ def block_decisions(request: Request) -> list[Decision]:
     weight = Span(1.0, 1.0)
     for position in range(request.length):
         q, p = request.draft_prob(position), request.row(position).prob(request.drafts[position])
-        low, high = (min(_quotient(p, q), 1.0) for p in (weight.low * p.low, weight.high * p.high))
-        weight = Span(0.0 if low < VANISHING else low, high)
+        weight = Span(
+            min(_quotient(weight.low * p.low, q), 1.0),
+            min(_quotient(weight.high * p.high, q), 1.0),
+        )
         threshold, leeway = weight, Span(EPSILON, EPSILON)
         if position + 1 < request.length:
             # h rises with w, so that the bounds of w give those of h.

@@ -69,4 +69,43 @@ struct Sum {
   }
 };
 
+// A product of positive numbers, at most 1, that may be smaller than every float32.
+struct Product {
+  float mantissa = 1.0f;  // from 1 to 2; 0 for nothing
+  int32_t exponent = 0;
+
+  // Multiply by p / q, p and q of 0 or more, and cut at 1. Nothing stays nothing.
+  SPEC_FN void multiply(float p, float q) {
+    if (!(p > 0.0f) || q == kInfinity) mantissa = 0.0f;
+    if (mantissa == 0.0f) return;
+    if (q == 0.0f) {
+      *this = Product{};
+      return;
+    }
+    exponent += exponent_of(p) - exponent_of(q);
+    const float product = mantissa * mantissa_of(p) / mantissa_of(q);
+    exponent += exponent_of(product);
+    mantissa = mantissa_of(product);
+    if (exponent >= 0) *this = Product{};
+  }
+
+  SPEC_FN float value() const {
+    if (mantissa == 0.0f || exponent < -126) return 0.0f;
+    return mantissa * float_of(static_cast<uint32_t>(exponent + 127) << 23);
+  }
+
+ private:
+  static constexpr float kUp = 18446744073709551616.0f;  // 2^64: makes every subnormal normal
+  static SPEC_FN bool is_normal(float value) { return (bits_of(value) >> 23) != 0; }
+  static SPEC_FN int32_t exponent_of(float value) {
+    const bool normal = is_normal(value);
+    const uint32_t bits = bits_of(normal ? value : value * kUp);
+    return static_cast<int32_t>(bits >> 23) - 127 - (normal ? 0 : 64);
+  }
+  static SPEC_FN float mantissa_of(float value) {
+    const uint32_t bits = bits_of(is_normal(value) ? value : value * kUp);
+    return float_of((bits & 0x7fffffu) | 0x3f800000u);
+  }
+};
+
 }  // namespace spec

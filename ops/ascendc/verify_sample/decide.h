@@ -118,17 +118,18 @@ class Decide {
   SPEC_FN Decision by_block(const Request& request) {
     const bool one_hot = !c.has(kHasDraftProbs);
     Decision best = after(0, Source::kResidual, 1.0f);
+    Product product;  // the weight
     float weight = 1.0f;
     uint32_t i = 0;  // drafts before the one looked at
     for (; i < request.num_drafts; ++i) {
       const float q = draft_prob(request, i);
       if (is_nan(q)) break;
-      if (weight <= (one_hot ? least_uniform(request, i) : 0.0f)) return best;
+      const bool is_over = one_hot ? weight <= least_uniform(request, i) : product.mantissa == 0.0f;
+      if (is_over) return best;
       const Row row = supply_.row(request, i);
       if (i > 0) judge(request, i, weight, one_hot ? weight * row.rest / row.total() : -1.0f, best);
-      const float p = row.draft_prob();
-      const float grown = p > 0.0f ? weight * (p / q) : 0.0f;
-      weight = grown < 1.0f ? grown : 1.0f;
+      product.multiply(row.draft_prob(), q);
+      weight = product.value();
     }
     if (i == 0 || uniform(request, i - 1) < weight) best = after(i, Source::kTarget, 1.0f);
     return best;

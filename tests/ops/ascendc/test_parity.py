@@ -103,8 +103,8 @@ def test_the_ends_of_every_range_equal_the_reference(
     assert_right([judge(case, result)], most_ties=1)
 
 
-def test_a_product_too_small_for_float32_may_be_nothing() -> None:
-    """And the draft after it, which the distribution of its own says is impossible, is refused."""
+def test_a_product_too_small_for_float32_is_not_nothing() -> None:
+    """A draft that its own distribution says is impossible makes it 1 again."""
     case: Arguments = {
         "logits": torch.full((5, 2), 20.0),
         "cu_num_draft_tokens": torch.tensor([4], dtype=torch.int32),
@@ -118,6 +118,4 @@ def test_a_product_too_small_for_float32_may_be_nothing() -> None:
     }
     with use(make_twin(num_cores=3, mode="split", nan_mode=0)):
         result = verify_sample(**case, backend="ascendc")
-    verdict = judge(case, result)
-    assert verdict.outcomes == (Outcome.TIE,)
-    assert_right([verdict], most_ties=1)
+    assert judge(case, result).outcomes == (Outcome.EQUAL,)

@@ -72,8 +72,7 @@ def verify_sample(
     top-p and min-p that differ by no more than 2e-6; ``tests/ops/parity.py`` judges by that and
     counts. A draw from max(w p - q, 0) is only made with the probability that this sums to, and a
     decision by h_i with R_i + 1 - w_i; their leeway is 2e-6 divided by that, so that the
-    distribution of the output moves as little. A product w_i below 1e-36 may count as 0: float32
-    has no normal numbers there. Greedy requests, and filters by top-k, have no
+    distribution of the output moves as little. Greedy requests, and filters by top-k, have no
     leeway.
 
     A draft of -1 is rejected and replaced by a sample of p; it ends the block. The same goes for a
