@@ -29,6 +29,24 @@ def with_any_draft_probs(draw: Any) -> Arguments:
     return {**case, "draft_probs": torch.tensor(entries).reshape(probs.shape)}
 
 
+def vanishing_product() -> Arguments:
+    """Return a case of the block rule whose product is below every float32, and then 1 again.
+
+    The last draft is one that its own distribution says is impossible.
+    """
+    return {
+        "logits": torch.full((5, 2), 20.0),
+        "cu_num_draft_tokens": torch.tensor([4], dtype=torch.int32),
+        "draft_token_ids": torch.tensor([1, 0, 1, 1], dtype=torch.int32),
+        "max_draft_len": 4,
+        "temperature": torch.tensor([0.05]),
+        "rule": "block",
+        "draft_probs": torch.tensor([[0.0, 0.0], [3e38, 0.0], [0.0, 1.2e6], [0.0, 0.0]]),
+        "accept_uniform": torch.tensor([0.5, 0.3, 0.8, 0.5], dtype=torch.float64),
+        "sample_uniform": torch.tensor([0.8], dtype=torch.float64),
+    }
+
+
 def assert_in_range(case: Arguments, result: Result) -> None:
     """Assert what must hold without knowing q: drafts, then one token of the vocabulary."""
     tokens, counts = result

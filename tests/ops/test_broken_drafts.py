@@ -11,9 +11,9 @@ from hypothesis import given, settings
 
 from tests.ops import oracle
 from tests.ops.batches import RULES, SAMPLE_BACKENDS, Arguments, int32
-from tests.ops.broken_drafts import assert_in_range, with_any_draft_probs
+from tests.ops.broken_drafts import assert_in_range, vanishing_product, with_any_draft_probs
 from tests.ops.cases import BROKEN, parity_cases
-from tests.ops.parity import assert_right, judge
+from tests.ops.parity import Outcome, assert_right, judge
 from vllm_ascend_spec.ops import verify_sample
 
 
@@ -41,6 +41,14 @@ def test_broken_drafts_give_every_backend_the_same_tokens(backend: str, rule: st
 @given(case=with_any_draft_probs())
 def test_any_draft_probs_give_every_backend_the_same_tokens(backend: str, case: Arguments) -> None:
     check([case], backend, most_ties=1)
+
+
+@pytest.mark.parametrize("backend", SAMPLE_BACKENDS)
+def test_a_product_too_small_for_float32_is_not_nothing(backend: str) -> None:
+    case = vanishing_product()
+    result = verify_sample(**case, backend=backend)
+    assert judge(case, result).outcomes == (Outcome.EQUAL,)
+    assert result[0].tolist() == [[1, 0, 1, 1, 1]]
 
 
 def test_broken_drafts_hold_what_they_say() -> None:

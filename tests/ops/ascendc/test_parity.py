@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ops.ascendc.kernels import CORES, SHORT_LISTS, make_twin, twins
 from tests.ops.batches import RULES, Arguments
-from tests.ops.broken_drafts import assert_in_range, with_any_draft_probs
+from tests.ops.broken_drafts import assert_in_range, vanishing_product, with_any_draft_probs
 from tests.ops.cases import KINDS, parity_cases
 from tests.ops.cpu.test_extremes import extreme_cases
 from tests.ops.parity import Outcome, Verdict, assert_right, judge, judge_greedy
@@ -104,18 +103,7 @@ def test_the_ends_of_every_range_equal_the_reference(
 
 
 def test_a_product_too_small_for_float32_is_not_nothing() -> None:
-    """A draft that its own distribution says is impossible makes it 1 again."""
-    case: Arguments = {
-        "logits": torch.full((5, 2), 20.0),
-        "cu_num_draft_tokens": torch.tensor([4], dtype=torch.int32),
-        "draft_token_ids": torch.tensor([1, 0, 1, 1], dtype=torch.int32),
-        "max_draft_len": 4,
-        "temperature": torch.tensor([0.05]),
-        "rule": "block",
-        "draft_probs": torch.tensor([[0.0, 0.0], [3e38, 0.0], [0.0, 1.2e6], [0.0, 0.0]]),
-        "accept_uniform": torch.tensor([0.5, 0.3, 0.8, 0.5], dtype=torch.float64),
-        "sample_uniform": torch.tensor([0.8], dtype=torch.float64),
-    }
+    case = vanishing_product()
     with use(make_twin(num_cores=3, mode="split", nan_mode=0)):
         result = verify_sample(**case, backend="ascendc")
     assert judge(case, result).outcomes == (Outcome.EQUAL,)

@@ -19,13 +19,13 @@ def accept_by_token(uniform, p, q, drafts, positions, num_drafts, POSITIONS: tl.
 
 
 @triton.jit
-def block_weights(ratio, rest, positions, length, POSITIONS: tl.constexpr):
-    """Return the weight before each position, w, and 1 - w (docs/block_rule.md).
+def weights_of_certain(p, rest, positions, length, POSITIONS: tl.constexpr):
+    """Return the weight before each position, w, and 1 - w, of certain drafts (docs/block_rule.md).
 
     Args:
-        ratio: float32 [POSITIONS], p / q of each draft.
-        rest: float32 [POSITIONS], 1 - p of each draft. Of one-hot drafts it adds up to 1 - w with
-            more digits than a subtraction has (docs/block_rule.md, lemma 7); for others it is 0.
+        p: float32 [POSITIONS], of each draft.
+        rest: float32 [POSITIONS], 1 - p of each draft. It adds up to 1 - w with more digits than a
+            subtraction has (docs/block_rule.md, lemma 7).
         positions: int32 [POSITIONS].
         length: drafts in the block.
         POSITIONS: size of the vectors.
@@ -35,13 +35,55 @@ def block_weights(ratio, rest, positions, length, POSITIONS: tl.constexpr):
     missings = tl.zeros((POSITIONS,), tl.float32)
     for position in range(length):
         missing += weight * element(rest, positions, position)
-        grown = tl.minimum(weight * element(ratio, positions, position), 1.0)
-        # A weight of 0 stays 0 (docs/block_rule.md, lemma 2). The ratio is infinite where q is 0,
-        # and 0 times infinity would be NaN.
-        weight = tl.where(weight > 0, grown, 0.0)
+        weight = tl.minimum(weight * element(p, positions, position), 1.0)
         weights = tl.where(positions > position, weight, weights)
         missings = tl.where(positions > position, missing, missings)
     return weights, missings
+
+
+@triton.jit
+def parts(x):
+    """Return the mantissa of positive numbers, from 1 to 2, and the exponent, int32."""
+    small = x < 1.1754943508222875e-38  # the least normal number
+    bits = tl.where(small, x * 18446744073709551616.0, x).to(tl.int32, bitcast=True)
+    mantissa = ((bits & 0x7FFFFF) | 0x3F800000).to(tl.float32, bitcast=True)
+    return mantissa, (bits >> 23) - 127 - tl.where(small, 64, 0)
+
+
+@triton.jit
+def weights_of_samples(p, q, positions, length, POSITIONS: tl.constexpr):
+    """Return the weight before each position, w, of sampled drafts (docs/block_rule.md).
+
+    Mantissa and exponent are kept apart: a product may be smaller than every float32, and a q of 0
+    after it makes it 1 again.
+
+    Args:
+        p: float32 [POSITIONS], of each draft.
+        q: float32 [POSITIONS], likewise, 0 or more.
+        positions: int32 [POSITIONS].
+        length: drafts in the block.
+        POSITIONS: size of the vectors.
+    """
+    top, up = parts(p)
+    bottom, down = parts(q)
+    ratio, growth = top / bottom, up - down
+    # A weight of 0 stays 0 (docs/block_rule.md, lemma 2).
+    ends = ((p <= 0) | (q == float("inf"))).to(tl.int32)
+    is_free = (q == 0).to(tl.int32)
+    mantissa, exponent, has_ended = 1.0, 0, 0
+    weights = tl.full((POSITIONS,), 1.0, tl.float32)
+    for position in range(length):
+        mantissa, more = parts(mantissa * element(ratio, positions, position))
+        exponent += element(growth, positions, position) + more
+        is_whole = (exponent >= 0) | (element(is_free, positions, position) > 0)
+        mantissa = tl.where(is_whole, 1.0, mantissa)
+        exponent = tl.where(is_whole, 0, exponent)
+        has_ended = has_ended | element(ends, positions, position)
+        power = ((tl.maximum(exponent, -126) + 127) << 23).to(tl.float32, bitcast=True)
+        is_nothing = (has_ended > 0) | (exponent < -126)
+        weight = tl.where(is_nothing, 0.0, mantissa * power)
+        weights = tl.where(positions > position, weight, weights)
+    return weights
 
 
 @triton.jit
@@ -58,7 +100,7 @@ def accept_block_of_certain(
     The residual of a certain draft sums to w * (1 - p) (docs/block_rule.md, lemma 7), so that every
     position can be judged at once.
     """
-    weights, missing = block_weights(p, rest, positions, length, POSITIONS)
+    weights, missing = weights_of_certain(p, rest, positions, length, POSITIONS)
     residual = weights * rest
     # Nothing is missing at a weight of 1, where the chance is 1 (docs/block_rule.md, lemma 8).
     chance = tl.where(missing > 0, residual / (residual + missing), 1.0)
@@ -76,7 +118,8 @@ def accept_block_of_samples(
     first_row,
     first_draft,
     uniform_before,  # [POSITIONS], the uniform of the draft before each position
-    ratio,  # [POSITIONS], p / q of each draft
+    p,  # [POSITIONS], of each draft
+    q,  # [POSITIONS], of each draft
     peak,  # [POSITIONS]
     total,  # [POSITIONS], mass of each row relative to its peak
     threshold,  # [POSITIONS]
@@ -93,8 +136,7 @@ def accept_block_of_samples(
     A residual is added up only where the uniform is below the weight, from the last position
     backwards until one is accepted (docs/block_rule.md, lemmas 1 and 3).
     """
-    rest = tl.zeros((POSITIONS,), tl.float32)
-    weights, _ = block_weights(ratio, rest, positions, length, POSITIONS)
+    weights = weights_of_samples(p, q, positions, length, POSITIONS)
     possible = (positions >= 1) & (positions <= length) & (uniform_before < weights)
     accepted = tl.max(tl.where(possible & (positions == length), positions, 0), axis=0)
     for back in range(1, length):
