@@ -90,6 +90,10 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
         "verify_backend": {"value": None, **default},
         "is_synchronous": {"value": False, **default},
         "draft_loop": {"value": "auto", **default},
+        "capture": {"value": "planned", **default},
+        "capture_graphs": {"value": None, **default},
+        "capture_load": {"value": None, **default},
+        "has_draft_rows": {"value": True, **default},
         "options": {"value": {"model": EAGLE["model"]}, "from": "speculative_config"},
     }
     assert resolved["lossless"] is True

@@ -19,6 +19,9 @@ BACKENDS = "valid: " + ", ".join(map(repr, VERIFY_BACKENDS))
 
 def test_public_options_and_their_defaults() -> None:
     assert {field.name: field.default for field in fields(SpecOptions)} == {
+        "capture": "planned",
+        "capture_graphs": None,
+        "capture_load": None,
         "draft_loop": "auto",
         "verify_backend": None,
         "verify_rule": "token",
@@ -80,8 +83,11 @@ def test_rules_are_those_of_the_op() -> None:
         (
             {"draft_lop": "auto"},
             ".draft_lop='auto': ",
-            "valid: draft_loop, verify_backend, verify_",
+            "valid: capture, capture_graphs, capture_load, draft_loop, verify_backend, verify_",
         ),
+        ({"capture": "all"}, ".capture='all': ", "valid: 'planned', 'stock'"),
+        ({"capture_graphs": 0}, ".capture_graphs=0: ", "valid: a whole number from 1 on"),
+        ({"capture_load": 3}, ".capture_load=3: ", "valid: uniform, zipf, normal:MEAN,DEVIATION"),
         ("auto", "='auto': ", "JSON object"),
         (["draft_loop"], "=['draft_loop']: ", "JSON object"),
         (None, "=None: ", "JSON object"),

@@ -56,9 +56,10 @@ def on(*devices: str, option: str) -> dict[str, str]:
     return dict.fromkeys(devices, option)
 
 
-def graphs(mode: str) -> dict[str, Any]:
-    """Return an engine's options for a mode of graphs."""
-    return {"compilation_config": {"cudagraph_mode": mode, "cudagraph_capture_sizes": [4, 16, 32]}}
+def graphs(mode: str, *sizes: int) -> dict[str, Any]:
+    """Return an engine's options for a mode of graphs, of sizes for K=3 if none are given."""
+    own = list(sizes or (4, 16, 32))
+    return {"compilation_config": {"cudagraph_mode": mode, "cudagraph_capture_sizes": own}}
 
 
 ROWS: dict[str, Row] = {
@@ -139,7 +140,35 @@ ROWS: dict[str, Row] = {
         refused=on("npu", option="draft_sample_method"),
     ),
     "full": Row(spec=EAGLE, engine=graphs("FULL"), refused=on("npu", option="cudagraph_mode")),
-    "full without a draft model": Row(spec=NGRAM, engine=graphs("FULL")),
+    "full without a draft model": Row(spec=NGRAM, engine=graphs("FULL", 6, 24, 48)),
+    "graphs of another K": Row(
+        spec=NGRAM,
+        engine=graphs("FULL_DECODE_ONLY"),
+        refused=on("cuda", "npu", option="cudagraph_capture_sizes"),
+    ),
+    "pieces of any size": Row(spec=NGRAM, engine=graphs("PIECEWISE")),
+    "graphs for too many": Row(
+        spec=EAGLE,
+        engine={**graphs("FULL_DECODE_ONLY", 4, 36), "max_num_seqs": 8},
+        refused=on("cuda", "npu", option="cudagraph_capture_sizes"),
+    ),
+    "planned graphs": Row(
+        spec=EAGLE, ours={"capture_graphs": 3, "capture_load": "normal:4,2"}, engine={}
+    ),
+    "planned graphs, eager": Row(spec=EAGLE, ours={"capture_graphs": 3}),
+    "stock's graphs": Row(spec=EAGLE, ours={"capture": "stock"}, engine={}),
+    "planned graphs of stock's": Row(
+        spec=EAGLE, ours={"capture": "stock", "capture_graphs": 3}, refused="capture_graphs"
+    ),
+    "planned and given graphs": Row(
+        spec=EAGLE,
+        ours={"capture_graphs": 3},
+        engine=graphs("FULL_DECODE_ONLY"),
+        refused="capture_graphs",
+    ),
+    "load of nothing": Row(
+        spec=EAGLE, ours={"capture_load": "no such file"}, refused="capture_load"
+    ),
     # options of other methods and devices
     "lookup with eagle": Row(spec={**EAGLE, "prompt_lookup_max": 3}, refused="prompt_lookup_max"),
     "lookup reversed": Row(

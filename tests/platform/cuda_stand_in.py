@@ -122,6 +122,7 @@ def config(job: dict[str, Any]) -> dict[str, Any]:
         "is_async": built.scheduler_config.async_scheduling,
         "cudagraph_mode": compilation.cudagraph_mode.name,
         "capture_sizes": compilation.cudagraph_capture_sizes,
+        "max_num_seqs": built.scheduler_config.max_num_seqs,
         "told": told,
     }
 

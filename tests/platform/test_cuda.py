@@ -71,7 +71,11 @@ def test_speculation_gets_our_worker_on_v1_and_graphs(method: str, outcomes: Any
     built = outcomes[method]
     assert (built["worker"], built["uses_v2"]) == (WORKER, False)
     assert built["cudagraph_mode"] == "FULL_AND_PIECEWISE"
-    assert {4, 8, 16, 512} <= set(built["capture_sizes"])
+    width = SPECS[method]["num_speculative_tokens"] + 1
+    sizes = built["capture_sizes"]
+    # Planned ones, for every batch of this engine, and vLLM's largest for batches with prompts.
+    assert not any(size % width for size in sizes)
+    assert sizes[-1] >= max(built["max_num_seqs"] * width, 512)
     assert built["is_async"] is (method in SCHEDULED_AHEAD)
     # What ours chose otherwise than vLLM is told in one line.
     assert len(built["told"]) == (method in VLLM_CHOOSES_V2)
@@ -108,7 +112,7 @@ def test_a_gpu_may_have_64_drafts(outcomes: Any) -> None:
 def test_everything_is_imported_without_cuda(outcomes: Any) -> None:
     found = outcomes["classes"]
     assert found["worker"] is True
-    assert found["platform"][2] in ("NvmlCudaPlatform", "NonNvmlCudaPlatform")
+    assert found["platform"][3] in ("NvmlCudaPlatform", "NonNvmlCudaPlatform")
     runner = found["runner"]
     assert runner.index("SpecRunnerMixin") < runner.index("GPUModelRunner")
     assert runner.index("KeepGeneratorsMixin") < runner.index("GPUModelRunner")

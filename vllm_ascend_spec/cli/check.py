@@ -9,7 +9,12 @@ from typing import Any
 
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.engine import Engine, cudagraph_mode_of, kv_connector_of
+from vllm_ascend_spec.config.engine import (
+    Engine,
+    capture_sizes_of,
+    cudagraph_mode_of,
+    kv_connector_of,
+)
 from vllm_ascend_spec.config.json_option import parse_json, parse_speculative
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.devices import select
@@ -25,10 +30,12 @@ ENGINE_OPTIONS: dict[str, dict[str, Any]] = {
     "--pipeline-parallel-size": {"type": int, "default": 1, "metavar": "N"},
     "--enable-eplb": {"action": "store_true"},
     "--max-model-len": {"type": int, "metavar": "N"},
+    "--max-num-seqs": {"type": int, "metavar": "N"},
     "--load-format": {"default": "auto", "metavar": "FORMAT"},
     "--enforce-eager": {"action": "store_true"},
     "--async-scheduling": {"action": argparse.BooleanOptionalAction, "default": None},
     "--compilation-config": {"metavar": "JSON"},
+    "--cudagraph-capture-sizes": {"type": int, "nargs": "+", "metavar": "N"},
     "--kv-transfer-config": {"metavar": "JSON"},
 }
 
@@ -69,6 +76,7 @@ def engine_of(args: argparse.Namespace, device: Device | None) -> Engine:
     compilation = None
     if args.compilation_config is not None:
         compilation = parse_json("--compilation-config", args.compilation_config)
+    sizes = args.cudagraph_capture_sizes
     transfer = None
     if args.kv_transfer_config is not None:
         transfer = parse_json("--kv-transfer-config", args.kv_transfer_config)
@@ -84,6 +92,8 @@ def engine_of(args: argparse.Namespace, device: Device | None) -> Engine:
         async_scheduling=args.async_scheduling,
         cudagraph_mode=cudagraph_mode_of(compilation),
         kv_connector=kv_connector_of(transfer),
+        max_num_seqs=args.max_num_seqs,
+        capture_sizes=capture_sizes_of(compilation) if sizes is None else tuple(sizes),
     )
 
 

@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--graphs", type=int, help="at most; default: as many as vLLM captures")
     add(
         "--load",
-        default="uniform",
+        default="zipf",
         metavar="zipf|uniform|normal:MEAN,DEVIATION|FILE|URL",
         help="how often batches of n requests are decoded: weights 1/n, all the same, around a "
         "mean, a file of counts, or a server's metrics (a file of them or http://…/metrics); "
-        "default uniform",
+        "default zipf",
     )
     add("--tp", "--tensor-parallel-size", type=int, default=1, metavar="N", help="ranks")
     add(

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs import load as loads
-from vllm_ascend_spec.graphs import load_file, load_metrics
+from vllm_ascend_spec.graphs import load_file, load_metrics, load_name
 from vllm_ascend_spec.graphs.budget import Budget
 from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS, GraphCost, estimate
 from vllm_ascend_spec.graphs.load import Load
@@ -144,20 +143,11 @@ def load_of(text: str, tiers: tuple[Tier, ...], max_num_seqs: int) -> Load:
     Raises:
         ConfigError: it is none, or a file or server cannot be read; then with the line.
     """
-    if text in loads.NAMES:
-        return {"uniform": loads.uniform, "zipf": loads.zipf}[text](max_num_seqs)
-    kind, _, numbers = text.partition(":")
-    if kind == "normal":
-        try:
-            mean, deviation = map(float, numbers.split(","))
-        except ValueError:
-            raise ConfigError("--load", text, LOADS) from None
-        return loads.normal(max_num_seqs, mean, deviation)
-    if kind in ("http", "https"):
+    if text.partition(":")[0] in ("http", "https"):
         return _load_of_metrics(_fetch(text), text, tiers, max_num_seqs)
+    if (found := load_name.named(text, max_num_seqs, "--load", LOADS)) is not None:
+        return found
     path = Path(text)
-    if not path.exists():
-        raise ConfigError("--load", text, f"there is no such file; {LOADS}")
     content = load_file.read_text("--load", path)
     if any(line.startswith(("# TYPE ", "# HELP ")) for line in content.splitlines()):
         return _load_of_metrics(content, text, tiers, max_num_seqs)

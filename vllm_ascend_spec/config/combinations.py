@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from vllm_ascend_spec.config.capture import check_capture
 from vllm_ascend_spec.config.draft_loop import check_draft_loop
 from vllm_ascend_spec.config.draft_options import check_draft_options
 from vllm_ascend_spec.config.engine import Request
@@ -78,6 +79,7 @@ COMBINATIONS: Checks = (
     check_scheduling,
     check_rule,
     check_draft_loop,
+    check_capture,
     check_one_pass,
     check_model_runner,
     check_pipeline,
@@ -92,6 +94,7 @@ OF_BUILT: Checks = (
     check_num_drafts,
     check_schedule,
     check_draft_loop,
+    check_capture,
     check_one_pass,
     check_pipeline,
     check_device,

@@ -32,6 +32,7 @@ class Device:
         import_problem: returns why its libraries cannot be imported, or None; may be slow.
         import_problem_elsewhere: the same, found out in a process of its own.
         preload: a library that its worker wants loaded first, where it is installed.
+        has_graphs: whether vLLM captures graphs on it.
         whole_drafts: methods whose draft may be on every device as a whole where the target is
             split.
     """
@@ -48,4 +49,5 @@ class Device:
     import_problem: Callable[[], str | None] = no_problem
     import_problem_elsewhere: Callable[[], str | None] = no_problem
     preload: str | None = None
+    has_graphs: bool = True
     whole_drafts: frozenset[str] = frozenset()

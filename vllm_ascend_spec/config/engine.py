@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -33,6 +33,8 @@ class Engine:
         cudagraph_mode: name of vLLM's ``CUDAGraphMode``; None for its default, :data:`UNKNOWN`
             where other options have a say in it.
         kv_connector: what takes from the KV cache, by its name; None for nothing.
+        max_num_seqs: most requests of a batch; None for vLLM's default.
+        capture_sizes: which graphs are captured, in tokens; None where nobody said.
     """
 
     device: Device | None = None
@@ -46,6 +48,8 @@ class Engine:
     async_scheduling: bool | None = None
     cudagraph_mode: str | None = None
     kv_connector: str | None = None
+    max_num_seqs: int | None = None
+    capture_sizes: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +83,23 @@ def cudagraph_mode_of(compilation: Any) -> str | None:
     Args:
         compilation: as given by the person, or as vLLM has parsed it.
     """
-    get = compilation.get if isinstance(compilation, Mapping) else partial(_attribute, compilation)
+    get = _getter(compilation)
     mode = get("mode")
     if mode is not None and _name_of(mode) in NO_COMPILATION:
         return "NONE"
     graphs = get("cudagraph_mode")
     return None if graphs is None else str(_name_of(graphs))
+
+
+def capture_sizes_of(compilation: Any) -> tuple[int, ...] | None:
+    """Return the sizes of graphs that a compilation config asks for; None if it says nothing.
+
+    Args:
+        compilation: as given by the person, or as vLLM has parsed it.
+    """
+    sizes = _getter(compilation)("cudagraph_capture_sizes")
+    # Anything else vLLM refuses.
+    return tuple(sizes) if isinstance(sizes, list | tuple) else None
 
 
 def kv_connector_of(transfer: Any) -> str | None:
@@ -96,6 +111,12 @@ def kv_connector_of(transfer: Any) -> str | None:
     if isinstance(transfer, Mapping):
         return transfer.get("kv_connector")
     return getattr(transfer, "kv_connector", None)
+
+
+def _getter(compilation: Any) -> Callable[[str], Any]:
+    if isinstance(compilation, Mapping):
+        return compilation.get
+    return partial(_attribute, compilation)
 
 
 def _attribute(record: Any, name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vllm_ascend_spec.config.capture import GIVEN, SIZES, capture_warnings, has_draft_rows
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.head_as_model import SOURCE as HEAD
 from vllm_ascend_spec.config.resolved import DEFAULT, Speculation
@@ -46,12 +47,17 @@ def resolve(request: Request) -> Speculation:
         verify_backend=request.options.verify_backend,
         is_synchronous=method.drafts_on_host,
         draft_loop=request.options.draft_loop if method.has_draft_loop else None,
+        capture=GIVEN if request.engine.capture_sizes else request.options.capture,
+        capture_graphs=request.options.capture_graphs,
+        capture_load=request.options.capture_load,
+        has_draft_rows=has_draft_rows(request),
         options=_further_options(request),
         sources=_sources(request, rule_method),
         warnings=(
             *rule_warnings(rule, method, drafts),
             *(method.warn(request) if method.warn is not None else ()),
             *_scheduling_warnings(request),
+            *capture_warnings(request),
         ),
     )
 
@@ -98,10 +104,12 @@ def _sources(request: Request, rule_method: str) -> dict[str, str]:
             sources[name] = HEAD
     if spec.get(SCHEDULE) is not None:
         sources["schedule"] = option_of(spec)
-    for name in ("verify_backend", "draft_loop"):
+    for name in ("verify_backend", "draft_loop", "capture", "capture_graphs", "capture_load"):
         sources[name] = f"{OURS}.{name}" if section.get(name) is not None else DEFAULT
     if not request.method.has_draft_loop:
         sources["draft_loop"] = f"method {request.method.name!r} has none"
+    if request.engine.capture_sizes:
+        sources["capture"] = SIZES
     if _further_options(request):
         sources["options"] = SPEC
     if rule_method != STANDARD:

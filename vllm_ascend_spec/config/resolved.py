@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.rules import SYNTHETIC
-from vllm_ascend_spec.config.schema import VERIFY_RULES
+from vllm_ascend_spec.config.schema import PLANNED, VERIFY_RULES
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -40,6 +40,11 @@ class Speculation:
         verify_backend: of the verification ops; None for the best one.
         is_synchronous: whether drafting needs a step's tokens on the host.
         draft_loop: ``auto``, ``ours`` or ``stock``; None for methods without a loop.
+        capture: who chooses which graphs are captured: ``planned``, ``stock`` or, by
+            ``cudagraph_capture_sizes``, ``given``.
+        capture_graphs: the most graphs for decode batches; None for as many as stock has.
+        capture_load: how often batches of each size are decoded, by name; None for 1/n.
+        has_draft_rows: whether the draft has passes of one row for each request.
         options: the method's further options that were given, as the person wrote them.
         sources: where each value came from, by the value's name.
         warnings: what a person should know who asked for this.
@@ -57,6 +62,10 @@ class Speculation:
     verify_backend: str | None = None
     is_synchronous: bool = False
     draft_loop: str | None = "auto"
+    capture: str = PLANNED
+    capture_graphs: int | None = None
+    capture_load: str | None = None
+    has_draft_rows: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

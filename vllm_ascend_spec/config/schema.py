@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from vllm_ascend_spec.config.values import Check, one_of, optional
+from vllm_ascend_spec.config.values import Check, one_of, optional, text, whole
 from vllm_ascend_spec.errors import ConfigError
 
 SECTION = "ascend_spec"
@@ -15,6 +15,9 @@ VERIFY_BACKENDS = ("cpu", "triton", "ascendc", "reference")
 VERIFY_RULES = ("token", "block")
 DRAFT_LOOPS = ("auto", "ours", "stock")
 AUTO, OURS, STOCK = DRAFT_LOOPS
+# Who chooses which graphs are captured.
+CAPTURES = ("planned", "stock")
+PLANNED = CAPTURES[0]
 
 
 def _draft_loop(value: Any) -> str | None:
@@ -23,6 +26,9 @@ def _draft_loop(value: Any) -> str | None:
 
 
 CHECKS: dict[str, Check] = {
+    "capture": one_of(*CAPTURES),
+    "capture_graphs": optional(whole(1)),
+    "capture_load": optional(text("uniform, zipf, normal:MEAN,DEVIATION or a file of counts")),
     "draft_loop": _draft_loop,
     "verify_backend": optional(one_of(*VERIFY_BACKENDS)),
     "verify_rule": one_of(*VERIFY_RULES),
@@ -34,6 +40,10 @@ class SpecOptions:
     """Options of this package; everything about the draft is in ``--speculative-config``.
 
     Attributes:
+        capture: ``planned`` captures the graphs with the least expected padding, for every batch
+            size; ``stock`` those of vLLM or vllm-ascend.
+        capture_graphs: the most graphs for decode batches; ``None`` for as many as stock has.
+        capture_load: how often batches of each size are decoded; ``None`` for ``zipf``, 1/n.
         draft_loop: ``ours`` plans draft steps 2..K at once; ``stock`` is vLLM's own loop, or
             vllm-ascend's, to compare against; ``auto`` is ``ours`` where that is possible.
             Methods without a draft model have no loop.
@@ -43,6 +53,9 @@ class SpecOptions:
             the same with both.
     """
 
+    capture: str = PLANNED
+    capture_graphs: int | None = None
+    capture_load: str | None = None
     draft_loop: str = "auto"
     verify_backend: str | None = None
     verify_rule: str = "token"

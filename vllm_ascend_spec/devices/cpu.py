@@ -36,6 +36,7 @@ DEVICE = Device(
     family="vllm",
     max_drafts=64,
     checks=(check_attention_backend,),
+    has_graphs=False,
     # vLLM's CPU worker asks for Intel's OpenMP; the distribution intel-openmp puts it there.
     preload="libiomp5.so",
 )

@@ -7,6 +7,7 @@ from typing import Any
 from vllm_ascend_spec.config.engine import (
     UNKNOWN,
     Engine,
+    capture_sizes_of,
     cudagraph_mode_of,
     kv_connector_of,
 )
@@ -39,6 +40,9 @@ def engine_of(args: Any) -> Engine:
     if transfer or (mode is None and level < 2):
         mode = UNKNOWN
     length = getattr(args, "max_model_len", None)
+    sizes = getattr(args, "cudagraph_capture_sizes", None)
+    if sizes is None:
+        sizes = capture_sizes_of(getattr(args, "compilation_config", None))
     return Engine(
         device=find_device(),
         load_format=str(args.load_format),
@@ -51,6 +55,8 @@ def engine_of(args: Any) -> Engine:
         async_scheduling=getattr(args, "async_scheduling", None),
         cudagraph_mode=mode,
         kv_connector=kv_connector_of(transfer),
+        max_num_seqs=getattr(args, "max_num_seqs", None),
+        capture_sizes=None if sizes is None else tuple(sizes),
     )
 
 

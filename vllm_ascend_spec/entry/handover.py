@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.additional import section_of
+from vllm_ascend_spec.config.capture import given_sizes
 from vllm_ascend_spec.config.combinations import OF_BUILT
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import UNKNOWN, Engine, Request, kv_connector_of
@@ -117,4 +118,6 @@ def _engine_of(vllm_config: VllmConfig, device: Device) -> Engine:
         # vLLM has not settled it yet; the drafter looks at what it becomes.
         cudagraph_mode=UNKNOWN,
         kv_connector=kv_connector_of(vllm_config.kv_transfer_config),
+        max_num_seqs=vllm_config.scheduler_config.max_num_seqs,
+        capture_sizes=given_sizes(vllm_config.compilation_config),
     )

@@ -38,11 +38,14 @@ def judge(
     max_num_seqs: int,
     tiers: int | Sequence[int] | Sequence[Tier],
     divisor: int = 1,
+    *,
+    mixed_tokens: int = 0,
 ) -> Verdict:
     """Return whether a list of sizes can be captured exactly, and the nearest one that can.
 
     Valid are lists of any order, each size once, that fit a tier each: a multiple of its K+1 (and
-    of ``divisor``), for ``max_num_seqs`` requests at most. A list need not cover every batch.
+    of ``divisor``), for ``max_num_seqs`` requests at most. A list need not cover every batch. Where
+    batches with prompts are replayed, too, sizes of up to ``mixed_tokens`` are for these.
 
     The nearest list has each size rounded up to one that fits, as vLLM does, but none left out;
     those beyond ``max_num_seqs`` become the largest. Where that would make one of several, and all
@@ -54,6 +57,7 @@ def judge(
         max_num_seqs: of the engine.
         tiers: K, several K, or the tiers in use.
         divisor: see :func:`vllm_ascend_spec.graphs.planner.plan`.
+        mixed_tokens: of the widest batch with prompts that may have a graph; 0 for none.
 
     Raises:
         ConfigError: there is no valid list at all, or ``sizes`` is none of whole numbers.
@@ -65,11 +69,12 @@ def judge(
         raise ConfigError(OPTION, sizes, "valid: a list of one size or more, in tokens")
     for size in sizes:
         check_count(OPTION, size, 1)
-    fits = {tier.k: _fitting(tier, max_num_seqs, divisor) for tier in tiers}
+    fits = {tier.k: _fitting(tier, max_num_seqs, divisor, mixed_tokens) for tier in tiers}
     if not any(fits.values()):
         problem = f"no graph of max_num_seqs={max_num_seqs} requests or fewer can have such a size"
         raise ConfigError("divisor", divisor, problem)
-    problem = _problem(sizes, fits, max_num_seqs)
+    limit = f"max_num_seqs={max_num_seqs} requests take"
+    problem = _problem(sizes, fits, limit if not mixed_tokens else "a step takes")
     chosen = sorted(sizes) if not problem else _nearest(sizes, tiers, fits, max_num_seqs)
     by_k = {k: tuple(size for size in chosen if size in fitting) for k, fitting in fits.items()}
     eager = {tier.k: _eager(tier, by_k[tier.k]) for tier in tiers}
@@ -81,6 +86,8 @@ def check(
     max_num_seqs: int,
     tiers: int | Sequence[int] | Sequence[Tier],
     divisor: int = 1,
+    *,
+    mixed_tokens: int = 0,
     option: str = OPTION,
 ) -> Verdict:
     """Return the verdict on a list that is captured exactly as it is.
@@ -90,33 +97,35 @@ def check(
         max_num_seqs: of the engine.
         tiers: in use.
         divisor: of all sizes.
+        mixed_tokens: of the widest batch with prompts.
         option: what the list was given by.
 
     Raises:
         ConfigError: a ValueError; the list is not valid. Names the nearest one that is.
     """
-    verdict = judge(sizes, max_num_seqs, tiers, divisor)
+    verdict = judge(sizes, max_num_seqs, tiers, divisor, mixed_tokens=mixed_tokens)
     if not verdict.is_valid:
         nearest = f"nearest valid list: {list(verdict.sizes)}"
         raise ConfigError(option, list(sizes), f"{verdict.problem}; {nearest}")
     return verdict
 
 
-def _fitting(tier: Tier, max_num_seqs: int, divisor: int) -> range:
+def _fitting(tier: Tier, max_num_seqs: int, divisor: int, mixed_tokens: int) -> range:
     """Return all sizes that can be captured for a tier, whether a batch of it needs them or not."""
     whole = Tier(tier.k, ((1, max_num_seqs),))
     grid = grid_of(whole, max_num_seqs, divisor)
-    return range(grid.stride, grid.count * grid.stride + 1, grid.stride)
+    largest = max(grid.count * grid.stride, mixed_tokens)
+    return range(grid.stride, largest + 1, grid.stride)
 
 
-def _problem(sizes: Sequence[int], fits: Mapping[int, range], max_num_seqs: int) -> str:
+def _problem(sizes: Sequence[int], fits: Mapping[int, range], limit: str) -> str:
     strides = " or ".join(str(fitting.step) for fitting in fits.values())
     largest = max(fitting[-1] for fitting in fits.values() if fitting)
     for size in sizes:
         if all(size % fitting.step for fitting in fits.values()):
             return f"{size} is no multiple of {strides} tokens"
         if not any(size in fitting for fitting in fits.values()):
-            return f"{size} is more than max_num_seqs={max_num_seqs} requests take, {largest}"
+            return f"{size} is more than {limit}, {largest}"
     twice = next((size for size in sizes if list(sizes).count(size) > 1), None)
     return f"{twice} is there twice" if twice is not None else ""
 

@@ -10,7 +10,8 @@ from vllm.platforms.cuda import CudaPlatform
 from vllm_ascend_spec.compat import v1_model_runner
 from vllm_ascend_spec.devices.cuda import DEVICE
 from vllm_ascend_spec.log import log_once
-from vllm_ascend_spec.platform.shared import CommandLineMixin, check_engine_config
+from vllm_ascend_spec.platform.capture import lay_capture_sizes
+from vllm_ascend_spec.platform.shared import CaptureMixin, CommandLineMixin, check_engine_config
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -22,7 +23,7 @@ RUNS_ON_V1 = (
 )
 
 
-class SpecCudaPlatform(CommandLineMixin, CudaPlatform):
+class SpecCudaPlatform(CommandLineMixin, CaptureMixin, CudaPlatform):
     """CUDA platform that runs speculative decoding through our drafters and verifier.
 
     The base is one of two classes: vLLM picks the one that goes with the host's NVML as it is
@@ -39,3 +40,10 @@ class SpecCudaPlatform(CommandLineMixin, CudaPlatform):
             if vllm_config.parallel_config.worker_cls == "auto":
                 vllm_config.parallel_config.worker_cls = WORKER
         super().check_and_update_config(vllm_config)
+        lay_capture_sizes(vllm_config, divisor_of)
+
+
+def divisor_of(vllm_config: VllmConfig) -> int:
+    """Return what vLLM wants every size of a graph to be a multiple of."""
+    shares = vllm_config.compilation_config.pass_config.enable_sp
+    return vllm_config.parallel_config.tensor_parallel_size if shares else 1

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from vllm_ascend.device.hardware_profile import get_current_hardware_profile
 from vllm_ascend.platform import NPUPlatform
+from vllm_ascend.utils import enable_dsa_cp, enable_sp, shared_expert_dp_enabled
 
 from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.devices.npu import DEVICE
 from vllm_ascend_spec.errors import PlatformError
-from vllm_ascend_spec.platform.shared import CommandLineMixin, check_engine_config
+from vllm_ascend_spec.platform.capture import lay_capture_sizes
+from vllm_ascend_spec.platform.shared import CaptureMixin, CommandLineMixin, check_engine_config
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -22,7 +24,7 @@ WORKER = "vllm_ascend_spec.worker.npu.SpecNPUWorker"
 compat.apply("npu_platform")
 
 
-class SpecNpuPlatform(CommandLineMixin, NPUPlatform):
+class SpecNpuPlatform(CommandLineMixin, CaptureMixin, NPUPlatform):
     """NPU platform that runs speculative decoding through our drafters and verifier."""
 
     @classmethod
@@ -34,6 +36,17 @@ class SpecNpuPlatform(CommandLineMixin, NPUPlatform):
             if vllm_config.parallel_config.worker_cls == "auto":
                 vllm_config.parallel_config.worker_cls = WORKER
         super().check_and_update_config(vllm_config)
+        lay_capture_sizes(vllm_config, divisor_of)
+
+
+def divisor_of(vllm_config: VllmConfig) -> int:
+    """Return what vllm-ascend wants every size of a graph to be a multiple of.
+
+    As ``vllm_ascend/platform.py:_setup_compile_backend`` does it.
+    """
+    ranks = vllm_config.parallel_config.tensor_parallel_size
+    shares = enable_sp(vllm_config) or shared_expert_dp_enabled() or enable_dsa_cp()
+    return ranks if shares or vllm_config.compilation_config.pass_config.enable_sp else 1
 
 
 def require_stock_worker() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vllm_ascend_spec.config.capture import note_given
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.errors import ConfigError
 
@@ -23,6 +24,16 @@ class CommandLineMixin:
             from vllm_ascend_spec.entry import parser_hook
 
             parser_hook.apply(parser)
+
+
+class CaptureMixin:
+    """Mix into a platform with graphs, before vLLM's or vllm-ascend's in the bases."""
+
+    @classmethod
+    def apply_config_platform_defaults(cls, vllm_config: VllmConfig) -> None:
+        """Keep what a person asked for, before defaults are laid over it."""
+        note_given(vllm_config.compilation_config)
+        super().apply_config_platform_defaults(vllm_config)  # type: ignore[misc]
 
 
 def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:

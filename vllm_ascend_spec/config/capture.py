@@ -1,0 +1,119 @@
+"""Which graphs are captured: by a plan, by a person's list, or as stock does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from vllm_ascend_spec.config.engine import UNKNOWN, Request
+from vllm_ascend_spec.config.one_pass import in_one_pass
+from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
+from vllm_ascend_spec.config.schema import PLANNED, SECTION
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.graphs import load_name
+from vllm_ascend_spec.graphs.judge import OPTION as SIZES
+from vllm_ascend_spec.graphs.judge import check
+from vllm_ascend_spec.graphs.modes import MODES
+
+OURS = f"additional_config.{SECTION}"
+OPTIONS = ("capture", "capture_graphs", "capture_load")
+# What the resolved record says where a person gave the sizes.
+GIVEN = "given"
+# Where vLLM's default is not known yet: more than any engine's.
+ANY = 1 << 20
+DEFAULT_MODE = "FULL_AND_PIECEWISE"
+# On vLLM's compilation config: what a person gave, before vLLM fills it in.
+_ATTRIBUTE = "ascend_spec_given"
+
+
+def check_capture(request: Request) -> None:
+    """Refuse sizes that would not be captured as they are, and options that contradict each other.
+
+    What vLLM has not settled yet, the mode of graphs and the widest batch among it, the platform
+    looks at again.
+
+    Raises:
+        ConfigError: naming the option and the nearest list that is valid.
+    """
+    sizes, section = request.engine.capture_sizes, request.section
+    chooses = next((name for name in OPTIONS if section.get(name) is not None), None)
+    if sizes is not None and chooses is not None:
+        problem = f"contradicts {SIZES}; give one of the two"
+        raise ConfigError(f"{OURS}.{chooses}", section[chooses], problem)
+    for name in OPTIONS[1:]:
+        if section.get(name) is not None and request.options.capture != PLANNED:
+            problem = f"has no effect with capture={request.options.capture!r}"
+            raise ConfigError(f"{OURS}.{name}", section[name], problem)
+    if request.options.capture_load is not None:
+        # A file is read once the widest batch is known.
+        load_name.named(request.options.capture_load, 1, f"{OURS}.capture_load")
+    mode = mode_of(request)
+    if sizes is not None and mode in MODES and MODES[mode].has_full_decode:
+        widest = request.engine.max_num_seqs or ANY
+        mixed = ANY * 2 if MODES[mode].has_mixed else 0
+        check(sizes, widest, request.spec["num_speculative_tokens"], mixed_tokens=mixed)
+
+
+def capture_warnings(request: Request) -> Iterator[str]:
+    """Name what was asked for and has no effect, because there are no graphs."""
+    engine, section = request.engine, request.section
+    if has_graphs(request):
+        return
+    why = "with enforce_eager" if engine.enforce_eager else "in this mode"
+    if engine.device is not None and not engine.device.has_graphs:
+        why = f"on {engine.device.about}"
+    asked = [f"{OURS}.{name}" for name in OPTIONS if section.get(name) is not None]
+    asked += [SIZES] if engine.capture_sizes else []
+    for option in asked:
+        yield f"{option} has no effect: no graphs are captured {why}."
+
+
+def has_graphs(request: Request) -> bool:
+    """Tell whether graphs may be captured."""
+    device = request.engine.device
+    return mode_of(request) != "NONE" and (device is None or device.has_graphs)
+
+
+def mode_of(request: Request) -> str:
+    """Return the mode of graphs as far as it is known: a name, or :data:`UNKNOWN`."""
+    engine = request.engine
+    if engine.device is not None and not engine.device.has_graphs:
+        return "NONE"
+    if engine.enforce_eager or engine.cudagraph_mode == "NONE":
+        return "NONE"
+    if request.spec.get(SCHEDULE) is not None or engine.cudagraph_mode == UNKNOWN:
+        # vllm/config/vllm.py:VllmConfig._maybe_override_dynamic_sd_cudagraph_mode lowers it.
+        return UNKNOWN
+    return engine.cudagraph_mode or DEFAULT_MODE
+
+
+def has_draft_rows(request: Request) -> bool:
+    """Tell whether a draft model makes passes of one row for each request."""
+    spec = request.spec
+    has_loop = request.method.has_draft_loop and not in_one_pass(request)
+    return has_loop and spec["num_speculative_tokens"] > 1 and not spec.get("enforce_eager")
+
+
+def note_given(compilation: Any) -> None:
+    """Keep what a person gave, before vLLM fills in the rest; a second time changes nothing.
+
+    Args:
+        compilation: vLLM's ``CompilationConfig``.
+    """
+    if not hasattr(compilation, _ATTRIBUTE):
+        names = ("cudagraph_capture_sizes", "max_cudagraph_capture_size", "compile_sizes")
+        given = {name: getattr(compilation, name) for name in names}
+        # Copies: vLLM changes lists in place.
+        copies = {name: v if v is None or isinstance(v, int) else [*v] for name, v in given.items()}
+        setattr(compilation, _ATTRIBUTE, copies)
+
+
+def given_of(compilation: Any, name: str) -> Any:
+    """Return what a person gave for an option of ``compilation``; None for nothing."""
+    return getattr(compilation, _ATTRIBUTE, {}).get(name)
+
+
+def given_sizes(compilation: Any) -> tuple[int, ...] | None:
+    """Return the sizes that a person gave, or None."""
+    sizes = given_of(compilation, "cudagraph_capture_sizes")
+    return None if sizes is None else tuple(sizes)

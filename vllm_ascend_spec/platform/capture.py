@@ -1,0 +1,180 @@
+"""Lay down which graphs an engine captures, before vLLM and vllm-ascend round what they chose."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from vllm_ascend_spec.config.capture import GIVEN, OURS, given_of, given_sizes
+from vllm_ascend_spec.config.resolved import Speculation, speculation_of
+from vllm_ascend_spec.config.schema import PLANNED
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.graphs import load_name
+from vllm_ascend_spec.graphs.capture import Capture, Wanted, capture_of, share_of_draft
+from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS, estimate
+from vllm_ascend_spec.graphs.judge import OPTION, check
+from vllm_ascend_spec.graphs.modes import MODES
+from vllm_ascend_spec.graphs.tiers import Tier, tiers_of_drafts, tiers_of_schedule
+from vllm_ascend_spec.log import log_once
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+MIB = 1024 * 1024
+# On vLLM's compilation config, which a draft's copy of the configuration shares: it has been done.
+_DONE = "ascend_spec_capture"
+# What the planner calls a limit, and what it was set by.
+OPTIONS = {
+    "budget.graphs": f"{OURS}.capture_graphs",
+    "budget.max_tokens": "compilation_config.max_cudagraph_capture_size",
+    "divisor": "--tensor-parallel-size",
+}
+
+
+def lay_capture_sizes(vllm_config: VllmConfig, divisor_of: Callable[[VllmConfig], int]) -> None:
+    """Let an engine with speculation capture what was planned, or exactly what was asked for.
+
+    Args:
+        vllm_config: of the engine, its mode of graphs settled.
+        divisor_of: returns what every size has to be a multiple of on this device.
+
+    Raises:
+        ConfigError: the sizes that were given, or the limits, cannot be kept to; names the nearest
+            that can.
+    """
+    compilation = vllm_config.compilation_config
+    if vllm_config.speculative_config is None or vllm_config.model_config is None:
+        return
+    mode = getattr(compilation.cudagraph_mode, "name", None)
+    if mode not in MODES or hasattr(compilation, _DONE):
+        return
+    setattr(compilation, _DONE, True)
+    asked = speculation_of(vllm_config)
+    if asked.capture == GIVEN:
+        _require_exactly(vllm_config, mode, divisor_of(vllm_config))
+    elif asked.capture == PLANNED:
+        _plan(vllm_config, asked, mode, divisor_of(vllm_config))
+
+
+def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
+    """Raise unless the sizes that were given are what will be captured."""
+    compilation, scheduler = vllm_config.compilation_config, vllm_config.scheduler_config
+    given = given_sizes(compilation) or ()
+    if MODES[mode].has_full_decode:
+        most = scheduler.max_num_batched_tokens if MODES[mode].has_mixed else 0
+        tiers = tiers_of(speculation_of(vllm_config), scheduler.max_num_seqs)
+        check(given, scheduler.max_num_seqs, tiers, divisor, mixed_tokens=most)
+    kept = compilation.cudagraph_capture_sizes
+    if kept != sorted(given):
+        problem = f"vLLM would capture {kept}; nearest valid list: {kept}"
+        raise ConfigError(OPTION, list(given), problem)
+
+
+def _plan(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int) -> None:
+    try:
+        capture = capture_of(wanted_of(vllm_config, asked, mode, divisor))
+    except ConfigError as error:
+        option = OPTIONS.get(error.option, error.option)
+        refused = ConfigError(option, error.value, error.problem)
+        if asked.capture_graphs is not None or asked.capture_load is not None:
+            raise refused from None
+        # Nobody asked for a plan: the engine starts as it would without one.
+        log_once(logging.WARNING, f"Graphs are not planned: {refused}")
+        return
+    _set_sizes(vllm_config, capture.sizes)
+    log_once(logging.INFO, told(capture, vllm_config, asked, mode))
+
+
+def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int) -> Wanted:
+    """Return the engine as the planner reads it.
+
+    Raises:
+        ConfigError: the load is a file that cannot be read.
+    """
+    compilation, scheduler = vllm_config.compilation_config, vllm_config.scheduler_config
+    most = given_of(compilation, "max_cudagraph_capture_size")
+    widest, load = scheduler.max_num_seqs, None
+    if asked.capture_load is not None:
+        load = load_name.named_or_read(asked.capture_load, widest, f"{OURS}.capture_load")
+    share = share_of_draft(asked.num_drafts, *layers_of(vllm_config))
+    share = share if asked.has_draft_rows else 0.0
+    return Wanted(
+        mode=mode,
+        max_num_seqs=widest,
+        tiers=tiers_of(asked, widest),
+        stock=tuple(compilation.cudagraph_capture_sizes),
+        divisor=divisor,
+        max_tokens=min(n for n in (most, scheduler.max_num_batched_tokens) if n is not None),
+        graphs=asked.capture_graphs,
+        load=load,
+        draft_share=share,
+    )
+
+
+def tiers_of(asked: Speculation, max_num_seqs: int) -> tuple[Tier, ...]:
+    """Return the tiers that decode batches belong to."""
+    if asked.schedule is not None:
+        return tiers_of_schedule(max_num_seqs, asked.schedule)
+    return tiers_of_drafts(max_num_seqs, [asked.num_drafts])
+
+
+def _set_sizes(vllm_config: VllmConfig, sizes: list[int]) -> None:
+    """Set the sizes as if they had been given, and let vLLM work out what follows from them."""
+    compilation = vllm_config.compilation_config
+    compilation.cudagraph_capture_sizes = sizes
+    compilation.max_cudagraph_capture_size = None
+    # It may name the captured sizes, and vLLM has put the former ones in their place.
+    named = given_of(compilation, "compile_sizes")
+    compilation.compile_sizes = None if named is None else [*named]
+    vllm_config._set_cudagraph_sizes()
+
+
+def told(capture: Capture, vllm_config: VllmConfig, asked: Speculation, mode: str) -> str:
+    """Return what to say of a plan before anything is captured."""
+    drafts = sorted({tier.k for tier in tiers_of(asked, vllm_config.scheduler_config.max_num_seqs)})
+    lines = [
+        f"Graphs ({mode}): planned for K={', '.join(map(str, drafts))} and batches of up to "
+        f"{vllm_config.scheduler_config.max_num_seqs} requests: sizes {capture.sizes}, expected "
+        f"padding {capture.expected_padding:.1%} of the useful work (load: {capture.load})"
+    ]
+    lines += capture.notes
+    if (cost := estimated(capture, vllm_config, mode)) is not None:
+        lines.append(cost)
+    return "; ".join(lines) + "."
+
+
+def estimated(capture: Capture, vllm_config: VllmConfig, mode: str) -> str | None:
+    """Return the estimates of what the graphs take, labelled as such; None without layers."""
+    layers, draft_layers = layers_of(vllm_config)
+    if not layers:
+        return None
+    parallel = vllm_config.parallel_config
+    several = (
+        parallel.tensor_parallel_size > 1,
+        parallel.data_parallel_size > 1,
+        parallel.enable_expert_parallel,
+    )
+    cost = estimate(
+        layers,
+        draft_layers=draft_layers,
+        hidden_size=getattr(vllm_config.model_config.hf_text_config, "hidden_size", 0),
+        communication_domains=sum(several),
+    )
+    graphs = len(capture.sizes)
+    if MODES[mode].has_full_decode and MODES[mode].has_pieces:
+        graphs += len(capture.decode)  # these are captured both ways
+    mib = cost.bytes_of(graphs, capture.sizes[-1]) / MIB
+    return (
+        f"estimates, nothing measured: {graphs} graphs take {mib:.0f} MiB and, before HDK 25.5.1, "
+        f"{cost.streams_of(graphs)} of about {USABLE_STREAMS} streams"
+    )
+
+
+def layers_of(vllm_config: VllmConfig) -> tuple[int, int]:
+    """Return how many layers the target and the draft have; 0 where that is not known."""
+    target = getattr(vllm_config.model_config, "hf_text_config", None)
+    draft: Any = getattr(vllm_config.speculative_config, "draft_model_config", None)
+    both = (target, getattr(draft, "hf_config", None))
+    layers, draft_layers = (getattr(config, "num_hidden_layers", 0) or 0 for config in both)
+    return layers, draft_layers
