@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.ascend.matrix import NUM_PROMPTS, REQUESTS
+from tests.ascend.matrix import KINDS, NUM_PROMPTS
 
 PROMPTS = Path(__file__).parents[2] / "examples" / "zoo" / "prompts.json"
+STEPS = "vllm:spec_decode_graph_steps"
 COUNTERS = (
     "vllm:spec_decode_num_drafts",
     "vllm:spec_decode_num_draft_tokens",
@@ -50,13 +51,13 @@ def answer(
     Args:
         llm: the engine.
         prompts: what to go on from.
-        name: a key of ``REQUESTS``.
+        name: a key of ``KINDS``.
         logprobs: how many to return for every token, whatever the kind says.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
-    wanted = REQUESTS[name]
+    wanted = KINDS[name]
     parameters = SamplingParams(**wanted["sampling"])
     if logprobs is not None:
         parameters.logprobs = logprobs
@@ -85,6 +86,12 @@ def counters(llm: Any) -> dict[str, float]:
     return {m.name: m.value for m in llm.get_metrics() if m.name in COUNTERS}
 
 
+def graph_steps(llm: Any) -> dict[str, float]:
+    """Return how many steps replayed each graph, or none for which reason."""
+    found = (m for m in llm.get_metrics() if m.name == STEPS)
+    return {f"{m.labels['graph']} {m.labels['reason']}".strip(): m.value for m in found}
+
+
 def make_engine(job: dict[str, Any]) -> Any:
     """Start the engine."""
     from vllm import LLM
@@ -105,13 +112,15 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         watch_draft_rows(rows)
     llm = make_engine(job)
     at_start = rows[:]
-    prompts = json.loads(PROMPTS.read_text())[:NUM_PROMPTS]
-    answers, counted, drafted = {}, {}, {}
+    everything = json.loads(PROMPTS.read_text())
+    answers, counted, drafted, stepped = {}, {}, {}, {}
     for name in job["requests"]:
-        before, first = counters(llm), len(rows)
+        before, first, earlier = counters(llm), len(rows), graph_steps(llm)
+        prompts = everything[: KINDS[name].get("prompts", NUM_PROMPTS)]
         answers[name] = answer(llm, prompts, name, job.get("logprobs"))
         counted[name] = {key: value - before[key] for key, value in counters(llm).items()}
         drafted[name] = rows[first:]
+        stepped[name] = {k: v - earlier.get(k, 0) for k, v in graph_steps(llm).items()}
     return {
         "platform": type(current_platform).__name__,
         "answers": answers,
@@ -119,6 +128,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         "counters_of": counted,
         "draft_rows_at_start": at_start,
         "draft_rows_of": drafted,
+        "graph_steps_of": stepped,
     }
 
 

@@ -24,19 +24,26 @@ ENGINE: dict[str, Any] = {
     # The zoo's models do not reason; a word that they often write begins a thought.
     "reasoning_config": {"reasoning_start_str": "self", "reasoning_end_str": "# done\n"},
 }
-# For 1, 4 and 8 requests of K=3; the tests' batches of other sizes are padded, or run eagerly.
-CAPTURE_SIZES = [4, 16, 32]
-# How the target runs, by name.
-MODES: dict[str, dict[str, Any]] = {
-    "eager": {"enforce_eager": True},
-    "full_decode_only": {
-        "compilation_config": {
-            "cudagraph_mode": "FULL_DECODE_ONLY",
-            "cudagraph_capture_sizes": CAPTURE_SIZES,
-        }
-    },
-    "default": {"compilation_config": {"cudagraph_capture_sizes": CAPTURE_SIZES}},
-}
+# Of most of the zoo's methods, and what engines without speculation are compared with.
+K = 3
+
+
+def capture_sizes(k: int) -> list[int]:
+    """Return the sizes for 1, 4 and 8 requests; batches of other sizes are padded."""
+    return [n * (k + 1) for n in (1, 4, 8)]
+
+
+def modes(k: int = K) -> dict[str, dict[str, Any]]:
+    """Return how the target runs, by name, with that many drafts."""
+    sizes = {"cudagraph_capture_sizes": capture_sizes(k)}
+    return {
+        "eager": {"enforce_eager": True},
+        "full_decode_only": {"compilation_config": {"cudagraph_mode": "FULL_DECODE_ONLY", **sizes}},
+        "default": {"compilation_config": sizes},
+    }
+
+
+MODES = modes()
 # A context that some of the prompts and their answers do not fit in.
 END = 140
 CHOICES = ["yes", "no", "perhaps"]
@@ -54,6 +61,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "batch": 2,
     },
 }
+# More requests than an engine takes at once: batches of every size, as they come to their ends.
+CROWD: dict[str, Any] = {"sampling": {**GREEDY, "max_tokens": 14}, "prompts": 24}
+KINDS = {**REQUESTS, "crowd": CROWD}
 # The same on every device; a seed's numbers are the device's own.
 EXACT = ("greedy", "penalties", "thinking_budget", "structured")
 NUM_PROMPTS = 6
@@ -81,7 +91,7 @@ class Case:
         method: of speculation; None without.
         mode: a key of :data:`MODES`.
         engine: further arguments of the engine.
-        requests: keys of :data:`REQUESTS`.
+        requests: keys of :data:`KINDS`.
         devices: how many NPUs it wants.
         watched: whether the rows of each draft step are noted, for test_draft_width.py.
         options: further ones of ``speculative_config``.
@@ -102,8 +112,10 @@ class Case:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of ``LLM``, but for the speculative config."""
         parallel = {"tensor_parallel_size": self.devices} if self.devices > 1 else {}
-        model = {"model": target_of(self.spec())}
-        return {**ENGINE, **model, **MODES[self.mode], **parallel, **self.engine}
+        spec = self.spec()
+        model = {"model": target_of(spec)}
+        mode = modes(K if spec is None else spec["num_speculative_tokens"])[self.mode]
+        return {**ENGINE, **model, **mode, **parallel, **self.engine}
 
 
 # Every method in every mode, with everything that a request can ask for in one of the modes. In

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.ascend.matrix import CAPTURE_SIZES, CASES, SPECULATIVE
+from tests.ascend.matrix import CASES, SPECULATIVE, K, capture_sizes
 from tests.zoo import SPECS
 from tests.zoo import WITH_A_LOOP as LOOPS
 
@@ -31,7 +31,7 @@ def test_full_graph(method: str, run_engine: Any) -> None:
     """What is recorded is what is replayed: the loop itself runs for the prompts only."""
     outcome = run_engine(CASES[f"{method}-full_decode_only"])
     recorded = {rows[0]: rows[1:-1] for rows in outcome["draft_rows_at_start"] if len(rows) > 2}
-    for size in CAPTURE_SIZES:
+    for size in capture_sizes(K):
         num_reqs = size // (NUM_DRAFTS + 1)
         assert recorded[size] == [num_reqs] * (NUM_DRAFTS - 1)
     ran = len(outcome["draft_rows_of"]["greedy"])
@@ -43,7 +43,7 @@ def test_piecewise_graph(method: str, run_engine: Any) -> None:
     """Steps with prompts in them are not one graph: the later ones take the graph of their size."""
     outcome = run_engine(CASES[f"{method}-default"])
     for first, *steps, num_reqs in outcome["draft_rows_of"]["greedy"]:
-        fitting = min(size for size in CAPTURE_SIZES if size >= num_reqs)
+        fitting = min(size for size in capture_sizes(K) if size >= num_reqs)
         assert set(steps) <= {num_reqs, fitting}
         assert first > fitting
 

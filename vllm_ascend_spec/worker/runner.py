@@ -17,6 +17,7 @@ from vllm_ascend_spec.verification.draftless import draftless_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 from vllm_ascend_spec.worker.by_request import ByRequestMixin
 from vllm_ascend_spec.worker.generators import KeepGeneratorsMixin
+from vllm_ascend_spec.worker.graph_steps import GraphStepsMixin
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
 
-class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin):
+class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, GraphStepsMixin):
     """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
 
     vllm_config: VllmConfig

@@ -1,0 +1,63 @@
+"""Say of each step whether it replays a graph, and if not why: to the log once, to the metrics."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from vllm.compilation.cuda_graph import CUDAGraphStat
+from vllm.config import CUDAGraphMode
+
+from vllm_ascend_spec.graphs.step import NO_GRAPH, PROMPTS, Step, step_of
+from vllm_ascend_spec.log import log_once
+
+METRIC = "vllm:spec_decode_graph_steps"
+
+
+class GraphStepsMixin:
+    """Mix into a model runner of vLLM's or vllm-ascend's, before it in the bases."""
+
+    compilation_config: Any
+    input_batch: Any
+    uniform_decode_query_len: int
+
+    def _determine_batch_execution_and_padding(self, *args: Any, **kwargs: Any) -> Any:
+        """Choose a graph as vLLM does; its signature is vLLM's, and it is called by names."""
+        chosen = super()._determine_batch_execution_and_padding(  # type: ignore[misc]
+            *args, **kwargs
+        )
+        # Dummy runs say themselves what they are; a mode without graphs misses none.
+        is_dummy = kwargs.get("force_uniform_decode") is not None
+        if is_dummy or self.compilation_config.cudagraph_mode == CUDAGraphMode.NONE:
+            return chosen
+        mode, descriptor, *between, _ = chosen
+        step = self._step(mode.name, kwargs)
+        if step.graph == NO_GRAPH:
+            # Prompts have no graph in most modes, as everybody expects.
+            level = logging.INFO if step.reason == PROMPTS else logging.WARNING
+            log_once(level, f"A step ran without a graph: {step.reason}. {METRIC} counts them.")
+        num_tokens, padded = kwargs["num_tokens"], descriptor.num_tokens
+        return (
+            mode,
+            descriptor,
+            *between,
+            CUDAGraphStat(
+                num_unpadded_tokens=num_tokens,
+                num_padded_tokens=padded,
+                num_paddings=padded - num_tokens,
+                runtime_mode=str(step),
+            ),
+        )
+
+    def _step(self, graph: str, kwargs: dict[str, Any]) -> Step:
+        batch, num_reqs = self.input_batch, kwargs["num_reqs"]
+        computed = batch.num_computed_tokens_cpu[:num_reqs]
+        return step_of(
+            graph,
+            num_tokens=kwargs["num_tokens"],
+            num_reqs=num_reqs,
+            longest=int(kwargs["max_num_scheduled_tokens"]),
+            has_prompts=bool((computed < batch.num_prompt_tokens[:num_reqs]).any()),
+            num_drafts=self.uniform_decode_query_len - 1,
+            largest=self.compilation_config.max_cudagraph_capture_size or 0,
+        )
