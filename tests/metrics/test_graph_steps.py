@@ -18,7 +18,7 @@ from vllm_ascend_spec.graphs import load_metrics
 from vllm_ascend_spec.graphs.step import WIDE, Step
 from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
 from vllm_ascend_spec.metrics import graph_steps
-from vllm_ascend_spec.metrics.graph_steps import REQUESTS, STEPS, count_step
+from vllm_ascend_spec.metrics.graph_steps import STEPS, count_step
 from vllm_ascend_spec.metrics.prometheus import read_samples
 
 
@@ -60,7 +60,6 @@ def test_there_is_nothing_of_an_engine_without_graphs() -> None:
 
 
 def test_decode_batches_are_the_load_that_a_plan_reads() -> None:
-    assert load_metrics.REQUESTS == REQUESTS
     for requests in (1, 1, 5, 16):
         count_step(stat(Step("FULL", 3), requests * 4))
     # Its requests are not known.

@@ -78,16 +78,17 @@ PLAIN_OPTIONS = frozenset(
         # of vllm serve
         *("--block-size", "--load-format", "--max-model-len", "--max-num-batched-tokens"),
         *("--data-parallel-size", "--max-num-seqs", "--pipeline-parallel-size", "--seed"),
-        "--tensor-parallel-size",
+        *("--cudagraph-capture-sizes", "--tensor-parallel-size"),
     )
 )
 
 # Keys of the JSON of an option.
-PATH_KEYS = frozenset(("model",))
+PATH_KEYS = frozenset(("capture_load", "model"))
 PLAIN_KEYS = frozenset(
     (
         # --additional-config
-        *("ascend_spec", "draft_loop", "verify_backend", "verify_rule"),
+        *("ascend_spec", "capture", "capture_graphs", "draft_loop", "verify_backend"),
+        "verify_rule",
         # --compilation-config
         *("cudagraph_capture_sizes", "cudagraph_mode", "mode"),
         # --speculative-config

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+# Of the counter that steps come to.
+METRIC = "vllm:spec_decode_graph_steps"
 NO_GRAPH = "NONE"
 # Why a step has no graph.
 PROMPTS = "prompts in the batch"

@@ -10,10 +10,10 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
+from vllm_ascend_spec.graphs.load_metrics import REQUESTS
+from vllm_ascend_spec.graphs.step import METRIC as STEPS
 from vllm_ascend_spec.graphs.step import Step
 
-STEPS = "vllm:spec_decode_graph_steps"
-REQUESTS = "vllm:spec_decode_batch_requests"
 # Each of the sizes that most engines decode at has a bucket.
 BUCKETS = (*range(1, 17), *range(20, 65, 4), *range(80, 257, 16), 384, 512, 768, 1024)
 

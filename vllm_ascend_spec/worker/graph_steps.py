@@ -8,10 +8,8 @@ from typing import Any
 from vllm.compilation.cuda_graph import CUDAGraphStat
 from vllm.config import CUDAGraphMode
 
-from vllm_ascend_spec.graphs.step import NO_GRAPH, PROMPTS, Step, step_of
+from vllm_ascend_spec.graphs.step import METRIC, NO_GRAPH, PROMPTS, Step, step_of
 from vllm_ascend_spec.log import log_once
-
-METRIC = "vllm:spec_decode_graph_steps"
 
 
 class GraphStepsMixin:
