@@ -85,6 +85,7 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
         },
         "num_drafts": {"value": 3, "from": f"{given}num_speculative_tokens"},
         "schedule": {"value": None, **default},
+        "draft_lengths": {"value": None, **default},
         "draft_sample_method": {"value": "greedy", **default},
         "rule": {"value": "token", **default},
         "verify_backend": {"value": None, **default},

@@ -77,6 +77,8 @@ MORE: dict[str, tuple[Any, ...]] = {
     "capture": ("planned", "stock", "all"),
     "capture_graphs": (12, 10**9, 2.0),
     "capture_load": ("uniform", "zipf", "normal:4,2", "normal:4", "normal:4,-2", "/no/such/file"),
+    "draft_length": ("fixed", "adaptive", "Adaptive"),
+    "draft_lengths": ([0, 1], [0, 0], [0, 1.0], [5, "x"], [-1], [10**30]),
     "draft_loop": ("auto", "stock", "ours", "fused"),
     "verify_backend": ("reference", "abacus"),
     "verify_rule": ("token", "block", "Token"),

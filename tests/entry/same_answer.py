@@ -169,6 +169,32 @@ ROWS: dict[str, Row] = {
     "load of nothing": Row(
         spec=EAGLE, ours={"capture_load": "no such file"}, refused="capture_load"
     ),
+    # K that changes
+    "adaptive": Row(spec=EAGLE, ours={"draft_length": "adaptive"}),
+    "adaptive, graphs": Row(spec=EAGLE, ours={"draft_length": "adaptive"}, engine={}),
+    "adaptive of some": Row(
+        spec=NGRAM, ours={"draft_length": "adaptive", "draft_lengths": [0, 2, 5]}
+    ),
+    "adaptive beyond K": Row(
+        spec=EAGLE,
+        ours={"draft_length": "adaptive", "draft_lengths": [0, 4]},
+        refused="draft_lengths",
+    ),
+    "adaptive of nothing": Row(
+        spec=EAGLE, ours={"draft_length": "adaptive", "draft_lengths": [0]}, refused="draft_lengths"
+    ),
+    "lengths of a fixed K": Row(
+        spec=EAGLE, ours={"draft_lengths": [0, 1]}, refused="draft_lengths"
+    ),
+    "adaptive with a schedule": Row(
+        spec={**EAGLE, LIMIT: 4}, ours={"draft_length": "adaptive"}, refused="draft_length"
+    ),
+    "adaptive, data parallelism": Row(
+        spec=EAGLE,
+        ours={"draft_length": "adaptive"},
+        engine={**EAGER, "data_parallel_size": 2},
+        refused="draft_length",
+    ),
     # options of other methods and devices
     "lookup with eagle": Row(spec={**EAGLE, "prompt_lookup_max": 3}, refused="prompt_lookup_max"),
     "lookup reversed": Row(

@@ -45,7 +45,19 @@ VARIABLES = frozenset(
 FILE_LISTS = frozenset(("LD_PRELOAD",))
 
 COMMANDS = frozenset(
-    ("bench", "check", "env", "info", "plan", "propose", "serve", "step", "verify", "npu-sim")
+    (
+        "adaptive",
+        "bench",
+        "check",
+        "env",
+        "info",
+        "plan",
+        "propose",
+        "serve",
+        "step",
+        "verify",
+        "npu-sim",
+    )
 )
 FLAGS = frozenset(
     (
@@ -65,11 +77,20 @@ JSON_OPTIONS = frozenset(
     )
 )
 PATH_OPTIONS = frozenset(
-    ("--load", "--model", "--output", "--png", "--prompts", "--record", "--step-times")
+    (
+        "--load",
+        "--model",
+        "--output",
+        "--png",
+        "--prompts",
+        "--record",
+        "--repetitive",
+        "--step-times",
+    )
 )
 PLAIN_OPTIONS = frozenset(
     (
-        *("--acceptance", "--backend", "--batch", "--batches", "--device", "--dtype"),
+        *("--acceptance", "--backend", "--clients", "--batch", "--batches", "--device", "--dtype"),
         *("--graph-mode", "--kinds", "--limit-s", "--max-tokens", "--modes", "--num-prompts"),
         *("--rounds", "--temperature", "--temperatures", "--threads", "--vocab", "--workloads"),
         # of plan
@@ -87,8 +108,8 @@ PATH_KEYS = frozenset(("capture_load", "model"))
 PLAIN_KEYS = frozenset(
     (
         # --additional-config
-        *("ascend_spec", "capture", "capture_graphs", "draft_loop", "verify_backend"),
-        "verify_rule",
+        *("ascend_spec", "capture", "capture_graphs", "draft_length", "draft_lengths"),
+        *("draft_loop", "verify_backend", "verify_rule"),
         # --compilation-config
         *("cudagraph_capture_sizes", "cudagraph_mode", "mode"),
         # --speculative-config

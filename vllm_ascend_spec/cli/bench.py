@@ -10,7 +10,7 @@ from typing import Any
 
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
-from vllm_ascend_spec.cli import bench_verify
+from vllm_ascend_spec.cli import bench_adaptive, bench_verify
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices import select
@@ -19,7 +19,7 @@ from vllm_ascend_spec.errors import ConfigError
 
 HELP = (
     "measure: `bench serve` end to end, `bench step` by parts, `bench propose` drafting, "
-    "`bench verify` the kernels"
+    "`bench adaptive` a K that is chosen, `bench verify` the kernels"
 )
 DEFAULT_SPEC = '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}'
 
@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     propose.add_argument("--rounds", type=int, default=3)
     propose.add_argument("--compiled", action="store_true", help="with torch.compile")
     propose.set_defaults(benchmark_run=run_propose)
+    adaptive = benchmarks.add_parser("adaptive", help="K chosen in each step beside fixed ones")
+    bench_adaptive.add_arguments(adaptive, add_common)
+    adaptive.set_defaults(benchmark_run=run_adaptive)
     verify = benchmarks.add_parser("verify", help="verification kernels against their peers")
     bench_verify.add_arguments(verify)
 
@@ -83,12 +86,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_prompts(path: Path, count: int | None = None) -> list[str]:
-    """Read a JSON list of prompts."""
+    """Read a JSON list of prompts, or of objects that have one."""
     if not path.is_file():
         raise ConfigError(
             "--prompts", str(path), "there is no such file; give a JSON list of texts"
         )
-    prompts = json.loads(path.read_text())
+    rows = json.loads(path.read_text())
+    # A set of tasks has what was expected beside each prompt.
+    prompts = [row["prompt"] if isinstance(row, dict) else row for row in rows]
     if count is not None and not 1 <= count <= len(prompts):
         raise ConfigError("--num-prompts", count, f"valid: 1 to {len(prompts)}")
     return prompts[:count]
@@ -184,6 +189,19 @@ def run_propose(args: argparse.Namespace) -> int:
         compiled=args.compiled,
     )
     return finish(propose.run(plan), args.output)
+
+
+def run_adaptive(args: argparse.Namespace) -> int:
+    """Run ``bench adaptive``."""
+    spec = parse_speculative(args.speculative_config)
+    section = {"ascend_spec": {"draft_length": "adaptive"}}
+    resolve_engine(args.model, spec, section, Engine(device=select.find_device()))
+    prompts = read_prompts(args.prompts)
+    repetitive = read_prompts(args.repetitive)
+    clients = numbers("--clients", args.clients, int)
+    temperatures = numbers("--temperatures", args.temperatures, float)
+    record = bench_adaptive.measure(args, spec, prompts, repetitive, clients, temperatures)
+    return finish(record, args.output)
 
 
 def finish(record: dict[str, Any], output: Path | None) -> int:

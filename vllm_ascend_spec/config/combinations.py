@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vllm_ascend_spec.config.capture import check_capture
+from vllm_ascend_spec.config.draft_length import check_draft_length
 from vllm_ascend_spec.config.draft_loop import check_draft_loop
 from vllm_ascend_spec.config.draft_options import check_draft_options
 from vllm_ascend_spec.config.engine import Request
@@ -75,6 +76,7 @@ Checks = tuple[Callable[[Request], None], ...]
 COMBINATIONS: Checks = (
     check_family,
     check_num_drafts,
+    check_draft_length,
     check_schedule,
     check_scheduling,
     check_rule,

@@ -15,6 +15,7 @@ from typing import Any
 
 from vllm_ascend_spec.config.additional import check_additional
 from vllm_ascend_spec.config.combinations import COMBINATIONS
+from vllm_ascend_spec.config.draft_length import with_lengths
 from vllm_ascend_spec.config.draft_options import check_name
 from vllm_ascend_spec.config.engine import Engine, Request
 from vllm_ascend_spec.config.head_as_model import read_head
@@ -76,7 +77,7 @@ def resolve_engine(
         method = method.for_spec(spec, methods)
     check_options(method, spec, methods)
     request = Request(
-        spec=with_schedule(spec),
+        spec=with_lengths(with_schedule(spec), options),
         method=method,
         section=section,
         options=options,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec.config.capture import GIVEN, SIZES, capture_warnings, has_draft_rows
+from vllm_ascend_spec.config.draft_length import LENGTH, lengths_of
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.head_as_model import SOURCE as HEAD
 from vllm_ascend_spec.config.resolved import DEFAULT, Speculation
@@ -42,6 +43,7 @@ def resolve(request: Request) -> Speculation:
         drafter=method.drafters.get(device.family, ()) if device is not None else (),
         num_drafts=spec["num_speculative_tokens"],
         schedule=None if rows is None else tuple(tuple(row) for row in rows),
+        draft_lengths=lengths_of(request),
         draft_sample_method=drafts,
         rule=rule,
         verify_backend=request.options.verify_backend,
@@ -104,6 +106,10 @@ def _sources(request: Request, rule_method: str) -> dict[str, str]:
             sources[name] = HEAD
     if spec.get(SCHEDULE) is not None:
         sources["schedule"] = option_of(spec)
+    if request.options.draft_lengths is not None:
+        sources["draft_lengths"] = f"{OURS}.draft_lengths"
+    if lengths_of(request) is not None:
+        sources |= {"schedule": LENGTH, "draft_lengths": sources.get("draft_lengths", LENGTH)}
     for name in ("verify_backend", "draft_loop", "capture", "capture_graphs", "capture_load"):
         sources[name] = f"{OURS}.{name}" if section.get(name) is not None else DEFAULT
     if not request.method.has_draft_loop:

@@ -35,6 +35,7 @@ class Speculation:
         drafter: bases of the drafter's class on this device, as ``module:Class``.
         num_drafts: K, the most drafts per request and step.
         schedule: rows (first batch size, last batch size, K); None for K always.
+        draft_lengths: what K is chosen from, ascending; None where it is not.
         draft_sample_method: how drafts are picked: ``greedy`` or ``probabilistic``.
         rule: how they are accepted: ``token``, ``block`` or ``synthetic``.
         verify_backend: of the verification ops; None for the best one.
@@ -57,6 +58,7 @@ class Speculation:
     drafter: tuple[str, ...]
     num_drafts: int
     schedule: tuple[tuple[int, int, int], ...] | None = None
+    draft_lengths: tuple[int, ...] | None = None
     draft_sample_method: str = "greedy"
     rule: str = VERIFY_RULES[0]
     verify_backend: str | None = None

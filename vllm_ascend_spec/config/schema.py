@@ -15,6 +15,9 @@ VERIFY_BACKENDS = ("cpu", "triton", "ascendc", "reference")
 VERIFY_RULES = ("token", "block")
 DRAFT_LOOPS = ("auto", "ours", "stock")
 AUTO, OURS, STOCK = DRAFT_LOOPS
+# Who chooses K.
+LENGTHS = ("fixed", "adaptive")
+FIXED, ADAPTIVE = LENGTHS
 # Who chooses which graphs are captured.
 CAPTURES = ("planned", "stock")
 PLANNED = CAPTURES[0]
@@ -25,10 +28,20 @@ def _draft_loop(value: Any) -> str | None:
     return f"is called {OURS!r} now; {valid}" if value == "fused" else valid
 
 
+def _lengths(value: Any) -> str | None:
+    valid = "valid: a list of different whole numbers, e.g. [0, 1, 3]"
+    if not isinstance(value, list | tuple) or not value:
+        return valid
+    are_whole = all(isinstance(k, int) and not isinstance(k, bool) for k in value)
+    return None if are_whole and len(set(value)) == len(value) else valid
+
+
 CHECKS: dict[str, Check] = {
     "capture": one_of(*CAPTURES),
     "capture_graphs": optional(whole(1)),
     "capture_load": optional(text("uniform, zipf, normal:MEAN,DEVIATION or a file of counts")),
+    "draft_length": one_of(*LENGTHS),
+    "draft_lengths": optional(_lengths),
     "draft_loop": _draft_loop,
     "verify_backend": optional(one_of(*VERIFY_BACKENDS)),
     "verify_rule": one_of(*VERIFY_RULES),
@@ -44,6 +57,9 @@ class SpecOptions:
             size; ``stock`` those of vLLM or vllm-ascend.
         capture_graphs: the most graphs for decode batches; ``None`` for as many as stock has.
         capture_load: how often batches of each size are decoded; ``None`` for ``zipf``, 1/n.
+        draft_length: ``fixed`` drafts K tokens, or what a schedule says; ``adaptive`` chooses in
+            each step how many pay.
+        draft_lengths: what it chooses from; ``None`` for 0 to K, above 5 for some of them.
         draft_loop: ``ours`` plans draft steps 2..K at once; ``stock`` is vLLM's own loop, or
             vllm-ascend's, to compare against; ``auto`` is ``ours`` where that is possible.
             Methods without a draft model have no loop.
@@ -56,6 +72,8 @@ class SpecOptions:
     capture: str = PLANNED
     capture_graphs: int | None = None
     capture_load: str | None = None
+    draft_length: str = FIXED
+    draft_lengths: list[int] | None = None
     draft_loop: str = "auto"
     verify_backend: str | None = None
     verify_rule: str = "token"

@@ -16,12 +16,13 @@ from vllm_ascend_spec.config.additional import section_of
 from vllm_ascend_spec.config.capture import given_sizes
 from vllm_ascend_spec.config.combinations import OF_BUILT
 from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.draft_length import LENGTH
 from vllm_ascend_spec.config.engine import UNKNOWN, Engine, Request, kv_connector_of
 from vllm_ascend_spec.config.options import is_unset
 from vllm_ascend_spec.config.preflight import check_method
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
 from vllm_ascend_spec.config.resolved import ATTRIBUTE, Speculation, attach
-from vllm_ascend_spec.config.schema import SpecOptions
+from vllm_ascend_spec.config.schema import ADAPTIVE, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.registry import all_methods
 
@@ -78,6 +79,11 @@ def resolve_built(vllm_config: VllmConfig, device: Device) -> Speculation:
         )
     values = {name: getattr(built, name, None) for name in sorted(method.options)}
     section = section_of(vllm_config.additional_config)
+    if SpecOptions.from_mapping(section).draft_length == ADAPTIVE:
+        problem = (
+            "vLLM's own configuration has to be prepared for it; build it by EngineArgs or LLM()"
+        )
+        raise ConfigError(LENGTH, ADAPTIVE, problem)
     request = Request(
         spec={k: v for k, v in values.items() if v is not None and not is_unset(k, v)},
         method=method,

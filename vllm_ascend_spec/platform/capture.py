@@ -114,6 +114,8 @@ def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: i
 
 def tiers_of(asked: Speculation, max_num_seqs: int) -> tuple[Tier, ...]:
     """Return the tiers that decode batches belong to."""
+    if asked.draft_lengths is not None:
+        return tiers_of_drafts(max_num_seqs, asked.draft_lengths)
     if asked.schedule is not None:
         return tiers_of_schedule(max_num_seqs, asked.schedule)
     return tiers_of_drafts(max_num_seqs, [asked.num_drafts])

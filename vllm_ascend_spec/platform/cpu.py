@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vllm.platforms.cpu import CpuPlatform
 
 from vllm_ascend_spec.devices.cpu import DEVICE
-from vllm_ascend_spec.platform.shared import CommandLineMixin, check_engine_config
+from vllm_ascend_spec.platform.shared import CommandLineMixin, check_engine_config, lay_scheduler
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -29,6 +29,7 @@ class SpecCpuPlatform(CommandLineMixin, CpuPlatform):
         super().check_and_update_config(vllm_config)
         if wanted == "uni" and can_run_in_the_engine(vllm_config):
             vllm_config.parallel_config.distributed_executor_backend = "uni"
+        lay_scheduler(vllm_config)
 
 
 def can_run_in_the_engine(vllm_config: VllmConfig) -> bool:

@@ -12,7 +12,12 @@ from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.devices.npu import DEVICE
 from vllm_ascend_spec.errors import PlatformError
 from vllm_ascend_spec.platform.capture import lay_capture_sizes
-from vllm_ascend_spec.platform.shared import CaptureMixin, CommandLineMixin, check_engine_config
+from vllm_ascend_spec.platform.shared import (
+    CaptureMixin,
+    CommandLineMixin,
+    check_engine_config,
+    lay_scheduler,
+)
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -37,6 +42,7 @@ class SpecNpuPlatform(CommandLineMixin, CaptureMixin, NPUPlatform):
                 vllm_config.parallel_config.worker_cls = WORKER
         super().check_and_update_config(vllm_config)
         lay_capture_sizes(vllm_config, divisor_of)
+        lay_scheduler(vllm_config)
 
 
 def divisor_of(vllm_config: VllmConfig) -> int:

@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.config.capture import note_given
 from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import ConfigError
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+
+# By whether steps are scheduled ahead.
+SCHEDULERS = {
+    False: "vllm_ascend_spec.control.scheduler.AdaptiveScheduler",
+    True: "vllm_ascend_spec.control.scheduler.AdaptiveAsyncScheduler",
+}
 
 
 class CommandLineMixin:
@@ -34,6 +42,23 @@ class CaptureMixin:
         """Keep what a person asked for, before defaults are laid over it."""
         note_given(vllm_config.compilation_config)
         super().apply_config_platform_defaults(vllm_config)  # type: ignore[misc]
+
+
+def lay_scheduler(vllm_config: VllmConfig) -> None:
+    """Name our scheduler where K is chosen from step to step.
+
+    Raises:
+        ConfigError: another one is asked for.
+    """
+    if vllm_config.speculative_config is None:
+        return
+    if speculation_of(vllm_config).draft_lengths is None:
+        return
+    scheduler = vllm_config.scheduler_config
+    if scheduler.scheduler_cls not in (None, *SCHEDULERS.values()):
+        problem = "not possible with draft_length='adaptive', whose scheduler is ours; leave it out"
+        raise ConfigError("--scheduler-cls", scheduler.scheduler_cls, problem)
+    scheduler.scheduler_cls = SCHEDULERS[bool(scheduler.async_scheduling)]
 
 
 def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:

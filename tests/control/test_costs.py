@@ -1,0 +1,94 @@
+"""Times of steps: measured, smoothed, estimated between."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from vllm_ascend_spec.control.costs import ENOUGH, StepCosts
+from vllm_ascend_spec.control.steps import DecodeStep, StepClock
+
+
+def seconds_of(requests: int, drafts: int) -> float:
+    """Return the time of a step of an engine of the form that is fitted."""
+    return 0.004 + 0.0005 * requests * (drafts + 1) + 0.001 * drafts
+
+
+def measured(*cells: tuple[int, int]) -> StepCosts:
+    """Return the costs of an engine of which some cells were measured."""
+    costs = StepCosts()
+    for requests, drafts in cells:
+        for _ in range(ENOUGH):
+            costs.note(requests, drafts, seconds_of(requests, drafts))
+    return costs
+
+
+def test_what_was_measured_is_returned() -> None:
+    costs = measured((4, 3))
+    assert costs.seconds(4, 3) == pytest.approx(seconds_of(4, 3))
+    assert costs.is_known(4, 3)
+    assert not costs.is_known(4, 2)
+
+
+def test_a_length_that_was_never_tried_is_unknown() -> None:
+    assert measured((4, 3)).seconds(4, 1) is None
+    once = StepCosts()
+    once.note(4, 1, 0.01)
+    assert once.seconds(4, 1) is None
+
+
+def test_other_batches_are_estimated_by_the_fit() -> None:
+    costs = measured((1, 0), (1, 1), (1, 3), (8, 0), (8, 3))
+    for requests in (2, 4, 16, 32):
+        for drafts in (0, 1, 3):
+            found = costs.seconds(requests, drafts)
+            assert found == pytest.approx(seconds_of(requests, drafts), rel=0.02)
+
+
+def test_one_size_of_batch_alone_is_scaled_with_care() -> None:
+    costs = measured((4, 2))
+    found = costs.seconds(16, 2)
+    assert found is not None
+    assert seconds_of(4, 2) < found < 4 * seconds_of(4, 2)
+
+
+def test_a_step_that_waited_for_something_else_counts_little() -> None:
+    costs = measured((4, 3))
+    costs.note(4, 3, 100 * seconds_of(4, 3))
+    found = costs.seconds(4, 3)
+    assert found is not None
+    assert found < 4 * seconds_of(4, 3)
+
+
+def test_a_machine_that_has_become_slower_is_noticed() -> None:
+    costs = measured((4, 3))
+    for _ in range(60):
+        costs.note(4, 3, 1.5 * seconds_of(4, 3))
+    assert costs.seconds(4, 3) == pytest.approx(1.5 * seconds_of(4, 3), rel=0.01)
+
+
+@pytest.mark.parametrize("nonsense", [0.0, -1.0, math.inf, math.nan])
+def test_no_time_is_not_taken(nonsense: float) -> None:
+    costs = StepCosts()
+    costs.note(1, 1, nonsense)
+    assert costs.cells() == {}
+
+
+def test_a_step_is_timed_between_two_that_are_alike() -> None:
+    costs = StepCosts()
+    clock = StepClock(costs)
+    ends = [
+        (None, 1.0),  # prompts
+        (DecodeStep(4, 3), 1.5),  # verifies what the prompts' step drafted
+        (DecodeStep(4, 3), 1.6),
+        (DecodeStep(4, 1), 1.7),  # verifies three
+        (DecodeStep(4, 1), 1.75),
+        (DecodeStep(3, 1), 1.9),
+        (None, 2.9),
+        (DecodeStep(3, 1), 9.0),  # somebody was waited for
+    ]
+    for step, now in ends:
+        clock.ended(step, now)
+    found = {key: cell.seconds for key, cell in costs.cells().items()}
+    assert found == {(4, 3): pytest.approx(0.1), (4, 1): pytest.approx(0.05)}

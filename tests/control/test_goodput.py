@@ -1,0 +1,122 @@
+"""K is chosen by goodput: on engines made of formulas, and by nothing but counts and times."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.control.simulated import (
+    Cost,
+    Engine,
+    adaptive,
+    bound_by_compute,
+    bound_by_memory,
+    fixed,
+)
+from vllm_ascend_spec.control.goodput import HOLD, LOOK, PAYS, PROBE, UNKNOWN, LengthChooser
+
+LENGTHS = range(5)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.4, 0.8, 0.95])
+@pytest.mark.parametrize("requests", [1, 4, 16])
+@pytest.mark.parametrize("cost", [bound_by_memory, bound_by_compute])
+def test_nearly_as_fast_as_the_best_fixed_length(cost: Cost, requests: int, rate: float) -> None:
+    batches = [requests] * 3000
+    best = max(fixed(Engine(cost, rate), batches, k) for k in LENGTHS)
+    assert adaptive(Engine(cost, rate), batches, LENGTHS) >= 0.97 * best
+
+
+def test_faster_than_every_fixed_length_where_the_load_changes() -> None:
+    """Drafts pay while rows are free, and not where they are not."""
+
+    def cost(requests: int, rows: int, drafts: int) -> float:
+        return 0.010 + 0.0015 * max(0, rows - 8) + 0.0003 * drafts
+
+    alone, crowd = [1] * 900, [16] * 300
+    speeds = [fixed(Engine(cost, 0.7), (alone + crowd) * 3, k) for k in LENGTHS]
+    # What somebody would do who knew everything: four drafts for one request, none for sixteen.
+    parts = Engine(cost, 0.7), Engine(cost, 0.7)
+    fixed(parts[0], alone, 4)
+    fixed(parts[1], crowd, 0)
+    known = sum(part.tokens for part in parts) / sum(part.seconds for part in parts)
+    found = adaptive(Engine(cost, 0.7), (alone + crowd) * 3, LENGTHS)
+    assert found > max(speeds)
+    assert found >= 0.98 * known
+
+
+def test_it_comes_back_when_drafts_are_accepted_again() -> None:
+    engine, chooser = Engine(bound_by_memory, 0.01), LengthChooser(LENGTHS)
+    for _ in range(600):
+        engine.step(4, chooser.choose(4).drafts, chooser)
+    assert engine.chosen[-200:].count(0) > 150
+    engine.rate = 0.9
+    for _ in range(1200):
+        engine.step(4, chooser.choose(4).drafts, chooser)
+    assert engine.chosen[-200:].count(4) > 150
+
+
+def test_what_does_not_pay_is_looked_at_ever_more_seldom() -> None:
+    engine, chooser = Engine(bound_by_compute, 0.01), LengthChooser([0, 3])
+    for _ in range(6000):
+        engine.step(8, chooser.choose(8).drafts, chooser)
+    late = engine.chosen[3000:]
+    assert 0 < late.count(3) <= 4 * LOOK
+
+
+def test_every_length_is_measured_first_from_the_longest_down() -> None:
+    engine, chooser = Engine(bound_by_memory, 0.5), LengthChooser([0, 1, 3])
+    reasons = []
+    for _ in range(3 * LOOK):
+        choice = chooser.choose(2)
+        reasons.append(choice.reason)
+        engine.step(2, choice.drafts, chooser)
+    assert [k for k, _ in itertools.groupby(engine.chosen)] == [3, 1, 0]
+    assert set(reasons) == {UNKNOWN}
+    assert chooser.choose(2).reason == PAYS
+
+
+def test_a_choice_is_kept_for_a_while() -> None:
+    engine, chooser = Engine(bound_by_memory, 0.5), LengthChooser(LENGTHS)
+    for _ in range(500):
+        engine.step(2, chooser.choose(2).drafts, chooser)
+    runs = [len(list(run)) for _, run in itertools.groupby(engine.chosen[5 * LOOK : -HOLD])]
+    assert min(runs) >= min(HOLD, LOOK)
+
+
+def test_there_is_nothing_to_choose_from_one_length() -> None:
+    chooser = LengthChooser([3])
+    for _ in range(300):
+        chooser.costs.note(1, 3, 0.01)
+        choice = chooser.choose(1)
+        assert choice.drafts == 3
+        assert choice.reason != PROBE
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [-1, 2]])
+def test_no_lengths_are_refused(lengths: list[int]) -> None:
+    with pytest.raises(ValueError, match="no lengths"):
+        LengthChooser(lengths)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 32), st.integers(0, 4), st.floats(0.001, 1.0)),
+        min_size=1,
+        max_size=120,
+    )
+)
+def test_a_choice_is_one_of_the_lengths_and_follows_from_counts_and_times_alone(steps) -> None:
+    first, second = LengthChooser(LENGTHS), LengthChooser(LENGTHS)
+    for requests, accepted, seconds in steps:
+        choices = [chooser.choose(requests) for chooser in (first, second)]
+        assert choices[0] == choices[1]
+        assert choices[0].drafts in LENGTHS
+        for chooser in (first, second):
+            drafts = choices[0].drafts
+            chooser.costs.note(requests, drafts, seconds)
+            chooser.acceptance.note(drafts, min(accepted, drafts))

@@ -1,0 +1,120 @@
+"""What the scheduler tells the chooser, over stand-ins for vLLM's outputs."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vllm_ascend_spec.control import report
+from vllm_ascend_spec.control.goodput import PAYS, PROBE, Choice, LengthChooser
+from vllm_ascend_spec.control.report import Reporter
+from vllm_ascend_spec.control.scheduler import AdaptiveLengthMixin, Lengths, decode_step_of
+from vllm_ascend_spec.control.steps import DecodeStep, StepClock
+
+
+class Stock:
+    """Takes up outputs as vLLM's scheduler does, and says so."""
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> str:
+        return "vLLM's"
+
+
+class Scheduler(AdaptiveLengthMixin, Stock):
+    """Without what vLLM's builds."""
+
+    def __init__(self) -> None:
+        self.chooser = LengthChooser([0, 1, 3])
+        self._clock = StepClock(self.chooser.costs)
+
+
+def step(drafts: dict[str, list[int]], prompts: int = 0, k: int = 3, **more: Any) -> Any:
+    """Return what was scheduled: requests with drafts, and tokens of prompts beside them."""
+    scheduled = {name: 1 + len(tokens) for name, tokens in drafts.items()}
+    total = sum(scheduled.values()) + prompts
+    return SimpleNamespace(
+        num_scheduled_tokens=scheduled | ({"prompt": prompts} if prompts else {}),
+        scheduled_spec_decode_tokens={name: tokens for name, tokens in drafts.items() if tokens},
+        total_num_scheduled_tokens=total,
+        num_spec_tokens_to_schedule=k,
+        num_invalid_spec_tokens=more.get("invalid"),
+    )
+
+
+def outcome(tokens: dict[str, list[int]]) -> Any:
+    """Return what the worker sampled."""
+    return SimpleNamespace(
+        sampled_token_ids=list(tokens.values()),
+        req_id_to_index={name: place for place, name in enumerate(tokens)},
+    )
+
+
+def observed(scheduler: Scheduler) -> list[float]:
+    """Return how often each position was looked at."""
+    return [round(n) for n in scheduler.chooser.acceptance._verified]
+
+
+def test_accepted_drafts_are_counted_by_position() -> None:
+    scheduler = Scheduler()
+    drafted = step({"a": [7, 8, 9], "b": [7, 8, 9], "c": []})
+    found = scheduler.update_from_output(drafted, outcome({"a": [7, 8, 5], "b": [4], "c": [1]}))
+    assert found == "vLLM's"
+    # a: two accepted, so all three were looked at; b: the first was rejected.
+    assert observed(scheduler) == [2, 1, 1]
+
+
+def test_requests_that_ended_or_were_thrown_out_are_passed_over() -> None:
+    scheduler = Scheduler()
+    scheduler.update_from_output(step({"a": [7], "gone": [7]}), outcome({"a": []}))
+    assert observed(scheduler) == [0, 0, 0]
+
+
+def test_drafts_that_the_grammar_ruled_out_do_not_count() -> None:
+    scheduler = Scheduler()
+    drafted = step({"a": [7, -1, -1]}, invalid={"a": 2})
+    scheduler.update_from_output(drafted, outcome({"a": [7, 5]}))
+    assert observed(scheduler) == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "found"),
+    [
+        (step({"a": [1, 2, 3], "b": [1, 2, 3]}), DecodeStep(2, 3)),
+        (step({"a": [], "b": []}, k=0), DecodeStep(2, 0)),
+        (step({"a": [1], "b": [1, 2]}), DecodeStep(2, 3)),  # a method that finds what it finds
+        (step({"a": [1, 2, 3]}, prompts=40), None),
+        (step({}), None),
+    ],
+)
+def test_decode_steps_are_told_apart(scheduled: Any, found: DecodeStep | None) -> None:
+    assert decode_step_of(scheduled) == found
+
+
+def test_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler, now = Scheduler(), iter([1.0, 1.5, 2.1])
+    monkeypatch.setattr("time.perf_counter", lambda: next(now))
+    for _ in range(3):
+        scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": [1]}))
+    assert scheduler.chooser.costs.seconds(1, 3) == pytest.approx(0.5)
+
+
+def test_vllm_looks_k_up_in_what_stands_for_its_list() -> None:
+    chooser = LengthChooser([0, 1, 3])
+    lengths = Lengths(chooser, Reporter(chooser))
+    assert lengths[4] == 3
+    assert chooser.choice.drafts == 3
+
+
+def test_a_pause_and_its_end_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(
+        report.logger, "log", lambda level, text, *args: lines.append((level, text % args))
+    )
+    reporter = Reporter(LengthChooser([0, 3]))
+    for drafts, reason in ((3, PAYS), (0, PAYS), (0, PAYS), (3, PROBE), (0, PAYS), (3, PAYS)):
+        reporter.note(Choice(drafts, reason), 8)
+    assert [level for level, _ in lines] == [logging.INFO] * 2
+    assert lines[0][1].startswith("Drafting pauses: it does not pay in a batch of 8 requests")
+    assert lines[1][1].startswith("Drafting goes on with K=3")

@@ -1,0 +1,188 @@
+"""``bench adaptive``: K chosen from step to step, beside no speculation and every fixed K.
+
+Engines of all configurations live in this process and take turns, phase by phase, so the machine's
+drift hits them alike. Each goes through all loads in the same order: the adaptive one has to notice
+by itself that they have changed, and what that costs is part of its figures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
+from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.stats import Summary, paired_ratio
+from vllm_ascend_spec.bench.timed_engine import prepare_environment
+
+NONE, ADAPTIVE = "none", "adaptive"
+PLAIN, REPETITIVE = "plain", "repetitive"
+# The load that alternates: how many clients, and what they write about.
+ALTERNATING = ((1, PLAIN), (16, PLAIN), (1, REPETITIVE), (16, REPETITIVE))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What ``bench adaptive`` measures; see the command's options.
+
+    Attributes:
+        model: the target.
+        speculative_config: with the longest K.
+        prompts: by name of the text.
+        clients: of the cells, each with every temperature.
+        temperatures: of cells and of the load that alternates.
+        max_tokens: of each answer.
+        rounds: passes over everything.
+        compiled: with torch.compile.
+        trace: whether the steps of the load that alternates are kept, for the picture.
+    """
+
+    model: str
+    speculative_config: Mapping[str, Any]
+    prompts: Mapping[str, Sequence[str]]
+    clients: Sequence[int]
+    temperatures: Sequence[float]
+    max_tokens: int
+    rounds: int
+    compiled: bool
+    trace: bool = False
+
+    @property
+    def cells(self) -> list[Phase]:
+        """Loads that are judged each by itself."""
+        return [Phase(n, PLAIN, t) for t in self.temperatures for n in self.clients]
+
+    def alternating(self, temperature: float) -> list[Phase]:
+        """Return the load that alternates, with about as much time for one client as for many."""
+        return [Phase(n, text, temperature, 64 if n > 1 else 12) for n, text in ALTERNATING]
+
+
+def configurations(longest: int) -> dict[str, int | None]:
+    """Return K by configuration; None for none, and for a K that is chosen."""
+    return {NONE: None, **{f"K={k}": k for k in range(1, longest + 1)}, ADAPTIVE: None}
+
+
+def run(plan: Plan) -> dict[str, Any]:
+    """Run the engines in turn and return the record."""
+    prepare_environment()
+    engines = _start(plan)
+    cells: dict[str, dict[str, list[float]]] = {}
+    loads: dict[str, dict[str, list[Run]]] = {}
+    for index in range(plan.rounds + 1):
+        # The first round warms up: it compiles, and it fills caches.
+        is_warm = index > 0
+        say(f"round {index} of {plan.rounds}" if is_warm else "warming up")
+        for phase in plan.cells:
+            for name, engine in engines.items():
+                found = engine.serve(phase, plan.prompts[phase.text])
+                if is_warm:
+                    cells.setdefault(phase.name, {}).setdefault(name, []).append(found.speed)
+        for temperature in plan.temperatures:
+            for name, engine in engines.items():
+                runs = [
+                    engine.serve(p, plan.prompts[p.text]) for p in plan.alternating(temperature)
+                ]
+                if is_warm:
+                    load = loads.setdefault(f"alternating, T={temperature:g}", {})
+                    load.setdefault(name, []).append(joined(runs))
+    record = {
+        "benchmark": "adaptive",
+        "provenance": provenance.collect(),
+        "plan": {
+            "model": redaction.path(plan.model),
+            "speculative_config": redaction.options(plan.speculative_config),
+            "clients": list(plan.clients),
+            "temperatures": list(plan.temperatures),
+            "max_tokens": plan.max_tokens,
+            "rounds": plan.rounds,
+            "compiled": plan.compiled,
+        },
+        "cells": {name: figures(speeds) for name, speeds in cells.items()},
+        "alternating": {
+            name: figures({c: [r.speed for r in runs] for c, runs in load.items()})
+            for name, load in loads.items()
+        },
+    }
+    if plan.trace:
+        record["traces"] = {
+            name: {c: thinned(runs[-1].trace) for c, runs in load.items()}
+            for name, load in loads.items()
+        }
+    say(format_table(record))
+    return record
+
+
+def _start(plan: Plan) -> dict[str, ClosedLoopEngine]:
+    longest = plan.speculative_config["num_speculative_tokens"]
+    most = max(*plan.clients, *(n for n, _ in ALTERNATING))
+    engines = {}
+    for name, drafts in configurations(longest).items():
+        say(f"loading: {name}")
+        spec: dict[str, Any] | None = dict(plan.speculative_config)
+        if name == NONE:
+            spec = None
+        elif drafts is not None:
+            spec = {**plan.speculative_config, "num_speculative_tokens": drafts}
+        engines[name] = ClosedLoopEngine(
+            plan.model,
+            spec,
+            most_clients=most,
+            max_tokens=plan.max_tokens,
+            section={"draft_length": "adaptive"} if name == ADAPTIVE else None,
+            compiled=plan.compiled,
+        )
+    return engines
+
+
+def joined(runs: Sequence[Run]) -> Run:
+    """Return phases one after the other as one run."""
+    whole = Run()
+    for run_ in runs:
+        whole.trace += [(whole.seconds + s, whole.tokens + n, k) for s, n, k in run_.trace]
+        whole.tokens += run_.tokens
+        whole.seconds += run_.seconds
+    return whole
+
+
+def figures(speeds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Return the tokens per second of each configuration, and how the adaptive one stands.
+
+    Args:
+        speeds: tokens per second of each round, by configuration.
+
+    Returns:
+        ``tokens_per_s`` by configuration; ``to_none`` and ``to_best_fixed``, ratios of rounds made
+        in turn, the latter to the configuration named ``best_fixed``.
+    """
+    summaries = {name: Summary.of(found) for name, found in speeds.items()}
+    best = max((name for name in speeds if name != ADAPTIVE), key=lambda n: summaries[n].median)
+    return {
+        "tokens_per_s": {name: summary.as_dict() for name, summary in summaries.items()},
+        "to_none": paired_ratio(speeds[ADAPTIVE], speeds[NONE]).as_dict(),
+        "best_fixed": best,
+        "to_best_fixed": paired_ratio(speeds[ADAPTIVE], speeds[best]).as_dict(),
+    }
+
+
+def thinned(
+    trace: Sequence[tuple[float, int, int | None]], points: int = 400
+) -> list[tuple[float, int, int | None]]:
+    """Return about so many points of a trace, evenly, the last one among them."""
+    every = max(1, math.ceil(len(trace) / points))
+    return [(round(s, 4), n, k) for s, n, k in trace[::-1][::every][::-1]]
+
+
+def format_table(record: Mapping[str, Any]) -> str:
+    """Return tokens per second, one line for each load."""
+    everything = {**record["cells"], **record["alternating"]}
+    names = list(next(iter(everything.values()))["tokens_per_s"])
+    head = "".join(f"{name:>10}" for name in names)
+    lines = [f"{'tokens/s':32}{head}{'/ none':>9}{'/ best':>9}  best"]
+    for load, row in everything.items():
+        speeds = "".join(f"{row['tokens_per_s'][name]['median']:10.0f}" for name in names)
+        ratios = f"{row['to_none']['median']:9.2f}{row['to_best_fixed']['median']:9.2f}"
+        lines.append(f"{load:32}{speeds}{ratios}  {row['best_fixed']}")
+    return "\n".join(lines)

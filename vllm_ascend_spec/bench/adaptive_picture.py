@@ -1,0 +1,60 @@
+"""The picture of ``bench adaptive``: tokens per second over time, and K."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.bench.adaptive import ADAPTIVE
+from vllm_ascend_spec.errors import ConfigError
+
+NO_MATPLOTLIB = "no picture: matplotlib is not installed (pip install matplotlib)"
+Trace = Sequence[Sequence[Any]]
+
+
+def draw(record: Mapping[str, Any], path: Path) -> str:
+    """Draw a record with traces, one pair of panels for each load; say what was done.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return NO_MATPLOTLIB
+    loads = record["traces"]
+    figure = Figure(figsize=(10, 5 * len(loads)), layout="constrained")
+    panels: list[Any] = list(figure.subplots(2 * len(loads), 1, squeeze=False)[:, 0])
+    for place, (load, traces) in enumerate(loads.items()):
+        speeds, lengths = panels[2 * place], panels[2 * place + 1]
+        for name, trace in traces.items():
+            width = 2.0 if name == ADAPTIVE else 1.0
+            speeds.plot(*speed_over_time(trace), label=name, linewidth=width)
+        times = [point[0] for point in traces[ADAPTIVE]]
+        lengths.step(times, [point[2] for point in traces[ADAPTIVE]], where="pre", color="black")
+        speeds.set_title(load, loc="left", fontsize="small")
+        speeds.set_ylabel("tokens/s")
+        lengths.set_ylabel("K, adaptive")
+        lengths.set_xlabel("seconds")
+        for panel in (speeds, lengths):
+            panel.grid(alpha=0.3)
+    panels[0].legend(fontsize="small")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("wb") as file:
+            FigureCanvasAgg(figure).print_png(file)
+    except OSError as error:
+        raise ConfigError("--png", str(path), f"cannot be written: {error.strerror}") from None
+    return f"picture: {path}"
+
+
+def speed_over_time(trace: Trace, points: int = 12) -> tuple[list[float], list[float]]:
+    """Return seconds and tokens per second, each over so many points of a trace."""
+    times, speeds = [], []
+    for before, now in zip(trace, trace[points:], strict=False):
+        if now[0] > before[0]:
+            times.append(now[0])
+            speeds.append((now[1] - before[1]) / (now[0] - before[0]))
+    return times, speeds

@@ -1,0 +1,65 @@
+"""``vllm-ascend-spec bench adaptive``: its options, and what is run with them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.errors import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser, add_common: Callable[..., None]) -> None:
+    """Describe the loads.
+
+    Args:
+        parser: of the benchmark.
+        add_common: describes what every benchmark of an engine is asked.
+    """
+    add_common(parser)
+    parser.add_argument("--repetitive", type=Path, default=Path("examples/zoo/edits.json"))
+    parser.add_argument("--clients", default="1,2,4,8,16", help="that each wait, a list")
+    parser.add_argument("--temperatures", default="0,0.8", help="a list; 0 is greedy")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--compiled", action="store_true", help="with torch.compile")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw speed and K over time")
+
+
+def measure(
+    args: argparse.Namespace,
+    spec: dict[str, Any],
+    prompts: Sequence[str],
+    repetitive: Sequence[str],
+    clients: Sequence[int],
+    temperatures: Sequence[float],
+) -> dict[str, Any]:
+    """Run the benchmark and draw the picture, if one is wanted.
+
+    Raises:
+        ConfigError: an option is out of range.
+    """
+    from vllm_ascend_spec.bench import adaptive, adaptive_picture
+
+    for option, values in (("--clients", clients), ("--rounds", [args.rounds])):
+        if min(values) < 1:
+            raise ConfigError(option, ",".join(map(str, values)), "valid: 1 and more")
+    if min(temperatures) < 0:
+        raise ConfigError("--temperatures", args.temperatures, "valid: 0 and more")
+    record = adaptive.run(
+        adaptive.Plan(
+            model=args.model,
+            speculative_config=spec,
+            prompts={adaptive.PLAIN: prompts, adaptive.REPETITIVE: repetitive},
+            clients=clients,
+            temperatures=temperatures,
+            max_tokens=args.max_tokens,
+            rounds=args.rounds,
+            compiled=args.compiled,
+            trace=args.png is not None,
+        )
+    )
+    if args.png is not None:
+        sys.stderr.write(adaptive_picture.draw(record, args.png) + "\n")
+    return record

@@ -1,0 +1,112 @@
+"""How long a step takes, by requests and drafts: measured, kept up to date, estimated between."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Weight of a new measurement; one that is far off, as something else had the machine, counts less.
+NEW, STRANGE = 0.2, 0.02
+FAR = 2.0
+# Measurements of a cell before it is believed.
+ENOUGH = 2
+
+
+@dataclass
+class Cell:
+    """Measured steps of one number of requests and one number of drafts.
+
+    Attributes:
+        seconds: a step, smoothed.
+        count: how many were measured.
+    """
+
+    seconds: float
+    count: int = 1
+
+    def note(self, seconds: float) -> None:
+        """Take up another step."""
+        self.count += 1
+        if self.count <= ENOUGH:
+            # The first ones may have compiled something; none was too fast.
+            self.seconds = min(self.seconds, seconds)
+            return
+        is_far = not 1 / FAR < seconds / self.seconds < FAR
+        self.seconds += (STRANGE if is_far else NEW) * (seconds - self.seconds)
+
+
+class StepCosts:
+    """Times of decode steps.
+
+    A step of n requests with k drafts each verifies n·(k+1) rows and runs the draft k times, so
+    its time is taken to be a·n·(k+1) + b·k + c between the cells that were measured.
+    """
+
+    def __init__(self) -> None:
+        self._cells: dict[tuple[int, int], Cell] = {}
+
+    def note(self, requests: int, drafts: int, seconds: float) -> None:
+        """Take up the time of a step.
+
+        Args:
+            requests: n, of the batch.
+            drafts: k, of each.
+            seconds: from the end of the step before to its own.
+        """
+        if not 0 < seconds < math.inf:
+            return
+        key = requests, drafts
+        if key in self._cells:
+            self._cells[key].note(seconds)
+        else:
+            self._cells[key] = Cell(seconds)
+
+    def is_known(self, requests: int, drafts: int) -> bool:
+        """Tell whether such a step was measured often enough."""
+        cell = self._cells.get((requests, drafts))
+        return cell is not None and cell.count >= ENOUGH
+
+    def seconds(self, requests: int, drafts: int) -> float | None:
+        """Return the time of a step; None where too little is known to say.
+
+        What was measured with as many drafts at another number of requests is scaled by the fit of
+        all that was measured.
+        """
+        if self.is_known(requests, drafts):
+            return self._cells[requests, drafts].seconds
+        alike = [n for (n, k), cell in self._cells.items() if k == drafts and cell.count >= ENOUGH]
+        if not alike:
+            return None
+        nearest = min(alike, key=lambda n: abs(math.log(n / requests)))
+        base = self._cells[nearest, drafts].seconds
+        fit = self._fit()
+        if fit is None:
+            # One size of batch alone was seen: between "rows cost nothing" and "rows are all".
+            return base * math.sqrt(requests / nearest)
+        return base * _at(fit, requests, drafts) / _at(fit, nearest, drafts)
+
+    def _fit(self) -> tuple[float, float, float] | None:
+        """Return a, b and c by least squares of relative errors; None without enough to go by."""
+        known = {key: cell for key, cell in self._cells.items() if cell.count >= ENOUGH}
+        if len({n for n, _ in known}) < 2 or len(known) < 3:
+            return None
+        import numpy as np
+
+        rows = np.array([_features(n, k) for n, k in known], dtype=float)
+        times = np.array([cell.seconds for cell in known.values()])
+        found, *_ = np.linalg.lstsq(rows / times[:, None], np.ones(len(known)), rcond=None)
+        a, b, c = (max(float(value), 0.0) for value in found)
+        return (a, b, c) if a + c > 0 else None
+
+    def cells(self) -> Mapping[tuple[int, int], Cell]:
+        """Return what was measured, by requests and drafts."""
+        return dict(self._cells)
+
+
+def _features(requests: int, drafts: int) -> tuple[float, float, float]:
+    return requests * (drafts + 1.0), float(drafts), 1.0
+
+
+def _at(fit: tuple[float, float, float], requests: int, drafts: int) -> float:
+    return sum(f * x for f, x in zip(fit, _features(requests, drafts), strict=True))

@@ -1,0 +1,116 @@
+"""Choose K: the most expected tokens per second, by what was accepted and how long steps took.
+
+Tokens per second is what SmartSpec calls goodput (2406.14066). The choice is a function of counts
+and times alone; the text, and the drafts' random draw among it, has no say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vllm_ascend_spec.control.acceptance import Acceptance
+from vllm_ascend_spec.control.costs import StepCosts
+
+# A choice is kept for so many steps, and left only for one that promises so much more.
+HOLD = 8
+MARGIN = 0.03
+# Steps of an unknown length until it is known: one to change over, and those that are measured.
+LOOK = 4
+# Steps between two looks at lengths that were not chosen; it doubles while they do not pay.
+PROBE_FIRST, PROBE_LAST = 64, 2048
+# Why a length was chosen.
+UNKNOWN, PROBE, PAYS = "unknown", "probe", "pays"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A length and why.
+
+    Attributes:
+        drafts: K.
+        reason: :data:`UNKNOWN` while it is measured, :data:`PROBE` to see whether it pays again, or
+            :data:`PAYS`.
+    """
+
+    drafts: int
+    reason: str
+
+
+class LengthChooser:
+    """Chooses K for each step of an engine.
+
+    Args:
+        lengths: K to choose from, 0 among them where drafting may pause.
+    """
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        if not lengths or min(lengths) < 0 or max(lengths) < 1:
+            raise ValueError(f"no lengths to choose from: {list(lengths)}")
+        self.lengths = sorted(set(lengths))
+        self.acceptance = Acceptance(self.lengths[-1])
+        self.costs = StepCosts()
+        self.choice = Choice(self.lengths[-1], UNKNOWN)
+        self._before_probe = self.choice.drafts
+        self._left = self._magnitude = 0
+        self._until_probe = self._patience = PROBE_FIRST
+        # When each length was last chosen for its own sake, to look at the oldest first.
+        self._last_seen = dict.fromkeys(self.lengths, 0)
+        self._step = 0
+
+    def choose(self, requests: int) -> Choice:
+        """Return the length for a step.
+
+        Args:
+            requests: of the batch.
+        """
+        self._step += 1
+        self._until_probe -= 1
+        self._last_seen[self.choice.drafts] = self._step
+        # Another order of magnitude of requests is another question.
+        is_alike = requests.bit_length() == self._magnitude
+        self._magnitude = requests.bit_length()
+        if self._left > 0 and is_alike:
+            self._left -= 1
+            return self.choice
+        unknown = [k for k in self.lengths if self.costs.seconds(requests, k) is None]
+        if unknown:
+            # From the longest down, so that an engine starts as a fixed K would.
+            return self._take(Choice(unknown[-1], UNKNOWN), LOOK)
+        best = self._best(requests)
+        if self._until_probe <= 0:
+            return self._probe(best)
+        if self.choice.reason == PROBE:
+            # What was seen may have changed the best.
+            self._patience = min(self._patience * 2, PROBE_LAST)
+            if best != self._before_probe:
+                self._patience = PROBE_FIRST
+            self._until_probe = self._patience
+        return self._take(Choice(best, PAYS), HOLD)
+
+    def _best(self, requests: int) -> int:
+        """Return the length of the highest goodput, the present one if that is hardly higher."""
+        goodput = {k: self.goodput(requests, k) for k in self.lengths}
+        best = max(self.lengths, key=lambda k: goodput[k])
+        now = self.choice.drafts if self.choice.reason == PAYS else best
+        return best if goodput[best] > goodput[now] * (1 + MARGIN) else now
+
+    def goodput(self, requests: int, drafts: int) -> float:
+        """Return the expected tokens per second of a batch; 0 where its time is not known."""
+        seconds = self.costs.seconds(requests, drafts)
+        return requests * self.acceptance.tokens(drafts) / seconds if seconds else 0.0
+
+    def _probe(self, best: int) -> Choice:
+        """Look at a length beside the best: the next one up, or the one not seen for longest."""
+        place = self.lengths.index(best)
+        beside = self.lengths[max(0, place - 1) : place] + self.lengths[place + 1 : place + 2]
+        self._before_probe = best
+        if not beside:
+            return self._take(Choice(best, PAYS), HOLD)
+        oldest = min(beside, key=lambda k: (self._last_seen[k], -k))
+        self._until_probe = self._patience
+        return self._take(Choice(oldest, PROBE), LOOK)
+
+    def _take(self, choice: Choice, steps: int) -> Choice:
+        self.choice, self._left = choice, steps - 1
+        return choice

@@ -1,0 +1,40 @@
+"""What is said of a K that changes: once when drafting stops to pay, once when it pays again."""
+
+from __future__ import annotations
+
+import logging
+
+from vllm_ascend_spec.control.goodput import PAYS, Choice, LengthChooser
+from vllm_ascend_spec.log import get_logger
+
+logger = get_logger(__name__)
+
+
+class Reporter:
+    """Logs when drafting pauses and when it goes on.
+
+    Args:
+        chooser: whose choices they are.
+    """
+
+    def __init__(self, chooser: LengthChooser) -> None:
+        self._chooser = chooser
+        self._is_paused = False
+
+    def note(self, choice: Choice, requests: int) -> None:
+        """Take up a choice."""
+        if choice.reason != PAYS or (choice.drafts == 0) == self._is_paused:
+            return
+        self._is_paused = choice.drafts == 0
+        rate = self._chooser.acceptance.rates()[0]
+        if self._is_paused:
+            told = "Drafting pauses: it does not pay"
+        else:
+            told = f"Drafting goes on with K={choice.drafts}: it pays"
+        logger.log(
+            logging.INFO,
+            "%s in a batch of %d requests, with %.0f%% of first drafts accepted.",
+            told,
+            requests,
+            100 * rate,
+        )
