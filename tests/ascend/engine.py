@@ -123,6 +123,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         stepped[name] = {k: v - earlier.get(k, 0) for k, v in graph_steps(llm).items()}
     return {
         "platform": type(current_platform).__name__,
+        "scheduler": type(llm.llm_engine.engine_core.engine_core.scheduler).__name__,
         "answers": answers,
         "counters": counters(llm),
         "counters_of": counted,

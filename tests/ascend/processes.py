@@ -71,6 +71,11 @@ class Engines:
         self._warm.close()
 
 
+def tokens_of(outcome: Outcome, kind: str) -> list[list[int]]:
+    """Return the token ids of the answers to one kind of request."""
+    return [answer["tokens"] for answer in outcome["answers"][kind]]
+
+
 def session_folder(factory: pytest.TempPathFactory) -> Path:
     """Return one folder for all processes of a session."""
     base = factory.getbasetemp()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.ascend.matrix import ENGINE, Case
-from tests.ascend.processes import Outcome, Run
+from tests.ascend.processes import Outcome, Run, tokens_of
 from tests.engines import assert_same
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.errors import AscendSpecError
@@ -150,8 +150,7 @@ def test_our_section_reaches_an_engine(run_engine: Run, on_cpu: Outcome) -> None
     engine = {"additional_config": options}
     outcome = run_engine(Case(method="eagle", mode="eager", engine=engine))
     assert outcome["counters"]["vllm:spec_decode_num_accepted_tokens"] > 0
-    greedy = [answer["tokens"] for answer in outcome["answers"]["greedy"]]
-    assert_same(greedy, [answer["tokens"] for answer in on_cpu["answers"]["greedy"]])
+    assert_same(tokens_of(outcome, "greedy"), tokens_of(on_cpu, "greedy"))
 
 
 # Of the NPU alone; what is left is refused on a CPU, too, or is vllm-ascend's and nobody's there.

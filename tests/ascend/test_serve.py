@@ -13,6 +13,7 @@ import pytest
 from tests.ascend.engine import PROMPTS
 from tests.ascend.environment import CPU, NPU, ROOT
 from tests.ascend.matrix import ENGINE, GREEDY, NUM_PROMPTS
+from tests.ascend.processes import tokens_of
 from tests.engines import assert_same
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.client import Load, run_load
@@ -52,4 +53,4 @@ def test_a_server_answers_as_a_cpu_without_speculation(server: Server, on_cpu: A
     assert accepted.num_drafts > 0
     assert accepted.tokens_per_step is not None
     assert accepted.tokens_per_step > 1.5
-    assert_same(served, [answer["tokens"] for answer in on_cpu["answers"]["greedy"]])
+    assert_same(served, tokens_of(on_cpu, "greedy"))

@@ -1,0 +1,104 @@
+"""``bench adaptive``: what its figures are made of, and one small run of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.zoo import SPECS, TARGET
+from vllm_ascend_spec.bench import adaptive, adaptive_picture
+from vllm_ascend_spec.bench.adaptive import ADAPTIVE, NONE, figures, format_table, joined, thinned
+from vllm_ascend_spec.bench.closed_loop import Phase, Run
+from vllm_ascend_spec.cli.main import main
+
+SPEEDS = {NONE: [100.0, 110.0], "K=1": [150.0, 140.0], "K=2": [120.0, 90.0], ADAPTIVE: [135, 154]}
+
+
+def test_the_adaptive_one_stands_beside_none_and_the_best_fixed_of_the_same_round() -> None:
+    found = figures(SPEEDS)
+    assert found["best_fixed"] == "K=1"
+    assert found["to_none"]["median"] == pytest.approx(1.375)
+    assert found["to_best_fixed"] == {"median": 1.0, "low": 0.9, "high": 1.1}
+
+
+def test_the_best_fixed_may_be_none() -> None:
+    assert figures({NONE: [5.0], "K=1": [4.0], ADAPTIVE: [4.9]})["best_fixed"] == NONE
+
+
+def test_every_fixed_length_is_a_peer() -> None:
+    assert adaptive.configurations(3) == {
+        NONE: None,
+        "K=1": 1,
+        "K=2": 2,
+        "K=3": 3,
+        ADAPTIVE: None,
+    }
+
+
+def test_phases_follow_each_other() -> None:
+    first, second = Run(10, 2.0, [(1.0, 5, 3), (2.0, 10, 3)]), Run(4, 1.0, [(1.0, 4, 0)])
+    whole = joined([first, second])
+    assert (whole.tokens, whole.seconds) == (14, 3.0)
+    assert whole.trace == [(1.0, 5, 3), (2.0, 10, 3), (3.0, 14, 0)]
+    assert whole.speed == pytest.approx(14 / 3)
+
+
+def test_a_trace_is_thinned_and_keeps_its_end() -> None:
+    trace = [(float(place), place, 1) for place in range(1001)]
+    found = thinned(trace, points=100)
+    assert len(found) <= 101
+    assert found[-1] == trace[-1]
+    assert thinned(trace[:3]) == trace[:3]
+
+
+def test_a_load_has_enough_requests_for_all_of_its_clients() -> None:
+    assert Phase(1, "plain", 0.0).num_requests == 8
+    assert Phase(16, "plain", 0.0).num_requests == 64
+    assert Phase(16, "plain", 0.8, 5).num_requests == 5
+
+
+def test_the_table_has_a_line_for_each_load() -> None:
+    record = {"cells": {"1 clients": figures(SPEEDS)}, "alternating": {"both": figures(SPEEDS)}}
+    lines = format_table(record).splitlines()
+    assert [line.split()[0] for line in lines] == ["tokens/s", "1", "both"]
+    assert all(line.endswith("K=1") for line in lines[1:])
+
+
+def test_the_picture_has_speed_and_length(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    trace = [(place / 10, place * 3, place % 4) for place in range(1, 50)]
+    record = {"traces": {"alternating, T=0": {NONE: trace, ADAPTIVE: trace}}}
+    told = adaptive_picture.draw(record, tmp_path / "a" / "picture.png")
+    assert told.endswith("picture.png")
+    assert (tmp_path / "a" / "picture.png").read_bytes().startswith(b"\x89PNG")
+    times, speeds = adaptive_picture.speed_over_time(trace)
+    assert len(times) == len(speeds) > 0
+    assert speeds == pytest.approx([30.0] * len(speeds))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--clients", "0,1"), ("--rounds", "0"), ("--temperatures", "-1"), ("--clients", "few")],
+)
+def test_what_cannot_be_measured_is_refused(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "adaptive", option, value]) == 2
+    assert option in capsys.readouterr().err
+
+
+@pytest.mark.nightly
+def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "record.json"
+    spec: dict[str, Any] = {**SPECS["eagle"], "num_speculative_tokens": 1}
+    arguments = ["bench", "adaptive", "--model", TARGET, "--rounds", "1", "--clients", "2"]
+    arguments += ["--speculative-config", json.dumps(spec), "--max-tokens", "8"]
+    assert main([*arguments, "--temperatures", "0", "--output", str(output)]) == 0
+    record = json.loads(output.read_text())
+    assert set(record["cells"]) == {"2 clients, plain, T=0"}
+    assert set(record["alternating"]) == {"alternating, T=0"}
+    for row in (*record["cells"].values(), *record["alternating"].values()):
+        assert set(row["tokens_per_s"]) == {NONE, "K=1", ADAPTIVE}
