@@ -35,7 +35,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         for rank in range(RANKS)
     ]
     outputs = [rank.communicate(timeout=300) for rank in ranks]
-    assert not any(rank.returncode for rank in ranks), outputs
+    codes = [rank.returncode for rank in ranks]
+    assert codes == [0] * RANKS, f"{codes}: {outputs}"
     return [json.loads(said.splitlines()[-1]) for said, _ in outputs]
 
 

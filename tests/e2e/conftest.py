@@ -39,9 +39,9 @@ def shut_down(engines: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         # Each shutdown collects all garbage twice, half a second each; once for all is enough.
         patch.setattr(gc, "collect", lambda *_: 0)
-        for llm in engines:
-            llm.llm_engine.engine_core.shutdown()
-    engines.clear()
+        # Popped, so that no name holds the last one while garbage is collected.
+        while engines:
+            engines.pop(0).llm_engine.engine_core.shutdown()
     gc.collect()
 
 
@@ -84,8 +84,10 @@ def make_engine() -> Iterator[MakeEngine]:
         return engines[key]
 
     yield make
-    shut_down(list(engines.values()))
+    # Nothing else may hold them: what is left would be collected in the midst of another test.
+    left = list(engines.values())
     engines.clear()
+    shut_down(left)
 
 
 @pytest.fixture(scope="session")
