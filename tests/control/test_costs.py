@@ -7,7 +7,7 @@ import math
 import pytest
 
 from vllm_ascend_spec.control.costs import ENOUGH, StepCosts
-from vllm_ascend_spec.control.steps import DecodeStep, StepClock
+from vllm_ascend_spec.control.steps import Step, StepClock
 
 
 def seconds_of(requests: int, drafts: int) -> float:
@@ -75,20 +75,22 @@ def test_no_time_is_not_taken(nonsense: float) -> None:
     assert costs.cells() == {}
 
 
-def test_a_step_is_timed_between_two_that_are_alike() -> None:
+def test_a_step_is_timed_where_it_verifies_as_many_drafts_as_it_makes() -> None:
     costs = StepCosts()
     clock = StepClock(costs)
     ends = [
-        (None, 1.0),  # prompts
-        (DecodeStep(4, 3), 1.5),  # verifies what the prompts' step drafted
-        (DecodeStep(4, 3), 1.6),
-        (DecodeStep(4, 1), 1.7),  # verifies three
-        (DecodeStep(4, 1), 1.75),
-        (DecodeStep(3, 1), 1.9),
-        (None, 2.9),
-        (DecodeStep(3, 1), 9.0),  # somebody was waited for
+        (Step(4, 3, has_prompts=True), 1.0),
+        (Step(4, 3, has_prompts=False), 1.1),
+        (Step(4, 1, has_prompts=False), 1.7),  # verifies three
+        (Step(4, 1, has_prompts=False), 1.75),
+        (Step(3, 1, has_prompts=False), 1.79),  # one request has ended
+        (Step(4, 1, has_prompts=True), 9.0),  # waited for, perhaps
     ]
     for step, now in ends:
         clock.ended(step, now)
     found = {key: cell.seconds for key, cell in costs.cells().items()}
-    assert found == {(4, 3): pytest.approx(0.1), (4, 1): pytest.approx(0.05)}
+    assert found == {
+        (4, 3): pytest.approx(0.1),
+        (4, 1): pytest.approx(0.05),
+        (3, 1): pytest.approx(0.04),
+    }

@@ -11,8 +11,8 @@ import pytest
 from vllm_ascend_spec.control import report
 from vllm_ascend_spec.control.goodput import PAYS, PROBE, Choice, LengthChooser
 from vllm_ascend_spec.control.report import Reporter
-from vllm_ascend_spec.control.scheduler import AdaptiveLengthMixin, Lengths, decode_step_of
-from vllm_ascend_spec.control.steps import DecodeStep, StepClock
+from vllm_ascend_spec.control.scheduler import AdaptiveLengthMixin, Lengths, step_of
+from vllm_ascend_spec.control.steps import Step, StepClock
 
 
 class Stock:
@@ -81,15 +81,15 @@ def test_drafts_that_the_grammar_ruled_out_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("scheduled", "found"),
     [
-        (step({"a": [1, 2, 3], "b": [1, 2, 3]}), DecodeStep(2, 3)),
-        (step({"a": [], "b": []}, k=0), DecodeStep(2, 0)),
-        (step({"a": [1], "b": [1, 2]}), DecodeStep(2, 3)),  # a method that finds what it finds
-        (step({"a": [1, 2, 3]}, prompts=40), None),
-        (step({}), None),
+        (step({"a": [1, 2, 3], "b": [1, 2, 3]}), Step(2, 3, has_prompts=False)),
+        (step({"a": [], "b": []}, k=0), Step(2, 0, has_prompts=False)),
+        # A method that finds what it finds.
+        (step({"a": [1], "b": [1, 2]}), Step(2, 3, has_prompts=False)),
+        (step({"a": [1, 2, 3]}, prompts=40), Step(2, 3, has_prompts=True)),
     ],
 )
-def test_decode_steps_are_told_apart(scheduled: Any, found: DecodeStep | None) -> None:
-    assert decode_step_of(scheduled) == found
+def test_steps_with_prompts_are_told_apart(scheduled: Any, found: Step) -> None:
+    assert step_of(scheduled) == found
 
 
 def test_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +97,8 @@ def test_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.perf_counter", lambda: next(now))
     for _ in range(3):
         scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": [1]}))
+    # Nothing was scheduled, so nothing ended.
+    scheduler.update_from_output(step({}), outcome({}))
     assert scheduler.chooser.costs.seconds(1, 3) == pytest.approx(0.5)
 
 

@@ -15,7 +15,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.control.goodput import LengthChooser
 from vllm_ascend_spec.control.report import Reporter
-from vllm_ascend_spec.control.steps import DecodeStep, StepClock
+from vllm_ascend_spec.control.steps import Step, StepClock
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -51,7 +51,8 @@ class AdaptiveLengthMixin:
     ) -> Any:
         """Take up a step's end, and do what vLLM does."""
         self._note_acceptance(scheduler_output, model_runner_output)
-        self._clock.ended(decode_step_of(scheduler_output), time.perf_counter())
+        if scheduler_output.num_scheduled_tokens:
+            self._clock.ended(step_of(scheduler_output), time.perf_counter())
         return super().update_from_output(  # type: ignore[misc]
             scheduler_output, model_runner_output
         )
@@ -70,14 +71,16 @@ class AdaptiveLengthMixin:
                 self.chooser.acceptance.note(verified, len(tokens) - 1)
 
 
-def decode_step_of(scheduler_output: SchedulerOutput) -> DecodeStep | None:
-    """Return what a step was; None for one with prompts, which says nothing of decoding."""
+def step_of(scheduler_output: SchedulerOutput) -> Step:
+    """Return what a step was."""
     requests = len(scheduler_output.num_scheduled_tokens)
     drafts = scheduler_output.scheduled_spec_decode_tokens.values()
     rows = requests + sum(map(len, drafts))
-    if not requests or scheduler_output.total_num_scheduled_tokens != rows:
-        return None
-    return DecodeStep(requests, scheduler_output.num_spec_tokens_to_schedule)
+    return Step(
+        requests,
+        scheduler_output.num_spec_tokens_to_schedule,
+        scheduler_output.total_num_scheduled_tokens != rows,
+    )
 
 
 class AdaptiveScheduler(AdaptiveLengthMixin, Scheduler):

@@ -8,24 +8,26 @@ from vllm_ascend_spec.control.costs import StepCosts
 
 
 @dataclass(frozen=True)
-class DecodeStep:
-    """A step without prompts.
+class Step:
+    """A step of the engine.
 
     Attributes:
         requests: of the batch.
         drafts: K, how many drafts it made for each.
+        has_prompts: whether it read prompts, too, which says nothing of decoding.
     """
 
     requests: int
     drafts: int
+    has_prompts: bool
 
 
 class StepClock:
     """Times steps from the end of one to the end of the next.
 
-    With steps scheduled ahead the two overlap, so a step has no beginning of its own. A step
-    verifies what the one before it drafted: only where both have the same requests and K is its
-    time that of one K, and only where the one before was a decode step was nobody waited for.
+    With steps scheduled ahead the two overlap, so a step has no beginning of its own. It verifies
+    what the one before it drafted: only where both have the same K is its time that of one K. A
+    step without prompts goes on with requests of the one before, so nobody was waited for.
 
     Args:
         costs: where the times go.
@@ -33,16 +35,16 @@ class StepClock:
 
     def __init__(self, costs: StepCosts) -> None:
         self._costs = costs
-        self._before: DecodeStep | None = None
+        self._drafts: int | None = None
         self._ended = 0.0
 
-    def ended(self, step: DecodeStep | None, now: float) -> None:
+    def ended(self, step: Step, now: float) -> None:
         """Take up the end of a step.
 
         Args:
-            step: what it was, None for one with prompts.
+            step: what it was.
             now: seconds of a clock that never goes back.
         """
-        if step is not None and step == self._before:
+        if not step.has_prompts and step.drafts == self._drafts:
             self._costs.note(step.requests, step.drafts, now - self._ended)
-        self._before, self._ended = step, now
+        self._drafts, self._ended = step.drafts, now
