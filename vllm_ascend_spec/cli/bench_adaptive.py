@@ -62,4 +62,6 @@ def measure(
     )
     if args.png is not None:
         sys.stderr.write(adaptive_picture.draw(record, args.png) + "\n")
+        # Steps are for the picture; a record has what they come to.
+        record.pop("traces")
     return record
