@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.bench.adaptive import ADAPTIVE
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.bench.picture import NO_MATPLOTLIB, save
 
-NO_MATPLOTLIB = "no picture: matplotlib is not installed (pip install matplotlib)"
 Trace = Sequence[Sequence[Any]]
 
 
@@ -20,7 +19,6 @@ def draw(record: Mapping[str, Any], path: Path) -> str:
         ConfigError: the file cannot be written.
     """
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         return NO_MATPLOTLIB
@@ -41,13 +39,7 @@ def draw(record: Mapping[str, Any], path: Path) -> str:
         for panel in (speeds, lengths):
             panel.grid(alpha=0.3)
     panels[0].legend(fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with path.open("wb") as file:
-            FigureCanvasAgg(figure).print_png(file)
-    except OSError as error:
-        raise ConfigError("--png", str(path), f"cannot be written: {error.strerror}") from None
-    return f"picture: {path}"
+    return save(figure, path)
 
 
 def speed_over_time(trace: Trace, points: int = 12) -> tuple[list[float], list[float]]:

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vllm_ascend_spec.bench.picture import NO_MATPLOTLIB, save
 from vllm_ascend_spec.cli.plan_inputs import Case
 from vllm_ascend_spec.cli.plan_policies import Comparison
 from vllm_ascend_spec.cli.plan_report import NAMES
-from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.tiers import Tier
 from vllm_ascend_spec.graphs.work import Work
 
 # Wide below narrow, so that equal lines are all seen.
 WIDTHS = (4.0, 2.0, 1.0)
-NO_MATPLOTLIB = "no picture: matplotlib is not installed (pip install matplotlib)"
 
 
 def draw(case: Case, comparison: Comparison, path: Path) -> str:
@@ -26,7 +25,6 @@ def draw(case: Case, comparison: Comparison, path: Path) -> str:
         ConfigError: the file cannot be written.
     """
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         return NO_MATPLOTLIB
@@ -48,13 +46,7 @@ def draw(case: Case, comparison: Comparison, path: Path) -> str:
     panels[-1].set_xlabel("requests in the batch")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with path.open("wb") as file:
-            FigureCanvasAgg(figure).print_png(file)
-    except OSError as error:
-        raise ConfigError("--png", str(path), f"cannot be written: {error.strerror}") from None
-    return f"picture: {path}"
+    return save(figure, path)
 
 
 def draw_waste(
