@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vllm_ascend_spec.config.schema import SECTION
+from vllm_ascend_spec.bench.timed_engine import build_engine
 
 
 @dataclass(frozen=True)
@@ -80,18 +80,8 @@ class ClosedLoopEngine:
         section: Mapping[str, Any] | None = None,
         compiled: bool = False,
     ) -> None:
-        from vllm import LLM
-
-        self.llm = LLM(
-            model=model,
-            dtype="float32",
-            max_model_len=512,
-            max_num_seqs=most_clients,
-            enforce_eager=not compiled,
-            enable_prefix_caching=False,
-            speculative_config=None if spec is None else dict(spec),
-            additional_config={SECTION: dict(section)} if section else {},
-            seed=0,
+        self.llm = build_engine(
+            model, spec, most_requests=most_clients, section=section, compiled=compiled
         )
         self.max_tokens = max_tokens
         self._names = itertools.count()

@@ -27,6 +27,41 @@ def prepare_environment() -> None:
         os.environ.setdefault(name, value)
 
 
+def build_engine(
+    model: str,
+    spec: Mapping[str, Any] | None,
+    *,
+    most_requests: int,
+    section: Mapping[str, Any] | None,
+    compiled: bool,
+    counts: bool = False,
+) -> Any:
+    """Return an ``LLM`` as the benchmarks of one process compare them.
+
+    Args:
+        model: the target.
+        spec: ``speculative_config``; None for none.
+        most_requests: of a batch.
+        section: our options.
+        compiled: with torch.compile.
+        counts: whether vLLM's metrics are kept.
+    """
+    from vllm import LLM
+
+    return LLM(
+        model=model,
+        dtype="float32",
+        max_model_len=512,
+        max_num_seqs=most_requests,
+        enforce_eager=not compiled,
+        disable_log_stats=not counts,
+        enable_prefix_caching=False,
+        speculative_config=None if spec is None else dict(spec),
+        additional_config={SECTION: dict(section)} if section else {},
+        seed=0,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Load:
     """What an engine is asked.
@@ -86,19 +121,15 @@ class TimedEngine:
         draft_loop: str | None = None,
         compiled: bool = False,
     ) -> None:
-        from vllm import LLM, SamplingParams
+        from vllm import SamplingParams
 
-        self.llm = LLM(
-            model=model,
-            dtype="float32",
-            max_model_len=512,
-            max_num_seqs=max(load.batch, 1),
-            enforce_eager=not compiled,
-            disable_log_stats=False,
-            enable_prefix_caching=False,
-            speculative_config=None if spec is None else dict(spec),
-            additional_config={SECTION: {"draft_loop": draft_loop}} if draft_loop else {},
-            seed=0,
+        self.llm = build_engine(
+            model,
+            spec,
+            most_requests=max(load.batch, 1),
+            section={"draft_loop": draft_loop} if draft_loop else None,
+            compiled=compiled,
+            counts=True,
         )
         self.rule = rule_from_engine(self.llm.get_metrics())
         self.load = load
