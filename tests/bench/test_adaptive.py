@@ -91,7 +91,7 @@ def test_what_cannot_be_measured_is_refused(
 
 
 @pytest.mark.nightly
-def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_small_run(tmp_path: Path) -> None:
     output = tmp_path / "record.json"
     spec: dict[str, Any] = {**SPECS["eagle"], "num_speculative_tokens": 1}
     arguments = ["bench", "adaptive", "--model", TARGET, "--rounds", "1", "--clients", "2"]
