@@ -31,9 +31,11 @@ STAGES: dict[str, str | None] = {
 }
 
 # Up to 0.33, the newest release. In the sources of 0.31, 0.32 and 0.33, too, the tests here that
-# show a fault without its mend were run; those of a CPU's kernels on 0.31 and 0.32.
+# show a fault without its mend were run; those of a CPU's kernels on 0.31 and 0.32. That of
+# compiled code was read in the builds for CPUs, whose newest is 0.32.
 VLLM_030 = SpecifierSet("==0.30.*")
 VLLM_030_031 = SpecifierSet(">=0.30,<0.32")
+VLLM_030_032 = SpecifierSet(">=0.30,<0.33")
 VLLM_030_033 = SpecifierSet(">=0.30,<0.34")
 ASCEND = SpecifierSet("==0.30.0rc2")
 
@@ -55,6 +57,7 @@ MENDS: tuple[Mend, ...] = (
     Mend("cpu_dflash_inputs_kernel", "vllm", VLLM_030, "cpu"),
     Mend("cpu_dflash_key_norm", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_event_query", "vllm", VLLM_030_033, "cpu"),
+    Mend("cpu_compiled_code", "vllm", VLLM_030_032, "cpu"),
     Mend("cpu_hidden_states_copy", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_rotary_layout", "vllm", VLLM_030, "cpu"),
     Mend("cpu_expert_exchange", "vllm", VLLM_030, "cpu"),
