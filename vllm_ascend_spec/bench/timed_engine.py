@@ -169,6 +169,10 @@ class TimedEngine:
         Args:
             record: whether the figures count.
         """
+        # Else suffix trees would know the answers from the round before.
+        forget = getattr(getattr(self.runner, "drafter", None), "forget_answers", None)
+        if forget is not None:
+            forget()
         core = self.llm.llm_engine
         started, tokens, steps = time.perf_counter(), 0, 0
         for first in range(0, len(self.load.prompts), self.load.batch):

@@ -76,6 +76,10 @@ class HybridMixin:
             for i, row in enumerate(rows)
         ]
 
+    def forget_answers(self) -> None:
+        """Begin anew, as an engine does: no answer is remembered."""
+        self.suffix.forget_answers()
+
     def _account(self, req_id: str, written: list[int]) -> Account:
         """Return the account of a request, brought up to this step."""
         followed = self.suffix.followed[req_id]

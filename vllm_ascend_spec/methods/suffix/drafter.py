@@ -4,8 +4,9 @@ vLLM's proposer (``SuffixDecodingProposer``) forgets what a request has written 
 is not part of a batch, takes a request for another one that has its id, and drafts as many tokens
 for every batch. Here a request is followed until it ends, and K may change from step to step.
 
-Answers are kept in one tree for all requests, so what is drafted for one depends on the others
-before it. A seeded request that samples would not repeat: it is followed in trees of its own.
+Answers are kept in one tree for all requests (trees.py), so what is drafted for one depends on the
+others before it. A seeded request that samples would not repeat: it is followed in trees of its
+own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.spec_decode.suffix_decoding import SuffixDecodingProposer
 
 from vllm_ascend_spec.methods.drafter import HostDrafter
+from vllm_ascend_spec.methods.suffix.trees import Trees
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.drafter import Engine, Runner
     from vllm_ascend_spec.methods.step import DraftStep
 
-# arctic-inference's SuffixDecodingDraft: token_ids, probs, score, match_len and others.
+# arctic-inference's draft: token_ids, probs, score, match_len and others.
 Found = Any
 
 
@@ -35,12 +37,14 @@ class Followed:
         state: vLLM's of the request; a later request of the same id has another one.
         cache: the trees that it is in.
         num_tokens: how many tokens of its text are there.
+        tail: the last of these, as many as the trees are deep.
         notes: what a drafter that also has a model keeps about the request.
     """
 
     state: Any
-    cache: Any
+    cache: Trees
     num_tokens: int
+    tail: list[int]
     notes: Any = None
 
 
@@ -48,7 +52,7 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
     """vLLM's suffix proposer with our account of requests, on every device."""
 
     runner: Runner
-    suffix_cache: Any
+    suffix_cache: Trees
     max_tree_depth: int
     max_spec_factor: float
     min_token_prob: float
@@ -59,20 +63,19 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         """Build the drafter of an engine."""
         drafter = cls(engine.vllm_config)
         drafter.runner = engine.runner
-        drafter.alone = type(drafter.suffix_cache)(
-            max_tree_depth=drafter.max_tree_depth, max_cached_requests=0
-        )
         return drafter
 
     def __init__(self, vllm_config: Any) -> None:
         super().__init__(vllm_config)
+        most = vllm_config.speculative_config.suffix_decoding_max_cached_requests
+        self.suffix_cache = Trees(self.max_tree_depth, most)
+        self.alone = Trees(self.max_tree_depth, 0)
         self.followed: dict[str, Followed] = {}
-        self.alone: Any = None
 
     def draft(self, step: DraftStep) -> list[list[int]]:
         """Look up drafts for every request whose prompt has been read."""
         found = self.look_up(step, step.tokens_on_host())
-        return [[] if one is None else list(one.token_ids) for one in found]
+        return [[] if one is None else one.token_ids for one in found]
 
     def look_up(self, step: DraftStep, tokens: list[list[int]]) -> list[Found | None]:
         """Take up the tokens of a step and return what may follow them.
@@ -86,27 +89,30 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
             prompt goes on, or where nothing may be drafted.
         """
         self._forget_finished()
-        return [self._look_up(step, i, new) if new else None for i, new in enumerate(tokens)]
+        ends = step.batch.num_tokens_no_spec[: len(tokens)].tolist()
+        return [
+            self._look_up(step, i, end, new) if new else None
+            for i, (end, new) in enumerate(zip(ends, tokens, strict=True))
+        ]
 
-    def _look_up(self, step: DraftStep, index: int, sampled: list[int]) -> Found | None:
-        batch = step.batch
-        followed = self._follow(batch, index)
-        end = int(batch.num_tokens_no_spec[index])
+    def _look_up(self, step: DraftStep, index: int, end: int, sampled: list[int]) -> Found | None:
+        """Take up a request's tokens, whose text ends at ``end`` in the batch, and look up."""
+        followed = self._follow(step.batch, index)
         later = [] if step.batch_has_sampled else sampled
-        # All that the trees lack: this step's tokens, and those of steps that nothing drafted in.
-        new = batch.token_ids_cpu[index, followed.num_tokens : end].tolist() + later
-        followed.cache.add_active_response(batch.req_ids[index], new)
+        if end + len(later) == followed.num_tokens + len(sampled):
+            new = sampled
+        else:  # There were steps that nothing drafted in.
+            new = step.batch.token_ids_cpu[index, followed.num_tokens : end].tolist() + later
+        req_id = step.batch.req_ids[index]
+        followed.cache.add_active_response(req_id, new)
         followed.num_tokens += len(new)
+        followed.tail += new
+        del followed.tail[: -self.max_tree_depth]
         longest = min(step.num_drafts, self.max_model_len - followed.num_tokens - 1)
         if longest < 1:
             return None
-        start = max(0, followed.num_tokens - self.max_tree_depth)
-        return followed.cache.speculate(
-            batch.req_ids[index],
-            batch.token_ids_cpu[index, start:end].tolist() + later,
-            max_spec_tokens=longest,
-            max_spec_factor=self.max_spec_factor,
-            min_token_prob=self.min_token_prob,
+        return followed.cache.look_up(
+            req_id, followed.tail, longest, self.max_spec_factor, self.min_token_prob
         )
 
     def _follow(self, batch: Any, index: int) -> Followed:
@@ -117,10 +123,15 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         state = self.runner.requests[req_id]
         num_tokens = int(batch.num_prompt_tokens[index])
         cache = self.alone if repeats(state.sampling_params) else self.suffix_cache
+        prompt = batch.token_ids_cpu[index, :num_tokens].tolist()
         # An earlier answer of the same id is forgotten.
-        cache.start_request(req_id, batch.token_ids_cpu[index, :num_tokens].tolist())
-        self.followed[req_id] = Followed(state, cache, num_tokens)
+        cache.start_request(req_id, prompt)
+        self.followed[req_id] = Followed(state, cache, num_tokens, prompt[-self.max_tree_depth :])
         return self.followed[req_id]
+
+    def forget_answers(self) -> None:
+        """Begin anew, as an engine does: no answer is remembered."""
+        self.suffix_cache.forget()
 
     def _forget_finished(self) -> None:
         """Close the accounts of requests that ended; their answers stay in the common tree."""
