@@ -6,7 +6,9 @@ it names, both as JSON. The simulated NPU's engines are started by ``tests/ascen
 
 from __future__ import annotations
 
+import copy
 import gc
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -63,10 +65,16 @@ def answer(
         parameters.logprobs = logprobs
     if "choices" in wanted:
         parameters.structured_outputs = StructuredOutputsParams(choice=wanted["choices"])
+    # What requests have in turn.
+    extra = wanted.get("extra_args", (None,))
+    each = [copy.copy(parameters) for _ in prompts]
+    for one, extra_args in zip(each, itertools.cycle(extra)):
+        one.extra_args = extra_args
     batch = wanted.get("batch", len(prompts))
     answers = []
     for first in range(0, len(prompts), batch):
-        for output in llm.generate(prompts[first : first + batch], parameters, use_tqdm=False):
+        some = slice(first, first + batch)
+        for output in llm.generate(prompts[some], each[some], use_tqdm=False):
             completion = output.outputs[0]
             answers.append(
                 {

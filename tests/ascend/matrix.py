@@ -63,7 +63,12 @@ REQUESTS: dict[str, dict[str, Any]] = {
 }
 # More requests than an engine takes at once: batches of every size, as they come to their ends.
 CROWD: dict[str, Any] = {"sampling": {**GREEDY, "max_tokens": 14}, "prompts": 24}
-KINDS = {**REQUESTS, "crowd": CROWD}
+# Requests that want as many drafts as there are, none, or one.
+SWITCHED: dict[str, Any] = {
+    "sampling": GREEDY,
+    "extra_args": (None, {"speculation": "off"}, {"speculation": 1}),
+}
+KINDS = {**REQUESTS, "crowd": CROWD, "switched": SWITCHED}
 # The same on every device; a seed's numbers are the device's own.
 EXACT = ("greedy", "penalties", "thinking_budget", "structured")
 NUM_PROMPTS = 6

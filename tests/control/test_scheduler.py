@@ -7,27 +7,68 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from vllm.compilation.cuda_graph import CUDAGraphStat
 
 from vllm_ascend_spec.control import report
+from vllm_ascend_spec.control.acceptance import Acceptance
 from vllm_ascend_spec.control.goodput import PAYS, PROBE, Choice, LengthChooser
 from vllm_ascend_spec.control.report import Reporter
-from vllm_ascend_spec.control.scheduler import AdaptiveLengthMixin, Lengths, step_of
-from vllm_ascend_spec.control.steps import Step, StepClock
+from vllm_ascend_spec.control.scheduler import (
+    AdaptiveLengthMixin,
+    Lengths,
+    SpeculationMixin,
+    step_of,
+)
+from vllm_ascend_spec.control.steps import Step
+from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, Told, split
 
 
 class Stock:
     """Takes up outputs as vLLM's scheduler does, and says so."""
 
+    num_spec_tokens = 3
+    dynamic_sd_lookup: Any = None
+
+    def __init__(self) -> None:
+        self.requests: dict[str, Any] = {}
+        self.taken_up: Any = None
+
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> str:
         return "vLLM's"
 
+    def add_request(self, request: Any) -> None:
+        self.requests[request.request_id] = request
 
-class Scheduler(AdaptiveLengthMixin, Stock):
+    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
+        self.taken_up = dict(
+            zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True)
+        )
+
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        places = [-1] * 3
+        for request in self.requests.values():
+            request.spec_token_ids = places
+
+    def make_stats(self, cudagraph_stats: Any = None) -> Any:
+        return SimpleNamespace(cudagraph_stats=cudagraph_stats)
+
+
+class Fixed(SpeculationMixin, Stock):
     """Without what vLLM's builds."""
 
-    def __init__(self) -> None:
+
+class Scheduler(AdaptiveLengthMixin, Stock):
+    """The same, with K chosen."""
+
+    def _known_acceptance(self) -> Acceptance:
         self.chooser = LengthChooser([0, 1, 3])
-        self._clock = StepClock(self.chooser.costs)
+        return self.chooser.acceptance
+
+
+def request(name: str, extra_args: Any = None) -> Any:
+    """Return a request that came in."""
+    params = SimpleNamespace(extra_args=extra_args)
+    return SimpleNamespace(request_id=name, sampling_params=params, spec_token_ids=[])
 
 
 def step(drafts: dict[str, list[int]], prompts: int = 0, k: int = 3, **more: Any) -> Any:
@@ -120,3 +161,63 @@ def test_a_pause_and_its_end_are_told_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert [level for level, _ in lines] == [logging.INFO] * 2
     assert lines[0][1].startswith("Drafting pauses: it does not pay in a batch of 8 requests")
     assert lines[1][1].startswith("Drafting goes on with K=3")
+
+
+def test_requests_have_as_many_drafts_as_they_want() -> None:
+    scheduler = Fixed()
+    for name, value in (("a", None), ("off", "off"), ("one", 1)):
+        scheduler.add_request(request(name, value and {"speculation": value}))
+    names = ["a", "off", "one", "gone"]
+    drafts = SimpleNamespace(req_ids=names, draft_token_ids=[[5, 6, 7] for _ in names])
+    scheduler.update_draft_token_ids(drafts)
+    assert scheduler.taken_up == {"a": [5, 6, 7], "off": [], "one": [5], "gone": [5, 6, 7]}
+
+
+def test_places_of_steps_scheduled_ahead_are_as_many() -> None:
+    scheduler = Fixed()
+    for name, value in (("a", None), ("off", 0), ("one", 1)):
+        scheduler.add_request(request(name, {"speculation": value} if value is not None else None))
+    scheduler._update_after_schedule(step({}))
+    places = {name: len(found.spec_token_ids) for name, found in scheduler.requests.items()}
+    assert places == {"a": 3, "off": 0, "one": 1}
+
+
+def test_requests_that_are_gone_are_forgotten() -> None:
+    scheduler = Fixed()
+    for number in range(50):
+        scheduler.add_request(request(f"r{number}", {"speculation": "off"}))
+        scheduler.requests.clear()
+    scheduler._update_after_schedule(step({}))
+    assert len(scheduler._most_drafts) <= 1
+
+
+@pytest.mark.parametrize(
+    ("cls", "lookup", "reason"),
+    [(Fixed, None, FIXED), (Fixed, [3, 3], SCHEDULED), (Scheduler, None, "unknown")],
+)
+def test_each_step_tells_its_length_once(cls: type, lookup: Any, reason: str) -> None:
+    scheduler = cls()
+    if lookup is not None:
+        scheduler.dynamic_sd_lookup = lookup
+    scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": [1]}))
+    graph = CUDAGraphStat(4, 4, 0, "FULL, K=3")
+    for stat, before in ((graph, "FULL, K=3"), (None, "")):
+        scheduler._told = Told(3, reason)
+        told = scheduler.make_stats(stat).cudagraph_stats
+        assert split(told.runtime_mode) == (before, Told(3, reason))
+        assert scheduler.make_stats(stat).cudagraph_stats is stat
+
+
+@pytest.mark.parametrize(("is_low", "reason"), [(False, COSTLY), (True, REJECTED)])
+def test_a_pause_says_why(is_low: bool, reason: str) -> None:
+    scheduler = Scheduler()
+    scheduler.chooser.choice = Choice(0, PAYS)
+    scheduler._watchdog.is_low = is_low
+    scheduler.update_from_output(step({"a": []}, k=0), outcome({"a": [1]}))
+    assert scheduler._told == Told(0, reason)
+
+
+def test_nothing_scheduled_tells_nothing() -> None:
+    scheduler = Fixed()
+    scheduler.update_from_output(step({}), outcome({}))
+    assert scheduler.make_stats().cudagraph_stats is None

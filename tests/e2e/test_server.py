@@ -59,6 +59,27 @@ def test_our_platform_is_active_and_drafts_are_accepted(server: Server, prompts:
     assert rule_from_prometheus(server.metrics()) == "token"
 
 
+def test_a_request_without_drafts(server: Server, prompts: list[str]) -> None:
+    def complete(value: Any) -> str:
+        answer = client(server).completions.create(
+            model=TARGET,
+            prompt=prompts[0],
+            temperature=0,
+            max_tokens=24,
+            extra_body={"vllm_xargs": {"speculation": value}},
+        )
+        return answer.choices[0].text
+
+    before = from_prometheus(server.metrics())
+    text = complete("off")
+    assert (from_prometheus(server.metrics()) - before).num_drafts == 0
+    assert complete(3) == text
+    assert (from_prometheus(server.metrics()) - before).num_drafts > 0
+    with pytest.raises(openai.BadRequestError, match="valid: 'off', or at most so many drafts"):
+        complete(4)
+    assert 'vllm:spec_decode_draft_length_steps_total{engine="0",k="3",' in server.metrics()
+
+
 def test_clients_beside_each_other_get_what_they_get_alone(
     server: Server, prompts: list[str]
 ) -> None:

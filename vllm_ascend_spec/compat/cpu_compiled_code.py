@@ -3,7 +3,7 @@
 Why: vLLM saves what torch.compile made and, at the next start, asks what it has loaded to
 ``finalize_loading`` (vllm/compilation/decorators.py:_try_load_aot_compiled_fn). The code for GPUs
 has that method; a CPU's is of a class of torch, which has not. So the load "fails", a warning says
-so, and the model is compiled again: half a minute for the target, as much for a draft model.
+so, and the model is compiled again: 16 seconds for the zoo's target, as many for its EAGLE head.
 How: the class gets the method, with nothing to do: its code is whole as soon as it is loaded. Saved
 code is for one kind of vector unit, and nobody looked at that as long as it was never loaded: the
 name that it is saved under (vllm/compilation/caching.py:aot_compile_hash_factors) now tells them

@@ -1,4 +1,4 @@
-"""vLLM's schedulers with K chosen by goodput, and what they tell the chooser.
+"""vLLM's schedulers, which also decide how many drafts a step and a request get.
 
 K of a step is how many drafts it makes; the next step verifies them. The scheduler is the one place
 that sees both a step's end and what was accepted, and it has the numbers on the host anyway.
@@ -7,19 +7,131 @@ that sees both a step's end and what was accepted, and it has the numbers on the
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from vllm.compilation.cuda_graph import CUDAGraphStat
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from vllm_ascend_spec.config.resolved import speculation_of
-from vllm_ascend_spec.control.goodput import LengthChooser
+from vllm_ascend_spec.control.acceptance import Acceptance
+from vllm_ascend_spec.control.goodput import PAYS, LengthChooser
 from vllm_ascend_spec.control.report import Reporter
+from vllm_ascend_spec.control.request import most_drafts
 from vllm_ascend_spec.control.steps import Step, StepClock
+from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, Told
+from vllm_ascend_spec.control.watch import Watchdog
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
-    from vllm.v1.outputs import ModelRunnerOutput
+    from vllm.v1.metrics.stats import SchedulerStats
+    from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
+    from vllm.v1.request import Request
+
+# What a worker without graphs says of a step's.
+NOTHING = CUDAGraphStat(0, 0, 0, "")
+
+
+class SpeculationMixin:
+    """Mix into a scheduler of vLLM's, before it in the bases.
+
+    Requests may have fewer drafts than others, acceptance is watched, and each step tells its K.
+    """
+
+    dynamic_sd_lookup: Any
+    requests: dict[str, Request]
+    remedy = 'With draft_length="adaptive" drafting pauses where it does not pay.'
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.acceptance = self._known_acceptance()
+        self._watchdog = Watchdog(self.acceptance, self.remedy)
+        # Of the requests that ask for fewer drafts than the others get.
+        self._most_drafts: dict[str, int] = {}
+        self._told: Told | None = None
+
+    def _known_acceptance(self) -> Acceptance:
+        return Acceptance(self.num_spec_tokens)  # type: ignore[attr-defined]
+
+    def add_request(self, request: Request) -> None:
+        """Take up a request, and how many drafts it wants."""
+        params = request.sampling_params
+        most = None if params is None else most_drafts(params.extra_args)
+        if most is not None:
+            self._forget_gone()
+            self._most_drafts[request.request_id] = most
+        super().add_request(request)  # type: ignore[misc]
+
+    def _forget_gone(self) -> None:
+        self._most_drafts = {
+            req_id: most for req_id, most in self._most_drafts.items() if req_id in self.requests
+        }
+
+    def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
+        """Take up drafts, of each request as many as it wants."""
+        if self._most_drafts:
+            # Not in place: a drafter in this process may keep the lists.
+            draft_token_ids.draft_token_ids = [
+                drafts[: self._most_drafts.get(req_id)]
+                for req_id, drafts in zip(
+                    draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True
+                )
+            ]
+        super().update_draft_token_ids(draft_token_ids)  # type: ignore[misc]
+
+    def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
+        """Do what vLLM does, which holds places for drafts where steps are scheduled ahead."""
+        super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
+        for req_id, most in self._most_drafts.items():
+            request = self.requests.get(req_id)
+            if request is not None and len(request.spec_token_ids) > most:
+                # The list is one for all requests.
+                request.spec_token_ids = request.spec_token_ids[:most]
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> Any:
+        """Take up a step's end, and do what vLLM does."""
+        self._note_acceptance(scheduler_output, model_runner_output)
+        self._told = None
+        if scheduler_output.num_scheduled_tokens:
+            self._ended(scheduler_output)
+        return super().update_from_output(  # type: ignore[misc]
+            scheduler_output, model_runner_output
+        )
+
+    def _ended(self, scheduler_output: SchedulerOutput) -> None:
+        self._watchdog.look()
+        drafts = scheduler_output.num_spec_tokens_to_schedule
+        self._told = Told(drafts, self._reason())
+
+    def _reason(self) -> str:
+        return FIXED if self.dynamic_sd_lookup is None else SCHEDULED
+
+    def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
+        """Return what vLLM tells of a step, with its K; the signature is vLLM's."""
+        stats = super().make_stats(*args, **kwargs)  # type: ignore[misc]
+        # Once for each step: vLLM asks at other times, too.
+        told, self._told = self._told, None
+        if stats is not None and told is not None:
+            graph = stats.cudagraph_stats or NOTHING
+            text = told.behind(graph.runtime_mode)
+            stats.cudagraph_stats = replace(graph, runtime_mode=text)
+        return stats
+
+    def _note_acceptance(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> None:
+        sampled = model_runner_output.sampled_token_ids
+        invalid = scheduler_output.num_invalid_spec_tokens or {}
+        for req_id, drafts in scheduler_output.scheduled_spec_decode_tokens.items():
+            place = model_runner_output.req_id_to_index.get(req_id)
+            tokens = sampled[place] if sampled and place is not None else []
+            # Drafts that the grammar ruled out were not the drafter's fault, and not looked at.
+            verified = len(drafts) - invalid.get(req_id, 0)
+            if tokens and verified > 0:
+                self.acceptance.note(verified, len(tokens) - 1)
 
 
 class Lengths:
@@ -35,40 +147,31 @@ class Lengths:
         return choice.drafts
 
 
-class AdaptiveLengthMixin:
-    """Mix into a scheduler of vLLM's, before it in the bases."""
+class AdaptiveLengthMixin(SpeculationMixin):
+    """Mix into a scheduler of vLLM's, before it in the bases: K is chosen from step to step."""
+
+    remedy = "Drafting pauses where it does not pay, and is tried again from time to time."
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        lengths = speculation_of(self.vllm_config).draft_lengths  # type: ignore[attr-defined]
-        self.chooser = LengthChooser(lengths or ())
         # vLLM asks this for K wherever a schedule is set, and ours has set one.
         self.dynamic_sd_lookup = Lengths(self.chooser, Reporter(self.chooser))
         self._clock = StepClock(self.chooser.costs)
 
-    def update_from_output(
-        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
-    ) -> Any:
-        """Take up a step's end, and do what vLLM does."""
-        self._note_acceptance(scheduler_output, model_runner_output)
-        if scheduler_output.num_scheduled_tokens:
-            self._clock.ended(step_of(scheduler_output), time.perf_counter())
-        return super().update_from_output(  # type: ignore[misc]
-            scheduler_output, model_runner_output
-        )
+    def _known_acceptance(self) -> Acceptance:
+        lengths = speculation_of(self.vllm_config).draft_lengths  # type: ignore[attr-defined]
+        self.chooser = LengthChooser(lengths or ())
+        return self.chooser.acceptance
 
-    def _note_acceptance(
-        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
-    ) -> None:
-        sampled = model_runner_output.sampled_token_ids
-        invalid = scheduler_output.num_invalid_spec_tokens or {}
-        for req_id, drafts in scheduler_output.scheduled_spec_decode_tokens.items():
-            place = model_runner_output.req_id_to_index.get(req_id)
-            tokens = sampled[place] if sampled and place is not None else []
-            # Drafts that the grammar ruled out were not the drafter's fault, and not looked at.
-            verified = len(drafts) - invalid.get(req_id, 0)
-            if tokens and verified > 0:
-                self.chooser.acceptance.note(verified, len(tokens) - 1)
+    def _ended(self, scheduler_output: SchedulerOutput) -> None:
+        super()._ended(scheduler_output)
+        self._clock.ended(step_of(scheduler_output), time.perf_counter())
+
+    def _reason(self) -> str:
+        choice = self.chooser.choice
+        if choice.reason == PAYS and choice.drafts == 0:
+            return REJECTED if self._watchdog.is_low else COSTLY
+        return choice.reason
 
 
 def step_of(scheduler_output: SchedulerOutput) -> Step:
@@ -83,9 +186,17 @@ def step_of(scheduler_output: SchedulerOutput) -> Step:
     )
 
 
-class AdaptiveScheduler(AdaptiveLengthMixin, Scheduler):
+class SpeculationScheduler(SpeculationMixin, Scheduler):
     """vLLM's scheduler, for steps one after the other."""
 
 
-class AdaptiveAsyncScheduler(AdaptiveLengthMixin, AsyncScheduler):
+class SpeculationAsyncScheduler(SpeculationMixin, AsyncScheduler):
     """vLLM's scheduler of steps before the ones before them have ended."""
+
+
+class AdaptiveScheduler(AdaptiveLengthMixin, Scheduler):
+    """The first of the two, with K chosen."""
+
+
+class AdaptiveAsyncScheduler(AdaptiveLengthMixin, AsyncScheduler):
+    """The second of the two, with K chosen."""

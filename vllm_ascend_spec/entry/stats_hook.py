@@ -1,17 +1,21 @@
-"""Hand what the worker says of each step's graph to our metrics.
+"""Hand what worker and scheduler say of each step to our metrics.
 
 Why: vLLM's statistics of graphs reach the front end, and go to a table in the log alone. Loggers of
 other packages are called by the asynchronous engine only
 (vllm/v1/engine/async_llm.py:AsyncLLM.__init__).
-How: ``StatLoggerManager.record``, which both engines call, counts them first.
+How: ``StatLoggerManager.record``, which both engines call, counts them first. What is ours of the
+text is taken out then, so vLLM's table is as ever.
 Until: vLLM hands its statistics to loggers of other packages in ``LLM``, too.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from vllm_ascend_spec.compat.patching import Patches
+from vllm_ascend_spec.control.told import split
+from vllm_ascend_spec.metrics.draft_lengths import count_length
 from vllm_ascend_spec.metrics.graph_steps import count_step
 
 _patches = Patches()
@@ -31,9 +35,26 @@ def apply() -> None:
     stock = StatLoggerManager.record
 
     def record(self: Any, scheduler_stats: Any, *args: Any, **kwargs: Any) -> Any:
-        if scheduler_stats is not None:
+        if scheduler_stats is not None and scheduler_stats.cudagraph_stats is not None:
             engine = kwargs.get("engine_idx") or 0
-            count_step(scheduler_stats.cudagraph_stats, engine)
+            scheduler_stats.cudagraph_stats = count(scheduler_stats.cudagraph_stats, engine)
         return stock(self, scheduler_stats, *args, **kwargs)
 
     _patches.set(StatLoggerManager, "record", record)
+
+
+def count(stat: Any, engine: int) -> Any:
+    """Count a step, and return what is vLLM's of its statistics; None for nothing.
+
+    Args:
+        stat: a ``CUDAGraphStat``.
+        engine: the engine's number.
+    """
+    text, told = split(stat.runtime_mode)
+    if told is not None:
+        count_length(told, engine)
+    if not text:  # of a worker without graphs
+        return None
+    stat = replace(stat, runtime_mode=text)
+    count_step(stat, engine)
+    return stat

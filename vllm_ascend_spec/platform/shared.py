@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING
 from vllm_ascend_spec.config.capture import note_given
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.control.names import SCHEDULERS
 from vllm_ascend_spec.errors import ConfigError
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-
-# By whether steps are scheduled ahead.
-SCHEDULERS = {
-    False: "vllm_ascend_spec.control.scheduler.AdaptiveScheduler",
-    True: "vllm_ascend_spec.control.scheduler.AdaptiveAsyncScheduler",
-}
 
 
 class CommandLineMixin:
@@ -45,20 +39,20 @@ class CaptureMixin:
 
 
 def lay_scheduler(vllm_config: VllmConfig) -> None:
-    """Name our scheduler where K is chosen from step to step.
+    """Name our scheduler where there is speculation, unless another one is named.
 
     Raises:
-        ConfigError: another one is asked for.
+        ConfigError: another one is named, and K is to be chosen from step to step.
     """
     if vllm_config.speculative_config is None:
         return
-    if speculation_of(vllm_config).draft_lengths is None:
-        return
+    is_adaptive = speculation_of(vllm_config).draft_lengths is not None
     scheduler = vllm_config.scheduler_config
-    if scheduler.scheduler_cls not in (None, *SCHEDULERS.values()):
+    if scheduler.scheduler_cls in (None, *SCHEDULERS.values()):
+        scheduler.scheduler_cls = SCHEDULERS[is_adaptive, bool(scheduler.async_scheduling)]
+    elif is_adaptive:
         problem = "not possible with draft_length='adaptive', whose scheduler is ours; leave it out"
         raise ConfigError("--scheduler-cls", scheduler.scheduler_cls, problem)
-    scheduler.scheduler_cls = SCHEDULERS[bool(scheduler.async_scheduling)]
 
 
 def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:

@@ -1,0 +1,11 @@
+"""Names of our schedulers, for vLLM to import."""
+
+from __future__ import annotations
+
+# By whether K is chosen from step to step, and whether steps are scheduled ahead.
+SCHEDULERS = {
+    (False, False): "vllm_ascend_spec.control.scheduler.SpeculationScheduler",
+    (False, True): "vllm_ascend_spec.control.scheduler.SpeculationAsyncScheduler",
+    (True, False): "vllm_ascend_spec.control.scheduler.AdaptiveScheduler",
+    (True, True): "vllm_ascend_spec.control.scheduler.AdaptiveAsyncScheduler",
+}

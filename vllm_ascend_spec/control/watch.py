@@ -1,0 +1,42 @@
+"""Say once that drafts are hardly accepted any more, and once that they are again."""
+
+from __future__ import annotations
+
+import logging
+
+from vllm_ascend_spec.control.acceptance import Acceptance
+from vllm_ascend_spec.log import get_logger
+
+logger = get_logger(__name__)
+
+# Of first drafts. Below the one something is wrong, above the other it no longer is.
+FLOOR, RISEN = 0.05, 0.15
+# First drafts that have to be known before anything is said.
+ENOUGH = 200
+
+
+class Watchdog:
+    """Looks at acceptance after each step.
+
+    Args:
+        acceptance: of all requests.
+        remedy: what is done about it, or could be.
+    """
+
+    def __init__(self, acceptance: Acceptance, remedy: str) -> None:
+        self._acceptance, self._remedy = acceptance, remedy
+        self.is_low = False
+
+    def look(self) -> None:
+        """Compare what is known now with the floor."""
+        if self._acceptance.num_observed < ENOUGH:
+            return
+        rate = self._acceptance.rates()[0]
+        if not self.is_low and rate < FLOOR:
+            self.is_low = True
+            text = "Drafts are hardly accepted: %.1f%% of the latest first drafts. %s"
+            logger.log(logging.WARNING, text, 100 * rate, self._remedy)
+        elif self.is_low and rate > RISEN:
+            self.is_low = False
+            text = "Drafts are accepted again: %.0f%% of the latest first drafts."
+            logger.log(logging.INFO, text, 100 * rate)
