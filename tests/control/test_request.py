@@ -22,7 +22,8 @@ from vllm_ascend_spec.errors import ConfigError
     ],
 )
 def test_what_is_valid(extra_args: Any, most: int | None) -> None:
-    check_request(extra_args, 3)
+    if extra_args and "speculation" in extra_args:
+        check_request(extra_args, 3)
     assert most_drafts(extra_args) == most
 
 
@@ -40,6 +41,5 @@ def test_an_engine_without_speculation(value: Any) -> None:
 
 
 def test_where_it_cannot_be_the_reason_is_given() -> None:
-    check_request({"another": 1}, 3, "not possible because of this")
     with pytest.raises(ConfigError, match="because of this"):
         check_request({"speculation": "off"}, 3, "not possible because of this")

@@ -26,20 +26,18 @@ def most_drafts(extra_args: Mapping[str, Any] | None) -> int | None:
 
 
 def check_request(
-    extra_args: Mapping[str, Any] | None, num_drafts: int | None, refusal: str | None = None
+    extra_args: Mapping[str, Any], num_drafts: int | None, refusal: str | None = None
 ) -> None:
     """Refuse what a request cannot ask for.
 
     Args:
-        extra_args: a request's, as given.
+        extra_args: of a request that does ask.
         num_drafts: K of the engine; None for one that does not speculate.
         refusal: why no request of this engine can be drafted for otherwise than the others.
 
     Raises:
         ConfigError: with what is valid, or the reason.
     """
-    if not extra_args or NAME not in extra_args:
-        return
     value = extra_args[NAME]
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if value != OFF and not (is_number and 0 <= value <= (num_drafts or 0)):

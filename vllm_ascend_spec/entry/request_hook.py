@@ -14,7 +14,7 @@ from vllm_ascend_spec.compat.patching import Patches
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.control.names import SCHEDULERS
-from vllm_ascend_spec.control.request import check_request
+from vllm_ascend_spec.control.request import NAME, check_request
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.registry import all_methods
 
@@ -52,7 +52,7 @@ def check(extra_args: Any, vllm_config: Any) -> None:
     Raises:
         ConfigError: with what is valid, or why it is not possible in this engine.
     """
-    if not extra_args:
+    if not extra_args or NAME not in extra_args:
         return
     if vllm_config.speculative_config is None:
         check_request(extra_args, None)
