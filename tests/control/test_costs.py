@@ -38,6 +38,24 @@ def test_a_length_that_was_never_tried_is_unknown() -> None:
     assert once.seconds(4, 1) is None
 
 
+def test_a_length_between_two_others_is_on_a_line() -> None:
+    costs = measured((4, 0), (4, 3))
+    for drafts in (1, 2, 5):
+        assert costs.seconds(4, drafts) == pytest.approx(seconds_of(4, drafts))
+        assert not costs.is_measured(drafts)
+    assert costs.is_measured(3)
+
+
+def test_no_time_is_negative() -> None:
+    costs = StepCosts()
+    for drafts, seconds in ((3, 0.01), (4, 0.03)):
+        for _ in range(ENOUGH):
+            costs.note(4, drafts, seconds)
+    found = costs.seconds(4, 0)
+    assert found is not None
+    assert found > 0
+
+
 def test_other_batches_are_estimated_by_the_fit() -> None:
     costs = measured((1, 0), (1, 1), (1, 3), (8, 0), (8, 3))
     for requests in (2, 4, 16, 32):

@@ -42,8 +42,8 @@ def test_answers_are_those_of_no_speculation(
     with watch(llm) as seen:
         answers = token_ids(generate(llm, prompts[:24]))
     assert_same(answers, expected[:24])
-    # It looks at every length once, at least.
-    assert {k for _, k in scheduler_of(llm).chooser.costs.cells()} == set(range(longest + 1))
+    # It looks at both ends, at least, before it chooses.
+    assert {k for _, k in scheduler_of(llm).chooser.costs.cells()} >= {0, longest}
     assert seen.acceptance.num_accepted_tokens > 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 # Weight of a new measurement; one that is far off, as something else had the machine, counts less.
@@ -62,6 +62,10 @@ class StepCosts:
         else:
             self._cells[key] = Cell(seconds)
 
+    def is_measured(self, drafts: int) -> bool:
+        """Tell whether steps with so many drafts were measured often enough, in any batch."""
+        return any(k == drafts and cell.count >= ENOUGH for (_, k), cell in self._cells.items())
+
     def is_known(self, requests: int, drafts: int) -> bool:
         """Tell whether such a step was measured often enough."""
         cell = self._cells.get((requests, drafts))
@@ -71,13 +75,15 @@ class StepCosts:
         """Return the time of a step; None where too little is known to say.
 
         What was measured with as many drafts at another number of requests is scaled by the fit of
-        all that was measured.
+        all that was measured. A number of drafts that was never measured is on a line through two
+        others.
         """
         if self.is_known(requests, drafts):
             return self._cells[requests, drafts].seconds
+        others = sorted({k for (_, k), cell in self._cells.items() if cell.count >= ENOUGH})
+        if drafts not in others:
+            return self._on_a_line(requests, drafts, others)
         alike = [n for (n, k), cell in self._cells.items() if k == drafts and cell.count >= ENOUGH]
-        if not alike:
-            return None
         nearest = min(alike, key=lambda n: abs(math.log(n / requests)))
         base = self._cells[nearest, drafts].seconds
         fit = self._fit()
@@ -85,6 +91,18 @@ class StepCosts:
             # One size of batch alone was seen: between "rows cost nothing" and "rows are all".
             return base * math.sqrt(requests / nearest)
         return base * _at(fit, requests, drafts) / _at(fit, nearest, drafts)
+
+    def _on_a_line(self, requests: int, drafts: int, others: Sequence[int]) -> float | None:
+        """Return the time of a step by those with the two numbers of drafts that are nearest."""
+        if len(others) < 2:
+            return None
+        one, two = sorted(others, key=lambda k: abs(k - drafts))[:2]
+        first, second = self.seconds(requests, one), self.seconds(requests, two)
+        if first is None or second is None:
+            return None
+        found = first + (second - first) * (drafts - one) / (two - one)
+        # Two times that are off by chance may point below zero.
+        return max(found, 0.5 * min(first, second))
 
     def _fit(self) -> tuple[float, float, float] | None:
         """Return a, b and c by least squares of relative errors; None without enough to go by."""

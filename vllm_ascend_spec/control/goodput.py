@@ -15,6 +15,8 @@ from vllm_ascend_spec.control.costs import StepCosts
 # A choice is kept for so many steps, and left only for one that promises so much more.
 HOLD = 8
 MARGIN = 0.03
+# By how much an estimate may be off from what was measured at other lengths.
+GUESS = 0.1
 # Steps of an unknown length until it is known: one to change over, and those that are measured.
 LOOK = 4
 # Steps between two looks at lengths that were not chosen; it doubles while they do not pay.
@@ -52,7 +54,7 @@ class LengthChooser:
         self.costs = StepCosts()
         self.choice = Choice(self.lengths[-1], UNKNOWN)
         self._before_probe = self.choice.drafts
-        self._left = self._magnitude = 0
+        self._left = self._requests = 0
         self._until_probe = self._patience = PROBE_FIRST
         # When each length was last chosen for its own sake, to look at the oldest first.
         self._last_seen = dict.fromkeys(self.lengths, 0)
@@ -67,17 +69,20 @@ class LengthChooser:
         self._step += 1
         self._until_probe -= 1
         self._last_seen[self.choice.drafts] = self._step
-        # Another order of magnitude of requests is another question.
-        is_alike = requests.bit_length() == self._magnitude
-        self._magnitude = requests.bit_length()
-        if self._left > 0 and is_alike:
+        if self._left > 0 and self._is_alike(requests):
             self._left -= 1
             return self.choice
+        self._requests = requests
         unknown = [k for k in self.lengths if self.costs.seconds(requests, k) is None]
         if unknown:
-            # From the longest down, so that an engine starts as a fixed K would.
-            return self._take(Choice(unknown[-1], UNKNOWN), LOOK)
+            # The longest first, so that an engine starts as a fixed K would, and then the shortest:
+            # what is between can be told from the two.
+            is_first = len(unknown) == len(self.lengths)
+            return self._take(Choice(unknown[-1 if is_first else 0], UNKNOWN), LOOK)
         best = self._best(requests)
+        promising = self._promising(requests, best)
+        if promising is not None:
+            return self._take(Choice(promising, UNKNOWN), LOOK)
         if self._until_probe <= 0:
             return self._probe(best)
         if self.choice.reason == PROBE:
@@ -88,12 +93,23 @@ class LengthChooser:
             self._until_probe = self._patience
         return self._take(Choice(best, PAYS), HOLD)
 
+    def _is_alike(self, requests: int) -> bool:
+        """Tell whether a batch is like the one that was chosen for, or less than twice another."""
+        fewer, more = sorted((requests, self._requests))
+        return more < 2 * fewer
+
     def _best(self, requests: int) -> int:
         """Return the length of the highest goodput, the present one if that is hardly higher."""
         goodput = {k: self.goodput(requests, k) for k in self.lengths}
         best = max(self.lengths, key=lambda k: goodput[k])
         now = self.choice.drafts if self.choice.reason == PAYS else best
         return best if goodput[best] > goodput[now] * (1 + MARGIN) else now
+
+    def _promising(self, requests: int, best: int) -> int | None:
+        """Return a length that may be the best, and of which only others were measured."""
+        least = self.goodput(requests, best) * (1 - GUESS)
+        estimated = (k for k in self.lengths if not self.costs.is_measured(k))
+        return next((k for k in estimated if self.goodput(requests, k) > least), None)
 
     def goodput(self, requests: int, drafts: int) -> float:
         """Return the expected tokens per second of a batch; 0 where its time is not known."""
