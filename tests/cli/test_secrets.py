@@ -18,7 +18,7 @@ from tests.ascend.bench import counts
 from tests.bench.test_npu_sim import GOOD
 from vllm_ascend_spec.bench import propose, serve, server, step
 from vllm_ascend_spec.bench.client import Load
-from vllm_ascend_spec.bench.timed_engine import Clock
+from vllm_ascend_spec.bench.turns import Clock
 from vllm_ascend_spec.bench.verify import overhead, timing
 from vllm_ascend_spec.cli import bench, elsewhere, info
 from vllm_ascend_spec.cli.main import main
@@ -142,7 +142,7 @@ class FakeServer:
 def test_record_of_bench_serve(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     @contextmanager
     def servers(plan: serve.Plan, mode: str) -> Iterator[dict[str, FakeServer]]:
-        yield {serve.CANDIDATE: FakeServer(), serve.PEER: FakeServer()}
+        yield {serve.CANDIDATE: FakeServer(), serve.NONE: FakeServer()}
 
     monkeypatch.setattr(serve, "_servers", servers)
     monkeypatch.setattr(serve, "_compare", lambda plan, load, servers: {"load": load.name})

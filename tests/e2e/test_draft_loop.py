@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from vllm.forward_context import set_forward_context
 
 from tests.zoo import SPECS, WITH_A_LOOP
 from vllm_ascend_spec.methods.families.vllm import direct
+from vllm_ascend_spec.methods.families.vllm.plan import LastRows
 from vllm_ascend_spec.metrics.acceptance import from_engine
 
 # MTP layers of MiMo run through their modules.
@@ -21,14 +23,23 @@ def drafter_of(llm: Any) -> Any:
 
 
 class Shadow:
-    """Runs every direct forward pass again through the modules and compares."""
+    """Runs every direct forward pass again through the modules, all rows, and compares."""
 
-    def __init__(self, drafter: Any) -> None:
+    def __init__(self, drafter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.drafter = drafter
         self.direct = drafter.direct
         self.likeliest = self.direct.likeliest
-        self.passes = 0
-        self.widest = 0
+        self.layers = self.direct.layers
+        self.passes = self.firsts = self.widest = 0
+        stock = drafter.draft_directly
+
+        def draft_directly(first: Any, metadata: Any, *arguments: Any) -> torch.Tensor:
+            whole = copy.copy(metadata)
+            self.of_all_rows = drafter.build_per_group_and_layer_attn_metadata(whole)[1]
+            return stock(first, metadata, *arguments)
+
+        monkeypatch.setattr(drafter, "draft_directly", draft_directly)
+        monkeypatch.setattr(drafter, "direct", self)
 
     def forward(
         self,
@@ -37,16 +48,21 @@ class Shadow:
         hidden: torch.Tensor | None,
         metadata: dict[str, Any],
         slots: torch.Tensor,
+        last: LastRows | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        actual = self.direct.forward(input_ids, positions, hidden, metadata, slots)
+        actual = self.direct.forward(input_ids, positions, hidden, metadata, slots, last)
         inputs = {"input_ids": input_ids, "positions": positions, "inputs_embeds": None}
         if self.drafter.pass_hidden_states_to_model:
             inputs["hidden_states"] = hidden
         names = self.drafter._draft_attn_layer_names
+        whole = metadata if last is None else self.of_all_rows
         with set_forward_context(
-            metadata, self.drafter.vllm_config, slot_mapping=dict.fromkeys(names, slots)
+            whole, self.drafter.vllm_config, slot_mapping=dict.fromkeys(names, slots)
         ):
             expected = self.drafter._run_model(inputs)
+        if last is not None:
+            expected = tuple(states[last.rows] for states in expected)
+            self.firsts += 1
         torch.testing.assert_close(actual, expected, atol=2e-4, rtol=2e-4)
         # Of the target's tokens a head may know a part only; the others are as unlikely as can be.
         logits = self.drafter.model.compute_logits(expected[0])
@@ -66,17 +82,16 @@ def test_direct_equals_modules(
     method: str, make_engine: Any, generate: Any, prompts: list[str], monkeypatch: Any
 ) -> None:
     llm = make_engine(SPECS[method], max_num_seqs=7)
-    drafter = drafter_of(llm)
-    shadow = Shadow(drafter)
-    monkeypatch.setattr(drafter, "direct", shadow)
+    shadow = Shadow(drafter_of(llm), monkeypatch)
     generate(llm, prompts[:7], batch=7, max_tokens=24)
-    assert shadow.passes >= 3 * 6
+    assert shadow.passes >= 3 * shadow.firsts >= 3 * 6
     assert shadow.widest > 100, "the prompts were not seen"
 
 
 class NoResidual(direct.DirectLayer):
     def forward(self, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
-        return super().forward(x, *arguments) - x
+        found = super().forward(x, *arguments)
+        return found - (x if found.shape == x.shape else x[arguments[-1]])
 
 
 class NextPosition(direct.DirectLayer):
@@ -90,10 +105,19 @@ class LargerProjection(direct.DirectLayer):
         return layer.forward(x, *arguments)
 
 
+class RowBefore(direct.DirectLayer):
+    def forward(self, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        *others, rows = arguments
+        if isinstance(rows, torch.Tensor) and len(others) == 4:
+            rows = (rows - 1).clamp(min=0)
+        return super().forward(x, *others, rows)
+
+
 FAULTS = {
     "a layer's input is not carried past it": NoResidual,
     "odd positions are taken for the next": NextPosition,
     "the last projection is 1% too large": LargerProjection,
+    "the row before the last accepted one is drafted from": RowBefore,
 }
 
 
@@ -102,12 +126,12 @@ FAULTS = {
 def test_a_wrong_kernel_would_be_noticed(
     method: str, fault: str, make_engine: Any, generate: Any, prompts: list[str], monkeypatch: Any
 ) -> None:
-    """Negative controls of the test above: the first layer has a fault."""
+    """Negative controls of the test above: the last layer has a fault."""
     llm = make_engine(SPECS[method], max_num_seqs=7)
     drafter = drafter_of(llm)
-    first, *others = drafter.direct.layers
-    monkeypatch.setattr(drafter.direct, "layers", [FAULTS[fault](**vars(first)), *others])
-    monkeypatch.setattr(drafter, "direct", Shadow(drafter))
+    *others, last = drafter.direct.layers
+    monkeypatch.setattr(drafter.direct, "layers", [*others, FAULTS[fault](**vars(last))])
+    Shadow(drafter, monkeypatch)
     with pytest.raises(AssertionError, match="not close"):
         generate(llm, prompts[:1], max_tokens=8)
     monkeypatch.undo()

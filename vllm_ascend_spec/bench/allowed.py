@@ -81,6 +81,7 @@ PATH_OPTIONS = frozenset(
         "--load",
         "--model",
         "--output",
+        "--peer-python",
         "--png",
         "--prompts",
         "--record",

@@ -14,7 +14,8 @@ from typing import Any
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.bench.stats import Summary
-from vllm_ascend_spec.bench.timed_engine import Load, TimedEngine, prepare_environment
+from vllm_ascend_spec.bench.timed_engine import TimedEngine, prepare_environment
+from vllm_ascend_spec.bench.turns import Load
 
 DRAFT = "draft, all"
 # The draft model's own work. Our loop calls a Llama draft's kernels through ``direct``. EAGLE-3

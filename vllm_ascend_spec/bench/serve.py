@@ -1,4 +1,7 @@
-"""``bench serve``: a server with speculation against one without, in turn."""
+"""``bench serve``: a server with speculation against one without, in turn.
+
+A third one, if a peer is named, is the vLLM of another environment with the same speculation.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.client import Load, Result, run_load
+from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.metrics.acceptance import Acceptance, from_prometheus
 from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_prometheus
 
 MODES: dict[str, tuple[str, ...]] = {"eager": ("--enforce-eager",), "compiled": ()}
-CANDIDATE, PEER = "speculation", "none"
+CANDIDATE, NONE = "speculation", "none"
 
 
 @dataclass(frozen=True)
@@ -27,12 +31,13 @@ class Plan:
 
     Attributes:
         model: the target.
-        speculative_config: of the candidate; the peer has none.
+        speculative_config: of the candidate and the peer.
         loads: what is asked, one after another.
         modes: keys of :data:`MODES`.
         rounds: passes of each load over each server.
-        arguments: more arguments for both servers.
-        environment: for both servers.
+        arguments: more arguments for all servers.
+        environment: for all servers.
+        peer: another environment whose vLLM is measured, too.
     """
 
     model: str
@@ -42,6 +47,7 @@ class Plan:
     rounds: int = 5
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    peer: Peer | None = None
 
 
 def say(text: str) -> None:
@@ -62,8 +68,10 @@ def run(plan: Plan) -> dict[str, Any]:
         "rounds": plan.rounds,
         "results": [],
     }
+    if plan.peer is not None:
+        record["peer"] = {"name": plan.peer.name, "versions": dict(plan.peer.versions)}
     for mode in plan.modes:
-        say(f"starting both servers, {mode}")
+        say(f"starting the servers, {mode}")
         with _servers(plan, mode) as servers:
             for load in plan.loads:
                 row = {"mode": mode, **_compare(plan, load, servers)}
@@ -74,23 +82,30 @@ def run(plan: Plan) -> dict[str, Any]:
 
 @contextmanager
 def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
-    configs = {CANDIDATE: plan.speculative_config, PEER: None}
+    def server(
+        spec: Mapping[str, Any] | None,
+        environment: Mapping[str, str] | None = None,
+        vllm: Path | None = None,
+    ) -> Server:
+        return Server(
+            plan.model,
+            spec,
+            arguments=(*plan.arguments, *MODES[mode]),
+            environment={**plan.environment, **(environment or {})},
+            vllm=vllm,
+        )
+
+    servers = {CANDIDATE: server(plan.speculative_config), NONE: server(None)}
+    if plan.peer is not None:
+        servers[plan.peer.name] = server(
+            plan.speculative_config, plan.peer.environment, plan.peer.vllm
+        )
     with ExitStack() as stack:
-        yield {
-            name: stack.enter_context(
-                Server(
-                    plan.model,
-                    config,
-                    arguments=(*plan.arguments, *MODES[mode]),
-                    environment=plan.environment,
-                )
-            )
-            for name, config in configs.items()
-        }
+        yield {name: stack.enter_context(server) for name, server in servers.items()}
 
 
 def _compare(plan: Plan, load: Load, servers: Mapping[str, Server]) -> dict[str, Any]:
-    """Run one load over both servers in turn: A B, B A, and so on."""
+    """Run one load over all servers in turn: A B, B A, and so on."""
     runs: dict[str, list[Result]] = {name: [] for name in servers}
     for server in servers.values():
         run_load(server.url, plan.model, load)  # compiles and warms the caches
@@ -101,7 +116,7 @@ def _compare(plan: Plan, load: Load, servers: Mapping[str, Server]) -> dict[str,
             runs[name].append(run_load(servers[name].url, plan.model, load))
     metrics = servers[CANDIDATE].metrics()
     accepted = from_prometheus(metrics) - before
-    return {
+    row = {
         "load": load.name,
         "prompts": len(load.prompts),
         "max_tokens": load.max_tokens,
@@ -109,13 +124,19 @@ def _compare(plan: Plan, load: Load, servers: Mapping[str, Server]) -> dict[str,
         "time_per_output_token_ms": {
             name: _summary(runs[name], "time_per_output_token_ms") for name in runs
         },
-        "speedup": paired_ratio(
-            [result.tokens_per_s for result in runs[CANDIDATE]],
-            [result.tokens_per_s for result in runs[PEER]],
-        ).as_dict(),
+        "speedup": _ratio(runs, NONE),
         "acceptance": acceptance_record(accepted, rule_from_prometheus(metrics)),
         "identical": _identical(load, runs),
     }
+    if plan.peer is not None:
+        row["ours_to_peer"] = _ratio(runs, plan.peer.name)
+    return row
+
+
+def _ratio(runs: Mapping[str, list[Result]], name: str) -> dict[str, float]:
+    """Return tokens per second of the candidate over those of another server."""
+    ours, theirs = ([result.tokens_per_s for result in runs[n]] for n in (CANDIDATE, name))
+    return paired_ratio(ours, theirs).as_dict()
 
 
 def _summary(results: list[Result], name: str) -> dict[str, float]:
@@ -126,7 +147,7 @@ def _identical(load: Load, runs: Mapping[str, list[Result]]) -> str | None:
     """Count equal answers; only greedy ones have to be equal."""
     if load.temperature > 0:
         return None
-    pairs = list(zip(runs[CANDIDATE][-1].answers, runs[PEER][-1].answers, strict=True))
+    pairs = list(zip(runs[CANDIDATE][-1].answers, runs[NONE][-1].answers, strict=True))
     equal = sum(ours.token_ids == theirs.token_ids for ours, theirs in pairs)
     return f"{equal} of {len(pairs)}"
 
@@ -146,12 +167,13 @@ def format_row(row: Mapping[str, Any]) -> str:
     """Return one result as a line."""
     rates = row["tokens_per_s"]
     ratio = Summary(**row["speedup"])
+    peer = f"  x{Summary(**row['ours_to_peer'])} of the peer" if "ours_to_peer" in row else ""
     return (
         f"{row['mode']:9} {row['load']:17} "
-        f"{rates[PEER]['median']:8.1f} -> {rates[CANDIDATE]['median']:8.1f} tokens/s  "
+        f"{rates[NONE]['median']:8.1f} -> {rates[CANDIDATE]['median']:8.1f} tokens/s  "
         f"x{ratio}  {row['acceptance']['tokens_per_step']} tokens/step"
         f"{note_on_rule(row['acceptance']['rule'])}  "
-        f"identical: {row['identical'] or '-'}"
+        f"identical: {row['identical'] or '-'}{peer}"
     )
 
 

@@ -1,20 +1,24 @@
-"""``bench step``: where the time of an engine step goes, for up to three configurations in turn.
+"""``bench step``: where the time of an engine step goes, for a few configurations in turn.
 
 No speculation, speculation with vLLM's own draft loop (before), and with ours (after); methods
-without a draft model have no loop, so there are two. All engines live in this process and take
-turns, so the machine's drift hits them alike.
+without a draft model have no loop, so there are two. These engines live in this process. A peer,
+if one is named, is the vLLM of another environment, in a process of its own. All take turns, so the
+machine's drift hits them alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.peer import Peer, PeerEngine
 from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
-from vllm_ascend_spec.bench.timed_engine import Load, TimedEngine, prepare_environment
+from vllm_ascend_spec.bench.timed_engine import TimedEngine, engine_arguments, prepare_environment
+from vllm_ascend_spec.bench.turns import Load
 from vllm_ascend_spec.config.preflight import check_method, with_underscores
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.metrics.rule import note_on_rule
@@ -47,9 +51,10 @@ class Plan:
     load: Load
     rounds: int
     compiled: bool
+    peer: Peer | None = None
 
 
-def figures(engine: TimedEngine) -> dict[str, Any]:
+def figures(engine: TimedEngine | PeerEngine) -> dict[str, Any]:
     """Return the figures of one configuration."""
     parts = {part: round(engine.ms_of(part), 3) for part in PARTS if part in engine.clock.seconds}
     whole = Summary.of(engine.ms_per_step)
@@ -76,9 +81,13 @@ def configurations(speculative_config: Mapping[str, Any]) -> tuple[str, ...]:
 def run(plan: Plan) -> dict[str, Any]:
     """Run the configurations in turn and return the record."""
     prepare_environment()
-    engines = {}
-    names = configurations(plan.speculative_config)
-    for name in names:
+    with ExitStack() as stack:
+        return _run(plan, _start(plan, stack))
+
+
+def _start(plan: Plan, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
+    engines: dict[str, TimedEngine | PeerEngine] = {}
+    for name in configurations(plan.speculative_config):
         say(f"loading: {name}")
         engines[name] = TimedEngine(
             plan.model,
@@ -89,10 +98,28 @@ def run(plan: Plan) -> dict[str, Any]:
             compiled=plan.compiled,
         )
         engines[name].start()
+    if plan.peer is not None:
+        name = plan.peer.name
+        say(f"loading: {name}")
+        most = max(plan.load.batch, 1)
+        arguments = engine_arguments(
+            plan.model,
+            plan.speculative_config,
+            most_requests=most,
+            compiled=plan.compiled,
+            counts=True,
+        )
+        engines[name] = stack.enter_context(PeerEngine(plan.peer, arguments, plan.load, PARTS))
+        engines[name].start()
+    return engines
+
+
+def _run(plan: Plan, engines: Mapping[str, TimedEngine | PeerEngine]) -> dict[str, Any]:
     for index in range(plan.rounds):
         say(f"round {index + 1} of {plan.rounds}")
         for engine in engines.values():
             engine.generate(record=True)
+    ours = engines[AFTER if AFTER in engines else WITHOUT_LOOP]
     record = {
         "benchmark": "step",
         "provenance": provenance.collect(),
@@ -109,9 +136,17 @@ def run(plan: Plan) -> dict[str, Any]:
         "results": {name: figures(engine) for name, engine in engines.items()},
         "speedup": {
             name: paired_ratio(engines[name].tokens_per_s, engines[NONE].tokens_per_s).as_dict()
-            for name in names[1:]
+            for name in engines
+            if name != NONE
         },
     }
+    if plan.peer is not None:
+        theirs = engines[plan.peer.name]
+        record["peer"] = {
+            "name": plan.peer.name,
+            "versions": dict(plan.peer.versions),
+            "ours_to_peer": paired_ratio(ours.tokens_per_s, theirs.tokens_per_s).as_dict(),
+        }
     say(format_table(record))
     return record
 
@@ -126,10 +161,15 @@ def format_table(record: Mapping[str, Any]) -> str:
         rows.append(
             (part, {name: result["parts_ms"].get(part) for name, result in results.items()})
         )
-    *_, last = results.values()
+    ours = results[AFTER if AFTER in results else WITHOUT_LOOP]
     lines = ["".join([" " * 24, *(f"{name:>18}" for name in results)])]
     for part, values in rows:
         cells = ("-" if values[name] is None else f"{values[name]:.2f}" for name in results)
         lines.append("".join([f"{part:24}", *(f"{cell:>18}" for cell in cells)]))
-    lines.append(f"speed-up: {record['speedup']}{note_on_rule(last['rule'])}")
+    rates = (f"{result['tokens_per_s']['median']:.0f}" for result in results.values())
+    lines.append("".join([f"{'tokens/s':24}", *(f"{rate:>18}" for rate in rates)]))
+    lines.append(f"speed-up: {record['speedup']}{note_on_rule(ours['rule'])}")
+    if "peer" in record:
+        ratio = Summary(**record["peer"]["ours_to_peer"])
+        lines.append(f"ours to {record['peer']['name']}: {ratio}")
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec import versions
+from vllm_ascend_spec.bench import peer
 from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
 from vllm_ascend_spec.cli import bench_adaptive, bench_verify
 from vllm_ascend_spec.config.engine import Engine
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument("--temperatures", default="0,0.8", help="a list; 0 is greedy")
     serve.add_argument("--rounds", type=int, default=5, help="passes per load and server")
     serve.add_argument("--num-prompts", type=int, default=16)
+    add_peer(serve)
     serve.set_defaults(benchmark_run=run_serve)
     step = benchmarks.add_parser("step", help="one engine step by its parts, in this process")
     add_common(step)
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     step.add_argument("--temperature", type=float, default=0.0)
     step.add_argument("--rounds", type=int, default=3)
     step.add_argument("--compiled", action="store_true", help="with torch.compile")
+    add_peer(step)
     step.set_defaults(benchmark_run=run_step)
     propose = benchmarks.add_parser("propose", help="what drafting costs beside the draft model")
     add_common(propose, several=True)
@@ -76,6 +79,16 @@ def add_common(parser: argparse.ArgumentParser, *, several: bool = False) -> Non
     parser.add_argument("--prompts", type=Path, default=Path("examples/zoo/prompts.json"))
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--output", type=Path, help="where the JSON record goes")
+
+
+def add_peer(parser: argparse.ArgumentParser) -> None:
+    """Describe the option that names another environment."""
+    parser.add_argument(
+        peer.OPTION,
+        type=Path,
+        metavar="PYTHON",
+        help="interpreter of another environment, whose vLLM takes turns with this one",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -126,6 +139,7 @@ def run_serve(args: argparse.Namespace) -> int:
         for batch in numbers("--batches", args.batches, int)
         for temperature in numbers("--temperatures", args.temperatures, float)
     )
+    other = None if args.peer_python is None else peer.find_peer(args.peer_python)
     plan = serve.Plan(
         model=args.model,
         speculative_config=spec,
@@ -138,6 +152,7 @@ def run_serve(args: argparse.Namespace) -> int:
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_LOGGING_LEVEL": "WARNING",
         },
+        peer=other,
     )
     return finish(serve.run(plan), args.output)
 
@@ -145,10 +160,11 @@ def run_serve(args: argparse.Namespace) -> int:
 def run_step(args: argparse.Namespace) -> int:
     """Run ``bench step``."""
     from vllm_ascend_spec.bench import step
-    from vllm_ascend_spec.bench.timed_engine import Load
+    from vllm_ascend_spec.bench.turns import Load
 
     spec = parse_speculative(args.speculative_config)
     resolve_engine(args.model, spec, engine=Engine(device=select.find_device()))
+    other = None if args.peer_python is None else peer.find_peer(args.peer_python)
     plan = step.Plan(
         model=args.model,
         speculative_config=spec,
@@ -160,6 +176,7 @@ def run_step(args: argparse.Namespace) -> int:
         ),
         rounds=args.rounds,
         compiled=args.compiled,
+        peer=other,
     )
     return finish(step.run(plan), args.output)
 
@@ -167,7 +184,7 @@ def run_step(args: argparse.Namespace) -> int:
 def run_propose(args: argparse.Namespace) -> int:
     """Run ``bench propose``."""
     from vllm_ascend_spec.bench import propose
-    from vllm_ascend_spec.bench.timed_engine import Load
+    from vllm_ascend_spec.bench.turns import Load
 
     specs = [parse_speculative(text) for text in args.speculative_config or [DEFAULT_SPEC]]
     for spec in specs:

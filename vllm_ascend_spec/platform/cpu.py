@@ -12,6 +12,7 @@ from vllm_ascend_spec.platform.shared import CommandLineMixin, check_engine_conf
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
+    from vllm.config.kernel import IrOpPriorityConfig
 
 WORKER = "vllm_ascend_spec.worker.cpu.SpecCPUWorker"
 
@@ -30,6 +31,26 @@ class SpecCpuPlatform(CommandLineMixin, CpuPlatform):
         if wanted == "uni" and can_run_in_the_engine(vllm_config):
             vllm_config.parallel_config.distributed_executor_backend = "uni"
         lay_scheduler(vllm_config)
+
+    @classmethod
+    def import_ir_kernels(cls) -> None:
+        """Register kernels: vLLM's, and those of it that it does not offer on a CPU."""
+        super().import_ir_kernels()
+        from vllm_ascend_spec.platform import cpu_norm  # noqa: F401
+
+    @classmethod
+    def get_default_ir_op_priority(cls, vllm_config: VllmConfig) -> IrOpPriorityConfig:
+        """Prefer kernels where nothing is compiled; Inductor makes better ones by itself."""
+        from vllm.config.compilation import CompilationMode
+
+        found = super().get_default_ir_op_priority(vllm_config)
+        if vllm_config.compilation_config.mode == CompilationMode.NONE:
+            cls.import_ir_kernels()
+            from vllm_ascend_spec.platform.cpu_norm import PROVIDER
+
+            found.rms_norm.insert(0, PROVIDER)
+            found.fused_add_rms_norm.insert(0, PROVIDER)
+        return found
 
 
 def can_run_in_the_engine(vllm_config: VllmConfig) -> bool:

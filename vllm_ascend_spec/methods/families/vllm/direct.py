@@ -23,6 +23,7 @@ from vllm.model_executor.models import llama, llama_eagle, llama_eagle3
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
 
 from vllm_ascend_spec.methods.families.likeliest import likeliest
+from vllm_ascend_spec.methods.families.vllm.plan import LastRows
 
 LAYERS = (
     llama_eagle.LlamaDecoderLayer,
@@ -63,8 +64,18 @@ class DirectLayer:
         metadata: Any,
         slots: torch.Tensor,  # [num_tokens]
         embeddings: torch.Tensor | None = None,  # [num_tokens, hidden_size]
+        rows: torch.Tensor | None = None,  # [num_rows]
     ) -> torch.Tensor:
-        """Run the layer on the residual stream and return it."""
+        """Run the layer on the residual stream and return it.
+
+        Args:
+            x: the residual stream.
+            positions: int64.
+            metadata: what ``rows`` attend to; None only writes keys and values.
+            slots: int64, where keys and values of all tokens go.
+            embeddings: of the tokens, for a layer that reads them beside states.
+            rows: int64, those whose result is needed; None for all.
+        """
         if self.state_norm is None:
             normed = x if self.input_norm is None else self.input_norm(x)
         else:
@@ -72,32 +83,48 @@ class DirectLayer:
             states = self.state_norm(x)
             normed = torch.cat([self.input_norm(embeddings), states], dim=-1)
             x = states if self.keeps_normed else x
-        x = x + self.output(self._attend(normed, positions, metadata, slots))
+        q = self._write(normed, positions, slots)
+        if metadata is None:
+            return x[:0]
+        if rows is not None:
+            x, q = x[rows], q[rows]
+        x = x + self.output(self._attend(q, metadata))
         up = self.gate_up(self.post_norm(x))
         activated = up.new_empty((up.shape[0], up.shape[1] // 2))
         torch.ops._C.silu_and_mul(activated, up)
         return x + self.down(activated)
 
-    def _attend(
+    def _write(
         self,
         x: torch.Tensor,  # [num_tokens, hidden_size]
         positions: torch.Tensor,  # [num_tokens]
-        metadata: Any,
         slots: torch.Tensor,  # [num_tokens]
     ) -> torch.Tensor:
+        """Write keys and values; return queries, [num_tokens, num_heads * head_size]."""
         attention, rotary = self.attention, self.rotary
         q, k, v = self.qkv(x).split(self.sizes, dim=-1)
         torch.ops._C.rotary_embedding(
             positions, q, k, rotary.head_size, self.cos_sin, rotary.is_neox_style
         )
         heads = (x.shape[0], -1, attention.head_size)
-        k, v = k.view(heads), v.view(heads)
-        attention.impl.do_kv_cache_update(attention, k, v, attention.kv_cache, slots)
-        mixed = q.new_empty((x.shape[0], attention.num_heads, attention.head_size))
-        attention.impl.forward(
-            attention, q.view(heads), k, v, attention.kv_cache, metadata, output=mixed
+        attention.impl.do_kv_cache_update(
+            attention, k.view(heads), v.view(heads), attention.kv_cache, slots
         )
-        return mixed.view(x.shape[0], -1)
+        return q
+
+    def _attend(
+        self,
+        q: torch.Tensor,  # [num_rows, num_heads * head_size]
+        metadata: Any,
+    ) -> torch.Tensor:
+        attention = self.attention
+        heads = (q.shape[0], attention.num_heads, attention.head_size)
+        mixed = q.new_empty(heads)
+        # Keys and values are in the cache, where the kernel reads them.
+        attention.impl.forward(
+            attention, q.view(heads), None, None, attention.kv_cache, metadata, output=mixed
+        )
+        return mixed.view(q.shape[0], -1)
 
 
 class DirectLlama:
@@ -123,6 +150,7 @@ class DirectLlama:
         hidden: torch.Tensor | None,  # [num_tokens, hidden_size]
         metadata: dict[str, Any],
         slots: torch.Tensor,  # [num_tokens]
+        last: LastRows | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the draft; write its keys and values to the KV cache.
 
@@ -130,19 +158,38 @@ class DirectLlama:
             input_ids: int32, the tokens.
             positions: int64, their positions.
             hidden: hidden states to fuse with the embeddings (EAGLE), or None.
-            metadata: attention metadata by layer name.
+            metadata: attention metadata by layer name; with ``last`` of the layers before it.
             slots: int64, where keys and values go.
+            last: the rows that count, of the last layer; None for all.
 
         Returns:
-            Hidden states for logits and for the next step, [num_tokens, hidden_size] each.
+            Hidden states for logits and for the next step, [num_tokens, hidden_size] each, or
+            [num_reqs, hidden_size] of the rows that count.
         """
         x = F.embedding(input_ids, self.embedding)
         if self.fuse is not None:
             x = self.fuse(torch.cat([x, hidden], dim=-1))
-        for layer in self.layers:
-            x = layer.forward(x, positions, metadata[layer.attention.layer_name], slots)
+        x = self._through_layers(x, positions, metadata, slots, None, last)
         x = x if self.final_norm is None else self.final_norm(x)
         return x, x
+
+    def _through_layers(
+        self,
+        x: torch.Tensor,  # [num_tokens, hidden_size]
+        positions: torch.Tensor,  # [num_tokens]
+        metadata: dict[str, Any],
+        slots: torch.Tensor,  # [num_tokens]
+        embeddings: torch.Tensor | None,  # [num_tokens, hidden_size]
+        last: LastRows | None,
+    ) -> torch.Tensor:
+        for layer in self.layers if last is None else self.layers[:-1]:
+            own = metadata[layer.attention.layer_name]
+            x = layer.forward(x, positions, own, slots, embeddings)
+        if last is None:
+            return x
+        layer = self.layers[-1]
+        own = None if last.metadata is None else last.metadata[layer.attention.layer_name]
+        return layer.forward(x, positions, own, slots, embeddings, last.rows)
 
     def likeliest(
         self,
@@ -177,14 +224,13 @@ class DirectEagle3(DirectLlama):
         hidden: torch.Tensor | None,  # [num_tokens, hidden_size]
         metadata: dict[str, Any],
         slots: torch.Tensor,  # [num_tokens]
+        last: LastRows | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the draft, as :meth:`DirectLlama.forward` does."""
         assert hidden is not None
         assert self.final_norm is not None
-        x, embeddings = hidden, F.embedding(input_ids, self.embedding)
-        for layer in self.layers:
-            own = metadata[layer.attention.layer_name]
-            x = layer.forward(x, positions, own, slots, embeddings)
+        embeddings = F.embedding(input_ids, self.embedding)
+        x = self._through_layers(hidden, positions, metadata, slots, embeddings, last)
         normed = self.final_norm(x)
         return normed, normed if self.norms_output else x
 
@@ -247,7 +293,13 @@ def _norm(module: Any) -> Norm | None:
     if not isinstance(module, RMSNorm):
         return None
     weight, epsilon = module.weight.data, module.variance_epsilon
-    return lambda x: F.rms_norm(x, weight.shape, weight, epsilon)
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        output = torch.empty_like(x)
+        torch.ops._C.rms_norm(output, x, weight, epsilon)
+        return output
+
+    return norm
 
 
 def _direct_layer(layer: Any, place: int) -> DirectLayer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,13 +15,14 @@ from vllm_ascend_spec.methods.families.vllm.host_inputs import (
     rotated,
     with_next_tokens,
 )
+from vllm_ascend_spec.methods.families.vllm.plan import LastRows, StepPlan
 
 if TYPE_CHECKING:
     from vllm.v1.attention.backend import CommonAttentionMetadata
+    from vllm.v1.sample.metadata import SamplingMetadata
 
     from vllm_ascend_spec.methods.families.sampling import DraftSampler
     from vllm_ascend_spec.methods.families.vllm.direct import DirectLlama
-    from vllm_ascend_spec.methods.families.vllm.plan import StepPlan
 
 logger = get_logger(__name__)
 
@@ -37,8 +39,15 @@ class DirectStepsMixin:
     block_size: int
     max_model_len: int
     needs_extra_input_slots: bool
+    num_speculative_tokens: int
+    build_per_group_and_layer_attn_metadata: Callable[..., tuple[Any, dict[str, Any]]]
+    one_row_each: Callable[[CommonAttentionMetadata, int, torch.Tensor | None], None]
+    plan_later_steps: Callable[[CommonAttentionMetadata, torch.Tensor], StepPlan]
     step_metadata: Callable[[CommonAttentionMetadata, StepPlan, int], dict[str, Any]]
+    sampler_of: Callable[[SamplingMetadata, torch.Tensor], DraftSampler | None]
     pick: Callable[[torch.Tensor, DraftSampler | None], Picked]
+    join: Callable[[list[Picked]], torch.Tensor]
+    no_drafts: Callable[[int], torch.Tensor]
 
     def find_direct(self) -> None:
         """See whether the draft can be called directly; a logged line says why not."""
@@ -80,20 +89,49 @@ class DirectStepsMixin:
             )
         return read._replace(token_ids=rotated(read.token_ids, next_token_ids, read.rows)), metadata
 
-    def later_steps_directly(
+    def draft_directly(
         self,
-        plan: StepPlan,
+        first: FirstPass,
         metadata: CommonAttentionMetadata,
-        hidden: torch.Tensor,  # [num_reqs, hidden_size]
-        drafts: list[Picked],
-        sampler: DraftSampler | None,
-    ) -> None:
-        """Run draft steps 2..K without modules, appending to ``drafts``."""
+        num_rejected: torch.Tensor | None,  # [num_reqs]
+        sampling_metadata: SamplingMetadata,
+    ) -> torch.Tensor:
+        """Draft without modules; the last layer works out no row but those that are drafted from.
+
+        Args:
+            first: what the first pass reads.
+            metadata: what it attends to.
+            num_rejected: int32, how many of the last tokens of a request were rejected.
+            sampling_metadata: of the requests.
+
+        Returns:
+            Drafts, int64 [num_reqs, num_speculative_tokens].
+        """
         assert self.direct is not None
-        for step, positions in enumerate(plan.positions):
-            per_layer = self.step_metadata(metadata, plan, step)
-            tokens = drafts[-1][0].int()
-            last, hidden = self.direct.forward(
-                tokens, positions, hidden, per_layer, plan.slots[step]
-            )
-            drafts.append(self.pick(last, sampler))
+        num_reqs, slots = first.rows.shape[0], metadata.slot_mapping
+        has_lower = len(self.direct.layers) > 1
+        lower = self.build_per_group_and_layer_attn_metadata(metadata)[1] if has_lower else {}
+        first_pass = partial(
+            self.direct.forward, first.token_ids, first.positions, first.hidden, lower, slots
+        )
+        if self.num_speculative_tokens == 0:
+            # This keeps the draft's KV cache in step.
+            first_pass(last=LastRows(first.rows, None))
+            return self.no_drafts(num_reqs)
+        positions = first.positions[first.rows]
+        self.one_row_each(metadata, num_reqs, num_rejected)
+        metadata.seq_lens_cpu_upper_bound = metadata.seq_lens
+        per_layer = self.build_per_group_and_layer_attn_metadata(metadata)[1]
+        last, hidden = first_pass(last=LastRows(first.rows, per_layer))
+        sampler = self.sampler_of(sampling_metadata, positions)
+        drafts = [self.pick(last, sampler)]
+        if self.num_speculative_tokens > 1:
+            plan = self.plan_later_steps(metadata, positions)
+            for step, places in enumerate(plan.positions):
+                per_layer = self.step_metadata(metadata, plan, step)
+                tokens = drafts[-1][0].int()
+                last, hidden = self.direct.forward(
+                    tokens, places, hidden, per_layer, plan.slots[step]
+                )
+                drafts.append(self.pick(last, sampler))
+        return self.join(drafts)

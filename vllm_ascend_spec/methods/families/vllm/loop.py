@@ -102,12 +102,14 @@ class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, StockPropos
             common_attn_metadata,
             num_rejected_tokens_gpu,
         )
+        if self.direct is not None and not self.parallel_drafting:
+            return self.draft_directly(first, metadata, num_rejected_tokens_gpu, sampling_metadata)
         if self.parallel_drafting:
             keep_inside(metadata, first.positions, self.max_model_len, self.block_size)
         last, hidden = self._first_step(first, metadata)
         if num_speculative_tokens == 0:
             # The pass above kept the draft's KV cache in step; there is nothing to draft.
-            return next_token_ids.new_empty((next_token_ids.shape[0], 0), dtype=torch.int64)
+            return self.no_drafts(next_token_ids.shape[0])
         if self.parallel_drafting:
             rows = rows_of_drafts(first.rows, next_token_ids.shape[0], num_speculative_tokens)
             sampler = self.sampler_of(sampling_metadata, first.positions[rows[:, 0]])
@@ -116,10 +118,10 @@ class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, StockPropos
         sampler = self.sampler_of(sampling_metadata, positions)
         drafts = [self.pick(picked, sampler)]
         if num_speculative_tokens > 1:
-            plan = self._plan(metadata, positions, num_rejected_tokens_gpu)
+            self.one_row_each(metadata, positions.shape[0], num_rejected_tokens_gpu)
+            plan = self.plan_later_steps(metadata, positions)
             feedback = picked if hidden is last else hidden[first.rows]
-            later = self._later_steps if self.direct is None else self.later_steps_directly
-            later(plan, metadata, feedback, drafts, sampler)
+            self._later_steps(plan, metadata, feedback, drafts, sampler)
         return self.join(drafts)
 
     def _inputs_of_first_pass(
@@ -160,7 +162,7 @@ class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, StockPropos
         """Run the draft over the target's tokens; return hidden states for logits and feedback."""
         _, per_layer = self.build_per_group_and_layer_attn_metadata(metadata)
         num_tokens = first.token_ids.shape[0]
-        if self.direct is not None:
+        if self.direct is not None:  # all drafts in one pass
             return self.direct.forward(
                 first.token_ids, first.positions, first.hidden, per_layer, metadata.slot_mapping
             )
@@ -176,18 +178,21 @@ class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, StockPropos
         ):
             return self._run_model(inputs)
 
-    def _plan(
+    def no_drafts(self, num_reqs: int) -> torch.Tensor:
+        """Return no drafts, int64 [num_reqs, 0], of a step that only kept the KV cache in step."""
+        return torch.empty((num_reqs, 0), dtype=torch.int64, device=self.device)
+
+    def one_row_each(
         self,
         metadata: CommonAttentionMetadata,
-        positions: torch.Tensor,  # [num_reqs]
+        num_reqs: int,
         num_rejected: torch.Tensor | None,  # [num_reqs]
-    ) -> StepPlan:
-        """Plan steps 2..K and make ``metadata`` describe one token per request."""
-        seq_lens = metadata.seq_lens
+    ) -> None:
+        """Make ``metadata`` describe the last accepted token of each request."""
+        on_host = self.device.type == "cpu"
         if num_rejected is not None:
             # The first pass counted rejected tokens too; nothing after it may.
-            seq_lens = seq_lens - num_rejected
-        num_reqs, on_host = positions.shape[0], self.device.type == "cpu"
+            metadata.seq_lens = metadata.seq_lens - num_rejected
         starts = self.arange[: num_reqs + 1]
         metadata.num_actual_tokens = num_reqs
         metadata.max_query_len = 1
@@ -195,10 +200,17 @@ class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, StockPropos
         metadata.query_start_loc_cpu = (
             starts if on_host else torch.from_numpy(np.arange(num_reqs + 1, dtype=np.int32))
         )
-        plan = plan_steps_on_host if on_host else plan_steps
+
+    def plan_later_steps(
+        self,
+        metadata: CommonAttentionMetadata,
+        positions: torch.Tensor,  # [num_reqs]
+    ) -> StepPlan:
+        """Plan steps 2..K, after :meth:`one_row_each`."""
+        plan = plan_steps_on_host if self.device.type == "cpu" else plan_steps
         return plan(
             positions,
-            seq_lens,
+            metadata.seq_lens,
             metadata.block_table_tensor,
             self.block_size,
             self.max_model_len,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,6 +22,19 @@ class StepPlan(NamedTuple):
     positions: Sequence[torch.Tensor]
     slots: Sequence[torch.Tensor]
     seq_lens: Sequence[torch.Tensor]
+
+
+class LastRows(NamedTuple):
+    """What the last layer of a draft has to work out in the first pass.
+
+    Attributes:
+        rows: int64 [num_reqs], the row of each request whose result is needed.
+        metadata: attention metadata of these rows by layer name; None if only keys and values of
+            all rows are.
+    """
+
+    rows: torch.Tensor
+    metadata: dict[str, Any] | None
 
 
 def plan_steps(

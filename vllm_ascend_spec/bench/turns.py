@@ -1,0 +1,214 @@
+"""An engine that takes turns with others, and clocks on its parts.
+
+This file imports nothing of this package: as a script it is run by the interpreter of another
+environment, with another vLLM (:mod:`vllm_ascend_spec.bench.peer`). Then it reads commands, one
+line of JSON each, and answers each with one.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+# Commands of the script.
+GENERATE, WATCH = "generate", "watch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What an engine is asked.
+
+    Attributes:
+        prompts: texts.
+        max_tokens: of each answer.
+        batch: how many at a time.
+        temperature: 0 is greedy; with any other each request has a seed.
+    """
+
+    prompts: Sequence[str]
+    max_tokens: int
+    batch: int
+    temperature: float = 0.0
+
+
+class Clock:
+    """Adds up the time spent in methods of one engine."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def watch(self, owner: Any, method: str, part: str) -> None:
+        """Time every call of ``owner.method`` as ``part``."""
+        stock: Callable[..., Any] = getattr(owner, method)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return stock(*args, **kwargs)
+            finally:
+                self.seconds[part] += time.perf_counter() - started
+
+        setattr(owner, method, timed)
+
+
+class Figures:
+    """What was measured of an engine.
+
+    Attributes:
+        steps, tokens: of all rounds that count.
+        tokens_per_s, ms_per_step: of each round that counts.
+        clock: of its parts.
+    """
+
+    def __init__(self) -> None:
+        self.steps = self.tokens = 0
+        self.tokens_per_s: list[float] = []
+        self.ms_per_step: list[float] = []
+        self.clock = Clock()
+
+    def ms_of(self, part: str) -> float:
+        """Return milliseconds per step of a part."""
+        return 1e3 * self.clock.seconds[part] / self.steps
+
+    @property
+    def tokens_per_engine_step(self) -> float:
+        """Tokens of all requests per step of the engine.
+
+        Counted here: of several engines in a process, vLLM's counters know the newest only.
+        """
+        return self.tokens / self.steps
+
+
+class EngineTurns(Figures):
+    """An engine of this process.
+
+    Args:
+        llm: vLLM's ``LLM``.
+        load: what it will be asked.
+        parts: name of a part -> (object below the runner, method), for :meth:`instrument`.
+    """
+
+    def __init__(
+        self, llm: Any, load: Load, parts: Mapping[str, tuple[str, str]] | None = None
+    ) -> None:
+        from vllm import SamplingParams
+
+        super().__init__()
+        self.llm = llm
+        self.load = load
+        self.parts = parts or {}
+        self.sampling = [
+            SamplingParams(
+                temperature=load.temperature,
+                max_tokens=load.max_tokens,
+                ignore_eos=True,
+                seed=index if load.temperature else None,
+            )
+            for index in range(load.batch)
+        ]
+
+    @property
+    def runner(self) -> Any:
+        """The model runner of the engine."""
+        return self.llm.llm_engine.model_executor.driver_worker.worker.model_runner
+
+    def instrument(self) -> None:
+        """Start to watch the parts."""
+        for part, (path, method) in self.parts.items():
+            owner = self.runner
+            for name in filter(None, path.split(".")):
+                owner = getattr(owner, name, None)
+            if owner is not None and hasattr(owner, method):
+                self.clock.watch(owner, method, part)
+
+    def generate(self, *, record: bool) -> None:
+        """Send all prompts, a batch at a time.
+
+        Args:
+            record: whether the figures count.
+        """
+        # Else suffix trees would know the answers from the round before.
+        forget = getattr(getattr(self.runner, "drafter", None), "forget_answers", None)
+        if forget is not None:
+            forget()
+        core = self.llm.llm_engine
+        started, tokens, steps = time.perf_counter(), 0, 0
+        for first in range(0, len(self.load.prompts), self.load.batch):
+            batch = self.load.prompts[first : first + self.load.batch]
+            for index, prompt in enumerate(batch):
+                core.add_request(f"{first}-{index}-{started}", prompt, self.sampling[index])
+            while core.has_unfinished_requests():
+                for output in core.step():
+                    if output.finished:
+                        tokens += len(output.outputs[0].token_ids)
+                steps += 1
+        seconds = time.perf_counter() - started
+        if record:
+            self.tokens += tokens
+            self.steps += steps
+            self.tokens_per_s.append(tokens / seconds)
+            self.ms_per_step.append(1e3 * seconds / steps)
+
+    def start(self) -> None:
+        """Warm up with one pass, then watch the parts."""
+        self.generate(record=False)
+        keep_out_of_collections()
+        self.instrument()
+        self.clock.seconds.clear()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures for another process."""
+        return {
+            "steps": self.steps,
+            "tokens": self.tokens,
+            "tokens_per_s": self.tokens_per_s,
+            "ms_per_step": self.ms_per_step,
+            "seconds": dict(self.clock.seconds),
+        }
+
+
+def keep_out_of_collections() -> None:
+    """Spare engines Python's walks through objects of other engines of their process."""
+    gc.collect()
+    gc.freeze()
+
+
+def follow(commands: TextIO, answers: TextIO) -> None:
+    """Build the engine of the first line, then do what the next ones say.
+
+    Args:
+        commands: the first line has ``arguments`` of ``LLM``, ``load`` and ``parts``, each of the
+            others a command.
+        answers: gets the figures after each.
+    """
+    from vllm import LLM
+
+    asked = json.loads(commands.readline())
+    engine = EngineTurns(LLM(**asked["arguments"]), Load(**asked["load"]), asked["parts"])
+    engine.generate(record=False)
+    keep_out_of_collections()
+    while True:
+        answers.write(json.dumps(engine.as_dict()) + "\n")
+        answers.flush()
+        command = commands.readline().strip()
+        if not command:
+            return
+        if command == WATCH:
+            engine.instrument()
+            engine.clock.seconds.clear()
+        elif command == GENERATE:
+            engine.generate(record=True)
+
+
+if __name__ == "__main__":
+    # What libraries print goes beside the answers.
+    with os.fdopen(os.dup(1), "w") as stdout:
+        os.dup2(2, 1)
+        follow(sys.stdin, stdout)

@@ -1,0 +1,69 @@
+"""vLLM's C++ kernels of the RMS norm for its operator of that name, on the CPU.
+
+vLLM builds them for the CPU and does not offer them there (vllm/kernels/vllm_c.py): an engine that
+does not compile runs the norm as six PyTorch operators, which takes several times as long for the
+few rows of a decode step. Imported by the platform, which vLLM asks for kernels.
+"""
+
+from __future__ import annotations
+
+import torch
+from vllm import ir
+
+PROVIDER = "vllm_cpu_c"
+# Elements that the kernels take at a time (csrc/cpu/layernorm.cpp).
+WIDTH = 8
+
+
+def is_fit(
+    x: torch.Tensor,  # [..., hidden_size]
+    weight: torch.Tensor | None,  # [hidden_size]
+    epsilon: float,
+    variance_size: int | None = None,
+) -> bool:
+    """Tell whether the kernel can do it; it takes no strides."""
+    return (
+        variance_size is None
+        and weight is not None
+        and weight.dtype == x.dtype
+        and x.is_contiguous()
+        and x.shape[-1] % WIDTH == 0
+    )
+
+
+def is_fit_to_add(
+    x: torch.Tensor,  # [..., hidden_size]
+    x_residual: torch.Tensor,  # [..., hidden_size]
+    weight: torch.Tensor | None,  # [hidden_size]
+    epsilon: float,
+    variance_size: int | None = None,
+) -> bool:
+    """Tell whether the kernel can do it where a residual is added first."""
+    is_alike = x_residual.dtype == x.dtype and x_residual.is_contiguous()
+    return is_alike and is_fit(x, weight, epsilon, variance_size)
+
+
+@ir.ops.rms_norm.register_impl(PROVIDER, supports_args=is_fit)
+def rms_norm(
+    x: torch.Tensor,  # [..., hidden_size]
+    weight: torch.Tensor | None,  # [hidden_size]
+    epsilon: float,
+    variance_size: int | None = None,
+) -> torch.Tensor:
+    """Return ``x`` by its root mean square, times ``weight``."""
+    output = torch.empty_like(x)
+    torch.ops._C.rms_norm(output, x, weight, epsilon)
+    return output
+
+
+@ir.ops.fused_add_rms_norm.register_impl(PROVIDER, supports_args=is_fit_to_add, inplace=True)
+def fused_add_rms_norm(
+    x: torch.Tensor,  # [..., hidden_size]
+    x_residual: torch.Tensor,  # [..., hidden_size]
+    weight: torch.Tensor | None,  # [hidden_size]
+    epsilon: float,
+    variance_size: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the norm of the sum, and the sum; both are written where the arguments were."""
+    torch.ops._C.fused_add_rms_norm(x, x_residual, weight, epsilon)
+    return x, x_residual
