@@ -75,7 +75,8 @@ def test_bench_step_compares_draft_loops_where_there_are_any(
 
 @pytest.mark.parametrize("rule", NOTES)
 def test_the_table_of_bench_step_ends_in_the_rule(rule: str | None) -> None:
-    figures = {"ms_per_step": {"median": 1.0}, "parts_ms": {"rest": 0.5}}
+    one = {"median": 1.0, "low": 1.0, "high": 1.0}
+    figures = {"ms_per_step": one, "tokens_per_s": one, "parts_ms": {"rest": 0.5}}
     results = {
         step.NONE: {**figures, "rule": None},
         step.BEFORE: {**figures, "rule": rule},
@@ -83,6 +84,11 @@ def test_the_table_of_bench_step_ends_in_the_rule(rule: str | None) -> None:
     }
     table = step.format_table({"results": results, "speedup": "2"})
     assert table.splitlines()[-1] == f"speed-up: 2{NOTES[rule]}"
+    peer = {"name": "vLLM 0.32.0", "ours_to_peer": one}
+    with_peer = {**results, "vLLM 0.32.0": {**figures, "rule": None}}
+    table = step.format_table({"results": with_peer, "speedup": "2", "peer": peer})
+    *_, line, last = table.splitlines()
+    assert (line, last) == (f"speed-up: 2{NOTES[rule]}", "ours to vLLM 0.32.0: 1.00 (1.00-1.00)")
 
 
 def test_the_own_share_leaves_the_draft_models_work_out() -> None:

@@ -40,9 +40,10 @@ def test_demo() -> None:
 
 
 def test_bench_step(tmp_path: Path) -> None:
+    """This environment is its own peer."""
     record_path = tmp_path / "step.json"
     arguments = ("--rounds", "1", "--max-tokens", "8", "--output", str(record_path))
-    run(COMMAND, "bench", "step", *arguments)
+    run(COMMAND, "bench", "step", *arguments, "--peer-python", sys.executable)
     record = json.loads(record_path.read_text())
     after = record["results"]["our draft loop"]
     assert after["parts_ms"]["target forward"] > 0
@@ -52,6 +53,10 @@ def test_bench_step(tmp_path: Path) -> None:
     assert "draft, all" not in none["parts_ms"]
     assert none["tokens_per_engine_step"] <= 1
     assert (none["rule"], after["rule"]) == (None, "token")
+    theirs = record["results"][record["peer"]["name"]]
+    assert theirs["tokens_per_engine_step"] == after["tokens_per_engine_step"]
+    assert theirs["parts_ms"]["draft, all"] > 0
+    assert record["peer"]["ours_to_peer"]["median"] > 0
 
 
 def test_bench_propose(tmp_path: Path) -> None:

@@ -164,3 +164,8 @@ def test_lora_on_the_target(
     changed = [ours != theirs for ours, theirs in zip(expected, without, strict=True)]
     assert not any(changed[::2])
     assert sum(changed[1::2]) >= 2
+
+
+def test_an_engine_that_compiles_nothing_runs_the_kernels_of_the_norm(make_engine: Any) -> None:
+    found = make_engine().llm_engine.vllm_config.kernel_config.ir_op_priority
+    assert found.fused_add_rms_norm == ["vllm_cpu_c", "native"]

