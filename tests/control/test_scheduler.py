@@ -10,12 +10,10 @@ import pytest
 from vllm.compilation.cuda_graph import CUDAGraphStat
 
 from vllm_ascend_spec.control import report
-from vllm_ascend_spec.control.acceptance import Acceptance
 from vllm_ascend_spec.control.goodput import PAYS, PROBE, Choice, LengthChooser
 from vllm_ascend_spec.control.report import Reporter
 from vllm_ascend_spec.control.scheduler import (
     AdaptiveLengthMixin,
-    Lengths,
     SpeculationMixin,
     step_of,
 )
@@ -60,9 +58,10 @@ class Fixed(SpeculationMixin, Stock):
 class Scheduler(AdaptiveLengthMixin, Stock):
     """The same, with K chosen."""
 
-    def _known_acceptance(self) -> Acceptance:
-        self.chooser = LengthChooser([0, 1, 3])
-        return self.chooser.acceptance
+    running: tuple[Any, ...] = ()
+
+    def _lengths(self) -> tuple[list[int], bool]:
+        return [0, 1, 3], True
 
 
 def request(name: str, extra_args: Any = None) -> Any:
@@ -144,10 +143,58 @@ def test_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_vllm_looks_k_up_in_what_stands_for_its_list() -> None:
-    chooser = LengthChooser([0, 1, 3])
-    lengths = Lengths(chooser, Reporter(chooser))
-    assert lengths[4] == 3
-    assert chooser.choice.drafts == 3
+    scheduler = Scheduler()
+    assert scheduler.dynamic_sd_lookup[4] == 3
+    assert scheduler.chooser.choice.drafts == 3
+
+
+def sampling(name: str, temperature: float) -> Any:
+    """Return a request that draws its tokens, or not."""
+    params = SimpleNamespace(extra_args=None, temperature=temperature)
+    return SimpleNamespace(request_id=name, sampling_params=params, spec_token_ids=[])
+
+
+def test_batches_that_sample_are_known_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What greedy requests accepted says nothing of others, nor does the time of their steps."""
+    scheduler, now = Scheduler(), iter([1.0, 1.5, 2.1, 9.0, 9.2, 9.5])
+    monkeypatch.setattr("time.perf_counter", lambda: next(now))
+    greedy, drawn = sampling("a", 0.0), sampling("b", 0.8)
+    for running, tokens in (((greedy,), [1, 2, 3, 4]), ((greedy, drawn), [1])):
+        scheduler.running = running
+        for _ in range(3):
+            assert scheduler.dynamic_sd_lookup[1] == 3
+            scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": tokens}))
+    first, second = scheduler.kinds[False].chooser, scheduler.kinds[True].chooser
+    assert first.acceptance.rates()[0] > 0.7 > second.acceptance.rates()[0]
+    # From the greedy ones to the others 6.9 seconds went by, which were no step of the latter.
+    assert first.costs.seconds(1, 3) == pytest.approx(0.5)
+    assert second.costs.seconds(1, 3) == pytest.approx(0.2)
+
+
+def hopeless_batch(scheduler: Scheduler, steps: int) -> None:
+    """Let request a accept all of its drafts and b none."""
+    drafted = {"a": [1, 2, 3], "b": [1, 2, 3][: scheduler._limits.get("b", 3)]}
+    for _ in range(steps):
+        scheduler.update_from_output(step(drafted), outcome({"a": [1, 2, 3, 4], "b": [9]}))
+
+
+@pytest.mark.parametrize(("row_seconds", "limit"), [(0.01, 0), (0.0, None)])
+def test_hopeless_drafts_are_not_verified_where_rows_cost_time(
+    row_seconds: float, limit: int | None
+) -> None:
+    scheduler = Scheduler()
+    for requests, k in ((1, 0), (1, 3), (2, 0), (2, 3)):
+        for _ in range(3):
+            seconds = 0.002 + row_seconds * requests * (k + 1)
+            scheduler.chooser.costs.note(requests, k, seconds)
+    scheduler.chooser.choice = Choice(3, PAYS)
+    hopeless_batch(scheduler, 24)
+    assert scheduler._limits.get("b") == limit
+    assert scheduler._limits.get("a", 3) == 3
+    # While a length is looked at, its steps have to be whole ones.
+    scheduler.chooser.choice = Choice(3, PROBE)
+    hopeless_batch(scheduler, 8)
+    assert "b" not in scheduler._limits
 
 
 def test_a_pause_and_its_end_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,11 @@ class StepCosts:
         a, b, c = (max(float(value), 0.0) for value in found)
         return (a, b, c) if a + c > 0 else None
 
+    def row_seconds(self) -> float | None:
+        """Return what a row of the target costs, by the fit; None without enough to go by."""
+        fit = self._fit()
+        return None if fit is None else fit[0]
+
     def cells(self) -> Mapping[tuple[int, int], Cell]:
         """Return what was measured, by requests and drafts."""
         return dict(self._cells)

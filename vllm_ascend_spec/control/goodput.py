@@ -6,7 +6,7 @@ and times alone; the text, and the drafts' random draw among it, has no say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vllm_ascend_spec.control.acceptance import Acceptance
@@ -51,6 +51,8 @@ class LengthChooser:
             raise ValueError(f"no lengths to choose from: {list(lengths)}")
         self.lengths = sorted(set(lengths))
         self.acceptance = Acceptance(self.lengths[-1])
+        # Of a step for a request, by the number of its drafts; the batch at hand may differ.
+        self.expected_tokens: Callable[[int], float] = self.acceptance.tokens
         self.costs = StepCosts()
         self.choice = Choice(self.lengths[-1], UNKNOWN)
         self._before_probe = self.choice.drafts
@@ -114,7 +116,7 @@ class LengthChooser:
     def goodput(self, requests: int, drafts: int) -> float:
         """Return the expected tokens per second of a batch; 0 where its time is not known."""
         seconds = self.costs.seconds(requests, drafts)
-        return requests * self.acceptance.tokens(drafts) / seconds if seconds else 0.0
+        return requests * self.expected_tokens(drafts) / seconds if seconds else 0.0
 
     def _probe(self, best: int) -> Choice:
         """Look at a length beside the best: the next one up, or the one not seen for longest."""

@@ -7,6 +7,7 @@ that sees both a step's end and what was accepted, and it has the numbers on the
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,14 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.control.acceptance import Acceptance
 from vllm_ascend_spec.control.goodput import PAYS, LengthChooser
-from vllm_ascend_spec.control.report import Reporter
+from vllm_ascend_spec.control.kinds import Kind
 from vllm_ascend_spec.control.request import most_drafts
-from vllm_ascend_spec.control.steps import Step, StepClock
+from vllm_ascend_spec.control.steps import Step
 from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, Told
 from vllm_ascend_spec.control.watch import Watchdog
 
 if TYPE_CHECKING:
+    from vllm.config import VllmConfig
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.metrics.stats import SchedulerStats
     from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
@@ -45,14 +47,13 @@ class SpeculationMixin:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.acceptance = self._known_acceptance()
+        self.acceptance = Acceptance(self.num_spec_tokens)  # type: ignore[attr-defined]
         self._watchdog = Watchdog(self.acceptance, self.remedy)
         # Of the requests that ask for fewer drafts than the others get.
         self._most_drafts: dict[str, int] = {}
+        # Of all that have fewer, whoever wants it so.
+        self._limits: dict[str, int] = {}
         self._told: Told | None = None
-
-    def _known_acceptance(self) -> Acceptance:
-        return Acceptance(self.num_spec_tokens)  # type: ignore[attr-defined]
 
     def add_request(self, request: Request) -> None:
         """Take up a request, and how many drafts it wants."""
@@ -61,6 +62,7 @@ class SpeculationMixin:
         if most is not None:
             self._forget_gone()
             self._most_drafts[request.request_id] = most
+            self._limits[request.request_id] = most
         super().add_request(request)  # type: ignore[misc]
 
     def _forget_gone(self) -> None:
@@ -70,10 +72,10 @@ class SpeculationMixin:
 
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
         """Take up drafts, of each request as many as it wants."""
-        if self._most_drafts:
+        if self._limits:
             # Not in place: a drafter in this process may keep the lists.
             draft_token_ids.draft_token_ids = [
-                drafts[: self._most_drafts.get(req_id)]
+                drafts[: self._limits.get(req_id)]
                 for req_id, drafts in zip(
                     draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True
                 )
@@ -83,7 +85,7 @@ class SpeculationMixin:
     def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         """Do what vLLM does, which holds places for drafts where steps are scheduled ahead."""
         super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
-        for req_id, most in self._most_drafts.items():
+        for req_id, most in self._limits.items():
             request = self.requests.get(req_id)
             if request is not None and len(request.spec_token_ids) > most:
                 # The list is one for all requests.
@@ -131,47 +133,95 @@ class SpeculationMixin:
             # Drafts that the grammar ruled out were not the drafter's fault, and not looked at.
             verified = len(drafts) - invalid.get(req_id, 0)
             if tokens and verified > 0:
-                self.acceptance.note(verified, len(tokens) - 1)
+                self._note_one(req_id, verified, len(tokens) - 1)
+
+    def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
+        self.acceptance.note(drafts, accepted)
 
 
 class Lengths:
-    """Stands in for the list of K by batch size that vLLM's scheduler looks K up in."""
+    """Stands in for the list of K by batch size that vLLM's scheduler looks K up in.
 
-    def __init__(self, chooser: LengthChooser, reporter: Reporter) -> None:
-        self._chooser, self._reporter = chooser, reporter
+    Args:
+        length_of: returns K by the number of requests of the step that is being scheduled.
+    """
+
+    def __init__(self, length_of: Callable[[int], int]) -> None:
+        self._length_of = length_of
 
     def __getitem__(self, requests: int) -> int:
         """Return K for the step that is being scheduled."""
-        choice = self._chooser.choose(requests)
-        self._reporter.note(choice, requests)
-        return choice.drafts
+        return self._length_of(requests)
 
 
 class AdaptiveLengthMixin(SpeculationMixin):
     """Mix into a scheduler of vLLM's, before it in the bases: K is chosen from step to step."""
 
+    running: list[Request]
     remedy = "Drafting pauses where it does not pay, and is tried again from time to time."
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        lengths, is_ragged = self._lengths()
+        # By whether any request of the batch samples.
+        self.kinds = {samples: Kind(lengths, may_be_ragged=is_ragged) for samples in (False, True)}
+        self._kind = self.kinds[False]
         # vLLM asks this for K wherever a schedule is set, and ours has set one.
-        self.dynamic_sd_lookup = Lengths(self.chooser, Reporter(self.chooser))
-        self._clock = StepClock(self.chooser.costs)
+        self.dynamic_sd_lookup = Lengths(lambda requests: self.kind_now().length(requests))
 
-    def _known_acceptance(self) -> Acceptance:
-        lengths = speculation_of(self.vllm_config).draft_lengths  # type: ignore[attr-defined]
-        self.chooser = LengthChooser(lengths or ())
-        return self.chooser.acceptance
+    def _lengths(self) -> tuple[Sequence[int], bool]:
+        """Return K to choose from, and whether requests of a batch may differ in it."""
+        config: VllmConfig = self.vllm_config  # type: ignore[attr-defined]
+        return speculation_of(config).draft_lengths or (), may_be_ragged(config)
+
+    @property
+    def chooser(self) -> LengthChooser:
+        """What chose last."""
+        return self._kind.chooser
+
+    def kind_now(self) -> Kind:
+        """Return what is known of batches like that of the requests that run."""
+        samples = any(map(samples_tokens, self.running))
+        if self.kinds[samples] is not self._kind:
+            self._kind = self.kinds[samples]
+            self._kind.clock.restart()
+        return self._kind
 
     def _ended(self, scheduler_output: SchedulerOutput) -> None:
         super()._ended(scheduler_output)
-        self._clock.ended(step_of(scheduler_output), time.perf_counter())
+        running = scheduler_output.num_scheduled_tokens
+        step = step_of(scheduler_output)
+        left_out = sum(
+            max(0, step.drafts - most) for name, most in self._limits.items() if name in running
+        )
+        before = self._kind.limits
+        self._kind.ended(replace(step, left_out=left_out), time.perf_counter(), running)
+        if self._kind.limits is not before:
+            self._forget_gone()
+            self._limits = dict(self._most_drafts)
+            for req_id, most in self._kind.limits.items():
+                self._limits[req_id] = min(most, self._most_drafts.get(req_id, most))
+
+    def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
+        super()._note_one(req_id, drafts, accepted)
+        self._kind.note(req_id, drafts, accepted)
 
     def _reason(self) -> str:
         choice = self.chooser.choice
         if choice.reason == PAYS and choice.drafts == 0:
             return REJECTED if self._watchdog.is_low else COSTLY
         return choice.reason
+
+
+def samples_tokens(request: Request) -> bool:
+    """Tell whether a request's tokens are drawn."""
+    params = request.sampling_params
+    return params is not None and params.temperature > 0
+
+
+def may_be_ragged(vllm_config: VllmConfig) -> bool:
+    """Tell whether requests of a batch may have different numbers of rows and lose nothing."""
+    return not vllm_config.compilation_config.cudagraph_mode.has_full_cudagraphs()
 
 
 def step_of(scheduler_output: SchedulerOutput) -> Step:

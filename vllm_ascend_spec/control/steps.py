@@ -15,11 +15,13 @@ class Step:
         requests: of the batch.
         drafts: K, how many drafts it made for each.
         has_prompts: whether it read prompts, too, which says nothing of decoding.
+        left_out: rows that it would have had if no request were limited.
     """
 
     requests: int
     drafts: int
     has_prompts: bool
+    left_out: int = 0
 
 
 class StepClock:
@@ -46,5 +48,10 @@ class StepClock:
             now: seconds of a clock that never goes back.
         """
         if not step.has_prompts and step.drafts == self._drafts:
-            self._costs.note(step.requests, step.drafts, now - self._ended)
+            left_out = step.left_out * (self._costs.row_seconds() or 0.0) if step.left_out else 0.0
+            self._costs.note(step.requests, step.drafts, now - self._ended + left_out)
         self._drafts, self._ended = step.drafts, now
+
+    def restart(self) -> None:
+        """Time nothing until the next step but one: steps in between were not told."""
+        self._drafts = None

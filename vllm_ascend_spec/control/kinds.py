@@ -1,0 +1,72 @@
+"""What is known of batches of one kind: those that sample and those that do not.
+
+Where requests sample, drafts are accepted less often and verification takes longer. What was
+learned of the one is no guide to the other, and neither has to be learned again when the load
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from vllm_ascend_spec.control.each import RequestAcceptance
+from vllm_ascend_spec.control.goodput import HOLD, PAYS, LengthChooser
+from vllm_ascend_spec.control.report import Reporter
+from vllm_ascend_spec.control.steps import Step, StepClock
+
+
+class Kind:
+    """Choice of K, times and acceptance of one kind of batches.
+
+    Args:
+        lengths: K to choose from.
+        may_be_ragged: whether requests of a batch may verify different numbers of drafts.
+    """
+
+    def __init__(self, lengths: Sequence[int], *, may_be_ragged: bool) -> None:
+        self.chooser = LengthChooser(lengths)
+        self.clock = StepClock(self.chooser.costs)
+        self.reporter = Reporter(self.chooser)
+        self.each: RequestAcceptance | None = None
+        # Of the requests whose drafts are not worth their rows.
+        self.limits: dict[str, int] = {}
+        self._until_limits = 0
+        if may_be_ragged:
+            self.each = RequestAcceptance(self.chooser.acceptance)
+            self.chooser.expected_tokens = self.each.tokens
+
+    def length(self, requests: int) -> int:
+        """Return K for a step of so many requests."""
+        choice = self.chooser.choose(requests)
+        self.reporter.note(choice, requests)
+        return choice.drafts
+
+    def note(self, req_id: str, drafts: int, accepted: int) -> None:
+        """Take up what became of a request's drafts."""
+        self.chooser.acceptance.note(drafts, accepted)
+        if self.each is not None:
+            self.each.note(req_id, drafts, accepted)
+
+    def ended(self, step: Step, now: float, running: Collection[str]) -> None:
+        """Take up the end of a step.
+
+        Args:
+            step: what it was.
+            now: seconds of a clock that never goes back.
+            running: its requests.
+        """
+        self.clock.ended(step, now)
+        if self.each is None:
+            return
+        self.each.end_step(running)
+        self._until_limits -= 1
+        if self._until_limits <= 0:
+            self._until_limits = HOLD
+            self.limits = self._worth(self.each, step.requests)
+
+    def _worth(self, each: RequestAcceptance, requests: int) -> dict[str, int]:
+        choice, row = self.chooser.choice, self.chooser.costs.row_seconds()
+        # While a length is looked at, the times of its steps have to be those of all drafts.
+        if row is None or choice.reason != PAYS or choice.drafts == 0:
+            return {}
+        return dict(each.limits(row * self.chooser.goodput(requests, choice.drafts)))
