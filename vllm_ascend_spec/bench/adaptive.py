@@ -17,6 +17,7 @@ from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
 from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.bench.timed_engine import prepare_environment
+from vllm_ascend_spec.bench.turns import keep_out_of_collections
 
 NONE, ADAPTIVE = "none", "adaptive"
 PLAIN, REPETITIVE = "plain", "repetitive"
@@ -134,6 +135,7 @@ def _start(plan: Plan) -> dict[str, ClosedLoopEngine]:
             section={"draft_length": "adaptive"} if name == ADAPTIVE else None,
             compiled=plan.compiled,
         )
+    keep_out_of_collections()
     return engines
 
 
