@@ -25,7 +25,12 @@ def script(folder: Path, text: str) -> Path:
 def test_this_environment_could_be_one() -> None:
     found = peer.find_peer(Path(sys.executable))
     assert found.name.startswith("vLLM 0.30")
-    assert found.vllm.is_file()
+    assert found.launcher("m") == [
+        sys.executable,
+        *["-m", "vllm.entrypoints.openai.api_server"],
+        "--model",
+        "m",
+    ]
     assert "ascend_spec" in found.plugins
 
 

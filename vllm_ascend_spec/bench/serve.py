@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,20 +85,20 @@ def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
     def server(
         spec: Mapping[str, Any] | None,
         environment: Mapping[str, str] | None = None,
-        vllm: Path | None = None,
+        launcher: Sequence[str] | None = None,
     ) -> Server:
         return Server(
             plan.model,
             spec,
             arguments=(*plan.arguments, *MODES[mode]),
             environment={**plan.environment, **(environment or {})},
-            vllm=vllm,
+            launcher=launcher,
         )
 
     servers = {CANDIDATE: server(plan.speculative_config), NONE: server(None)}
     if plan.peer is not None:
         servers[plan.peer.name] = server(
-            plan.speculative_config, plan.peer.environment, plan.peer.vllm
+            plan.speculative_config, plan.peer.environment, plan.peer.launcher(plan.model)
         )
     with ExitStack() as stack:
         yield {name: stack.enter_context(server) for name, server in servers.items()}

@@ -55,7 +55,8 @@ class Server:
         arguments: more arguments of ``vllm serve``.
         environment: added to this process's environment; None takes a variable away.
         on_wait: called about once a second while the server loads, with the seconds so far.
-        vllm: the command of another environment; None takes this one's.
+        launcher: what starts the server of another environment, its model among it; None takes
+            this one's.
     """
 
     def __init__(
@@ -66,11 +67,11 @@ class Server:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str | None] | None = None,
         on_wait: Callable[[float], None] = lambda seconds: None,
-        vllm: Path | None = None,
+        launcher: Sequence[str] | None = None,
     ) -> None:
         self.port = free_port()
-        executable = vllm_executable() if vllm is None else str(vllm)
-        self.command = [executable, "serve", model, "--port", str(self.port), *arguments]
+        launcher = launcher or [vllm_executable(), "serve", model]
+        self.command = [*launcher, "--port", str(self.port), *arguments]
         if speculative_config is not None:
             self.command += ["--speculative-config", json.dumps(speculative_config)]
         merged = {**os.environ, **(environment or {})}
