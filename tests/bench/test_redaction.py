@@ -91,6 +91,8 @@ def test_paths(text: str, shown: str) -> None:
         ("bench serve --rounds 3", "bench serve --rounds 3"),
         ("bench verify --cold --batch=8,32 --output a/b.json", None),
         ("bench step --model /home/me/m", f"bench step --model {HIDDEN}/m"),
+        (f"bench step --model {HIDDEN}/m", f"bench step --model {HIDDEN}/m"),
+        (f"bench step --model {HIDDEN}", f"bench step --model {HIDDEN}"),
         ("bench step --temperature -1", None),
         ("--api-key SECRET", f"--api-key {HIDDEN}"),
         ("--api-key=SECRET --rounds=2", f"--api-key={HIDDEN} --rounds=2"),

@@ -44,7 +44,11 @@ def plain(text: str) -> str:
 
 
 def path(text: str) -> str:
-    """Return a relative path or a hub's name; of an absolute path the last part; else HIDDEN."""
+    """Return a relative path or a hub's name; of an absolute path the last part; else HIDDEN.
+
+    What this returned before is returned again.
+    """
+    text = text.replace(f"{HIDDEN}/", "/", 1) if text.startswith(HIDDEN) else text
     if not _fits(PATH, text):  # URLs have a colon
         return HIDDEN
     return text if not text.startswith("/") else f"{HIDDEN}/{PurePosixPath(text).name}"
