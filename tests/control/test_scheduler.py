@@ -236,6 +236,7 @@ def test_requests_that_are_gone_are_forgotten() -> None:
         scheduler.requests.clear()
     scheduler._update_after_schedule(step({}))
     assert len(scheduler._most_drafts) <= 1
+    assert len(scheduler._limits) <= 1
 
 
 @pytest.mark.parametrize(

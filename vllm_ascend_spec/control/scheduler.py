@@ -66,9 +66,10 @@ class SpeculationMixin:
         super().add_request(request)  # type: ignore[misc]
 
     def _forget_gone(self) -> None:
-        self._most_drafts = {
-            req_id: most for req_id, most in self._most_drafts.items() if req_id in self.requests
-        }
+        self._most_drafts, self._limits = (
+            {req_id: most for req_id, most in known.items() if req_id in self.requests}
+            for known in (self._most_drafts, self._limits)
+        )
 
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
         """Take up drafts, of each request as many as it wants."""
