@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.e2e.drafts import watch
 from tests.engines import assert_same, token_ids
 from tests.zoo import EVERY, MOST_DRAFTS
+from vllm_ascend_spec.control import kinds
 from vllm_ascend_spec.control.goodput import PAYS, Choice
 from vllm_ascend_spec.control.scheduler import AdaptiveScheduler
 
@@ -88,3 +90,29 @@ def test_some_lengths_are_left_out(make_engine: Any, generate: Any, prompts: lis
     with watch(llm) as seen:
         generate(llm, prompts[:8])
     assert {num for step in seen.steps for num in step.drafts} <= {1, 3}
+
+
+def test_requests_of_which_fewer_drafts_are_verified(
+    make_engine: Any,
+    generate: Any,
+    prompts: list[str],
+    expected: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Harder than any history: another limit for each request in each step."""
+    llm = make_engine(EVERY["eagle"], additional_config=ADAPTIVE)
+    scheduler = scheduler_of(llm)
+    chooser, each = scheduler.kinds[False].chooser, scheduler.kinds[False].each
+    numbers = itertools.count()
+    monkeypatch.setattr(kinds, "HOLD", 1)
+    monkeypatch.setattr(chooser, "choose", lambda requests: Choice(3, PAYS))
+    monkeypatch.setattr(chooser, "choice", Choice(3, PAYS))
+    monkeypatch.setattr(chooser.costs, "row_seconds", lambda: 1e-3)
+    monkeypatch.setattr(
+        each, "limits", lambda price: {name: next(numbers) * 7 % 5 for name in each._running}
+    )
+    with watch(llm) as seen:
+        answers = token_ids(generate(llm, prompts[:24]))
+    assert_same(answers, expected[:24])
+    assert any(len(set(step.drafts)) > 2 for step in seen.steps)
+    assert seen.acceptance.num_accepted_tokens > 0.6 * seen.acceptance.num_draft_tokens
