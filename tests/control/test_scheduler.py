@@ -42,6 +42,14 @@ class Stock:
             zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True)
         )
 
+    def schedule(self, requests: int) -> Any:
+        """Pad a request to the width that vLLM pads to, if it does."""
+        pads = self.num_spec_tokens > 0 and self.dynamic_sd_lookup is None
+        scheduled = step({f"r{n}": [] for n in range(requests)}, k=self.num_spec_tokens)
+        scheduled.padded = self.num_spec_tokens if pads else None
+        self._update_after_schedule(scheduled)
+        return scheduled
+
     def _update_after_schedule(self, scheduler_output: Any) -> None:
         places = [-1] * 3
         for request in self.requests.values():
@@ -144,7 +152,7 @@ def test_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_vllm_looks_k_up_in_what_stands_for_its_list() -> None:
     scheduler = Scheduler()
-    assert scheduler.dynamic_sd_lookup[4] == 3
+    assert scheduler._lookup[4] == 3
     assert scheduler.chooser.choice.drafts == 3
 
 
@@ -162,7 +170,7 @@ def test_batches_that_sample_are_known_apart(monkeypatch: pytest.MonkeyPatch) ->
     for running, tokens in (((greedy,), [1, 2, 3, 4]), ((greedy, drawn), [1])):
         scheduler.running = running
         for _ in range(3):
-            assert scheduler.dynamic_sd_lookup[1] == 3
+            assert scheduler._lookup[1] == 3
             scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": tokens}))
     first, second = scheduler.kinds[False].chooser, scheduler.kinds[True].chooser
     assert first.acceptance.rates()[0] > 0.7 > second.acceptance.rates()[0]
@@ -246,7 +254,7 @@ def test_requests_that_are_gone_are_forgotten() -> None:
 def test_each_step_tells_its_length_once(cls: type, lookup: Any, reason: str) -> None:
     scheduler = cls()
     if lookup is not None:
-        scheduler.dynamic_sd_lookup = lookup
+        scheduler._lookup = lookup
     scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": [1]}))
     graph = CUDAGraphStat(4, 4, 0, "FULL, K=3")
     for stat, before in ((graph, "FULL, K=3"), (None, "")):
@@ -254,6 +262,28 @@ def test_each_step_tells_its_length_once(cls: type, lookup: Any, reason: str) ->
         told = scheduler.make_stats(stat).cudagraph_stats
         assert split(told.runtime_mode) == (before, Told(3, reason))
         assert scheduler.make_stats(stat).cudagraph_stats is stat
+
+
+class Scheduled(Fixed):
+    """With a schedule of K by the number of requests, from none on."""
+
+    dynamic_sd_lookup = (0, 3, 3, 1, 0, 2)
+
+
+def test_requests_are_padded_to_the_drafts_that_the_others_carry() -> None:
+    """These were made in the step before; stock pads nothing where K is looked up."""
+    scheduler = Scheduled()
+    found = [scheduler.schedule(requests) for requests in (3, 4, 5, 0, 1)]
+    assert [out.num_spec_tokens_to_schedule for out in found] == [1, 0, 2, 3, 3]
+    # Nobody carries drafts behind the step that made none.
+    assert [out.padded for out in found] == [3, 1, None, 2, 2]
+    assert scheduler.num_spec_tokens == 3
+    assert scheduler._reason() == SCHEDULED
+
+
+def test_a_fixed_length_is_padded_to_as_ever() -> None:
+    found = [Fixed().schedule(requests) for requests in (1, 5)]
+    assert [(out.padded, out.num_spec_tokens_to_schedule) for out in found] == [(3, 3)] * 2
 
 
 @pytest.mark.parametrize(("is_low", "reason"), [(False, COSTLY), (True, REJECTED)])

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from vllm import SamplingParams
 
 from tests.e2e.drafts import watch
 from tests.engines import assert_same, token_ids
@@ -84,12 +85,19 @@ def test_drafts_that_are_never_accepted_are_given_up(
     assert sum(drafted[-100:]) < 50
 
 
-def test_some_lengths_are_left_out(make_engine: Any, generate: Any, prompts: list[str]) -> None:
+def test_some_lengths_are_left_out(
+    make_engine: Any, generate: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = {"ascend_spec": {"draft_length": "adaptive", "draft_lengths": [1, 3]}}
     llm = make_engine(EVERY["medusa"], additional_config=options)
+    kind = scheduler_of(llm).kinds[False]
+    stock, chosen = kind.length, []
+    monkeypatch.setattr(kind, "length", lambda n: chosen.append(stock(n)) or chosen[-1])
     with watch(llm) as seen:
         generate(llm, prompts[:8])
-    assert {num for step in seen.steps for num in step.drafts} <= {1, 3}
+    assert set(chosen) <= {1, 3}
+    # Of a request fewer may be verified.
+    assert {num for step in seen.steps for num in step.drafts} <= {1, 2, 3}
 
 
 def test_requests_of_which_fewer_drafts_are_verified(
@@ -116,3 +124,43 @@ def test_requests_of_which_fewer_drafts_are_verified(
     assert_same(answers, expected[:24])
     assert any(len(set(step.drafts)) > 2 for step in seen.steps)
     assert seen.acceptance.num_accepted_tokens > 0.6 * seen.acceptance.num_draft_tokens
+
+
+def test_a_request_that_is_known_but_for_a_token_is_as_wide_as_the_others(
+    make_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stock pads it where K is fixed only, and the batch loses its graph (vllm-ascend #16637)."""
+    # EAGLE heads read states of the target, so vLLM lets them read the last block again.
+    llm = make_engine(EVERY["medusa"], additional_config=ADAPTIVE, enable_prefix_caching=True)
+    scheduler, core = scheduler_of(llm), llm.llm_engine
+    block = core.vllm_config.cache_config.block_size
+    prompt = [7 + place % 1000 for place in range(block + 1)]
+    lengths = itertools.cycle([3, 1, 2])
+    monkeypatch.setattr(scheduler.chooser, "choose", lambda requests: Choice(next(lengths), PAYS))
+    stock, seen = scheduler.schedule, []
+    monkeypatch.setattr(
+        scheduler, "schedule", lambda *a, **k: seen.append(stock(*a, **k)) or seen[-1]
+    )
+    params = SamplingParams(temperature=0.0, max_tokens=24, ignore_eos=True)
+    answers: dict[str, list[int]] = {}
+
+    def step() -> None:
+        for output in core.step():
+            if output.finished:
+                answers[output.request_id] = list(output.outputs[0].token_ids)
+
+    core.add_request("first", {"prompt_token_ids": prompt}, params)
+    for number in range(3):
+        for _ in range(3 + number):
+            step()
+        # Its prompt is in the cache, but for the last token.
+        core.add_request(f"again {number}", {"prompt_token_ids": prompt}, params)
+    while core.has_unfinished_requests():
+        step()
+    assert len({tuple(tokens) for tokens in answers.values()}) == 1
+    news = [out for out in seen if any("again" in new.req_id for new in out.scheduled_new_reqs)]
+    assert len(news) == 3
+    for out in news:
+        widths = set(out.num_scheduled_tokens.values())
+        assert len(widths) == 1, out.num_scheduled_tokens
+        assert widths.pop() > 1

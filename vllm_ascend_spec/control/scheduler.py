@@ -42,12 +42,18 @@ class SpeculationMixin:
     """
 
     dynamic_sd_lookup: Any
+    num_spec_tokens: int
     requests: dict[str, Request]
     remedy = 'With draft_length="adaptive" drafting pauses where it does not pay.'
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.acceptance = Acceptance(self.num_spec_tokens)  # type: ignore[attr-defined]
+        # vLLM looks K up in a list where a schedule is set, and pads no request then. Without the
+        # list it does, to as many drafts as the requests that run have: see :meth:`schedule`.
+        self._lookup: Sequence[int] | Lengths | None = self.dynamic_sd_lookup
+        self.dynamic_sd_lookup = None
+        self._most = self._carried = self.num_spec_tokens
+        self.acceptance = Acceptance(self._most)
         self._watchdog = Watchdog(self.acceptance, self.remedy)
         # Of the requests that ask for fewer drafts than the others get.
         self._most_drafts: dict[str, int] = {}
@@ -83,8 +89,24 @@ class SpeculationMixin:
             ]
         super().update_draft_token_ids(draft_token_ids)  # type: ignore[misc]
 
+    def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        """Schedule a step; the signature is vLLM's.
+
+        A request whose prompt is known but for its last token decodes at once. vLLM pads it to the
+        width of the others, so that the batch replays a graph of decode batches.
+        """
+        self.num_spec_tokens = self._carried
+        try:
+            return super().schedule(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            self.num_spec_tokens = self._most
+
     def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         """Do what vLLM does, which holds places for drafts where steps are scheduled ahead."""
+        requests, drafts = len(scheduler_output.num_scheduled_tokens), self._most
+        if self._lookup is not None and requests:
+            drafts = self._carried = self._lookup[requests]
+        scheduler_output.num_spec_tokens_to_schedule = drafts
         super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
         for req_id, most in self._limits.items():
             request = self.requests.get(req_id)
@@ -110,7 +132,7 @@ class SpeculationMixin:
         self._told = Told(drafts, self._reason())
 
     def _reason(self) -> str:
-        return FIXED if self.dynamic_sd_lookup is None else SCHEDULED
+        return FIXED if self._lookup is None else SCHEDULED
 
     def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
         """Return what vLLM tells of a step, with its K; the signature is vLLM's."""
@@ -141,7 +163,7 @@ class SpeculationMixin:
 
 
 class Lengths:
-    """Stands in for the list of K by batch size that vLLM's scheduler looks K up in.
+    """Stands in for vLLM's list of K by batch size.
 
     Args:
         length_of: returns K by the number of requests of the step that is being scheduled.
@@ -167,8 +189,8 @@ class AdaptiveLengthMixin(SpeculationMixin):
         # By whether any request of the batch samples.
         self.kinds = {samples: Kind(lengths, may_be_ragged=is_ragged) for samples in (False, True)}
         self._kind = self.kinds[False]
-        # vLLM asks this for K wherever a schedule is set, and ours has set one.
-        self.dynamic_sd_lookup = Lengths(lambda requests: self.kind_now().length(requests))
+        # In the place of the schedule that vLLM was shown.
+        self._lookup = Lengths(lambda requests: self.kind_now().length(requests))
 
     def _lengths(self) -> tuple[Sequence[int], bool]:
         """Return K to choose from, and whether requests of a batch may differ in it."""
