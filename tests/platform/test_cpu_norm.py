@@ -28,6 +28,7 @@ def test_the_kernels_do_what_the_operators_say(shape: tuple[int, ...], dtype: to
     x, residual, weight = (random(*s, dtype=dtype) for s in (shape, shape, shape[-1:]))
     alike: Any = {"atol": TOLERANCE[dtype], "rtol": TOLERANCE[dtype]}
     expected = PLAIN.impls["native"].impl_fn(x, weight, 1e-5)
+    assert PLAIN.impls[PROVIDER].supported
     assert PLAIN.impls[PROVIDER].supports_args(x, weight, 1e-5)
     torch.testing.assert_close(PLAIN.impls[PROVIDER].impl_fn(x, weight, 1e-5), expected, **alike)
     expected = ADDED.impls["native"].impl_fn(x, residual, weight, 1e-5)

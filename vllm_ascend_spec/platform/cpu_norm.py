@@ -11,6 +11,8 @@ import torch
 from vllm import ir
 
 PROVIDER = "vllm_cpu_c"
+# A vLLM that was built for another kind of CPU may lack them.
+IS_BUILT = all(hasattr(torch.ops._C, name) for name in ("rms_norm", "fused_add_rms_norm"))
 # Elements that the kernels take at a time (csrc/cpu/layernorm.cpp).
 WIDTH = 8
 
@@ -43,7 +45,7 @@ def is_fit_to_add(
     return is_alike and is_fit(x, weight, epsilon, variance_size)
 
 
-@ir.ops.rms_norm.register_impl(PROVIDER, supports_args=is_fit)
+@ir.ops.rms_norm.register_impl(PROVIDER, supported=IS_BUILT, supports_args=is_fit)
 def rms_norm(
     x: torch.Tensor,  # [..., hidden_size]
     weight: torch.Tensor | None,  # [hidden_size]
