@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import torch
 from vllm import ir
+from vllm.platforms.cpu import CpuPlatform
 
+CpuPlatform.import_kernels()
 PROVIDER = "vllm_cpu_c"
 # A vLLM that was built for another kind of CPU may lack them.
 IS_BUILT = all(hasattr(torch.ops._C, name) for name in ("rms_norm", "fused_add_rms_norm"))
@@ -58,7 +60,9 @@ def rms_norm(
     return output
 
 
-@ir.ops.fused_add_rms_norm.register_impl(PROVIDER, supports_args=is_fit_to_add, inplace=True)
+@ir.ops.fused_add_rms_norm.register_impl(
+    PROVIDER, supported=IS_BUILT, supports_args=is_fit_to_add, inplace=True
+)
 def fused_add_rms_norm(
     x: torch.Tensor,  # [..., hidden_size]
     x_residual: torch.Tensor,  # [..., hidden_size]
