@@ -34,12 +34,13 @@ def test_the_kernels_do_what_the_operators_say(shape: tuple[int, ...], dtype: to
     expected = ADDED.impls["native"].impl_fn(x, residual, weight, 1e-5)
     assert ADDED.impls[PROVIDER].supports_args(x, residual, weight, 1e-5)
     before = x.clone(), residual.clone()
-    # As an operator it leaves its arguments alone, whatever the kernel does.
-    found = ADDED.impls[PROVIDER].func_impl_fn(x, residual, weight, 1e-5)
-    torch.testing.assert_close(found, expected, **alike)
-    torch.testing.assert_close((x, residual), before, atol=0.0, rtol=0.0)
-    found = ADDED.impls[PROVIDER].impl_fn(x, residual, weight, 1e-5)
-    torch.testing.assert_close(found, expected, **alike)
+    for found in (
+        ADDED.impls[PROVIDER].func_impl_fn(x, residual, weight, 1e-5),
+        ADDED.impls[PROVIDER].impl_fn(x, residual, weight, 1e-5),
+    ):
+        torch.testing.assert_close(found, expected, **alike)
+        # A model may hand its residual out as a hidden state: nobody may write to it.
+        torch.testing.assert_close((x, residual), before, atol=0.0, rtol=0.0)
 
 
 @pytest.mark.parametrize("rows", [1, 4, 32])

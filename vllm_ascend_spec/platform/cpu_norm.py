@@ -60,9 +60,7 @@ def rms_norm(
     return output
 
 
-@ir.ops.fused_add_rms_norm.register_impl(
-    PROVIDER, supported=IS_BUILT, supports_args=is_fit_to_add, inplace=True
-)
+@ir.ops.fused_add_rms_norm.register_impl(PROVIDER, supported=IS_BUILT, supports_args=is_fit_to_add)
 def fused_add_rms_norm(
     x: torch.Tensor,  # [..., hidden_size]
     x_residual: torch.Tensor,  # [..., hidden_size]
@@ -70,6 +68,11 @@ def fused_add_rms_norm(
     epsilon: float,
     variance_size: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the norm of the sum, and the sum; both are written where the arguments were."""
-    torch.ops._C.fused_add_rms_norm(x, x_residual, weight, epsilon)
-    return x, x_residual
+    """Return the norm of the sum, and the sum.
+
+    The kernel writes both where its arguments were. These are copies: models hand the residual of
+    their first layer out as a hidden state (EAGLE-3, ``extract_hidden_states``).
+    """
+    output, residual = x.clone(), x_residual.clone()
+    torch.ops._C.fused_add_rms_norm(output, residual, weight, epsilon)
+    return output, residual
