@@ -11,6 +11,7 @@ import gc
 import itertools
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.ascend.matrix import KINDS, NUM_PROMPTS
 
 PROMPTS = Path(__file__).parents[2] / "examples" / "zoo" / "prompts.json"
 STEPS = "vllm:spec_decode_graph_steps"
+LENGTHS = "vllm:spec_decode_draft_length_steps"
 COUNTERS = (
     "vllm:spec_decode_num_drafts",
     "vllm:spec_decode_num_draft_tokens",
@@ -100,6 +102,15 @@ def graph_steps(llm: Any) -> dict[str, float]:
     return {f"{m.labels['graph']} {m.labels['reason']}".strip(): m.value for m in found}
 
 
+def lengths(llm: Any) -> dict[str, float]:
+    """Return how many steps had each K."""
+    found: Counter[str] = Counter()
+    for metric in llm.get_metrics():
+        if metric.name == LENGTHS:
+            found[metric.labels["k"]] += metric.value
+    return dict(found)
+
+
 def make_engine(job: dict[str, Any]) -> Any:
     """Start the engine."""
     from vllm import LLM
@@ -138,6 +149,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         "draft_rows_at_start": at_start,
         "draft_rows_of": drafted,
         "graph_steps_of": stepped,
+        "lengths": lengths(llm),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from vllm.compilation.cuda_graph import CUDAGraphStat
 
+from vllm_ascend_spec.config.resolved import Speculation, attach
 from vllm_ascend_spec.control import report
 from vllm_ascend_spec.control.goodput import PAYS, PROBE, Choice, LengthChooser
 from vllm_ascend_spec.control.report import Reporter
@@ -20,12 +21,33 @@ from vllm_ascend_spec.control.scheduler import (
 from vllm_ascend_spec.control.steps import Step
 from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, Told, split
 
+Rows = tuple[tuple[int, int, int], ...]
+
+
+def engine(schedule: Rows | None = None) -> Any:
+    """Return vLLM's configuration of an engine, as far as a scheduler reads it."""
+    config = SimpleNamespace(
+        speculative_config=SimpleNamespace(), scheduler_config=SimpleNamespace(max_num_seqs=5)
+    )
+    record = Speculation(
+        device="npu",
+        family="ascend",
+        method="eagle",
+        vllm_method="eagle",
+        drafter=(),
+        num_drafts=3,
+        schedule=schedule,
+    )
+    attach(config, record)
+    return config
+
 
 class Stock:
     """Takes up outputs as vLLM's scheduler does, and says so."""
 
     num_spec_tokens = 3
     dynamic_sd_lookup: Any = None
+    vllm_config = engine()
 
     def __init__(self) -> None:
         self.requests: dict[str, Any] = {}
@@ -265,8 +287,10 @@ def test_each_step_tells_its_length_once(cls: type, lookup: Any, reason: str) ->
 
 
 class Scheduled(Fixed):
-    """With a schedule of K by the number of requests, from none on."""
+    """With a schedule of K by the number of requests."""
 
+    vllm_config = engine(((1, 2, 3), (3, 3, 1), (4, 4, 0), (5, 9, 2)))
+    # Where vLLM sees the schedule, too.
     dynamic_sd_lookup = (0, 3, 3, 1, 0, 2)
 
 

@@ -58,8 +58,7 @@ def check_for_npu(request: Request) -> None:
     engine, spec = request.engine, request.spec
     if in_one_pass(request):
         return  # outside of graphs, see methods/families/ascend/loop.py
-    # vLLM has no full graphs with a schedule of K (vllm/config/vllm.py:
-    # VllmConfig._maybe_override_dynamic_sd_cudagraph_mode).
+    # What full graphs cannot hold has graphs of pieces where K changes (platform/changing_k.py).
     mode = FULL_MODES[0] if engine.cudagraph_mode is None else engine.cudagraph_mode
     mode = "PIECEWISE" if spec.get(SCHEDULE) else mode
     if not engine.enforce_eager and not spec.get("enforce_eager"):

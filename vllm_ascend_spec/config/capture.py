@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vllm_ascend_spec.config.engine import UNKNOWN, Request
@@ -24,6 +24,8 @@ ANY = 1 << 20
 DEFAULT_MODE = "FULL_AND_PIECEWISE"
 # On vLLM's compilation config: what a person gave, before vLLM fills it in.
 _ATTRIBUTE = "ascend_spec_given"
+# And the sizes of graphs of whole decode batches by K, where K changes.
+_BY_K = "ascend_spec_sizes_by_k"
 
 
 def check_capture(request: Request) -> None:
@@ -82,7 +84,8 @@ def mode_of(request: Request) -> str:
     if engine.enforce_eager or engine.cudagraph_mode == "NONE":
         return "NONE"
     if request.spec.get(SCHEDULE) is not None or engine.cudagraph_mode == UNKNOWN:
-        # vllm/config/vllm.py:VllmConfig._maybe_override_dynamic_sd_cudagraph_mode lowers it.
+        # vllm/config/vllm.py:VllmConfig._maybe_override_dynamic_sd_cudagraph_mode lowers it where
+        # the platform does not keep it (platform/changing_k.py).
         return UNKNOWN
     return engine.cudagraph_mode or DEFAULT_MODE
 
@@ -117,3 +120,18 @@ def given_sizes(compilation: Any) -> tuple[int, ...] | None:
     """Return the sizes that a person gave, or None."""
     sizes = given_of(compilation, "cudagraph_capture_sizes")
     return None if sizes is None else tuple(sizes)
+
+
+def lay_sizes_by_k(compilation: Any, sizes: Mapping[int, tuple[int, ...]]) -> None:
+    """Lay down which graphs are for which K, for the worker.
+
+    Args:
+        compilation: vLLM's ``CompilationConfig``.
+        sizes: in tokens, by K.
+    """
+    setattr(compilation, _BY_K, {k: tuple(row) for k, row in sizes.items()})
+
+
+def sizes_by_k(compilation: Any) -> Mapping[int, tuple[int, ...]]:
+    """Return which graphs are for which K; empty where K is fixed or they are graphs of pieces."""
+    return getattr(compilation, _BY_K, {})

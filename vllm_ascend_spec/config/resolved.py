@@ -73,6 +73,14 @@ class Speculation:
     warnings: tuple[str, ...] = ()
 
     @property
+    def lengths(self) -> tuple[int, ...]:
+        """Every K that a step may have, ascending."""
+        if self.draft_lengths is not None:
+            return self.draft_lengths
+        rows = self.schedule or ((1, 1, self.num_drafts),)
+        return tuple(sorted({k for _, _, k in rows}))
+
+    @property
     def verify_rule(self) -> str:
         """The rule that the op is called with; synthetic acceptance asks it for one token only."""
         return VERIFY_RULES[0] if self.rule == SYNTHETIC else self.rule

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.compilation.cuda_graph import CUDAGraphStat
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.control.acceptance import Acceptance
@@ -41,6 +42,7 @@ class SpeculationMixin:
     Requests may have fewer drafts than others, acceptance is watched, and each step tells its K.
     """
 
+    vllm_config: VllmConfig
     dynamic_sd_lookup: Any
     num_spec_tokens: int
     requests: dict[str, Request]
@@ -50,8 +52,8 @@ class SpeculationMixin:
         super().__init__(*args, **kwargs)
         # vLLM looks K up in a list where a schedule is set, and pads no request then. Without the
         # list it does, to as many drafts as the requests that run have: see :meth:`schedule`.
-        self._lookup: Sequence[int] | Lengths | None = self.dynamic_sd_lookup
         self.dynamic_sd_lookup = None
+        self._lookup: Sequence[int] | Lengths | None = lookup_of(self.vllm_config)
         self._most = self._carried = self.num_spec_tokens
         self.acceptance = Acceptance(self._most)
         self._watchdog = Watchdog(self.acceptance, self.remedy)
@@ -162,6 +164,16 @@ class SpeculationMixin:
         self.acceptance.note(drafts, accepted)
 
 
+def lookup_of(vllm_config: VllmConfig) -> Sequence[int] | None:
+    """Return K by the number of requests, as the schedule of an engine says; None without one."""
+    asked = speculation_of(vllm_config)
+    if asked.schedule is None:
+        return None
+    rows = [list(row) for row in asked.schedule]
+    widest = vllm_config.scheduler_config.max_num_seqs
+    return build_dynamic_sd_schedule_lookup(rows, widest, asked.num_drafts)
+
+
 class Lengths:
     """Stands in for vLLM's list of K by batch size.
 
@@ -194,7 +206,7 @@ class AdaptiveLengthMixin(SpeculationMixin):
 
     def _lengths(self) -> tuple[Sequence[int], bool]:
         """Return K to choose from, and whether requests of a batch may differ in it."""
-        config: VllmConfig = self.vllm_config  # type: ignore[attr-defined]
+        config = self.vllm_config
         return speculation_of(config).draft_lengths or (), may_be_ragged(config)
 
     @property

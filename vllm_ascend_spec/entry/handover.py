@@ -58,9 +58,14 @@ def take_up(vllm_config: VllmConfig, device: Device) -> Speculation | None:
         SpecOptions.from_mapping(section)
         require_speculation(section)
         return None
-    found = getattr(spec, ATTRIBUTE, None) or _waiting.get() or resolve_built(vllm_config, device)
+    found = waiting_or_laid(vllm_config) or resolve_built(vllm_config, device)
     attach(vllm_config, found)
     return found
+
+
+def waiting_or_laid(vllm_config: VllmConfig) -> Speculation | None:
+    """Return the speculation of a configuration that is being built; None where none is known."""
+    return getattr(vllm_config.speculative_config, ATTRIBUTE, None) or _waiting.get()
 
 
 def resolve_built(vllm_config: VllmConfig, device: Device) -> Speculation:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from vllm_ascend_spec.graphs.budget import Budget
 from vllm_ascend_spec.graphs.load import Load, weights_of, zipf
@@ -23,7 +23,7 @@ class Wanted:
         stock: sizes that it would capture without a plan, in tokens, ascending.
         divisor: of all sizes, see :func:`vllm_ascend_spec.graphs.planner.plan`.
         max_tokens: of the largest graph; None for no limit.
-        graphs: the most for decode batches; None for as many as ``stock`` has.
+        graphs: the most for decode batches; None for as many as ``stock`` has, for each tier.
         load: how often batches of each size are decoded; None for 1/n.
         draft_share: work of the draft's later passes, on one row for each request, over that of
             the target on as many rows; 0 for none.
@@ -51,6 +51,8 @@ class Capture:
         load: name of the load that the plan is for.
         expected_padding: over that load, as a share of the useful work.
         notes: why batches run eager, a line each.
+        decode_by_k: those of ``decode`` that are for each K; empty for graphs of pieces, which
+            know tokens alone.
     """
 
     decode: tuple[int, ...]
@@ -58,6 +60,7 @@ class Capture:
     load: str
     expected_padding: float
     notes: tuple[str, ...] = ()
+    decode_by_k: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def sizes(self) -> list[int]:
@@ -93,13 +96,15 @@ def capture_of(wanted: Wanted) -> Capture:
         load.name,
         found.figures.expected_padding,
         found.notes,
+        found.sizes_by_k if mode.has_full_decode else {},
     )
 
 
 def _plan_whole(wanted: Wanted, load: Load, stock: Sequence[int]) -> Plan:
     """Plan graphs of whole requests, each for one K."""
     grids = [grid_of(tier, wanted.max_num_seqs, wanted.divisor) for tier in wanted.tiers]
-    graphs = _graphs(wanted, stock, max(grid.count * grid.stride for grid in grids))
+    each = [_graphs(wanted, stock, grid.count * grid.stride) for grid in grids]
+    graphs = sum(each) if wanted.graphs is None else wanted.graphs
     return plan(
         wanted.max_num_seqs,
         wanted.tiers,

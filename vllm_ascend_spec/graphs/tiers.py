@@ -100,6 +100,26 @@ def grid_of(tier: Tier, max_num_seqs: int, divisor: int = 1, max_tokens: int | N
     return Grid(stride, unit, least, -(-max(served, default=0) // unit))
 
 
+def sizes_of_tiers(
+    sizes: Iterable[int], tiers: Sequence[Tier], max_num_seqs: int, divisor: int = 1
+) -> dict[int, tuple[int, ...]]:
+    """Return which of some sizes can be captured for each K.
+
+    Args:
+        sizes: in tokens.
+        tiers: that batches belong to.
+        max_num_seqs: of the engine.
+        divisor: of all sizes, see :func:`grid_of`.
+    """
+    ordered = sorted(set(sizes))
+    found = {}
+    for tier in tiers:
+        stride = stride_of(tier.k, divisor)
+        most = max_num_seqs * tier.query_len
+        found[tier.k] = tuple(n for n in ordered if n % stride == 0 and n <= most)
+    return found
+
+
 def tiers_of_drafts(max_num_seqs: int, drafts: Sequence[int]) -> tuple[Tier, ...]:
     """Return one tier for each K, each for batches of any size.
 

@@ -22,11 +22,13 @@ class Runner(Protocol):
         requests: vLLM's cached states of requests, by id.
         input_batch: the requests of this step, in order.
         cudagraph_dispatcher: tells which graph a number of tokens runs in.
+        uniform_decode_query_len: rows of each request in a decode batch.
     """
 
     requests: dict[str, Any]
     input_batch: Any
     cudagraph_dispatcher: Any
+    uniform_decode_query_len: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vllm_ascend_spec.config.capture import GIVEN, OURS, given_of, given_sizes
+from vllm_ascend_spec.config.capture import (
+    GIVEN,
+    OURS,
+    given_of,
+    given_sizes,
+    lay_sizes_by_k,
+)
 from vllm_ascend_spec.config.resolved import Speculation, speculation_of
 from vllm_ascend_spec.config.schema import PLANNED
 from vllm_ascend_spec.errors import ConfigError
@@ -15,7 +21,12 @@ from vllm_ascend_spec.graphs.capture import Capture, Wanted, capture_of, share_o
 from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS, estimate
 from vllm_ascend_spec.graphs.judge import OPTION, check
 from vllm_ascend_spec.graphs.modes import MODES
-from vllm_ascend_spec.graphs.tiers import Tier, tiers_of_drafts, tiers_of_schedule
+from vllm_ascend_spec.graphs.tiers import (
+    Tier,
+    sizes_of_tiers,
+    tiers_of_drafts,
+    tiers_of_schedule,
+)
 from vllm_ascend_spec.log import log_once
 
 if TYPE_CHECKING:
@@ -51,10 +62,15 @@ def lay_capture_sizes(vllm_config: VllmConfig, divisor_of: Callable[[VllmConfig]
         return
     setattr(compilation, _DONE, True)
     asked = speculation_of(vllm_config)
+    divisor, widest = divisor_of(vllm_config), vllm_config.scheduler_config.max_num_seqs
+    tiers = tiers_of(asked, widest)
+    if len(tiers) > 1 and MODES[mode].has_full_decode:
+        found = sizes_of_tiers(compilation.cudagraph_capture_sizes, tiers, widest, divisor)
+        lay_sizes_by_k(compilation, found)
     if asked.capture == GIVEN:
-        _require_exactly(vllm_config, mode, divisor_of(vllm_config))
+        _require_exactly(vllm_config, mode, divisor)
     elif asked.capture == PLANNED:
-        _plan(vllm_config, asked, mode, divisor_of(vllm_config))
+        _plan(vllm_config, asked, mode, divisor)
 
 
 def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
@@ -83,6 +99,8 @@ def _plan(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int) 
         log_once(logging.WARNING, f"Graphs are not planned: {refused}")
         return
     _set_sizes(vllm_config, capture.sizes)
+    if len(capture.decode_by_k) > 1:
+        lay_sizes_by_k(vllm_config.compilation_config, capture.decode_by_k)
     log_once(logging.INFO, told(capture, vllm_config, asked, mode))
 
 

@@ -14,6 +14,7 @@ from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.compat.npu_draft_model_padding import PaddingOverride
 from vllm_ascend_spec.methods.step import DraftStep
 from vllm_ascend_spec.worker.drafter_swap import drafter_built_by
+from vllm_ascend_spec.worker.graph_tiers import GraphTiersMixin
 from vllm_ascend_spec.worker.host_tokens import tokens_on_host
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import Drafts
 
 
-class SpecNPUModelRunner(SpecRunnerMixin, PaddingOverride, NPUModelRunner):
+class SpecNPUModelRunner(SpecRunnerMixin, GraphTiersMixin, PaddingOverride, NPUModelRunner):
     """vllm-ascend's runner with our drafter and verifier."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
@@ -38,6 +39,7 @@ class SpecNPUModelRunner(SpecRunnerMixin, PaddingOverride, NPUModelRunner):
         # Nothing where vLLM's part of it builds one: vllm-ascend builds its own further down.
         with drafter_built_by(lambda: None, vllm_config):
             super().__init__(vllm_config, device)
+        self.take_up_tiers()
         self.complete_spec_parts()
 
     def _get_drafter(self) -> Drafter:

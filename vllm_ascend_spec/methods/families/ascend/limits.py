@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from vllm_ascend_spec.config.ascend import GRAPH_REMEDY, check_full_graph
+from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.errors import ConfigError
 
 SEVERAL_CACHE_GROUPS = ("glm5_next_mtp",)
@@ -21,14 +22,30 @@ def require_possible(drafter: Any) -> None:
     if not drafter.use_cuda_graph or not mode.has_full_cudagraphs():
         return
     check_full_graph(mode.name, samples_drafts=drafter._enable_probabilistic_draft_probs)
-    schedule = drafter.speculative_config.num_speculative_tokens_per_batch_size
-    if schedule:
-        raise ConfigError(
-            "speculative_config.num_speculative_tokens_per_batch_size",
-            schedule,
-            "not possible within a full graph on an NPU, which has all draft steps; "
-            f"{GRAPH_REMEDY}",
-        )
+
+
+def lengths_of_graphs(speculation: Speculation) -> tuple[int, ...]:
+    """Return the numbers of draft steps that have graphs; empty where K is fixed."""
+    lengths = speculation.lengths
+    if len(lengths) < 2:
+        return ()
+    # One step keeps the draft's KV cache in step where there is nothing to draft.
+    return tuple(sorted({1, *lengths} - {0}))
+
+
+def refuse_length(speculation: Speculation, problem: str | None) -> NoReturn:
+    """Refuse a K that changes, in full graphs that hold as many draft steps always.
+
+    Raises:
+        ConfigError: naming the option and the reason.
+    """
+    option = speculation.sources.get("schedule", "num_speculative_tokens_per_batch_size")
+    raise ConfigError(
+        option,
+        list(speculation.lengths),
+        "not possible within a full graph of vllm-ascend's draft loop, which has all draft steps "
+        f"({problem or 'draft_loop'}); {GRAPH_REMEDY}",
+    )
 
 
 def require_one_cache_group(speculative_config: Any) -> None:

@@ -24,21 +24,42 @@ from vllm_ascend.spec_decode.llm_base_proposer import (
 )
 from vllm_ascend.utils import enable_sp, lmhead_tp_enable
 
-from vllm_ascend_spec.methods.families.ascend.limits import require_possible
+from vllm_ascend_spec.methods.families.ascend.graphs import GraphsByLengthMixin
+from vllm_ascend_spec.methods.families.ascend.limits import (
+    lengths_of_graphs,
+    refuse_length,
+    require_possible,
+)
 from vllm_ascend_spec.methods.families.ascend.metadata import LaterStepMetadataMixin
 from vllm_ascend_spec.methods.families.one_pass import keep_inside, rows_of_drafts
 from vllm_ascend_spec.methods.families.own_loop import OwnLoopMixin, Picked
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
     from vllm.v1.sample.metadata import SamplingMetadata
 
+    from vllm_ascend_spec.methods.drafter import Engine
     from vllm_ascend_spec.methods.families.sampling import DraftSampler
 
 
-class AscendDraftLoop(LaterStepMetadataMixin, OwnLoopMixin):
+class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin):
     """Mix into a subclass of ``AscendSpecDecodeBaseProposer``, before it in the bases."""
 
     stock_name = "vllm-ascend"
+
+    @classmethod
+    def create(cls, engine: Engine) -> Self:
+        """Build the drafter of an engine.
+
+        Raises:
+            ConfigError: K changes, which no loop but ours can do in full graphs.
+        """
+        drafter = super().create(engine)
+        if drafter.has_all_steps_in_a_graph():
+            drafter.lengths = lengths_of_graphs(engine.speculation)
+            if drafter.lengths and not drafter.uses_own_loop:
+                refuse_length(engine.speculation, drafter.loop_problem())
+        return drafter
 
     def require_possible(self) -> None:
         """Refuse what a graph cannot hold, by the modes that this engine uses.
@@ -74,7 +95,8 @@ class AscendDraftLoop(LaterStepMetadataMixin, OwnLoopMixin):
 
     def has_all_steps_in_a_graph(self) -> bool:
         """Tell whether the draft steps are recorded together, so that none can be left out."""
-        return self.use_cuda_graph and self.compilation_config.cudagraph_mode.has_full_cudagraphs()
+        mode = self.compilation_config.cudagraph_mode
+        return self.use_cuda_graph and mode.has_full_cudagraphs() and not self.lengths
 
     # Who asks for the signature is told vllm-ascend's; only its first parameter matters here.
     @wraps(AscendSpecDecodeBaseProposer._propose, assigned=())
@@ -128,7 +150,7 @@ class AscendDraftLoop(LaterStepMetadataMixin, OwnLoopMixin):
             wanted = token_indices_to_sample, batch_size, sampling
             return self._draft_in_one_pass(num_input_tokens, *wanted)
         last, hidden = self._run_model(num_input_tokens)
-        rows = token_indices_to_sample
+        rows = self.rows_to_draft_from(token_indices_to_sample)
         positions = self.positions[rows]
         sampler = self.sampler_of(sampling, positions)
         drafts = [self.pick(last[rows], sampler)]

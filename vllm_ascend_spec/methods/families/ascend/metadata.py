@@ -129,7 +129,7 @@ class LaterStepMetadataMixin(StockProposer):
 
     def _captured_reqs(self, num_input_tokens: int) -> int:
         """Return how many requests a full graph of this width is for."""
-        return max(num_input_tokens // self.decode_threshold, 1)
+        return max(num_input_tokens // self.runner.uniform_decode_query_len, 1)
 
     def _without_rejected(self, metadata: Any, num_reqs: int) -> Any:
         """Return the metadata with the lengths on the host cut to what was accepted.

@@ -14,6 +14,7 @@ class StockProposer:
 
     Attributes:
         input_ids: int32 [max_num_tokens], buffer that graphs read.
+        token_indices_to_sample: int32 [max_num_reqs], likewise.
         hidden_states: [max_num_tokens, hidden_size], likewise.
         seq_lens_group: int32 [max_num_reqs] for each draft step, which graphs read.
         query_start_loc_group: int32 [max_num_reqs + 1] for each draft step, likewise.
@@ -27,6 +28,7 @@ class StockProposer:
     num_speculative_tokens: int
     max_model_len: int
     input_ids: torch.Tensor
+    token_indices_to_sample: torch.Tensor
     positions: torch.Tensor
     hidden_states: torch.Tensor
     arange: torch.Tensor

@@ -1,0 +1,126 @@
+"""Which engines keep full graphs where K changes."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from vllm.config import CUDAGraphMode
+
+from vllm_ascend_spec.config.resolved import Speculation, attach
+from vllm_ascend_spec.control.names import SCHEDULERS
+from vllm_ascend_spec.platform.changing_k import keep_full_graphs
+
+ROWS = ((1, 4, 3), (5, 64, 1))
+RECORD = Speculation(
+    device="npu",
+    family="ascend",
+    method="eagle",
+    vllm_method="eagle",
+    drafter=(),
+    num_drafts=3,
+    schedule=ROWS,
+)
+
+
+def engine(record: Speculation | None = RECORD, **changes: Any) -> Any:
+    """Return vLLM's configuration of an engine with a schedule of K, before its defaults."""
+    values = {
+        "mode": None,
+        "scheduler_cls": None,
+        "use_mla": False,
+        "is_multimodal_model": False,
+        "decode_context_parallel_size": 1,
+        "data_parallel_size": 1,
+        **changes,
+    }
+    spec = SimpleNamespace(num_speculative_tokens_per_batch_size=[list(row) for row in ROWS])
+    found = SimpleNamespace(
+        speculative_config=spec,
+        compilation_config=SimpleNamespace(cudagraph_mode=values["mode"]),
+        scheduler_config=SimpleNamespace(scheduler_cls=values["scheduler_cls"]),
+        model_config=SimpleNamespace(
+            use_mla=values["use_mla"], is_multimodal_model=values["is_multimodal_model"]
+        ),
+        parallel_config=SimpleNamespace(
+            decode_context_parallel_size=values["decode_context_parallel_size"],
+            data_parallel_size=values["data_parallel_size"],
+        ),
+    )
+    if record is not None:
+        attach(found, record)
+    return found
+
+
+def sees_schedule(vllm_config: Any) -> bool:
+    """Tell whether vLLM sees the schedule, by which it lowers the mode of graphs."""
+    return vllm_config.speculative_config.num_speculative_tokens_per_batch_size is not None
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keep the warnings."""
+    lines: list[str] = []
+
+    def note(level: int, line: str) -> None:
+        assert level == logging.WARNING
+        lines.append(line)
+
+    monkeypatch.setattr("vllm_ascend_spec.platform.changing_k.log_once", note)
+    return lines
+
+
+@pytest.mark.parametrize("mode", [None, *CUDAGraphMode.__members__.values()])
+@pytest.mark.parametrize("scheduler", [None, SCHEDULERS[False, True]])
+def test_vllm_is_not_shown_the_schedule(mode: Any, scheduler: str | None) -> None:
+    found = engine(mode=mode, scheduler_cls=scheduler)
+    keep_full_graphs(found)
+    assert sees_schedule(found) == (mode == CUDAGraphMode.FULL)
+
+
+@pytest.mark.parametrize(
+    ("record", "changes", "problem"),
+    [
+        ({}, {"scheduler_cls": "my.Scheduler"}, "a scheduler that is not ours"),
+        ({}, {"use_mla": True}, "multi-head latent attention"),
+        ({}, {"mode": CUDAGraphMode.FULL}, "any mixture of requests"),
+        ({"draft_loop": "stock"}, {}, "the draft loop of vllm-ascend"),
+        ({"draft_sample_method": "probabilistic"}, {}, "drafts that are drawn"),
+        ({}, {"is_multimodal_model": True}, "a multimodal target"),
+        ({}, {"decode_context_parallel_size": 2}, "decode context parallelism"),
+        ({}, {"data_parallel_size": 2}, "data parallelism"),
+    ],
+)
+def test_what_full_graphs_cannot_hold_is_named(
+    record: dict[str, Any], changes: dict[str, Any], problem: str, told: list[str]
+) -> None:
+    found = engine(replace(RECORD, **record), **changes)
+    keep_full_graphs(found)
+    assert sees_schedule(found)
+    (line,) = told
+    assert problem in line
+    assert line.startswith("Graphs of pieces are used")
+
+
+def test_methods_without_a_draft_model_do_not_mind_its_limits() -> None:
+    found = engine(replace(RECORD, draft_loop=None), data_parallel_size=2)
+    keep_full_graphs(found)
+    assert not sees_schedule(found)
+
+
+def test_nobody_is_told_where_there_are_no_full_graphs(told: list[str]) -> None:
+    found = engine(use_mla=True, mode=CUDAGraphMode.PIECEWISE)
+    keep_full_graphs(found)
+    assert sees_schedule(found)
+    assert told == []
+
+
+@pytest.mark.parametrize("record", [None, replace(RECORD, schedule=None)])
+def test_what_vllm_has_of_others_is_left_alone(record: Speculation | None) -> None:
+    """A configuration that was built by hand is resolved later."""
+    found = engine(record)
+    keep_full_graphs(found)
+    assert sees_schedule(found)

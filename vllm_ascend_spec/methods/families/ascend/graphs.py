@@ -1,0 +1,112 @@
+"""Graphs of a draft's steps where K changes from step to step.
+
+vllm-ascend records all draft steps as one graph, for one number of them. What a replay of it is to
+change is kept in the graph itself (``vllm_ascend/compilation/updatable_graph.py:UpdatableGraph``),
+so graphs of different numbers of steps can stand beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vllm.config import CUDAGraphMode
+from vllm.forward_context import get_forward_context
+from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
+
+from vllm_ascend_spec.methods.families.ascend.stock import StockProposer
+
+if TYPE_CHECKING:
+    import torch
+    from vllm.config import VllmConfig
+
+
+class DraftGraphs:
+    """Stands in for vllm-ascend's graphs of all draft steps: some for each number of steps.
+
+    Args:
+        graphs: by the number of steps.
+        steps: returns the number of steps of the pass that is prepared.
+    """
+
+    def __init__(self, graphs: dict[int, ACLGraphWrapper], steps: Callable[[], int]) -> None:
+        self._graphs = graphs
+        self._steps = steps
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the steps, or record or replay them."""
+        return self._now()(*args, **kwargs)
+
+    def update_draft_model_metadata(self, draft_model_metadata: list[dict[str, Any]]) -> None:
+        """Take up what a replay is to change."""
+        self._now().update_draft_model_metadata(draft_model_metadata)
+
+    def set_attn_backend(self, attn_backend: Any) -> None:
+        """Take up whose operations a replay changes."""
+        self._now().set_attn_backend(attn_backend)
+
+    def set_update_stream(self, update_stream: Any) -> None:
+        """Take up the stream that changes a replay."""
+        for graph in self._graphs.values():
+            graph.set_update_stream(update_stream)
+
+    def _now(self) -> ACLGraphWrapper:
+        return self._graphs[self._steps()]
+
+
+class GraphsByLengthMixin(StockProposer):
+    """Mix into a subclass of ``AscendSpecDecodeBaseProposer``, before it in the bases.
+
+    Attributes:
+        lengths: numbers of draft steps that have graphs, ascending; empty where there is one
+            number, and vllm-ascend's own graph is used.
+    """
+
+    vllm_config: VllmConfig
+    lengths: Sequence[int] = ()
+
+    def rows_to_draft_from(
+        self,
+        token_indices_to_sample: torch.Tensor,  # [num_reqs]
+    ) -> torch.Tensor:
+        """Return the rows that drafts are made from, [num_reqs] with padding.
+
+        vllm-ascend works out how many there are by the number of draft steps, which says nothing
+        of the batch where K changes.
+        """
+        context = get_forward_context()
+        if not self.lengths or context.cudagraph_runtime_mode != CUDAGraphMode.FULL:
+            return token_indices_to_sample
+        return self.token_indices_to_sample[: context.batch_descriptor.num_reqs]
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Load the model as vllm-ascend does, which also wraps its steps for graphs."""
+        super().load_model(*args, **kwargs)  # type: ignore[misc]
+        if self.lengths and isinstance(self._runnable, ACLGraphWrapper):
+            graphs = {length: self._graph() for length in self.lengths}
+            self._runnable: Any = DraftGraphs(graphs, lambda: self.num_speculative_tokens)
+
+    def _graph(self) -> ACLGraphWrapper:
+        """Return what vllm-ascend makes, see ``AscendSpecDecodeBaseProposer.load_model``."""
+        return ACLGraphWrapper(
+            self._run_merged_draft,  # type: ignore[attr-defined]
+            self.vllm_config,
+            runtime_mode=CUDAGraphMode.FULL,
+            use_eagle=self.use_eagle,  # type: ignore[attr-defined]
+            enable_enpu=self.enable_enpu,  # type: ignore[attr-defined]
+        )
+
+    def dummy_run(self, *args: Any, **kwargs: Any) -> None:
+        """Run with nothing to draft; record each number of steps where graphs are recorded."""
+        for _ in self._each_length(kwargs.get("aclgraph_runtime_mode")):
+            super().dummy_run(*args, **kwargs)  # type: ignore[misc]
+
+    def _each_length(self, mode: CUDAGraphMode | None) -> Iterator[int]:
+        if mode != CUDAGraphMode.FULL or not self.lengths:
+            yield self.num_speculative_tokens
+            return
+        before = self.num_speculative_tokens
+        for length in self.lengths:
+            self.num_speculative_tokens = length
+            yield length
+        self.num_speculative_tokens = before

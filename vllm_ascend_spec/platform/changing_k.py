@@ -1,0 +1,71 @@
+"""Full graphs where K changes from step to step, which vLLM lowers to graphs of pieces.
+
+vLLM lowers the mode where its own config has a schedule of K
+(``vllm/config/vllm.py:VllmConfig._maybe_override_dynamic_sd_cudagraph_mode``). Nobody but its
+scheduler reads the schedule otherwise, and our scheduler has its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from vllm_ascend_spec.config.ascend import FULL_MODES
+from vllm_ascend_spec.control.names import SCHEDULERS
+from vllm_ascend_spec.entry.handover import waiting_or_laid
+from vllm_ascend_spec.log import log_once
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+    from vllm_ascend_spec.config.resolved import Speculation
+
+
+def keep_full_graphs(vllm_config: VllmConfig) -> None:
+    """Take the schedule of K out of vLLM's sight where graphs can be full all the same.
+
+    Args:
+        vllm_config: as vLLM shows it to the platform before it fills in defaults.
+    """
+    spec = vllm_config.speculative_config
+    speculation = waiting_or_laid(vllm_config)
+    if spec is None or speculation is None or speculation.schedule is None:
+        return
+    if (problem := problem_of(vllm_config, speculation)) is None:
+        spec.num_speculative_tokens_per_batch_size = None
+    elif is_full(vllm_config):
+        log_once(
+            logging.WARNING,
+            "Graphs of pieces are used, not full ones: K changes from step to step, which is not "
+            f"possible in full graphs with {problem}.",
+        )
+
+
+def is_full(vllm_config: VllmConfig) -> bool:
+    """Tell whether the mode that was asked for, or vLLM's default, has full graphs."""
+    mode = vllm_config.compilation_config.cudagraph_mode
+    enforces_eager = getattr(vllm_config.model_config, "enforce_eager", False)
+    return not enforces_eager and (mode is None or mode.name in FULL_MODES)
+
+
+def problem_of(vllm_config: VllmConfig, speculation: Speculation) -> str | None:
+    """Return what keeps graphs from being full where K changes, or None."""
+    model, mode = vllm_config.model_config, vllm_config.compilation_config.cudagraph_mode
+    parallel = vllm_config.parallel_config
+    problems = {
+        "a scheduler that is not ours": vllm_config.scheduler_config.scheduler_cls
+        not in {None, *SCHEDULERS.values()},
+        # What a replay of it is to change is kept by the number of tokens, one for all K
+        # (vllm_ascend/compilation/acl_graph.py:set_graph_params).
+        "multi-head latent attention": model is None or model.use_mla,
+        "graphs for any mixture of requests (FULL)": mode is not None and mode.name == "FULL",
+    }
+    if speculation.draft_loop is not None:
+        problems |= {
+            "the draft loop of vllm-ascend": speculation.draft_loop == "stock",
+            "drafts that are drawn": speculation.samples_drafts,
+            "a multimodal target": model is None or model.is_multimodal_model,
+            "decode context parallelism": parallel.decode_context_parallel_size > 1,
+            "data parallelism": parallel.data_parallel_size > 1,
+        }
+    return next((name for name, is_there in problems.items() if is_there), None)
