@@ -6,12 +6,13 @@ tests/e2e/test_lockstep.py says why.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.ascend.environment import IS_SIMULATED, NPU
 from tests.ascend.matrix import MODES
-from tests.copies.cases import DRAFTS, assert_in_step, run_case, wrong_answers
+from tests.copies.cases import DRAFTS, SCHEDULE, assert_in_step, run_case, wrong_answers
 from tests.copies.lockstep import beside_idle
 from vllm_ascend_spec.cli import env
 
@@ -24,16 +25,21 @@ BATCHES_COMPARED = {"eagle": 1, "mtp": 2}
 
 
 @pytest.mark.parametrize(
-    ("method", "mode"),
+    ("method", "mode", "options"),
     [
-        ("mtp", "eager"),
-        pytest.param("eagle", "full_decode_only", marks=pytest.mark.nightly),
-        pytest.param("eagle", "eager", marks=pytest.mark.nightly),
+        pytest.param("mtp", "eager", SCHEDULE, id="mtp-eager-schedule"),
+        pytest.param("mtp", "eager", {}, marks=pytest.mark.nightly),
+        pytest.param("eagle", "full_decode_only", {}, marks=pytest.mark.nightly),
+        pytest.param("eagle", "full_decode_only", SCHEDULE, marks=pytest.mark.nightly),
+        pytest.param("eagle", "eager", {}, marks=pytest.mark.nightly),
     ],
 )
-def test_a_copy_without_work_keeps_in_step(method: str, mode: str, tmp_path: Path) -> None:
-    target, ran = run_case(method, tmp_path, DEVICE, **MODES[mode])
+def test_a_copy_without_work_keeps_in_step(
+    method: str, mode: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    target, ran = run_case(method, tmp_path, DEVICE, options, **MODES[mode])
     assert_in_step(ran)
+    assert (ran.length < DRAFTS - 0.5) == bool(options)
     exchanged = {
         "all_reduce": BATCHES_COMPARED[method],
         "hccl::all_gather": 2 * PASSES[method],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.schedule import are_copies_coupled
 from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
 
@@ -79,10 +81,17 @@ def test_a_limit_beside_a_schedule_is_refused() -> None:
 
 
 @pytest.mark.parametrize("asked", [{LIMIT: 4}, {NAME: [[1, 4, 3], [5, 8, 0]]}])
-def test_neither_goes_with_data_parallelism(asked: dict[str, Any]) -> None:
+def test_both_go_with_data_parallelism(asked: dict[str, Any]) -> None:
     """vLLM would turn it off, with a warning among others."""
-    (option,) = asked
-    with pytest.raises(ConfigError, match=r"not possible with --data-parallel-size 2") as raised:
-        resolve_engine("org/target", {**SPEC, **asked}, {}, Engine(data_parallel_size=2))
-    assert raised.value.option == f"speculative_config.{option}"
-    assert raised.value.value == asked[option]
+    resolve_engine("org/target", {**SPEC, **asked}, {}, Engine(data_parallel_size=2))
+
+
+@pytest.mark.parametrize(
+    ("copies", "is_moe", "are_coupled"), [(1, True, False), (2, False, False), (2, True, True)]
+)
+def test_copies_of_experts_are_coupled(copies: int, is_moe: bool, are_coupled: bool) -> None:
+    config = SimpleNamespace(
+        parallel_config=SimpleNamespace(data_parallel_size=copies),
+        model_config=SimpleNamespace(is_moe=is_moe),
+    )
+    assert are_copies_coupled(config) == are_coupled

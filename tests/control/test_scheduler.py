@@ -24,10 +24,13 @@ from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, To
 Rows = tuple[tuple[int, int, int], ...]
 
 
-def engine(schedule: Rows | None = None) -> Any:
+def engine(schedule: Rows | None = None, copies: int = 1) -> Any:
     """Return vLLM's configuration of an engine, as far as a scheduler reads it."""
     config = SimpleNamespace(
-        speculative_config=SimpleNamespace(), scheduler_config=SimpleNamespace(max_num_seqs=5)
+        speculative_config=SimpleNamespace(),
+        scheduler_config=SimpleNamespace(max_num_seqs=5),
+        parallel_config=SimpleNamespace(data_parallel_size=copies),
+        model_config=SimpleNamespace(is_moe=True),
     )
     record = Speculation(
         device="npu",
@@ -303,6 +306,27 @@ def test_requests_are_padded_to_the_drafts_that_the_others_carry() -> None:
     assert [out.padded for out in found] == [3, 1, None, 2, 2]
     assert scheduler.num_spec_tokens == 3
     assert scheduler._reason() == SCHEDULED
+
+
+class Coupled(Scheduled):
+    """One of two copies of a mixture of experts."""
+
+    vllm_config = engine(((1, 2, 3), (3, 3, 1), (4, 4, 0), (5, 9, 2)), copies=2)
+
+
+def test_coupled_copies_make_all_drafts_and_verify_the_first_of_them() -> None:
+    scheduler = Coupled()
+    for requests, k in ((3, 1), (4, 0), (5, 2)):
+        out = scheduler.schedule(requests)
+        assert out.num_spec_tokens_to_schedule == 3
+        drafts = SimpleNamespace(
+            req_ids=["a", "b"], draft_token_ids=[[7, 8, 9], [7, 8, 9]], num_invalid=None
+        )
+        scheduler.update_draft_token_ids(drafts)
+        assert scheduler.taken_up == {"a": [7, 8, 9][:k], "b": [7, 8, 9][:k]}
+        assert step_of(out).drafts == k
+        scheduler.update_from_output(out, outcome({"a": [1]}))
+        assert scheduler._told == Told(k, SCHEDULED)
 
 
 def test_a_fixed_length_is_padded_to_as_ever() -> None:

@@ -48,34 +48,58 @@ class Ran:
 
     Attributes:
         answers: token ids, by batch and request.
-        drafted: how many drafts were made.
+        drafted: how many drafts were verified.
+        length: of the drafts of a request in a step, on average.
         accepted: how many of them the target accepted.
         steps: of each copy.
     """
 
     answers: list[list[list[int]]]
     drafted: float
+    length: float
     accepted: float
     steps: list[list[Step]]
 
 
+# One draft for each request of the copy that all are asked of, and three for one alone.
+SCHEDULE = {"num_speculative_tokens_per_batch_size": [[1, 2, DRAFTS], [3, 4, 1]]}
+
+
 def run_case(
-    method: str, folder: Path, environment: Mapping[str, str], **arguments: Any
+    method: str,
+    folder: Path,
+    environment: Mapping[str, str],
+    options: Mapping[str, Any] | None = None,
+    **arguments: Any,
 ) -> tuple[str, Ran]:
-    """Ask two copies of a random mixture; return its folder and what came of it."""
+    """Ask two copies of a random mixture; return its folder and what came of it.
+
+    Args:
+        method: of speculation.
+        folder: for the models and for what the copies write.
+        environment: of the copies.
+        options: further ones of ``speculative_config``.
+        **arguments: further ones of the engine.
+    """
     target, draft = WRITERS[method](folder)
     job = {
         "arguments": {**ARGUMENTS, "model": target, **arguments},
-        "spec": {"method": method, "model": draft, "num_speculative_tokens": DRAFTS},
+        "spec": {
+            "method": method,
+            "model": draft,
+            "num_speculative_tokens": DRAFTS,
+            **(options or {}),
+        },
         "batches": BATCHES,
         "folder": str(folder),
     }
     found = run_copies(job, environment)
-    drafted, accepted = (
-        found["counters"][f"vllm:spec_decode_num_{what}_tokens"] for what in ("draft", "accepted")
+    drafts, drafted, accepted = (
+        found["counters"][f"vllm:spec_decode_num_{what}"]
+        for what in ("drafts", "draft_tokens", "accepted_tokens")
     )
     steps = [read_steps(folder, rank) for rank in range(2)]
-    return target, Ran(found["answers"], drafted, accepted, steps)
+    return target, Ran(found["answers"], drafted, drafted / drafts, accepted, steps)
 
 
 def assert_in_step(ran: Ran) -> None:

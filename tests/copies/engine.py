@@ -13,7 +13,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-COUNTERS = ("vllm:spec_decode_num_draft_tokens", "vllm:spec_decode_num_accepted_tokens")
+COUNTERS = (
+    "vllm:spec_decode_num_drafts",
+    "vllm:spec_decode_num_draft_tokens",
+    "vllm:spec_decode_num_accepted_tokens",
+)
 
 
 async def answer(engine: Any, number: int, request: dict[str, Any]) -> list[int]:

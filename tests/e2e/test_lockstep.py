@@ -7,11 +7,12 @@ passes, the drafter's too. Were it one more or fewer, all would wait for ever.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.ascend.environment import CPU
-from tests.copies.cases import DRAFTS, assert_in_step, run_case, wrong_answers
+from tests.copies.cases import DRAFTS, SCHEDULE, assert_in_step, run_case, wrong_answers
 from tests.copies.lockstep import beside_idle
 
 # By method, the passes of a step through a layer of experts: the target's, and those of a draft
@@ -21,11 +22,24 @@ PASSES = {"eagle": 1, "mtp": 1 + DRAFTS}
 BATCHES_COMPARED = 3
 
 
-@pytest.mark.parametrize("method", [pytest.param("eagle", marks=pytest.mark.nightly), "mtp"])
-def test_a_copy_without_work_keeps_in_step(method: str, tmp_path: Path) -> None:
-    """The answers are those of the target alone, and each step exchanges as much on both sides."""
-    target, ran = run_case(method, tmp_path, CPU, enforce_eager=True)
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        pytest.param("eagle", {}, marks=pytest.mark.nightly),
+        pytest.param("mtp", {}, marks=pytest.mark.nightly),
+        pytest.param("mtp", SCHEDULE, id="mtp-schedule"),
+    ],
+)
+def test_a_copy_without_work_keeps_in_step(
+    method: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """The answers are those of the target alone, and each step exchanges as much on both sides.
+
+    With a schedule, too: as many drafts are made as ever, and fewer of them verified.
+    """
+    target, ran = run_case(method, tmp_path, CPU, options, enforce_eager=True)
     assert_in_step(ran)
+    assert (ran.length < DRAFTS - 0.5) == bool(options)
     passes = PASSES[method]
     # Tokens, weights and experts are gathered and the results added up.
     exchanged = {"all_gather_into_tensor": 3 * passes, "all_reduce": passes + BATCHES_COMPARED}

@@ -193,7 +193,6 @@ ROWS: dict[str, Row] = {
         spec=EAGLE,
         ours={"draft_length": "adaptive"},
         engine={**EAGER, "data_parallel_size": 2},
-        refused="draft_length",
     ),
     # options of other methods and devices
     "lookup with eagle": Row(spec={**EAGLE, "prompt_lookup_max": 3}, refused="prompt_lookup_max"),

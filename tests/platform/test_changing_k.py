@@ -12,7 +12,8 @@ from vllm.config import CUDAGraphMode
 
 from vllm_ascend_spec.config.resolved import Speculation, attach
 from vllm_ascend_spec.control.names import SCHEDULERS
-from vllm_ascend_spec.platform.changing_k import keep_full_graphs
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.platform.changing_k import keep_to_ourselves
 
 ROWS = ((1, 4, 3), (5, 64, 1))
 RECORD = Speculation(
@@ -77,7 +78,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("scheduler", [None, SCHEDULERS[False, True]])
 def test_vllm_is_not_shown_the_schedule(mode: Any, scheduler: str | None) -> None:
     found = engine(mode=mode, scheduler_cls=scheduler)
-    keep_full_graphs(found)
+    keep_to_ourselves(found, has_graphs_by_k=True)
     assert sees_schedule(found) == (mode == CUDAGraphMode.FULL)
 
 
@@ -91,14 +92,13 @@ def test_vllm_is_not_shown_the_schedule(mode: Any, scheduler: str | None) -> Non
         ({"draft_sample_method": "probabilistic"}, {}, "drafts that are drawn"),
         ({}, {"is_multimodal_model": True}, "a multimodal target"),
         ({}, {"decode_context_parallel_size": 2}, "decode context parallelism"),
-        ({}, {"data_parallel_size": 2}, "data parallelism"),
     ],
 )
 def test_what_full_graphs_cannot_hold_is_named(
     record: dict[str, Any], changes: dict[str, Any], problem: str, told: list[str]
 ) -> None:
     found = engine(replace(RECORD, **record), **changes)
-    keep_full_graphs(found)
+    keep_to_ourselves(found, has_graphs_by_k=True)
     assert sees_schedule(found)
     (line,) = told
     assert problem in line
@@ -106,14 +106,38 @@ def test_what_full_graphs_cannot_hold_is_named(
 
 
 def test_methods_without_a_draft_model_do_not_mind_its_limits() -> None:
-    found = engine(replace(RECORD, draft_loop=None), data_parallel_size=2)
-    keep_full_graphs(found)
+    found = engine(replace(RECORD, draft_loop=None), decode_context_parallel_size=2)
+    keep_to_ourselves(found, has_graphs_by_k=True)
     assert not sees_schedule(found)
+
+
+@pytest.mark.parametrize("has_graphs_by_k", [True, False])
+@pytest.mark.parametrize("changes", [{}, {"use_mla": True}])
+def test_vllm_is_not_shown_it_where_there_are_copies(
+    has_graphs_by_k: bool, changes: dict[str, Any]
+) -> None:
+    """It would drop it, and say so."""
+    found = engine(data_parallel_size=2, **changes)
+    keep_to_ourselves(found, has_graphs_by_k=has_graphs_by_k)
+    assert not sees_schedule(found)
+
+
+def test_another_scheduler_would_not_see_it_either() -> None:
+    found = engine(data_parallel_size=2, scheduler_cls="my.Scheduler")
+    with pytest.raises(ConfigError, match=r"--scheduler-cls='my\.Scheduler': not possible"):
+        keep_to_ourselves(found, has_graphs_by_k=False)
+
+
+def test_without_copies_vllm_lowers_the_graphs_of_other_devices(told: list[str]) -> None:
+    found = engine()
+    keep_to_ourselves(found, has_graphs_by_k=False)
+    assert sees_schedule(found)
+    assert told == []
 
 
 def test_nobody_is_told_where_there_are_no_full_graphs(told: list[str]) -> None:
     found = engine(use_mla=True, mode=CUDAGraphMode.PIECEWISE)
-    keep_full_graphs(found)
+    keep_to_ourselves(found, has_graphs_by_k=True)
     assert sees_schedule(found)
     assert told == []
 
@@ -122,5 +146,5 @@ def test_nobody_is_told_where_there_are_no_full_graphs(told: list[str]) -> None:
 def test_what_vllm_has_of_others_is_left_alone(record: Speculation | None) -> None:
     """A configuration that was built by hand is resolved later."""
     found = engine(record)
-    keep_full_graphs(found)
+    keep_to_ourselves(found, has_graphs_by_k=True)
     assert sees_schedule(found)

@@ -54,13 +54,6 @@ def check_draft_length(request: Request) -> None:
             f"not possible with method {request.method.name!r}, which drafts nothing that pays"
         )
         raise ConfigError(LENGTH, ADAPTIVE, problem)
-    copies = request.engine.data_parallel_size
-    if copies > 1:
-        problem = (
-            f"not possible with --data-parallel-size {copies}, whose copies have to draft as many "
-            "each; leave one of the two out"
-        )
-        raise ConfigError(LENGTH, ADAPTIVE, problem)
     lengths = options.draft_lengths
     if lengths is not None and not (min(lengths) >= 0 and 0 < max(lengths) <= longest):
         valid = f"valid: numbers from 0 to num_speculative_tokens={longest}, one above 0 at least"

@@ -43,22 +43,24 @@ def option_of(spec: Mapping[str, Any]) -> str:
 
 
 def check_schedule(request: Request) -> None:
-    """Check the rows, and that the engine keeps to them.
+    """Check the rows of the schedule.
 
     Raises:
         ConfigError: naming what is wrong.
     """
     check_rows(request.spec)
-    copies = request.engine.data_parallel_size
-    if request.spec.get(NAME) is not None and copies > 1:
-        # vllm/config/vllm.py:VllmConfig._maybe_disable_dynamic_sd_for_data_parallel
-        option = option_of(request.spec)
-        raise ConfigError(
-            option,
-            request.spec[option.partition(".")[2]],
-            f"not possible with --data-parallel-size {copies}, where vLLM drafts as many for each "
-            "batch; leave one of the two out",
-        )
+
+
+def are_copies_coupled(vllm_config: Any) -> bool:
+    """Tell whether copies of the target take each step together, so that no draft may be left out.
+
+    vLLM's copies of a dense target are engines of their own
+    (``vllm/config/parallel.py:ParallelConfig.reconfigure_for_independent_dp_rank``); those of a
+    mixture of experts exchange tokens in each pass.
+    """
+    model = vllm_config.model_config
+    copies = vllm_config.parallel_config.data_parallel_size
+    return copies > 1 and (model is None or model.is_moe)
 
 
 def check_rows(spec: Mapping[str, Any]) -> None:

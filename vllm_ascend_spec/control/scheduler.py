@@ -17,6 +17,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
 from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.config.schedule import are_copies_coupled
 from vllm_ascend_spec.control.acceptance import Acceptance
 from vllm_ascend_spec.control.goodput import PAYS, LengthChooser
 from vllm_ascend_spec.control.kinds import Kind
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 # What a worker without graphs says of a step's.
 NOTHING = CUDAGraphStat(0, 0, 0, "")
+# On what a step is scheduled with: how many of its drafts are verified, where more are made.
+VERIFIED = "ascend_spec_verified"
 
 
 class SpeculationMixin:
@@ -55,6 +58,9 @@ class SpeculationMixin:
         self.dynamic_sd_lookup = None
         self._lookup: Sequence[int] | Lengths | None = lookup_of(self.vllm_config)
         self._most = self._carried = self.num_spec_tokens
+        # Copies of a mixture of experts have to make as many drafts each: all are made, and the
+        # first of them verified.
+        self._is_coupled = are_copies_coupled(self.vllm_config)
         self.acceptance = Acceptance(self._most)
         self._watchdog = Watchdog(self.acceptance, self.remedy)
         # Of the requests that ask for fewer drafts than the others get.
@@ -81,10 +87,10 @@ class SpeculationMixin:
 
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
         """Take up drafts, of each request as many as it wants."""
-        if self._limits:
+        if self._limits or self._is_coupled:
             # Not in place: a drafter in this process may keep the lists.
             draft_token_ids.draft_token_ids = [
-                drafts[: self._limits.get(req_id)]
+                drafts[: min(self._carried, self._limits.get(req_id, self._carried))]
                 for req_id, drafts in zip(
                     draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True
                 )
@@ -115,6 +121,9 @@ class SpeculationMixin:
             if request is not None and len(request.spec_token_ids) > most:
                 # The list is one for all requests.
                 request.spec_token_ids = request.spec_token_ids[:most]
+        if self._is_coupled:
+            setattr(scheduler_output, VERIFIED, drafts)
+            scheduler_output.num_spec_tokens_to_schedule = self._most
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
@@ -130,8 +139,7 @@ class SpeculationMixin:
 
     def _ended(self, scheduler_output: SchedulerOutput) -> None:
         self._watchdog.look()
-        drafts = scheduler_output.num_spec_tokens_to_schedule
-        self._told = Told(drafts, self._reason())
+        self._told = Told(drafts_of(scheduler_output), self._reason())
 
     def _reason(self) -> str:
         return FIXED if self._lookup is None else SCHEDULED
@@ -259,6 +267,11 @@ def may_be_ragged(vllm_config: VllmConfig) -> bool:
     return not vllm_config.compilation_config.cudagraph_mode.has_full_cudagraphs()
 
 
+def drafts_of(scheduler_output: SchedulerOutput) -> int:
+    """Return how many of a step's drafts the next one is to verify."""
+    return getattr(scheduler_output, VERIFIED, scheduler_output.num_spec_tokens_to_schedule)
+
+
 def step_of(scheduler_output: SchedulerOutput) -> Step:
     """Return what a step was."""
     requests = len(scheduler_output.num_scheduled_tokens)
@@ -266,7 +279,7 @@ def step_of(scheduler_output: SchedulerOutput) -> Step:
     rows = requests + sum(map(len, drafts))
     return Step(
         requests,
-        scheduler_output.num_spec_tokens_to_schedule,
+        drafts_of(scheduler_output),
         scheduler_output.total_num_scheduled_tokens != rows,
     )
 

@@ -14,6 +14,7 @@ from vllm_ascend_spec.config.capture import (
     lay_sizes_by_k,
 )
 from vllm_ascend_spec.config.resolved import Speculation, speculation_of
+from vllm_ascend_spec.config.schedule import are_copies_coupled
 from vllm_ascend_spec.config.schema import PLANNED
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import load_name
@@ -63,7 +64,7 @@ def lay_capture_sizes(vllm_config: VllmConfig, divisor_of: Callable[[VllmConfig]
     setattr(compilation, _DONE, True)
     asked = speculation_of(vllm_config)
     divisor, widest = divisor_of(vllm_config), vllm_config.scheduler_config.max_num_seqs
-    tiers = tiers_of(asked, widest)
+    tiers = tiers_of(vllm_config, asked)
     if len(tiers) > 1 and MODES[mode].has_full_decode:
         found = sizes_of_tiers(compilation.cudagraph_capture_sizes, tiers, widest, divisor)
         lay_sizes_by_k(compilation, found)
@@ -79,7 +80,7 @@ def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
     given = given_sizes(compilation) or ()
     if MODES[mode].has_full_decode:
         most = scheduler.max_num_batched_tokens if MODES[mode].has_mixed else 0
-        tiers = tiers_of(speculation_of(vllm_config), scheduler.max_num_seqs)
+        tiers = tiers_of(vllm_config, speculation_of(vllm_config))
         check(given, scheduler.max_num_seqs, tiers, divisor, mixed_tokens=most)
     kept = compilation.cudagraph_capture_sizes
     if kept != sorted(given):
@@ -120,7 +121,7 @@ def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: i
     return Wanted(
         mode=mode,
         max_num_seqs=widest,
-        tiers=tiers_of(asked, widest),
+        tiers=tiers_of(vllm_config, asked),
         stock=tuple(compilation.cudagraph_capture_sizes),
         divisor=divisor,
         max_tokens=min(n for n in (most, scheduler.max_num_batched_tokens) if n is not None),
@@ -130,13 +131,17 @@ def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: i
     )
 
 
-def tiers_of(asked: Speculation, max_num_seqs: int) -> tuple[Tier, ...]:
+def tiers_of(vllm_config: VllmConfig, asked: Speculation) -> tuple[Tier, ...]:
     """Return the tiers that decode batches belong to."""
+    widest = vllm_config.scheduler_config.max_num_seqs
+    if are_copies_coupled(vllm_config):
+        # Each pads its batch to the widest of them all, whatever K that has.
+        return tiers_of_drafts(widest, [asked.num_drafts])
     if asked.draft_lengths is not None:
-        return tiers_of_drafts(max_num_seqs, asked.draft_lengths)
+        return tiers_of_drafts(widest, asked.draft_lengths)
     if asked.schedule is not None:
-        return tiers_of_schedule(max_num_seqs, asked.schedule)
-    return tiers_of_drafts(max_num_seqs, [asked.num_drafts])
+        return tiers_of_schedule(widest, asked.schedule)
+    return tiers_of_drafts(widest, [asked.num_drafts])
 
 
 def _set_sizes(vllm_config: VllmConfig, sizes: list[int]) -> None:
@@ -152,7 +157,7 @@ def _set_sizes(vllm_config: VllmConfig, sizes: list[int]) -> None:
 
 def told(capture: Capture, vllm_config: VllmConfig, asked: Speculation, mode: str) -> str:
     """Return what to say of a plan before anything is captured."""
-    drafts = sorted({tier.k for tier in tiers_of(asked, vllm_config.scheduler_config.max_num_seqs)})
+    drafts = sorted({tier.k for tier in tiers_of(vllm_config, asked)})
     lines = [
         f"Graphs ({mode}): planned for K={', '.join(map(str, drafts))} and batches of up to "
         f"{vllm_config.scheduler_config.max_num_seqs} requests: sizes {capture.sizes}, expected "

@@ -1,8 +1,9 @@
-"""Full graphs where K changes from step to step, which vLLM lowers to graphs of pieces.
+"""A K that changes from step to step: where vLLM need not know of it.
 
-vLLM lowers the mode where its own config has a schedule of K
-(``vllm/config/vllm.py:VllmConfig._maybe_override_dynamic_sd_cudagraph_mode``). Nobody but its
-scheduler reads the schedule otherwise, and our scheduler has its own.
+vLLM drops a schedule of K where there are copies of the target
+(``vllm/config/vllm.py:VllmConfig._maybe_disable_dynamic_sd_for_data_parallel``) and lowers full
+graphs to graphs of pieces (``VllmConfig._maybe_override_dynamic_sd_cudagraph_mode``). Nobody but
+its scheduler reads the schedule otherwise, and ours has its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from vllm_ascend_spec.config.ascend import FULL_MODES
 from vllm_ascend_spec.control.names import SCHEDULERS
 from vllm_ascend_spec.entry.handover import waiting_or_laid
+from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import log_once
 
 if TYPE_CHECKING:
@@ -21,19 +23,28 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.config.resolved import Speculation
 
 
-def keep_full_graphs(vllm_config: VllmConfig) -> None:
-    """Take the schedule of K out of vLLM's sight where graphs can be full all the same.
+def keep_to_ourselves(vllm_config: VllmConfig, *, has_graphs_by_k: bool) -> None:
+    """Take the schedule of K out of vLLM's sight where our parts do without vLLM's care.
 
     Args:
         vllm_config: as vLLM shows it to the platform before it fills in defaults.
+        has_graphs_by_k: whether there are full graphs for each K on this device.
+
+    Raises:
+        ConfigError: there are copies, and a scheduler that is not ours.
     """
-    spec = vllm_config.speculative_config
-    speculation = waiting_or_laid(vllm_config)
+    spec, speculation = vllm_config.speculative_config, waiting_or_laid(vllm_config)
     if spec is None or speculation is None or speculation.schedule is None:
         return
-    if (problem := problem_of(vllm_config, speculation)) is None:
+    has_copies = vllm_config.parallel_config.data_parallel_size > 1
+    scheduler = vllm_config.scheduler_config.scheduler_cls
+    if has_copies and scheduler not in {None, *SCHEDULERS.values()}:
+        wrong = "not possible with --data-parallel-size and a K that changes; leave it out"
+        raise ConfigError("--scheduler-cls", scheduler, wrong)
+    problem = problem_of(vllm_config, speculation)
+    if has_copies or (has_graphs_by_k and problem is None):
         spec.num_speculative_tokens_per_batch_size = None
-    elif is_full(vllm_config):
+    elif has_graphs_by_k and is_full(vllm_config):
         log_once(
             logging.WARNING,
             "Graphs of pieces are used, not full ones: K changes from step to step, which is not "
@@ -66,6 +77,5 @@ def problem_of(vllm_config: VllmConfig, speculation: Speculation) -> str | None:
             "drafts that are drawn": speculation.samples_drafts,
             "a multimodal target": model is None or model.is_multimodal_model,
             "decode context parallelism": parallel.decode_context_parallel_size > 1,
-            "data parallelism": parallel.data_parallel_size > 1,
         }
     return next((name for name, is_there in problems.items() if is_there), None)

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from vllm.platforms.cpu import CpuPlatform
 
 from vllm_ascend_spec.devices.cpu import DEVICE
-from vllm_ascend_spec.platform.shared import CommandLineMixin, check_engine_config, lay_scheduler
+from vllm_ascend_spec.platform.shared import (
+    CommandLineMixin,
+    DefaultsMixin,
+    check_engine_config,
+    lay_scheduler,
+)
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 WORKER = "vllm_ascend_spec.worker.cpu.SpecCPUWorker"
 
 
-class SpecCpuPlatform(CommandLineMixin, CpuPlatform):
+class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
     """CPU platform that runs speculative decoding through our drafters and verifier."""
 
     @classmethod

@@ -12,8 +12,8 @@ from vllm_ascend_spec.devices.cuda import DEVICE
 from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.platform.capture import lay_capture_sizes
 from vllm_ascend_spec.platform.shared import (
-    CaptureMixin,
     CommandLineMixin,
+    DefaultsMixin,
     check_engine_config,
     lay_scheduler,
 )
@@ -28,7 +28,7 @@ RUNS_ON_V1 = (
 )
 
 
-class SpecCudaPlatform(CommandLineMixin, CaptureMixin, CudaPlatform):
+class SpecCudaPlatform(CommandLineMixin, DefaultsMixin, CudaPlatform):
     """CUDA platform that runs speculative decoding through our drafters and verifier.
 
     The base is one of two classes: vLLM picks the one that goes with the host's NVML as it is

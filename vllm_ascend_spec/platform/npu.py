@@ -12,10 +12,9 @@ from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.devices.npu import DEVICE
 from vllm_ascend_spec.errors import PlatformError
 from vllm_ascend_spec.platform.capture import lay_capture_sizes
-from vllm_ascend_spec.platform.changing_k import keep_full_graphs
 from vllm_ascend_spec.platform.shared import (
-    CaptureMixin,
     CommandLineMixin,
+    DefaultsMixin,
     check_engine_config,
     lay_scheduler,
 )
@@ -30,14 +29,10 @@ WORKER = "vllm_ascend_spec.worker.npu.SpecNPUWorker"
 compat.apply("npu_platform")
 
 
-class SpecNpuPlatform(CommandLineMixin, CaptureMixin, NPUPlatform):
+class SpecNpuPlatform(CommandLineMixin, DefaultsMixin, NPUPlatform):
     """NPU platform that runs speculative decoding through our drafters and verifier."""
 
-    @classmethod
-    def apply_config_platform_defaults(cls, vllm_config: VllmConfig) -> None:
-        """Keep full graphs where K changes, and do what vllm-ascend does."""
-        keep_full_graphs(vllm_config)
-        super().apply_config_platform_defaults(vllm_config)
+    has_graphs_by_k = True
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:

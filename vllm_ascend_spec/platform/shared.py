@@ -9,6 +9,7 @@ from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.control.names import SCHEDULERS
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.platform.changing_k import keep_to_ourselves
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -28,13 +29,20 @@ class CommandLineMixin:
             parser_hook.apply(parser)
 
 
-class CaptureMixin:
-    """Mix into a platform with graphs, before vLLM's or vllm-ascend's in the bases."""
+class DefaultsMixin:
+    """Mix into a platform, before vLLM's or vllm-ascend's in the bases.
+
+    Attributes:
+        has_graphs_by_k: whether full graphs are captured for each K.
+    """
+
+    has_graphs_by_k = False
 
     @classmethod
     def apply_config_platform_defaults(cls, vllm_config: VllmConfig) -> None:
         """Keep what a person asked for, before defaults are laid over it."""
         note_given(vllm_config.compilation_config)
+        keep_to_ourselves(vllm_config, has_graphs_by_k=cls.has_graphs_by_k)
         super().apply_config_platform_defaults(vllm_config)  # type: ignore[misc]
 
 

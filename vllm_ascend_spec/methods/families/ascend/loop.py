@@ -24,6 +24,7 @@ from vllm_ascend.spec_decode.llm_base_proposer import (
 )
 from vllm_ascend.utils import enable_sp, lmhead_tp_enable
 
+from vllm_ascend_spec.config.schedule import are_copies_coupled
 from vllm_ascend_spec.methods.families.ascend.graphs import GraphsByLengthMixin
 from vllm_ascend_spec.methods.families.ascend.limits import (
     lengths_of_graphs,
@@ -55,7 +56,8 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
             ConfigError: K changes, which no loop but ours can do in full graphs.
         """
         drafter = super().create(engine)
-        if drafter.has_all_steps_in_a_graph():
+        # Coupled copies make as many drafts in each step.
+        if drafter.has_all_steps_in_a_graph() and not are_copies_coupled(engine.vllm_config):
             drafter.lengths = lengths_of_graphs(engine.speculation)
             if drafter.lengths and not drafter.uses_own_loop:
                 refuse_length(engine.speculation, drafter.loop_problem())
