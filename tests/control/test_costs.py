@@ -112,3 +112,25 @@ def test_a_step_is_timed_where_it_verifies_as_many_drafts_as_it_makes() -> None:
         (4, 1): pytest.approx(0.05),
         (3, 1): pytest.approx(0.04),
     }
+
+
+def test_what_a_request_costs_besides_its_rows_is_not_taken_for_rows() -> None:
+    """The fit alone says six times as much: nothing in it is by the request."""
+    costs, row, request, draft = StepCosts(), 1e-4, 2e-3, 1e-4
+    for n in (1, 4, 16):
+        for k in (0, 3):
+            for _ in range(ENOUGH):
+                costs.note(n, k, n * (row * (k + 1) + request) + draft * k + 5e-3)
+    fit = costs._fit()
+    assert fit is not None
+    assert fit[0] > 5 * row
+    assert costs.row_seconds(16) == pytest.approx(row + draft / 16)
+
+
+def test_rows_are_the_fits_where_one_length_alone_was_measured() -> None:
+    costs = StepCosts()
+    for n in (1, 2, 4):
+        for _ in range(ENOUGH):
+            costs.note(n, 3, 1e-3 * n + 5e-3)
+    assert costs.row_seconds(4) == pytest.approx(2.5e-4, rel=0.01)
+    assert StepCosts().row_seconds(4) is None

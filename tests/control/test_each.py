@@ -83,6 +83,20 @@ def test_chances_are_chances_and_fall_from_draft_to_draft(notes) -> None:
         assert chances == sorted(chances, reverse=True)
 
 
+def test_what_saves_little_is_not_worth_batches_that_differ() -> None:
+    """One row in many that is hardly worth its time."""
+    each = known({f"good{n}": LONGEST for n in range(8)} | {"bad": 0})
+    chance = each.chances("bad", each.overall.rates())[0]
+    assert each.limits(price=chance * 1.1) == {}
+    assert each.limits(price=0.9) != {}
+
+
+def test_drafts_that_are_not_made_are_no_reason() -> None:
+    each = known({"one": 1, "all": 3})
+    assert each.limits(price=0.5, drafts=1) == {}
+    assert each.limits(price=0.5, drafts=3) == {"one": 1}
+
+
 def test_limits_pay_where_requests_differ() -> None:
     """Half of the requests accept nine drafts in ten, the others hardly any; rows are paid for."""
     row, rest = 0.001, 0.002

@@ -117,10 +117,29 @@ class StepCosts:
         a, b, c = (max(float(value), 0.0) for value in found)
         return (a, b, c) if a + c > 0 else None
 
-    def row_seconds(self) -> float | None:
-        """Return what a row of the target costs, by the fit; None without enough to go by."""
+    def row_seconds(self, requests: int) -> float | None:
+        """Return at most what a row of the target costs; None without enough to go by.
+
+        The fit takes what a request costs besides its rows for a cost of rows. Steps of equally
+        many requests differ in their rows and in their draft steps alone.
+
+        Args:
+            requests: n, of the batch.
+        """
         fit = self._fit()
-        return None if fit is None else fit[0]
+        if fit is None:
+            return None
+        alike: dict[int, list[int]] = {}
+        for (n, k), cell in self._cells.items():
+            if cell.count >= ENOUGH:
+                alike.setdefault(n, []).append(k)
+        several = [n for n, found in alike.items() if len(found) > 1]
+        if not several:
+            return fit[0]
+        nearest = min(several, key=lambda n: abs(math.log(n / requests)))
+        least, most = min(alike[nearest]), max(alike[nearest])
+        longer = self._cells[nearest, most].seconds - self._cells[nearest, least].seconds
+        return min(fit[0], max(0.0, longer) / (nearest * (most - least)))
 
     def cells(self) -> Mapping[tuple[int, int], Cell]:
         """Return what was measured, by requests and drafts."""

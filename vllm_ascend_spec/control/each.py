@@ -13,6 +13,8 @@ from vllm_ascend_spec.control.acceptance import Acceptance
 
 # A request counts as much as all others together after so many observations of a position.
 WEIGHT = 8.0
+# What leaving drafts out has to save, as a share of what the batch writes.
+GAIN = 0.05
 # Steps over which what is known of a request fades, so that its drafts are tried again.
 FADE = 64
 
@@ -88,9 +90,7 @@ class RequestAcceptance:
             counts.fade(self._step)
             rates = [
                 (accepted + WEIGHT * rate) / (verified + WEIGHT)
-                for rate, verified, accepted in zip(
-                    rates, counts.verified, counts.accepted, strict=True
-                )
+                for rate, verified, accepted in zip(rates, counts.verified, counts.accepted)
             ]
         found, chance = [], 1.0
         for rate in rates:
@@ -111,17 +111,26 @@ class RequestAcceptance:
             self._mean = [sum(place) / len(each) for place in zip(*each, strict=True)]
         return 1.0 + sum(self._mean[:drafts])
 
-    def limits(self, price: float) -> Mapping[str, int]:
+    def limits(self, price: float, drafts: int | None = None) -> Mapping[str, int]:
         """Return the most drafts of each request that has some which are not worth it.
 
         Args:
             price: tokens that the batch writes in the time of a row.
+            drafts: of each request; None for as many as there can be.
+
+        Returns:
+            Nothing where all of them together save too little: requests that differ in their rows
+            take longer by themselves.
         """
-        rates = self.overall.rates()
+        rates = self.overall.rates()[:drafts]
         found: dict[str, int] = {}
+        saved, tokens = 0.0, float(len(self._running))
         for req_id in self._running:
-            # Chances fall from draft to draft.
-            worth = sum(chance >= price for chance in self.chances(req_id, rates))
-            if worth < len(rates):
+            chances = self.chances(req_id, rates)
+            # They fall from draft to draft.
+            worth = sum(chance >= price for chance in chances)
+            tokens += sum(chances)
+            if worth < len(chances):
                 found[req_id] = worth
-        return found
+                saved += sum(price - chance for chance in chances[worth:])
+        return found if saved > GAIN * tokens else {}

@@ -65,8 +65,9 @@ class Kind:
             self.limits = self._worth(self.each, step.requests)
 
     def _worth(self, each: RequestAcceptance, requests: int) -> dict[str, int]:
-        choice, row = self.chooser.choice, self.chooser.costs.row_seconds()
+        choice, row = self.chooser.choice, self.chooser.costs.row_seconds(requests)
         # While a length is looked at, the times of its steps have to be those of all drafts.
         if row is None or choice.reason != PAYS or choice.drafts == 0:
             return {}
-        return dict(each.limits(row * self.chooser.goodput(requests, choice.drafts)))
+        price = row * self.chooser.goodput(requests, choice.drafts)
+        return dict(each.limits(price, choice.drafts))

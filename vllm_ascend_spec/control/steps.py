@@ -48,7 +48,8 @@ class StepClock:
             now: seconds of a clock that never goes back.
         """
         if not step.has_prompts and step.drafts == self._drafts:
-            left_out = step.left_out * (self._costs.row_seconds() or 0.0) if step.left_out else 0.0
+            row = self._costs.row_seconds(step.requests) if step.left_out else None
+            left_out = step.left_out * (row or 0.0)
             self._costs.note(step.requests, step.drafts, now - self._ended + left_out)
         self._drafts, self._ended = step.drafts, now
 
