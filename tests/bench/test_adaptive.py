@@ -10,7 +10,15 @@ import pytest
 
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench import adaptive, adaptive_picture
-from vllm_ascend_spec.bench.adaptive import ADAPTIVE, NONE, figures, format_table, joined, thinned
+from vllm_ascend_spec.bench.adaptive import (
+    ADAPTIVE,
+    NONE,
+    best_of_each_phase,
+    figures,
+    format_table,
+    joined,
+    thinned,
+)
 from vllm_ascend_spec.bench.closed_loop import Phase, Run
 from vllm_ascend_spec.cli.main import main
 
@@ -61,10 +69,28 @@ def test_a_load_has_enough_requests_for_all_of_its_clients() -> None:
 
 
 def test_the_table_has_a_line_for_each_load() -> None:
-    record = {"cells": {"1 clients": figures(SPEEDS)}, "alternating": {"both": figures(SPEEDS)}}
-    lines = format_table(record).splitlines()
+    known = {"tokens_per_s": 174.0, "configurations": ["K=2", NONE]}
+    record = {
+        "cells": {"1 clients": figures(SPEEDS)},
+        "alternating": {"both": {**figures(SPEEDS), "best_of_each_phase": known}},
+    }
+    *lines, last = format_table(record).splitlines()
     assert [line.split()[0] for line in lines] == ["tokens/s", "1", "both"]
     assert all(line.endswith("K=1") for line in lines[1:])
+    assert last == "both: 174 with the best of each phase, 1.20 of K=1 (K=2, none)"
+
+
+def test_who_knows_the_load_takes_the_best_of_each_phase() -> None:
+    def runs(*seconds: float) -> list[Run]:
+        return [Run(tokens=100, seconds=taken) for taken in seconds]
+
+    rounds = {
+        NONE: [runs(2.0, 1.0), runs(2.2, 1.0)],
+        "K=1": [runs(1.0, 2.0), runs(1.0, 2.2)],
+        ADAPTIVE: [runs(0.1, 0.1)] * 2,
+    }
+    found = best_of_each_phase(rounds)
+    assert found == {"tokens_per_s": pytest.approx(100.0), "configurations": ["K=1", NONE]}
 
 
 def test_the_picture_has_speed_and_length(tmp_path: Path) -> None:

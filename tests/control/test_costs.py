@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
@@ -134,3 +135,40 @@ def test_rows_are_the_fits_where_one_length_alone_was_measured() -> None:
             costs.note(n, 3, 1e-3 * n + 5e-3)
     assert costs.row_seconds(4) == pytest.approx(2.5e-4, rel=0.01)
     assert StepCosts().row_seconds(4) is None
+
+
+def after_a_long_answer(*, is_told: bool) -> StepCosts:
+    """Measure all lengths at the beginning of an answer, and one while its context grows."""
+    costs, draw = StepCosts(), random.Random(1)
+    for k in (0, 1, 3):
+        for _ in range(4):
+            costs.note(4, k, seconds_of(4, k) + 4 * 100 * PER_TOKEN, 100.0)
+    for context in range(100, 4000, 10):
+        seconds = (seconds_of(4, 3) + 4 * context * PER_TOKEN) * draw.gauss(1.0, 0.05)
+        costs.note(4, 3, seconds, float(context) if is_told else 0.0)
+    return costs
+
+
+PER_TOKEN = 1e-6
+
+
+@pytest.mark.parametrize("drafts", [0, 1, 2, 3])
+def test_times_are_brought_to_the_context_at_hand(drafts: int) -> None:
+    wanted = seconds_of(4, drafts) + 4 * 4000 * PER_TOKEN
+    assert after_a_long_answer(is_told=True).seconds(4, drafts) == pytest.approx(wanted, rel=0.1)
+
+
+def test_else_what_was_measured_long_ago_seems_fast() -> None:
+    """Negative control: no drafts, measured when the context was short."""
+    wanted = seconds_of(4, 0) + 4 * 4000 * PER_TOKEN
+    assert after_a_long_answer(is_told=False).seconds(4, 0) < 0.5 * wanted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_noise_is_not_taken_for_context(seed: int) -> None:
+    costs, draw = StepCosts(), random.Random(seed)
+    for _ in range(300):
+        costs.note(4, 3, 0.01 * draw.gauss(1.0, 0.05), draw.uniform(100.0, 200.0))
+    found = costs.seconds(4, 3)
+    costs.note(4, 1, 0.01, 5000.0)
+    assert costs.seconds(4, 3) == pytest.approx(found)

@@ -184,7 +184,9 @@ def test_vllm_looks_k_up_in_what_stands_for_its_list() -> None:
 def sampling(name: str, temperature: float) -> Any:
     """Return a request that draws its tokens, or not."""
     params = SimpleNamespace(extra_args=None, temperature=temperature)
-    return SimpleNamespace(request_id=name, sampling_params=params, spec_token_ids=[])
+    return SimpleNamespace(
+        request_id=name, sampling_params=params, spec_token_ids=[], num_computed_tokens=0
+    )
 
 
 def test_batches_that_sample_are_known_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,9 @@ def test_requests_of_which_fewer_drafts_are_verified(
     monkeypatch.setattr(chooser, "choice", Choice(3, PAYS))
     monkeypatch.setattr(chooser.costs, "row_seconds", lambda requests: 1e-3)
     monkeypatch.setattr(
-        each, "limits", lambda price, drafts: {name: next(numbers) * 7 % 5 for name in each._running}
+        each,
+        "limits",
+        lambda price, drafts: {name: next(numbers) * 7 % 5 for name in each._running},
     )
     with watch(llm) as seen:
         answers = token_ids(generate(llm, prompts[:24]))

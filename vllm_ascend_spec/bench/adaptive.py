@@ -71,7 +71,7 @@ def run(plan: Plan) -> dict[str, Any]:
     prepare_environment()
     engines = _start(plan)
     cells: dict[str, dict[str, list[float]]] = {}
-    loads: dict[str, dict[str, list[Run]]] = {}
+    loads: dict[str, dict[str, list[list[Run]]]] = {}
     for index in range(plan.rounds + 1):
         # The first round warms up: it compiles, and it fills caches.
         is_warm = index > 0
@@ -88,7 +88,7 @@ def run(plan: Plan) -> dict[str, Any]:
                 ]
                 if is_warm:
                     load = loads.setdefault(f"alternating, T={temperature:g}", {})
-                    load.setdefault(name, []).append(joined(runs))
+                    load.setdefault(name, []).append(runs)
     record = {
         "benchmark": "adaptive",
         "provenance": provenance.collect(),
@@ -103,13 +103,14 @@ def run(plan: Plan) -> dict[str, Any]:
         },
         "cells": {name: figures(speeds) for name, speeds in cells.items()},
         "alternating": {
-            name: figures({c: [r.speed for r in runs] for c, runs in load.items()})
+            name: figures({c: [joined(runs).speed for runs in found] for c, found in load.items()})
+            | {"best_of_each_phase": best_of_each_phase(load)}
             for name, load in loads.items()
         },
     }
     if plan.trace:
         record["traces"] = {
-            name: {c: thinned(runs[-1].trace) for c, runs in load.items()}
+            name: {c: thinned(joined(found[-1]).trace) for c, found in load.items()}
             for name, load in loads.items()
         }
     say(format_table(record))
@@ -169,6 +170,28 @@ def figures(speeds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     }
 
 
+def best_of_each_phase(rounds: Mapping[str, Sequence[Sequence[Run]]]) -> dict[str, Any]:
+    """Return what somebody would reach who knew the best fixed K of each phase beforehand.
+
+    Args:
+        rounds: by configuration, the phases of each round.
+
+    Returns:
+        ``tokens_per_s``, and which ``configurations`` that takes, a phase each.
+    """
+    chosen, tokens, seconds = [], 0.0, 0.0
+    fixed = {name: found for name, found in rounds.items() if name != ADAPTIVE}
+    for place, phase in enumerate(next(iter(fixed.values()))[0]):
+        speeds = {
+            name: Summary.of([runs[place].speed for runs in found]).median
+            for name, found in fixed.items()
+        }
+        chosen.append(max(speeds, key=lambda name: speeds[name]))
+        tokens += phase.tokens
+        seconds += phase.tokens / speeds[chosen[-1]]
+    return {"tokens_per_s": tokens / seconds, "configurations": chosen}
+
+
 def thinned(
     trace: Sequence[tuple[float, int, int | None]], points: int = 400
 ) -> list[tuple[float, int, int | None]]:
@@ -187,4 +210,12 @@ def format_table(record: Mapping[str, Any]) -> str:
         speeds = "".join(f"{row['tokens_per_s'][name]['median']:10.0f}" for name in names)
         ratios = f"{row['to_none']['median']:9.2f}{row['to_best_fixed']['median']:9.2f}"
         lines.append(f"{load:32}{speeds}{ratios}  {row['best_fixed']}")
+    for load, row in record["alternating"].items():
+        known = row["best_of_each_phase"]
+        best = row["tokens_per_s"][row["best_fixed"]]["median"]
+        lines.append(
+            f"{load}: {known['tokens_per_s']:.0f} with the best of each phase, "
+            f"{known['tokens_per_s'] / best:.2f} of {row['best_fixed']} "
+            f"({', '.join(known['configurations'])})"
+        )
     return "\n".join(lines)

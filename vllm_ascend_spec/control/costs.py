@@ -11,6 +11,10 @@ NEW, STRANGE = 0.2, 0.02
 FAR = 2.0
 # Measurements of a cell before it is believed.
 ENOUGH = 2
+# Steps before they tell what context costs, and those after which they are forgotten.
+MANY, FADE = 32, 1024
+# By how many of its standard deviations it has to be more than nothing.
+SURE = 3.0
 
 
 @dataclass
@@ -19,48 +23,103 @@ class Cell:
 
     Attributes:
         seconds: a step, smoothed.
+        context: tokens of a request that it attended to, on average, smoothed likewise.
         count: how many were measured.
     """
 
     seconds: float
+    context: float = 0.0
     count: int = 1
 
-    def note(self, seconds: float) -> None:
+    def note(self, seconds: float, context: float) -> None:
         """Take up another step."""
         self.count += 1
         if self.count <= ENOUGH:
             # The first ones may have compiled something; none was too fast.
-            self.seconds = min(self.seconds, seconds)
+            self.seconds, self.context = min(self.seconds, seconds), context
             return
-        is_far = not 1 / FAR < seconds / self.seconds < FAR
-        self.seconds += (STRANGE if is_far else NEW) * (seconds - self.seconds)
+        weight = STRANGE if self.is_far(seconds) else NEW
+        self.seconds += weight * (seconds - self.seconds)
+        self.context += weight * (context - self.context)
+
+    def is_far(self, seconds: float) -> bool:
+        """Tell whether a step was so long or short that something else has to be the cause."""
+        return not 1 / FAR < seconds / self.seconds < FAR
+
+
+@dataclass
+class ContextCost:
+    """What a token of context costs a step, by how the times of alike steps go with it.
+
+    Attributes:
+        along, across, both: sums of squares of contexts and of seconds, and of their products,
+            less those that were usual; old ones fade.
+        count: of the steps in them.
+    """
+
+    along: float = 0.0
+    across: float = 0.0
+    both: float = 0.0
+    count: int = 0
+
+    def note(self, tokens: float, seconds: float) -> None:
+        """Take up by how much a step's context and time were more than usual."""
+        self.along += tokens * tokens - self.along / FADE
+        self.across += seconds * seconds - self.across / FADE
+        self.both += tokens * seconds - self.both / FADE
+        self.count += 1
+
+    @property
+    def seconds(self) -> float:
+        """Seconds for a token; 0 where they might as well be chance."""
+        alike = self.along * self.across
+        if self.count < MANY or self.both <= 0.0 or alike <= 0.0:
+            return 0.0
+        explained = self.both * self.both / alike
+        steps = min(self.count, FADE)
+        is_sure = explained * steps > SURE * SURE * (1.0 - explained)
+        return self.both / self.along if is_sure else 0.0
 
 
 class StepCosts:
     """Times of decode steps.
 
     A step of n requests with k drafts each verifies n·(k+1) rows and runs the draft k times, so
-    its time is taken to be a·n·(k+1) + b·k + c between the cells that were measured.
+    its time is taken to be a·n·(k+1) + b·k + c between the cells that were measured. The longer
+    the context, the longer a step takes, whatever its drafts: a time that was measured at another
+    context than that of the last step is brought to it.
     """
 
     def __init__(self) -> None:
         self._cells: dict[tuple[int, int], Cell] = {}
+        self._of_context = ContextCost()
+        self._context = 0.0
 
-    def note(self, requests: int, drafts: int, seconds: float) -> None:
+    def note(self, requests: int, drafts: int, seconds: float, context: float = 0.0) -> None:
         """Take up the time of a step.
 
         Args:
             requests: n, of the batch.
             drafts: k, of each.
             seconds: from the end of the step before to its own.
+            context: tokens that a request attended to, on average.
         """
         if not 0 < seconds < math.inf:
             return
-        key = requests, drafts
-        if key in self._cells:
-            self._cells[key].note(seconds)
-        else:
-            self._cells[key] = Cell(seconds)
+        self._context = context
+        cell = self._cells.get((requests, drafts))
+        if cell is None:
+            self._cells[requests, drafts] = Cell(seconds, context)
+            return
+        if cell.count >= ENOUGH and not cell.is_far(seconds):
+            self._of_context.note(requests * (context - cell.context), seconds - cell.seconds)
+        cell.note(seconds, context)
+
+    def _now(self, requests: int, drafts: int) -> float:
+        """Return a measured time, brought to the context of the last step."""
+        cell = self._cells[requests, drafts]
+        longer = requests * (self._context - cell.context)
+        return max(0.5 * cell.seconds, cell.seconds + longer * self._of_context.seconds)
 
     def is_measured(self, drafts: int) -> bool:
         """Tell whether steps with so many drafts were measured often enough, in any batch."""
@@ -79,13 +138,13 @@ class StepCosts:
         others.
         """
         if self.is_known(requests, drafts):
-            return self._cells[requests, drafts].seconds
+            return self._now(requests, drafts)
         others = sorted({k for (_, k), cell in self._cells.items() if cell.count >= ENOUGH})
         if drafts not in others:
             return self._on_a_line(requests, drafts, others)
         alike = [n for (n, k), cell in self._cells.items() if k == drafts and cell.count >= ENOUGH]
         nearest = min(alike, key=lambda n: abs(math.log(n / requests)))
-        base = self._cells[nearest, drafts].seconds
+        base = self._now(nearest, drafts)
         fit = self._fit()
         if fit is None:
             # One size of batch alone was seen: between "rows cost nothing" and "rows are all".
@@ -106,13 +165,13 @@ class StepCosts:
 
     def _fit(self) -> tuple[float, float, float] | None:
         """Return a, b and c by least squares of relative errors; None without enough to go by."""
-        known = {key: cell for key, cell in self._cells.items() if cell.count >= ENOUGH}
+        known = [key for key, cell in self._cells.items() if cell.count >= ENOUGH]
         if len({n for n, _ in known}) < 2 or len(known) < 3:
             return None
         import numpy as np
 
         rows = np.array([_features(n, k) for n, k in known], dtype=float)
-        times = np.array([cell.seconds for cell in known.values()])
+        times = np.array([self._now(n, k) for n, k in known])
         found, *_ = np.linalg.lstsq(rows / times[:, None], np.ones(len(known)), rcond=None)
         a, b, c = (max(float(value), 0.0) for value in found)
         return (a, b, c) if a + c > 0 else None
@@ -138,7 +197,7 @@ class StepCosts:
             return fit[0]
         nearest = min(several, key=lambda n: abs(math.log(n / requests)))
         least, most = min(alike[nearest]), max(alike[nearest])
-        longer = self._cells[nearest, most].seconds - self._cells[nearest, least].seconds
+        longer = self._now(nearest, most) - self._now(nearest, least)
         return min(fit[0], max(0.0, longer) / (nearest * (most - least)))
 
     def cells(self) -> Mapping[tuple[int, int], Cell]:

@@ -90,7 +90,9 @@ class RequestAcceptance:
             counts.fade(self._step)
             rates = [
                 (accepted + WEIGHT * rate) / (verified + WEIGHT)
-                for rate, verified, accepted in zip(rates, counts.verified, counts.accepted)
+                for rate, verified, accepted in zip(
+                    rates, counts.verified, counts.accepted, strict=True
+                )
             ]
         found, chance = [], 1.0
         for rate in rates:
@@ -122,11 +124,11 @@ class RequestAcceptance:
             Nothing where all of them together save too little: requests that differ in their rows
             take longer by themselves.
         """
-        rates = self.overall.rates()[:drafts]
+        rates = self.overall.rates()
         found: dict[str, int] = {}
         saved, tokens = 0.0, float(len(self._running))
         for req_id in self._running:
-            chances = self.chances(req_id, rates)
+            chances = self.chances(req_id, rates)[:drafts]
             # They fall from draft to draft.
             worth = sum(chance >= price for chance in chances)
             tokens += sum(chances)

@@ -238,7 +238,9 @@ class AdaptiveLengthMixin(SpeculationMixin):
             max(0, step.drafts - most) for name, most in self._limits.items() if name in running
         )
         before = self._kind.limits
-        self._kind.ended(replace(step, left_out=left_out), time.perf_counter(), running)
+        context = sum(request.num_computed_tokens for request in self.running)
+        step = replace(step, left_out=left_out, context=context / max(1, len(self.running)))
+        self._kind.ended(step, time.perf_counter(), running)
         if self._kind.limits is not before:
             self._forget_gone()
             self._limits = dict(self._most_drafts)

@@ -16,12 +16,14 @@ class Step:
         drafts: K, how many drafts it made for each.
         has_prompts: whether it read prompts, too, which says nothing of decoding.
         left_out: rows that it would have had if no request were limited.
+        context: tokens that a request attended to, on average.
     """
 
     requests: int
     drafts: int
     has_prompts: bool
     left_out: int = 0
+    context: float = 0.0
 
 
 class StepClock:
@@ -50,7 +52,8 @@ class StepClock:
         if not step.has_prompts and step.drafts == self._drafts:
             row = self._costs.row_seconds(step.requests) if step.left_out else None
             left_out = step.left_out * (row or 0.0)
-            self._costs.note(step.requests, step.drafts, now - self._ended + left_out)
+            seconds = now - self._ended + left_out
+            self._costs.note(step.requests, step.drafts, seconds, step.context)
         self._drafts, self._ended = step.drafts, now
 
     def restart(self) -> None:
