@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from tests.ascend.bench import counts
+from tests.ascend.bench import counts, tiers
 from tests.ascend.environment import NPU
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.cli import env
@@ -50,3 +51,17 @@ def test_what_is_compared_is_what_it_says(record: dict) -> None:
     # vllm-ascend masks on the host.
     assert plain["structured"]["verification"]["d2h_bytes"] > 0
     assert plain["greedy"]["draft_rows"] == {"32": 3.0}
+
+
+@pytest.mark.nightly
+def test_a_step_costs_no_more_where_k_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fixed K asks as much of the device, for each K; without drafts one step keeps the cache."""
+    for name, value in NPU.items():
+        monkeypatch.setenv(name, value)
+    plan = replace(PLAN, prompts=PROMPTS[:4], workloads=("greedy",))
+    found = tiers.run(plan, str(env.plugins({})))["results"]
+    for k in (1, 2, 3):
+        assert found[f"K={k}"][tiers.CHANGES] == found[f"K={k}"]["K is fixed"]
+    assert {rows[tiers.CHANGES]["replays"] for rows in found.values()} == {2.0}
+    ops = [rows[tiers.CHANGES]["device_ops"] for rows in found.values()]
+    assert ops == sorted(ops)

@@ -83,8 +83,10 @@ class Engine:
             enable_prefix_caching=False,
             async_scheduling=False,
             speculative_config=dict(plan["speculative_config"]),
+            additional_config={"ascend_spec": section} if (section := plan.get("section")) else {},
             seed=0,
         )
+        self.num_drafts = plan["speculative_config"]["num_speculative_tokens"]
         worker = self.llm.llm_engine.model_executor.driver_worker
         self.runner = getattr(worker, "worker", worker).model_runner
         self.verification, self.step = Meter(), Meter()
@@ -104,7 +106,9 @@ class Engine:
         def watched_sample(logits: Any, metadata: Any, *args: Any, **kwargs: Any) -> Any:
             result = sample(logits, metadata, *args, **kwargs)
             counted = self.verification.stop()
-            self.is_full_step = metadata is not None and self._is_full(metadata.num_draft_tokens)
+            drafts = [0] * self.batch if metadata is None else metadata.num_draft_tokens
+            has_drafts = metadata is not None or self.num_drafts == 0
+            self.is_full_step = has_drafts and self._is_full(drafts)
             if self.is_full_step:
                 self.verification.sum += counted
             return result
@@ -119,8 +123,13 @@ class Engine:
         """
         if self.workload == "structured":
             return len(num_draft_tokens) == self.batch
-        num_drafts = self.plan["speculative_config"]["num_speculative_tokens"]
-        return sum(num_draft_tokens) == self.batch * num_drafts
+        return sum(num_draft_tokens) == self.batch * self.num_drafts
+
+    def keep_to(self, num_drafts: int) -> None:
+        """Draft as many from now on, in an engine whose K changes."""
+        scheduler = self.llm.llm_engine.engine_core.engine_core.scheduler
+        scheduler._lookup = [num_drafts] * (self.batch + 1)
+        self.num_drafts = num_drafts
 
     def count(self, workload: str) -> dict[str, Any]:
         """Serve one workload twice, the second time counting; return counts per step."""
@@ -199,7 +208,13 @@ def main() -> None:
     plan = json.load(sys.stdin)
     count_draft_rows()
     engine = Engine(plan)
-    counts = {workload: engine.count(workload) for workload in plan["workloads"]}
+    counts = {}
+    for workload in plan["workloads"]:
+        for drafts in plan.get("lengths") or [None]:
+            if drafts is not None:
+                engine.keep_to(drafts)
+            name = workload if drafts is None else f"{workload}, K={drafts}"
+            counts[name] = engine.count(workload)
     sys.stdout.write(f"\n{MARK}{json.dumps(counts)}\n")
 
 

@@ -102,9 +102,23 @@ def environment(name: str, before: Mapping[str, str], plugins: str) -> dict[str,
 
 def _count(plan: Plan, name: str, plugins: str) -> dict[str, Any]:
     say(f"{name}: {plan.graph_mode}, {len(plan.prompts)} requests …")
+    return count(asdict(plan), name, plugins)
+
+
+def count(job: Mapping[str, Any], name: str, plugins: str) -> dict[str, Any]:
+    """Return what one engine counts.
+
+    Args:
+        job: a plan, and further keys that the child knows.
+        name: of the configuration, :data:`OURS` or :data:`PLAIN`.
+        plugins: ``VLLM_PLUGINS`` with which this package is used.
+
+    Raises:
+        RuntimeError: the engine ended; with its last words.
+    """
     process = subprocess.run(
         [sys.executable, "-m", CHILD],
-        input=json.dumps(asdict(plan)),
+        input=json.dumps(job),
         env=environment(name, os.environ, plugins),
         cwd=ROOT,
         capture_output=True,
