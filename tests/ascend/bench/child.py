@@ -106,9 +106,11 @@ class Engine:
         def watched_sample(logits: Any, metadata: Any, *args: Any, **kwargs: Any) -> Any:
             result = sample(logits, metadata, *args, **kwargs)
             counted = self.verification.stop()
-            drafts = [0] * self.batch if metadata is None else metadata.num_draft_tokens
-            has_drafts = metadata is not None or self.num_drafts == 0
-            self.is_full_step = has_drafts and self._is_full(drafts)
+            self.is_full_step = (
+                self._decodes_alone()
+                if metadata is None
+                else self._is_full(metadata.num_draft_tokens)
+            )
             if self.is_full_step:
                 self.verification.sum += counted
             return result
@@ -124,6 +126,13 @@ class Engine:
         if self.workload == "structured":
             return len(num_draft_tokens) == self.batch
         return sum(num_draft_tokens) == self.batch * self.num_drafts
+
+    def _decodes_alone(self) -> bool:
+        """Tell whether a step without drafts counts: all requests are there, and no prompts."""
+        batch = self.runner.input_batch
+        computed = batch.num_computed_tokens_cpu[: batch.num_reqs]
+        has_prompts = (computed < batch.num_prompt_tokens[: batch.num_reqs]).any()
+        return self.num_drafts == 0 and batch.num_reqs == self.batch and not has_prompts
 
     def keep_to(self, num_drafts: int) -> None:
         """Draft as many from now on, in an engine whose K changes."""
