@@ -19,6 +19,7 @@ from tests.ascend.matrix import KINDS, NUM_PROMPTS
 
 PROMPTS = Path(__file__).parents[2] / "examples" / "zoo" / "prompts.json"
 STEPS = "vllm:spec_decode_graph_steps"
+DRAFTS = "vllm:spec_decode_draft_graph_steps"
 LENGTHS = "vllm:spec_decode_draft_length_steps"
 COUNTERS = (
     "vllm:spec_decode_num_drafts",
@@ -102,6 +103,12 @@ def graph_steps(llm: Any) -> dict[str, float]:
     return {f"{m.labels['graph']} {m.labels['reason']}".strip(): m.value for m in found}
 
 
+def draft_graphs(llm: Any) -> dict[str, float]:
+    """Return in how many steps a model's draft replayed each graph, or none."""
+    found = (m for m in llm.get_metrics() if m.name == DRAFTS)
+    return {m.labels["graph"]: m.value for m in found}
+
+
 def lengths(llm: Any) -> dict[str, float]:
     """Return how many steps had each K."""
     found: Counter[str] = Counter()
@@ -150,6 +157,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         "draft_rows_of": drafted,
         "graph_steps_of": stepped,
         "lengths": lengths(llm),
+        "draft_graphs": draft_graphs(llm),
     }
 
 

@@ -98,6 +98,11 @@ def test_drafts_are_those_of_an_engine_without_graphs(run_engine: Any) -> None:
     # What is replayed does not come by here; steps with prompts do.
     assert len(found["draft_rows_of"]["crowd"]) == found["graph_steps_of"]["crowd"][READS_PROMPTS]
     assert len(wanted["draft_rows_of"]["crowd"]) > len(found["draft_rows_of"]["crowd"])
+    # The last step's draft nobody tells.
+    steps = found["graph_steps_of"]["crowd"]
+    assert found["draft_graphs"]["none"] == steps[READS_PROMPTS]
+    assert found["draft_graphs"]["full"] == steps["full"] - 1
+    assert wanted["draft_graphs"] == {}
 
 
 def test_a_loop_with_all_steps_in_one_graph_has_graphs_of_pieces(run_engine: Any) -> None:

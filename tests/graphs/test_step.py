@@ -56,6 +56,7 @@ def test_a_step_is_named(found: Step, wanted: Step) -> None:
         st.sampled_from(["FULL", "PIECEWISE", "NONE"]),
         st.none() | st.integers(0, 64),
         st.sampled_from(["", *REASONS]),
+        st.sampled_from(["", "FULL", "PIECEWISE", "NONE"]),
     )
 )
 def test_a_step_is_read_back(step: Step) -> None:

@@ -18,7 +18,7 @@ from vllm_ascend_spec.graphs import load_metrics
 from vllm_ascend_spec.graphs.step import WIDE, Step
 from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
 from vllm_ascend_spec.metrics import graph_steps
-from vllm_ascend_spec.metrics.graph_steps import STEPS, count_step
+from vllm_ascend_spec.metrics.graph_steps import DRAFTS, STEPS, count_step
 from vllm_ascend_spec.metrics.prometheus import read_samples
 
 
@@ -52,6 +52,13 @@ def test_steps_are_counted_by_graph_and_reason() -> None:
     count_step(None)
     unregister_vllm_metrics()
     assert steps() == {("full", ""): 2, ("none", WIDE): 1}
+
+
+def test_drafts_are_counted_by_graph() -> None:
+    for draft in ("FULL", "NONE", "FULL", ""):
+        count_step(stat(Step("FULL", 3, draft=draft), 16))
+    found: Any = (m for m in get_metrics_snapshot() if m.name == DRAFTS)
+    assert {m.labels["graph"]: m.value for m in found} == {"full": 2, "none": 1}
 
 
 def test_there_is_nothing_of_an_engine_without_graphs() -> None:

@@ -12,7 +12,7 @@ from vllm.config import CUDAGraphMode
 from vllm.forward_context import BatchDescriptor
 
 from vllm_ascend_spec import log
-from vllm_ascend_spec.graphs.step import PROMPTS, WIDE
+from vllm_ascend_spec.graphs.step import PROMPTS, WIDE, Step
 from vllm_ascend_spec.worker.graph_steps import GraphStepsMixin
 
 STOCK_STAT = object()
@@ -77,6 +77,25 @@ def test_a_step_without_a_graph_says_why(
     *_, stat = Runner(CUDAGraphMode.NONE, computed).step(width)
     assert reason in stat.runtime_mode
     assert [line[0] for line in told] == [level]
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "is_told"),
+    [("FULL", "FULL", False), ("FULL", "NONE", True), ("NONE", "NONE", False), ("FULL", "", False)],
+)
+def test_a_step_says_what_the_draft_before_it_replayed(
+    target: str, draft: str, is_told: bool, told: list[tuple[int, str]]
+) -> None:
+    runner = Runner(CUDAGraphMode[target])
+    runner.step()
+    told.clear()
+    runner.mode = CUDAGraphMode.FULL
+    runner.drafter = SimpleNamespace(last_graph=draft)
+    *_, stat = runner.step()
+    assert Step.parse(stat.runtime_mode) == Step("FULL", 3, draft=draft)
+    assert [level for level, _ in told] == [logging.WARNING] * is_told
+    # Once for each draft.
+    assert runner.step()[-1].runtime_mode == "FULL, K=3"
 
 
 def test_a_wide_step_says_so() -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 # Of the counter that steps come to.
 METRIC = "vllm:spec_decode_graph_steps"
+# Of the counter that the drafts of steps come to.
+DRAFT_METRIC = "vllm:spec_decode_draft_graph_steps"
 NO_GRAPH = "NONE"
 # Why a step has no graph.
 PROMPTS = "prompts in the batch"
@@ -20,7 +22,10 @@ OTHER_K = "no graph for this many drafts"
 OTHER = "not possible in this step"
 REASONS = (PROMPTS, UNEVEN, WIDE, OTHER_K, OTHER)
 
-_TEXT = re.compile(r"(?P<graph>[A-Z]+)(?:, K=(?P<k>\d+))?(?:: (?P<reason>.+))?")
+_TEXT = re.compile(
+    r"(?P<graph>[A-Z]+)(?:, K=(?P<k>\d+))?(?:, draft before (?P<draft>[A-Z]+))?"
+    r"(?:: (?P<reason>.+))?"
+)
 
 
 @dataclass(frozen=True)
@@ -31,16 +36,20 @@ class Step:
         graph: ``FULL``, ``PIECEWISE`` or ``NONE``.
         drafts: K of a decode batch in which all requests have as many; None for other batches.
         reason: one of :data:`REASONS` without a graph, else empty.
+        draft: as ``graph``, of a draft model's first pass in the step before; empty where no draft
+            model ran.
     """
 
     graph: str
     drafts: int | None = None
     reason: str = ""
+    draft: str = ""
 
     def __str__(self) -> str:
         """Return the text that travels."""
         drafts = "" if self.drafts is None else f", K={self.drafts}"
-        return f"{self.graph}{drafts}{f': {self.reason}' if self.reason else ''}"
+        draft = f", draft before {self.draft}" if self.draft else ""
+        return f"{self.graph}{drafts}{draft}{f': {self.reason}' if self.reason else ''}"
 
     @classmethod
     def parse(cls, text: str) -> Step | None:
@@ -48,8 +57,8 @@ class Step:
         found = _TEXT.fullmatch(text)
         if found is None:
             return None
-        drafts = found["k"]
-        return cls(found["graph"], None if drafts is None else int(drafts), found["reason"] or "")
+        drafts = None if found["k"] is None else int(found["k"])
+        return cls(found["graph"], drafts, found["reason"] or "", found["draft"] or "")
 
 
 def step_of(

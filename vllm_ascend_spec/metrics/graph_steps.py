@@ -1,6 +1,7 @@
 """Counters of steps by graph and by the reason of those without one, and of decode batches.
 
-``vllm:spec_decode_graph_steps{graph=…,reason=…}`` counts steps, and the histogram
+``vllm:spec_decode_graph_steps{graph=…,reason=…}`` counts steps,
+``vllm:spec_decode_draft_graph_steps{graph=…}`` those in which a model drafted, and the histogram
 ``vllm:spec_decode_batch_requests{k=…}`` the requests of decode batches; ``plan --load`` reads it.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from vllm_ascend_spec.graphs.load_metrics import REQUESTS
+from vllm_ascend_spec.graphs.step import DRAFT_METRIC as DRAFTS
 from vllm_ascend_spec.graphs.step import METRIC as STEPS
 from vllm_ascend_spec.graphs.step import Step
 
@@ -19,7 +21,7 @@ BUCKETS = (*range(1, 17), *range(20, 65, 4), *range(80, 257, 16), 384, 512, 768,
 
 
 class GraphStepsCollector:
-    """Brings both to prometheus_client's registry, past vLLM's broom; see ``rule.py``."""
+    """Brings them to prometheus_client's registry, past vLLM's broom; see ``rule.py``."""
 
     def __init__(self) -> None:
         from prometheus_client import REGISTRY, Counter, Histogram
@@ -28,6 +30,12 @@ class GraphStepsCollector:
             STEPS,
             "Steps by the graph that they replayed, and why they had none.",
             labelnames=["engine", "graph", "reason"],
+            registry=None,
+        )
+        self.drafts = Counter(
+            DRAFTS,
+            "Steps in which a model drafted, by the graph that its first pass replayed.",
+            labelnames=["engine", "graph"],
             registry=None,
         )
         self.requests = Histogram(
@@ -41,13 +49,17 @@ class GraphStepsCollector:
         REGISTRY.register(self)
 
     def collect(self) -> Iterable[Any]:
-        """Return both; nothing where no engine has graphs."""
-        return [*self.steps.collect(), *self.requests.collect()] if self.is_used else []
+        """Return all; nothing where no engine has graphs."""
+        if not self.is_used:
+            return []
+        return [*self.steps.collect(), *self.drafts.collect(), *self.requests.collect()]
 
     def count(self, step: Step, num_tokens: int, engine: int) -> None:
         """Count one step."""
         self.is_used = True
         self.steps.labels(str(engine), step.graph.lower(), step.reason).inc()
+        if step.draft:
+            self.drafts.labels(str(engine), step.draft.lower()).inc()
         if step.drafts is not None:
             self.requests.labels(str(engine), str(step.drafts)).observe(
                 num_tokens / (step.drafts + 1)

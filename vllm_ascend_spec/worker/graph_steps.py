@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from vllm.compilation.cuda_graph import CUDAGraphStat
 from vllm.config import CUDAGraphMode
 
-from vllm_ascend_spec.graphs.step import METRIC, NO_GRAPH, PROMPTS, Step, step_of
+from vllm_ascend_spec.graphs.step import (
+    DRAFT_METRIC,
+    METRIC,
+    NO_GRAPH,
+    PROMPTS,
+    Step,
+    step_of,
+)
 from vllm_ascend_spec.log import log_once
 
 
@@ -17,6 +25,8 @@ class GraphStepsMixin:
 
     compilation_config: Any
     input_batch: Any
+    drafter: Any
+    _graph_before: str = NO_GRAPH
     uniform_decode_query_len: int
 
     def _determine_batch_execution_and_padding(self, *args: Any, **kwargs: Any) -> Any:
@@ -29,7 +39,8 @@ class GraphStepsMixin:
         if is_dummy or self.compilation_config.cudagraph_mode == CUDAGraphMode.NONE:
             return chosen
         mode, descriptor, *between, _ = chosen
-        step = self._step(mode.name, kwargs)
+        step = replace(self._step(mode.name, kwargs), draft=self._draft_before())
+        self._graph_before = step.graph
         if step.graph == NO_GRAPH:
             # Prompts have no graph in most modes, as everybody expects.
             level = logging.INFO if step.reason == PROMPTS else logging.WARNING
@@ -46,6 +57,20 @@ class GraphStepsMixin:
                 runtime_mode=str(step),
             ),
         )
+
+    def _draft_before(self) -> str:
+        """Return the graph of the draft in the step before; empty where no model drafted."""
+        drafter = getattr(self, "drafter", None)
+        if drafter is None or not (draft := getattr(drafter, "last_graph", "")):
+            return ""
+        drafter.last_graph = ""
+        if draft == NO_GRAPH != self._graph_before:
+            log_once(
+                logging.WARNING,
+                "The target replayed a graph, and its drafts were made without one. "
+                f"{DRAFT_METRIC} counts such steps.",
+            )
+        return draft
 
     def _step(self, graph: str, kwargs: dict[str, Any]) -> Step:
         batch, num_reqs = self.input_batch, kwargs["num_reqs"]

@@ -35,11 +35,14 @@ class OwnLoopMixin(CertainDraftsMixin):
         uses_own_loop: whether ours is used.
         keeps_cache_only: whether the model is to make no drafts in this step, and only to keep its
             KV cache in step; set by drafters that have something better, before each step.
+        last_graph: name of vLLM's ``CUDAGraphMode`` that the first pass of a step ran in; emptied
+            by the runner that reads it.
     """
 
     stock_name: str
     uses_own_loop: bool
     keeps_cache_only: bool = False
+    last_graph: str = ""
     vllm_config: VllmConfig
     speculative_config: Any
     model: Any

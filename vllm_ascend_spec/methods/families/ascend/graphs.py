@@ -64,6 +64,7 @@ class GraphsByLengthMixin(StockProposer):
 
     vllm_config: VllmConfig
     lengths: Sequence[int] = ()
+    last_graph: str
 
     def rows_to_draft_from(
         self,
@@ -100,6 +101,7 @@ class GraphsByLengthMixin(StockProposer):
         """Run with nothing to draft; record each number of steps where graphs are recorded."""
         for _ in self._each_length(kwargs.get("aclgraph_runtime_mode")):
             super().dummy_run(*args, **kwargs)  # type: ignore[misc]
+        self.last_graph = ""
 
     def _each_length(self, mode: CUDAGraphMode | None) -> Iterator[int]:
         if mode != CUDAGraphMode.FULL or not self.lengths:

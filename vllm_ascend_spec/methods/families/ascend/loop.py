@@ -112,6 +112,9 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
             Draft token ids, int64 [num_reqs, num_speculative_tokens].
         """
         has_drafts = num_speculative_tokens > 0 and not self.keeps_cache_only
+        # What is replayed does not come by :meth:`_run_merged_draft`, which says otherwise.
+        runs = has_drafts or self.uses_own_loop
+        self.last_graph = CUDAGraphMode.FULL.name if runs else ""
         if has_drafts or not self.uses_own_loop:
             return super()._propose(num_speculative_tokens, *args, **kwargs)  # type: ignore[misc]
         drafts = super()._propose(1, *args, **kwargs)  # type: ignore[misc]
@@ -135,6 +138,7 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
         Returns:
             Draft token ids, int64 [num_reqs, num_speculative_tokens].
         """
+        self.last_graph = get_forward_context().cudagraph_runtime_mode.name
         if not self.uses_own_loop:
             return super()._run_merged_draft(  # type: ignore[misc]
                 num_input_tokens,

@@ -167,6 +167,7 @@ class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, StockPropos
                 first.token_ids, first.positions, first.hidden, per_layer, metadata.slot_mapping
             )
         mode, num_input_tokens, across_dp = self._determine_batch_execution_and_padding(num_tokens)
+        self.last_graph = mode.name
         inputs, num_slots = self.build_model_inputs_first_pass(num_tokens, num_input_tokens, None)
         with set_forward_context(
             per_layer,
