@@ -95,3 +95,27 @@ def test_copies_of_experts_are_coupled(copies: int, is_moe: bool, are_coupled: b
         model_config=SimpleNamespace(is_moe=is_moe),
     )
     assert are_copies_coupled(config) == are_coupled
+
+
+@pytest.mark.parametrize(
+    ("asked", "lengths", "of_graphs"),
+    [
+        ({}, (3,), ()),
+        ({NAME: [[1, 4, 3]]}, (3,), ()),
+        ({NAME: [[1, 4, 3], [5, 8, 2], [9, 9, 3]]}, (2, 3), (1, 2, 3)),
+        ({LIMIT: 4}, (0, 3), (1, 3)),
+    ],
+)
+def test_every_length_is_known(
+    asked: dict[str, Any], lengths: tuple[int, ...], of_graphs: tuple[int, ...]
+) -> None:
+    found = resolve_engine("org/target", {**SPEC, **asked})
+    assert found.lengths == lengths
+    assert found.lengths_of_graphs == of_graphs
+
+
+def test_lengths_that_are_chosen_from_are_known() -> None:
+    ours = {"ascend_spec": {"draft_length": "adaptive", "draft_lengths": [0, 2]}}
+    found = resolve_engine("org/target", SPEC, ours)
+    assert found.lengths == (0, 2)
+    assert found.lengths_of_graphs == (1, 2)

@@ -31,6 +31,7 @@ def engine(record: Speculation | None = RECORD, **changes: Any) -> Any:
     """Return vLLM's configuration of an engine with a schedule of K, before its defaults."""
     values = {
         "mode": None,
+        "level": 2,
         "scheduler_cls": None,
         "use_mla": False,
         "is_multimodal_model": False,
@@ -41,6 +42,7 @@ def engine(record: Speculation | None = RECORD, **changes: Any) -> Any:
     spec = SimpleNamespace(num_speculative_tokens_per_batch_size=[list(row) for row in ROWS])
     found = SimpleNamespace(
         speculative_config=spec,
+        optimization_level=values["level"],
         compilation_config=SimpleNamespace(cudagraph_mode=values["mode"]),
         scheduler_config=SimpleNamespace(scheduler_cls=values["scheduler_cls"]),
         model_config=SimpleNamespace(
@@ -135,8 +137,11 @@ def test_without_copies_vllm_lowers_the_graphs_of_other_devices(told: list[str])
     assert told == []
 
 
-def test_nobody_is_told_where_there_are_no_full_graphs(told: list[str]) -> None:
-    found = engine(use_mla=True, mode=CUDAGraphMode.PIECEWISE)
+@pytest.mark.parametrize("changes", [{"mode": CUDAGraphMode.PIECEWISE}, {"level": 1}])
+def test_nobody_is_told_where_there_are_no_full_graphs(
+    changes: dict[str, Any], told: list[str]
+) -> None:
+    found = engine(use_mla=True, **changes)
     keep_to_ourselves(found, has_graphs_by_k=True)
     assert sees_schedule(found)
     assert told == []

@@ -81,6 +81,14 @@ class Speculation:
         return tuple(sorted({k for _, _, k in rows}))
 
     @property
+    def lengths_of_graphs(self) -> tuple[int, ...]:
+        """Numbers of draft steps that need full graphs of their own; empty where K is fixed.
+
+        One step keeps the draft's KV cache in step where there is nothing to draft.
+        """
+        return tuple(sorted({1, *self.lengths} - {0})) if len(self.lengths) > 1 else ()
+
+    @property
     def verify_rule(self) -> str:
         """The rule that the op is called with; synthetic acceptance asks it for one token only."""
         return VERIFY_RULES[0] if self.rule == SYNTHETIC else self.rule

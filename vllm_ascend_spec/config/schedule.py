@@ -43,42 +43,18 @@ def option_of(spec: Mapping[str, Any]) -> str:
 
 
 def check_schedule(request: Request) -> None:
-    """Check the rows of the schedule.
-
-    Raises:
-        ConfigError: naming what is wrong.
-    """
-    check_rows(request.spec)
-
-
-def are_copies_coupled(vllm_config: Any) -> bool:
-    """Tell whether copies of the target take each step together, so that no draft may be left out.
-
-    vLLM's copies of a dense target are engines of their own
-    (``vllm/config/parallel.py:ParallelConfig.reconfigure_for_independent_dp_rank``); those of a
-    mixture of experts exchange tokens in each pass.
-    """
-    model = vllm_config.model_config
-    copies = vllm_config.parallel_config.data_parallel_size
-    return copies > 1 and (model is None or model.is_moe)
-
-
-def check_rows(spec: Mapping[str, Any]) -> None:
     """Check the rows, one by one and next to each other.
 
     vLLM sorts rows, fills gaps with the row before and cuts K to ``num_speculative_tokens``. Each
     is a mistake more often than not, so the rows have to say what is done.
 
-    Args:
-        spec: the speculative config; its ``num_speculative_tokens`` has been checked.
-
     Raises:
         ConfigError: a row is none, K is out of range, or there is a gap or an overlap.
     """
-    rows = spec.get(NAME)
+    rows = request.spec.get(NAME)
     if rows is None:
         return
-    longest = spec["num_speculative_tokens"]
+    longest = request.spec["num_speculative_tokens"]
     problem = next((found for row in rows if (found := _problem_of_row(row, longest))), None)
     if problem is None and rows[0][0] != 1:
         problem = f"the first row {short_repr(list(rows[0]), 40)} has to begin with a batch of 1"
@@ -110,3 +86,15 @@ def _problem_of_row(row: Any, longest: int) -> str | None:
     if not 0 <= k <= longest:
         return f"K={short_repr(k, 20)} is not within 0 to num_speculative_tokens={longest}"
     return None
+
+
+def are_copies_coupled(vllm_config: Any) -> bool:
+    """Tell whether copies of the target take each step together, so that no draft may be left out.
+
+    vLLM's copies of a dense target are engines of their own
+    (``vllm/config/parallel.py:ParallelConfig.reconfigure_for_independent_dp_rank``); those of a
+    mixture of experts exchange tokens in each pass.
+    """
+    model = vllm_config.model_config
+    copies = vllm_config.parallel_config.data_parallel_size
+    return copies > 1 and (model is None or model.is_moe)

@@ -12,6 +12,7 @@ from vllm_ascend_spec.config.capture import (
     given_of,
     given_sizes,
     lay_sizes_by_k,
+    sizes_by_k,
 )
 from vllm_ascend_spec.config.resolved import Speculation, speculation_of
 from vllm_ascend_spec.config.schedule import are_copies_coupled
@@ -174,6 +175,9 @@ def estimated(capture: Capture, vllm_config: VllmConfig, mode: str) -> str | Non
     layers, draft_layers = layers_of(vllm_config)
     if not layers:
         return None
+    if MODES[mode].has_full_decode and sizes_by_k(vllm_config.compilation_config):
+        # Beside each graph of the target some of the draft, one for each number of its steps.
+        draft_layers *= max(1, len(speculation_of(vllm_config).lengths_of_graphs))
     parallel = vllm_config.parallel_config
     several = (
         parallel.tensor_parallel_size > 1,

@@ -55,8 +55,11 @@ def keep_to_ourselves(vllm_config: VllmConfig, *, has_graphs_by_k: bool) -> None
 def is_full(vllm_config: VllmConfig) -> bool:
     """Tell whether the mode that was asked for, or vLLM's default, has full graphs."""
     mode = vllm_config.compilation_config.cudagraph_mode
-    enforces_eager = getattr(vllm_config.model_config, "enforce_eager", False)
-    return not enforces_eager and (mode is None or mode.name in FULL_MODES)
+    if getattr(vllm_config.model_config, "enforce_eager", False):
+        return False
+    # vLLM's default from its second level of optimization on.
+    is_default = mode is None and vllm_config.optimization_level >= 2
+    return is_default or (mode is not None and mode.name in FULL_MODES)
 
 
 def problem_of(vllm_config: VllmConfig, speculation: Speculation) -> str | None:

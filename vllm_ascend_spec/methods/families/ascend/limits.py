@@ -24,15 +24,6 @@ def require_possible(drafter: Any) -> None:
     check_full_graph(mode.name, samples_drafts=drafter._enable_probabilistic_draft_probs)
 
 
-def lengths_of_graphs(speculation: Speculation) -> tuple[int, ...]:
-    """Return the numbers of draft steps that have graphs; empty where K is fixed."""
-    lengths = speculation.lengths
-    if len(lengths) < 2:
-        return ()
-    # One step keeps the draft's KV cache in step where there is nothing to draft.
-    return tuple(sorted({1, *lengths} - {0}))
-
-
 def refuse_length(speculation: Speculation, problem: str | None) -> NoReturn:
     """Refuse a K that changes, in full graphs that hold as many draft steps always.
 

@@ -26,11 +26,7 @@ from vllm_ascend.utils import enable_sp, lmhead_tp_enable
 
 from vllm_ascend_spec.config.schedule import are_copies_coupled
 from vllm_ascend_spec.methods.families.ascend.graphs import GraphsByLengthMixin
-from vllm_ascend_spec.methods.families.ascend.limits import (
-    lengths_of_graphs,
-    refuse_length,
-    require_possible,
-)
+from vllm_ascend_spec.methods.families.ascend.limits import refuse_length, require_possible
 from vllm_ascend_spec.methods.families.ascend.metadata import LaterStepMetadataMixin
 from vllm_ascend_spec.methods.families.one_pass import keep_inside, rows_of_drafts
 from vllm_ascend_spec.methods.families.own_loop import OwnLoopMixin, Picked
@@ -58,7 +54,7 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
         drafter = super().create(engine)
         # Coupled copies make as many drafts in each step.
         if drafter.has_all_steps_in_a_graph() and not are_copies_coupled(engine.vllm_config):
-            drafter.lengths = lengths_of_graphs(engine.speculation)
+            drafter.lengths = engine.speculation.lengths_of_graphs
             if drafter.lengths and not drafter.uses_own_loop:
                 refuse_length(engine.speculation, drafter.loop_problem())
         return drafter
