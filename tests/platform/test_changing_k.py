@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from vllm.config import CUDAGraphMode
 
+from vllm_ascend_spec.config.capture import has_graphs_by_k
 from vllm_ascend_spec.config.resolved import Speculation, attach
 from vllm_ascend_spec.control.names import SCHEDULERS
 from vllm_ascend_spec.errors import ConfigError
@@ -34,6 +35,7 @@ def engine(record: Speculation | None = RECORD, **changes: Any) -> Any:
         "level": 2,
         "scheduler_cls": None,
         "use_mla": False,
+        "is_moe": False,
         "is_multimodal_model": False,
         "decode_context_parallel_size": 1,
         "data_parallel_size": 1,
@@ -46,7 +48,9 @@ def engine(record: Speculation | None = RECORD, **changes: Any) -> Any:
         compilation_config=SimpleNamespace(cudagraph_mode=values["mode"]),
         scheduler_config=SimpleNamespace(scheduler_cls=values["scheduler_cls"]),
         model_config=SimpleNamespace(
-            use_mla=values["use_mla"], is_multimodal_model=values["is_multimodal_model"]
+            use_mla=values["use_mla"],
+            is_multimodal_model=values["is_multimodal_model"],
+            is_moe=values["is_moe"],
         ),
         parallel_config=SimpleNamespace(
             decode_context_parallel_size=values["decode_context_parallel_size"],
@@ -82,6 +86,7 @@ def test_vllm_is_not_shown_the_schedule(mode: Any, scheduler: str | None) -> Non
     found = engine(mode=mode, scheduler_cls=scheduler)
     keep_to_ourselves(found, has_graphs_by_k=True)
     assert sees_schedule(found) == (mode == CUDAGraphMode.FULL)
+    assert has_graphs_by_k(found.compilation_config) == (mode != CUDAGraphMode.FULL)
 
 
 @pytest.mark.parametrize(
@@ -113,15 +118,23 @@ def test_methods_without_a_draft_model_do_not_mind_its_limits() -> None:
     assert not sees_schedule(found)
 
 
-@pytest.mark.parametrize("has_graphs_by_k", [True, False])
-@pytest.mark.parametrize("changes", [{}, {"use_mla": True}])
+@pytest.mark.parametrize(
+    ("device_has_them", "changes", "are_kept"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"is_moe": True}, False),
+        (True, {"use_mla": True}, False),
+    ],
+)
 def test_vllm_is_not_shown_it_where_there_are_copies(
-    has_graphs_by_k: bool, changes: dict[str, Any]
+    device_has_them: bool, changes: dict[str, Any], are_kept: bool
 ) -> None:
-    """It would drop it, and say so."""
+    """It would drop it, and say so. Coupled copies have full graphs for the largest K alone."""
     found = engine(data_parallel_size=2, **changes)
-    keep_to_ourselves(found, has_graphs_by_k=has_graphs_by_k)
+    keep_to_ourselves(found, has_graphs_by_k=device_has_them)
     assert not sees_schedule(found)
+    assert has_graphs_by_k(found.compilation_config) == are_kept
 
 
 def test_another_scheduler_would_not_see_it_either() -> None:

@@ -24,8 +24,8 @@ ANY = 1 << 20
 DEFAULT_MODE = "FULL_AND_PIECEWISE"
 # On vLLM's compilation config: what a person gave, before vLLM fills it in.
 _ATTRIBUTE = "ascend_spec_given"
-# And the sizes of graphs of whole decode batches by K, where K changes.
-_BY_K = "ascend_spec_sizes_by_k"
+# Whether each K has graphs of whole decode batches, where K changes, and their sizes by K.
+_KEEPS, _BY_K = "ascend_spec_graphs_by_k", "ascend_spec_sizes_by_k"
 
 
 def check_capture(request: Request) -> None:
@@ -120,6 +120,20 @@ def given_sizes(compilation: Any) -> tuple[int, ...] | None:
     """Return the sizes that a person gave, or None."""
     sizes = given_of(compilation, "cudagraph_capture_sizes")
     return None if sizes is None else tuple(sizes)
+
+
+def note_graphs_by_k(compilation: Any) -> None:
+    """Note that each K is to have graphs of whole decode batches.
+
+    Args:
+        compilation: vLLM's ``CompilationConfig``.
+    """
+    setattr(compilation, _KEEPS, True)
+
+
+def has_graphs_by_k(compilation: Any) -> bool:
+    """Tell whether each K is to have graphs of whole decode batches."""
+    return getattr(compilation, _KEEPS, False)
 
 
 def lay_sizes_by_k(compilation: Any, sizes: Mapping[int, tuple[int, ...]]) -> None:

@@ -11,11 +11,11 @@ from vllm_ascend_spec.config.capture import (
     OURS,
     given_of,
     given_sizes,
+    has_graphs_by_k,
     lay_sizes_by_k,
     sizes_by_k,
 )
 from vllm_ascend_spec.config.resolved import Speculation, speculation_of
-from vllm_ascend_spec.config.schedule import are_copies_coupled
 from vllm_ascend_spec.config.schema import PLANNED
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import load_name
@@ -133,10 +133,10 @@ def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: i
 
 
 def tiers_of(vllm_config: VllmConfig, asked: Speculation) -> tuple[Tier, ...]:
-    """Return the tiers that decode batches belong to."""
-    widest = vllm_config.scheduler_config.max_num_seqs
-    if are_copies_coupled(vllm_config):
-        # Each pads its batch to the widest of them all, whatever K that has.
+    """Return the tiers that decode batches belong to, as far as they have graphs."""
+    compilation, widest = vllm_config.compilation_config, vllm_config.scheduler_config.max_num_seqs
+    mode = MODES[compilation.cudagraph_mode.name]
+    if mode.has_full_decode and not has_graphs_by_k(compilation):
         return tiers_of_drafts(widest, [asked.num_drafts])
     if asked.draft_lengths is not None:
         return tiers_of_drafts(widest, asked.draft_lengths)

@@ -12,6 +12,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.config.ascend import FULL_MODES
+from vllm_ascend_spec.config.capture import note_graphs_by_k
+from vllm_ascend_spec.config.schedule import are_copies_coupled
 from vllm_ascend_spec.control.names import SCHEDULERS
 from vllm_ascend_spec.entry.handover import waiting_or_laid
 from vllm_ascend_spec.errors import ConfigError
@@ -42,7 +44,10 @@ def keep_to_ourselves(vllm_config: VllmConfig, *, has_graphs_by_k: bool) -> None
         wrong = "not possible with --data-parallel-size and a K that changes; leave it out"
         raise ConfigError("--scheduler-cls", scheduler, wrong)
     problem = problem_of(vllm_config, speculation)
-    if has_copies or (has_graphs_by_k and problem is None):
+    keeps_full = has_graphs_by_k and problem is None
+    if keeps_full and not are_copies_coupled(vllm_config):
+        note_graphs_by_k(vllm_config.compilation_config)
+    if has_copies or keeps_full:
         spec.num_speculative_tokens_per_batch_size = None
     elif has_graphs_by_k and is_full(vllm_config):
         log_once(
