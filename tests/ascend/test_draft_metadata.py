@@ -31,7 +31,7 @@ def proposer() -> Any:
 
     made: Any = type("Proposer", (LaterStepMetadataMixin, Stock), {})()
     made.uses_own_loop = True
-    made.decode_threshold = NUM_DRAFTS + 1
+    made.runner = SimpleNamespace(uniform_decode_query_len=NUM_DRAFTS + 1)
     made.arange = torch.arange(64, dtype=torch.int32)
     made.query_start_loc_group = [torch.full((WIDEST + 1,), -7, dtype=torch.int32)] * NUM_DRAFTS
     made.seq_lens_group = [torch.arange(WIDEST, dtype=torch.int32) + 20] * NUM_DRAFTS

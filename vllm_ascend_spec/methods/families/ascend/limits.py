@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from vllm_ascend_spec.config.ascend import GRAPH_REMEDY, check_full_graph
-from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.errors import ConfigError
 
 SEVERAL_CACHE_GROUPS = ("glm5_next_mtp",)
@@ -22,20 +21,28 @@ def require_possible(drafter: Any) -> None:
     if not drafter.use_cuda_graph or not mode.has_full_cudagraphs():
         return
     check_full_graph(mode.name, samples_drafts=drafter._enable_probabilistic_draft_probs)
+    schedule = drafter.speculative_config.num_speculative_tokens_per_batch_size
+    if schedule:  # vLLM sees it where our parts do not care for it (platform/changing_k.py)
+        refuse_length("speculative_config.num_speculative_tokens_per_batch_size", schedule)
 
 
-def refuse_length(speculation: Speculation, problem: str | None) -> NoReturn:
+def refuse_length(option: str, value: Any, problem: str = "") -> NoReturn:
     """Refuse a K that changes, in full graphs that hold as many draft steps always.
+
+    Args:
+        option: that K changes by.
+        value: of it.
+        problem: what keeps our draft loop from being used; empty for nothing.
 
     Raises:
         ConfigError: naming the option and the reason.
     """
-    option = speculation.sources.get("schedule", "num_speculative_tokens_per_batch_size")
+    cause = f" ({problem})" if problem else ""
     raise ConfigError(
         option,
-        list(speculation.lengths),
-        "not possible within a full graph of vllm-ascend's draft loop, which has all draft steps "
-        f"({problem or 'draft_loop'}); {GRAPH_REMEDY}",
+        value,
+        "not possible within a full graph on an NPU, which has all draft steps"
+        f"{cause}; {GRAPH_REMEDY}",
     )
 
 

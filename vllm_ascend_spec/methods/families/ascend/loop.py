@@ -56,7 +56,8 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
         if drafter.has_all_steps_in_a_graph() and not are_copies_coupled(engine.vllm_config):
             drafter.lengths = engine.speculation.lengths_of_graphs
             if drafter.lengths and not drafter.uses_own_loop:
-                refuse_length(engine.speculation, drafter.loop_problem())
+                option = engine.speculation.sources.get("schedule", "draft_length")
+                refuse_length(option, list(drafter.lengths), drafter.loop_problem() or "draft_loop")
         return drafter
 
     def require_possible(self) -> None:

@@ -20,7 +20,6 @@ class StockProposer:
         query_start_loc_group: int32 [max_num_reqs + 1] for each draft step, likewise.
         arange: int32, 0, 1, 2, …
         kernel_block_size: tokens of a block of the table.
-        decode_threshold: rows of a request in a decode batch, K+1.
         net_num_new_slots_per_request: 1 where the first pass reads the token sampled last too.
     """
 
@@ -35,7 +34,6 @@ class StockProposer:
     seq_lens_group: list[torch.Tensor]
     query_start_loc_group: list[torch.Tensor]
     kernel_block_size: int
-    decode_threshold: int
     net_num_new_slots_per_request: int
     dcp_size: int
     use_cuda_graph: bool
