@@ -75,8 +75,10 @@ class GraphsByLengthMixin(StockProposer):
         vllm-ascend works out how many there are by the number of draft steps, which says nothing
         of the batch where K changes.
         """
+        if not self.lengths:
+            return token_indices_to_sample
         context = get_forward_context()
-        if not self.lengths or context.cudagraph_runtime_mode != CUDAGraphMode.FULL:
+        if context.cudagraph_runtime_mode != CUDAGraphMode.FULL:
             return token_indices_to_sample
         return self.token_indices_to_sample[: context.batch_descriptor.num_reqs]
 

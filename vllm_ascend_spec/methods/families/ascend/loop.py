@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.config import CUDAGraphMode
-from vllm.forward_context import get_forward_context
+from vllm.forward_context import get_forward_context, is_forward_context_available
 from vllm_ascend.ascend_forward_context import _EXTRA_CTX
 from vllm_ascend.spec_decode.llm_base_proposer import (
     AscendSpecDecodeBaseProposer,
@@ -135,7 +135,8 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
         Returns:
             Draft token ids, int64 [num_reqs, num_speculative_tokens].
         """
-        self.last_graph = get_forward_context().cudagraph_runtime_mode.name
+        if is_forward_context_available():
+            self.last_graph = get_forward_context().cudagraph_runtime_mode.name
         if not self.uses_own_loop:
             return super()._run_merged_draft(  # type: ignore[misc]
                 num_input_tokens,
