@@ -8,11 +8,13 @@ so graphs of different numbers of steps can stand beside each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from vllm.config import CUDAGraphMode
 from vllm.forward_context import get_forward_context
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
+from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
 
 from vllm_ascend_spec.methods.families.ascend.stock import StockProposer
 
@@ -82,6 +84,8 @@ class GraphsByLengthMixin(StockProposer):
             return token_indices_to_sample
         return self.token_indices_to_sample[: context.batch_descriptor.num_reqs]
 
+    # Who asks for signature or source is told vllm-ascend's.
+    @wraps(AscendSpecDecodeBaseProposer.load_model, assigned=())
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         """Load the model as vllm-ascend does, which also wraps its steps for graphs."""
         super().load_model(*args, **kwargs)  # type: ignore[misc]
@@ -99,6 +103,7 @@ class GraphsByLengthMixin(StockProposer):
             enable_enpu=self.enable_enpu,  # type: ignore[attr-defined]
         )
 
+    @wraps(AscendSpecDecodeBaseProposer.dummy_run, assigned=())
     def dummy_run(self, *args: Any, **kwargs: Any) -> None:
         """Run with nothing to draft; record each number of steps where graphs are recorded."""
         for _ in self._each_length(kwargs.get("aclgraph_runtime_mode")):
