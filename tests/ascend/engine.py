@@ -129,6 +129,22 @@ def make_engine(job: dict[str, Any]) -> Any:
     return LLM(**job["arguments"], speculative_config=job["spec"])
 
 
+def choose_in_turn(llm: Any, chosen: list[int]) -> None:
+    """Choose K in turn, whatever pays."""
+    from vllm_ascend_spec.control.goodput import PAYS, Choice
+
+    turn = itertools.cycle(chosen)
+    for kind in llm.llm_engine.engine_core.engine_core.scheduler.kinds.values():
+        kind.chooser.choose = lambda requests: Choice(next(turn), PAYS)
+
+
+def timed_lengths(llm: Any) -> list[int]:
+    """Return each K of which single requests were timed, where K is chosen."""
+    kinds = getattr(llm.llm_engine.engine_core.engine_core.scheduler, "kinds", None)
+    cells = kinds[False].chooser.costs.cells() if kinds else {}
+    return sorted(k for n, k in cells if n == 1)
+
+
 def run(job: dict[str, Any]) -> dict[str, Any]:
     """Start the engine and ask it everything, one kind of request after the other."""
     from vllm.platforms import current_platform
@@ -137,7 +153,9 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     if job["watched"]:
         watch_draft_rows(rows)
     llm = make_engine(job)
-    at_start = rows[:]
+    at_start, timed = rows[:], timed_lengths(llm)
+    if "chosen" in job:
+        choose_in_turn(llm, job["chosen"])
     everything = json.loads(PROMPTS.read_text())
     answers, counted, drafted, stepped = {}, {}, {}, {}
     for name in job["requests"]:
@@ -150,6 +168,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     return {
         "platform": type(current_platform).__name__,
         "scheduler": type(llm.llm_engine.engine_core.engine_core.scheduler).__name__,
+        "timed": timed,
         "answers": answers,
         "counters": counters(llm),
         "counters_of": counted,

@@ -87,7 +87,10 @@ def test_decode_steps_replay_the_same_graphs_in_the_default_mode(run_engine: Any
 
 
 def test_with_k_chosen_too(run_engine: Any) -> None:
-    check(run_engine(case("eagle", ADAPTIVE)), run_engine)
+    """Harder than any chooser: another length in each step, none among them."""
+    found = run_engine(case("eagle", ADAPTIVE), chosen=[3, 0, 1, 0, 0, 2, 3, 1])
+    check(found, run_engine)
+    assert set(found["lengths"]) == {"0", "1", "2", "3"}
 
 
 def test_drafts_are_those_of_an_engine_without_graphs(run_engine: Any) -> None:

@@ -89,6 +89,7 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
         "draft_sample_method": {"value": "greedy", **default},
         "rule": {"value": "token", **default},
         "verify_backend": {"value": None, **default},
+        "has_draft_model": {"value": True, **default},
         "is_synchronous": {"value": False, **default},
         "draft_loop": {"value": "auto", **default},
         "capture": {"value": "planned", **default},

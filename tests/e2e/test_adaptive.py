@@ -17,6 +17,7 @@ from vllm_ascend_spec.control.scheduler import AdaptiveScheduler
 
 ADAPTIVE = {"ascend_spec": {"draft_length": "adaptive"}}
 BY_DAY = ("eagle", "pard", "medusa", "ngram")
+FROM_TEXT = ("ngram", "suffix", "custom_class")
 WRONG = {"method": "custom_class", "model": "tests.e2e.wrong.Wrong", "num_speculative_tokens": 3}
 
 
@@ -41,7 +42,14 @@ def test_answers_are_those_of_no_speculation(
     spec = {**EVERY[method], "num_speculative_tokens": longest}
     llm = make_engine(spec, additional_config=ADAPTIVE)
     # vLLM schedules no steps ahead on a CPU, see tests/ascend/test_adaptive.py.
-    assert isinstance(scheduler_of(llm), AdaptiveScheduler)
+    scheduler = scheduler_of(llm)
+    assert isinstance(scheduler, AdaptiveScheduler)
+    # Steps were timed before the first request; where the text drafts, made-up text tells nothing.
+    timed = {k for n, k in scheduler.chooser.costs.cells() if n == 1}
+    assert timed == (
+        set() if method in ("ngram", "suffix", "custom_class") else {*range(longest + 1)}
+    )
+    assert scheduler.get_num_unfinished_requests() == 0
     with watch(llm) as seen:
         answers = token_ids(generate(llm, prompts[:24]))
     assert_same(answers, expected[:24])

@@ -47,6 +47,7 @@ def resolve(request: Request) -> Speculation:
         draft_sample_method=drafts,
         rule=rule,
         verify_backend=request.options.verify_backend,
+        has_draft_model=method.needs_checkpoint,
         is_synchronous=method.drafts_on_host,
         draft_loop=request.options.draft_loop if method.has_draft_loop else None,
         capture=GIVEN if request.engine.capture_sizes else request.options.capture,

@@ -39,6 +39,7 @@ class Speculation:
         draft_sample_method: how drafts are picked: ``greedy`` or ``probabilistic``.
         rule: how they are accepted: ``token``, ``block`` or ``synthetic``.
         verify_backend: of the verification ops; None for the best one.
+        has_draft_model: whether weights make the drafts, not the text alone.
         is_synchronous: whether drafting needs a step's tokens on the host.
         draft_loop: ``auto``, ``ours`` or ``stock``; None for methods without a loop.
         capture: who chooses which graphs are captured: ``planned``, ``stock`` or, by
@@ -62,6 +63,7 @@ class Speculation:
     draft_sample_method: str = "greedy"
     rule: str = VERIFY_RULES[0]
     verify_backend: str | None = None
+    has_draft_model: bool = True
     is_synchronous: bool = False
     draft_loop: str | None = "auto"
     capture: str = PLANNED

@@ -127,8 +127,12 @@ class StepCosts:
 
     def is_known(self, requests: int, drafts: int) -> bool:
         """Tell whether such a step was measured often enough."""
+        return self.count(requests, drafts) >= ENOUGH
+
+    def count(self, requests: int, drafts: int) -> int:
+        """Return how often such a step was measured."""
         cell = self._cells.get((requests, drafts))
-        return cell is not None and cell.count >= ENOUGH
+        return 0 if cell is None else cell.count
 
     def seconds(self, requests: int, drafts: int) -> float | None:
         """Return the time of a step; None where too little is known to say.

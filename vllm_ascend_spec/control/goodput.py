@@ -19,6 +19,8 @@ MARGIN = 0.03
 GUESS = 0.1
 # Steps of an unknown length until it is known: one to change over, and those that are measured.
 LOOK = 4
+# First drafts until acceptance is more than a guess, and steps after which it has to do.
+SEEN, BEGINNING = 5.0, 16
 # Steps between two looks at lengths that were not chosen; it doubles while they do not pay.
 PROBE_FIRST, PROBE_LAST = 64, 2048
 # Why a length was chosen.
@@ -75,6 +77,8 @@ class LengthChooser:
             self._left -= 1
             return self.choice
         self._requests = requests
+        if self.acceptance.num_observed < SEEN and self._step <= BEGINNING:
+            return self._take(Choice(self.lengths[-1], UNKNOWN), LOOK)
         unknown = [k for k in self.lengths if self.costs.seconds(requests, k) is None]
         if unknown:
             # The longest first, so that an engine starts as a fixed K would, and then the shortest:

@@ -209,8 +209,11 @@ class AdaptiveLengthMixin(SpeculationMixin):
         # By whether any request of the batch samples.
         self.kinds = {samples: Kind(lengths, may_be_ragged=is_ragged) for samples in (False, True)}
         self._kind = self.kinds[False]
+        # K of steps that are only timed, see rehearsal.py; and whether that is behind us.
+        self.rehearsed_length: int | None = None
+        self.is_rehearsed = False
         # In the place of the schedule that vLLM was shown.
-        self._lookup = Lengths(lambda requests: self.kind_now().length(requests))
+        self._lookup = Lengths(self._length)
 
     def _lengths(self) -> tuple[Sequence[int], bool]:
         """Return K to choose from, and whether requests of a batch may differ in it."""
@@ -218,9 +221,22 @@ class AdaptiveLengthMixin(SpeculationMixin):
         return speculation_of(config).draft_lengths or (), may_be_ragged(config)
 
     @property
+    def lengths(self) -> Sequence[int]:
+        """K to choose from, ascending."""
+        return self.chooser.lengths
+
+    @property
     def chooser(self) -> LengthChooser:
         """What chose last."""
         return self._kind.chooser
+
+    def end_rehearsal(self) -> None:
+        """Choose K from now on."""
+        self.rehearsed_length, self._kind = None, self.kinds[False]
+
+    def _length(self, requests: int) -> int:
+        kind = self.kind_now()
+        return kind.length(requests) if self.rehearsed_length is None else self.rehearsed_length
 
     def kind_now(self) -> Kind:
         """Return what is known of batches like that of the requests that run."""
@@ -248,8 +264,10 @@ class AdaptiveLengthMixin(SpeculationMixin):
                 self._limits[req_id] = min(most, self._most_drafts.get(req_id, most))
 
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
-        super()._note_one(req_id, drafts, accepted)
-        self._kind.note(req_id, drafts, accepted)
+        # What becomes of drafts for made-up text tells nothing.
+        if self.rehearsed_length is None:
+            super()._note_one(req_id, drafts, accepted)
+            self._kind.note(req_id, drafts, accepted)
 
     def _reason(self) -> str:
         choice = self.chooser.choice

@@ -13,7 +13,7 @@ from typing import Any
 
 from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.compat.patching import Patches
-from vllm_ascend_spec.entry import request_hook, stats_hook
+from vllm_ascend_spec.entry import core_hook, request_hook, stats_hook
 from vllm_ascend_spec.entry.carrier import carried
 from vllm_ascend_spec.entry.engine_args import asked_of, resolve_args
 from vllm_ascend_spec.entry.handover import confirm, waiting
@@ -24,6 +24,7 @@ _patches = Patches()
 def revert() -> None:
     """Undo the hook."""
     _patches.revert()
+    core_hook.revert()
     request_hook.revert()
     stats_hook.revert()
     compat.revert("front_end")
@@ -47,6 +48,7 @@ def apply() -> None:
         return config
 
     _patches.set(EngineArgs, "create_engine_config", create_engine_config)
+    core_hook.apply()
     stats_hook.apply()
     request_hook.apply()
     compat.apply("front_end")
