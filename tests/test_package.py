@@ -21,6 +21,7 @@ def test_import_is_light(module: str) -> None:
 
 def test_public_names_are_frozen() -> None:
     assert vllm_ascend_spec.__all__ == [
+        "LLM",
         "AscendSpecError",
         "BackendUnavailableError",
         "CheckpointError",

@@ -4,6 +4,8 @@ Importing this package imports neither torch nor vLLM: vLLM discovers it through
 and ``vllm-ascend-spec info`` has to work where both are missing or broken.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from vllm_ascend_spec.errors import (
     AscendSpecError,
     BackendUnavailableError,
@@ -16,9 +18,13 @@ from vllm_ascend_spec.errors import (
     UnsupportedVersionError,
 )
 
+if TYPE_CHECKING:
+    from vllm_ascend_spec.llm import LLM
+
 __version__ = "0.3.1"
 
 __all__ = [
+    "LLM",
     "AscendSpecError",
     "BackendUnavailableError",
     "CheckpointError",
@@ -30,3 +36,12 @@ __all__ = [
     "UnsupportedVersionError",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``LLM``, and vLLM with it, when somebody asks for it."""
+    if name == "LLM":
+        from vllm_ascend_spec.llm import LLM
+
+        return LLM
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

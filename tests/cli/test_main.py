@@ -21,7 +21,7 @@ from vllm_ascend_spec.ops.registry import Op
 
 
 def test_commands_are_these() -> None:
-    assert COMMANDS == ("serve", "env", "check", "plan", "info", "bench")
+    assert COMMANDS == ("serve", "env", "check", "plan", "info", "bench", "migrate")
 
 
 def test_version(capsys) -> None:

@@ -13,7 +13,7 @@ from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.errors import AscendSpecError
 
 # Each module has `HELP`, `add_arguments(parser)` and `run(args) -> exit status`.
-COMMANDS = ("serve", "env", "check", "plan", "info", "bench")
+COMMANDS = ("serve", "env", "check", "plan", "info", "bench", "migrate")
 EXIT_BAD_INPUT = 2
 
 

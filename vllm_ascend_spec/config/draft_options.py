@@ -10,6 +10,7 @@ from vllm_ascend_spec.config.checkpoint.config_json import read_config, text_of
 from vllm_ascend_spec.config.checkpoint.draft import Draft
 from vllm_ascend_spec.config.checkpoint.folder import find_folder, find_target
 from vllm_ascend_spec.config.checkpoint.problem import laid_to
+from vllm_ascend_spec.config.draft_split import check_split
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.one_pass import in_one_pass
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
@@ -30,7 +31,7 @@ def check_draft_options(request: Request) -> None:
     if (model := request.spec.get("model")) is not None:
         check_name(MODEL, model)
     check_vocabularies(request)
-    check_parallel_size(request)
+    check_split(request)
     if request.engine.load_format == "dummy":
         return
     folder = _folder_of(request)
@@ -94,28 +95,6 @@ def check_vocabularies(request: Request) -> None:
             how,
             "not possible with use_heterogeneous_vocab; valid: 'greedy'",
         )
-
-
-def check_parallel_size(request: Request) -> None:
-    """Raise unless the draft is split as the target, or left whole where that is possible.
-
-    vLLM has the option and looks at it for a draft model alone, to refuse any other size
-    (vllm/v1/spec_decode/draft_model.py:DraftModelProposer); a head is split as its target.
-    """
-    size, target = request.spec.get("draft_tensor_parallel_size"), request.engine
-    if size in (None, target.tensor_parallel_size) or not request.method.has_draft_loop:
-        return  # what has no loop is loaded by this package, see draft_heads.py
-    whole = target.device.whole_drafts if target.device is not None else frozenset()
-    may_be_whole = request.method.name in whole
-    if size == 1 and may_be_whole:
-        return
-    valid = "1, or " if may_be_whole else ""
-    why = "" if may_be_whole else "; vLLM splits the draft as the target whatever is asked for"
-    raise ConfigError(
-        "speculative_config.draft_tensor_parallel_size",
-        size,
-        f"valid: {valid}{target.tensor_parallel_size}, the target's --tensor-parallel-size{why}",
-    )
 
 
 def check_length(request: Request, draft: Path, target: Path | None) -> None:

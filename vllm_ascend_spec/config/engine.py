@@ -65,6 +65,7 @@ class Request:
         model: the target, a folder or a hub's name; None if it is not known.
         engine: what else was given.
         from_head: keys of ``spec`` that a person left to the folder of a head given as the model.
+        warnings: of what was given and is taken for something else.
     """
 
     spec: Mapping[str, Any]
@@ -75,6 +76,7 @@ class Request:
     model: str | None = None
     engine: Engine = field(default_factory=Engine)
     from_head: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
 
 
 def cudagraph_mode_of(compilation: Any) -> str | None:

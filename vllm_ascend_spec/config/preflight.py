@@ -17,7 +17,9 @@ from vllm_ascend_spec.config.additional import check_additional
 from vllm_ascend_spec.config.combinations import COMBINATIONS
 from vllm_ascend_spec.config.draft_length import with_lengths
 from vllm_ascend_spec.config.draft_options import check_name
+from vllm_ascend_spec.config.draft_split import with_split
 from vllm_ascend_spec.config.engine import Engine, Request
+from vllm_ascend_spec.config.flags import with_flags
 from vllm_ascend_spec.config.head_as_model import read_head
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.options import INTERNAL, OPTIONS, is_unset
@@ -71,20 +73,23 @@ def resolve_engine(
         return None
     if asked.model is not None:
         check_name("model", asked.model)
-    spec = with_underscores(asked.spec)
+    spec, warnings = with_flags(with_underscores(asked.spec))
     method = check_method(spec, methods)
     if method.for_spec is not None:
         method = method.for_spec(spec, methods)
     check_options(method, spec, methods)
+    engine = engine or Engine()
+    split, about_split = with_split(spec, method, engine)
     request = Request(
-        spec=with_lengths(with_schedule(spec), options),
+        spec=with_lengths(with_schedule(split), options),
         method=method,
         section=section,
         options=options,
         additional=additional_config if isinstance(additional_config, Mapping) else NOTHING,
         model=asked.model,
-        engine=engine or Engine(),
+        engine=engine,
         from_head=asked.from_head,
+        warnings=warnings + about_split,
     )
     for check in COMBINATIONS:
         check(request)

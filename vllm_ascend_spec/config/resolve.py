@@ -57,6 +57,7 @@ def resolve(request: Request) -> Speculation:
         options=_further_options(request),
         sources=_sources(request, rule_method),
         warnings=(
+            *request.warnings,
             *rule_warnings(rule, method, drafts),
             *(method.warn(request) if method.warn is not None else ()),
             *_scheduling_warnings(request),

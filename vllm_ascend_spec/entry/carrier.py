@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from vllm_ascend_spec.config.draft_split import SIZE
 from vllm_ascend_spec.config.preflight import with_underscores
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
@@ -27,6 +28,8 @@ def for_vllm(spec: dict[str, Any], speculation: Speculation) -> dict[str, Any]:
     known = {field.name for field in fields(SpeculativeConfig)}
     kept = {name: value for name, value in with_underscores(spec).items() if name in known}
     shown = {**kept, "method": speculation.vllm_method}
+    if SIZE in shown:  # vLLM refuses 1, which stands for the target's
+        shown[SIZE] = speculation.options.get(SIZE)
     if speculation.schedule is not None:  # another option may stand for it
         shown.setdefault(SCHEDULE, [list(row) for row in speculation.schedule])
     is_carried = speculation.vllm_method == OWN_CLASS != speculation.method

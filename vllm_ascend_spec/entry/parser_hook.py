@@ -15,12 +15,13 @@ from typing import Any
 
 from vllm_ascend_spec.config.json_option import check_texts
 from vllm_ascend_spec.config.preflight import check_port
-from vllm_ascend_spec.entry import engine_args
+from vllm_ascend_spec.entry import engine_args, legacy_flags
 from vllm_ascend_spec.errors import AscendSpecError
 
 
 def apply(parser: Any) -> None:
-    """Make ``parser`` check what it parsed."""
+    """Make ``parser`` take old flags, too, and check what it parsed."""
+    legacy_flags.add_to(parser)
     stock = parser.parse_known_args
 
     def parse_known_args(*args: Any, **kwargs: Any) -> tuple[argparse.Namespace, list[str]]:
@@ -29,6 +30,7 @@ def apply(parser: Any) -> None:
             # vLLM's own message has the whole text in it, or is a traceback.
             check_texts(sys.argv[1:] if given is None else given)
             namespace, extras = stock(*args, **kwargs)
+            legacy_flags.translate(namespace)
             check(namespace)
         except AscendSpecError as error:
             parser.error(str(error))

@@ -1,0 +1,68 @@
+"""``vllm-ascend-spec migrate``: a command, a script or a YAML file without the old options."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.legacy.rewrite import Rewritten, has_old, rewrite
+from vllm_ascend_spec.legacy.yaml_file import rewrite_yaml
+
+HELP = "write a command, a script or a YAML file with vLLM's old options anew"
+EPILOG = """examples:
+  vllm-ascend-spec migrate -- vllm serve MODEL --speculative-model '[ngram]' \\
+      --num-speculative-tokens 5 --ngram-prompt-lookup-max 4
+  vllm-ascend-spec migrate start.sh > new.sh
+  vllm-ascend-spec migrate --write deployment.yaml
+  cat start.sh | vllm-ascend-spec migrate -
+"""
+STDIN = "-"
+YAML = (".yaml", ".yml")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take a file, or a command behind ``--``."""
+    parser.epilog = EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--write", action="store_true", help="put the new text into the file")
+    parser.add_argument(
+        "old",
+        nargs="+",
+        metavar="FILE | -- COMMAND",
+        help="a shell script or YAML (*.yaml, *.yml), - for a script from standard input; or a "
+        "command: vllm serve, python -m vllm.entrypoints.openai.api_server, docker run …",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the new text; what a person should know of it goes to standard error."""
+    name = args.old[0]
+    is_one_text = len(args.old) == 1 and " " in name and has_old(name)
+    command = name if is_one_text else shlex.join(args.old) if len(args.old) > 1 else None
+    if args.write and (command is not None or name == STDIN):
+        raise ConfigError("--write", True, "is for a file; leave it out")
+    result = _of_file(name) if command is None else rewrite(command)
+    if args.write:
+        if result.count:
+            Path(name).write_text(result.text)
+    else:
+        sys.stdout.write(result.text if result.text.endswith("\n") else f"{result.text}\n")
+    for note in dict.fromkeys(result.notes):
+        sys.stderr.write(f"note: {note}\n")
+    if not result.count:
+        sys.stderr.write("note: no old options of speculation in it, nothing changed\n")
+    return 0
+
+
+def _of_file(name: str) -> Rewritten:
+    if name == STDIN:
+        return rewrite(sys.stdin.read())
+    try:
+        text = Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is no text"
+        raise ConfigError("FILE", name, f"{reason}; a command has to stand behind --") from None
+    return rewrite_yaml(text, name) if name.endswith(YAML) else rewrite(text)

@@ -1,0 +1,1 @@
+"""Options of speculation by the names that vLLM once had for them."""
