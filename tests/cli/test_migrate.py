@@ -44,11 +44,12 @@ def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+@pytest.mark.parametrize("words", [[], ["-"]])
 def test_standard_input(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{OLD}\n"))
-    assert main(["migrate", "-"]) == 0
+    assert main(["migrate", *words]) == 0
     assert capsys.readouterr().out == f"{NEW}\n"
 
 

@@ -1,8 +1,8 @@
-"""A script that starts an engine while its own process imports it is told so in one line."""
+"""A script may start an engine at its top level; where that is not seen, one line says so."""
 
 from __future__ import annotations
 
-import multiprocessing
+import multiprocessing.spawn
 import subprocess
 import sys
 import textwrap
@@ -90,8 +90,10 @@ def test_applying_twice_and_taking_it_out(take_out: TakeOut) -> None:
     mend.apply()
     assert system_utils._maybe_force_spawn is once
     assert once is not stock
+    told = multiprocessing.spawn.get_preparation_data
     mend.revert()
     assert system_utils._maybe_force_spawn is stock
+    assert multiprocessing.spawn.get_preparation_data is not told
 
 
 def run(tmp_path: Path, call: str, name: str = "example.py") -> subprocess.CompletedProcess[str]:
@@ -135,3 +137,65 @@ def test_other_errors_keep_their_traceback(tmp_path: Path) -> None:
 def test_without_a_script_in_the_frames_no_place_is_named() -> None:
     assert mend.place(sys._getframe()) == ""
     assert mend.place(None) == ""
+
+
+# A process of vLLM's name, started at the top level of a script.
+AT_TOP_LEVEL = """
+import multiprocessing.spawn
+import sys
+
+from vllm_ascend_spec.compat.unguarded_script import telling_less
+
+print("script runs", flush=True)
+if {mended}:
+    spawn = multiprocessing.spawn
+    spawn.get_preparation_data = telling_less(spawn.get_preparation_data)
+
+
+def main():
+    process = multiprocessing.get_context("spawn").Process(
+        target=print, args=("child runs",), name="{name}"
+    )
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+{call}
+"""
+
+
+def run_at_top_level(
+    tmp_path: Path, call: str, name: str = "EngineCore", *, mended: bool = True
+) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "example.py"
+    script.write_text(AT_TOP_LEVEL.format(call=call, name=name, mended=mended))
+    words = [sys.executable, str(script)]
+    return subprocess.run(
+        words, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("name", ["EngineCore", "EngineCore_DP1", "VllmWorker-3"])
+def test_a_call_at_the_top_level_works(tmp_path: Path, name: str) -> None:
+    result = run_at_top_level(tmp_path, "sys.exit(main())", name)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == ["script runs", "child runs"]
+
+
+def test_without_the_mend_it_fails(tmp_path: Path) -> None:
+    result = run_at_top_level(tmp_path, "sys.exit(main())", mended=False)
+    assert result.returncode != 0
+    assert "bootstrapping phase" in result.stderr
+
+
+def test_a_guarded_script_is_imported_as_ever(tmp_path: Path) -> None:
+    result = run_at_top_level(tmp_path, 'if "__main__" == __name__:\n    sys.exit(main())')
+    assert result.returncode == 0
+    assert result.stdout.splitlines() == ["script runs", "script runs", "child runs"]
+
+
+def test_a_persons_own_processes_are_told_of_the_script(tmp_path: Path) -> None:
+    result = run_at_top_level(tmp_path, "sys.exit(main())", "Process-1")
+    assert result.returncode != 0
+    assert "bootstrapping phase" in result.stderr

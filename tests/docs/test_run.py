@@ -46,25 +46,13 @@ def test_python(block: Block, tmp_path: Path) -> None:
         assert [line for line in printed.splitlines() if line and not line.startswith(LOG)]
 
 
-def test_a_script_without_the_guard_ends_with_one_line_that_says_so(tmp_path: Path) -> None:
-    """What the README's example was before, and why it has the guard."""
-    before, after = WITH_AN_ENGINE.text.split(GUARD)
-    result = run("python", save(f"{before}if True:{after}", tmp_path))
-    assert result.returncode != 0
-    line_number = before.count("\n") + 2
-    (line,) = (line for line in result.stderr.splitlines() if "vllm-ascend-spec: error" in line)
-    assert f"example.py, line {line_number}: " in line
-    assert GUARD in line
-    assert len(line) <= 300
-    # vLLM's own, of the script's process. The engine's process has said all it has to say.
-    assert result.stderr.count("Traceback (most recent call last)") == 1
-
-
-def test_a_script_without_the_guard_works_where_no_process_is_started(tmp_path: Path) -> None:
+def test_a_script_without_the_guard_works(tmp_path: Path) -> None:
+    """Guides are written so; for what Python makes of it see tests/compat."""
     text = WITH_AN_ENGINE.text.replace(GUARD, "if True:")
+    assert text != WITH_AN_ENGINE.text
     # Compiled, it would take a minute and show nothing more.
     script = save(text.replace("LLM(\n", "LLM(\n        enforce_eager=True,\n"), tmp_path)
-    result = run("python", script, VLLM_ENABLE_V1_MULTIPROCESSING="0", **ONE_THREAD)
+    result = run("python", script, **ONE_THREAD)
     assert result.returncode == 0, result.stderr[-4000:]
     assert "vllm-ascend-spec: error" not in result.stderr
 

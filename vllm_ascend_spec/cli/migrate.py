@@ -17,7 +17,7 @@ EPILOG = """examples:
       --num-speculative-tokens 5 --ngram-prompt-lookup-max 4
   vllm-ascend-spec migrate start.sh > new.sh
   vllm-ascend-spec migrate --write deployment.yaml
-  cat start.sh | vllm-ascend-spec migrate -
+  vllm-ascend-spec migrate < start.sh
 """
 STDIN = "-"
 YAML = (".yaml", ".yml")
@@ -30,9 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write", action="store_true", help="put the new text into the file")
     parser.add_argument(
         "old",
-        nargs="+",
+        nargs="*",
+        default=[STDIN],
         metavar="FILE | -- COMMAND",
-        help="a shell script or YAML (*.yaml, *.yml), - for a script from standard input; or a "
+        help="a shell script or YAML (*.yaml, *.yml), or - for a script from standard "
+        "input, as without any; or a "
         "command: vllm serve, python -m vllm.entrypoints.openai.api_server, docker run …",
     )
 

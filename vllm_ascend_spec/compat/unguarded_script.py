@@ -1,23 +1,29 @@
-"""One line for a script that starts an engine outside ``if __name__ == "__main__":``.
+"""Let a script start an engine outside ``if __name__ == "__main__":``, as guides have it.
 
 Why: vLLM spawns its engine's process, and a spawned process imports the script again. A call of
 ``LLM(...)`` at the script's top level then runs there too, and fails below two long tracebacks.
-How: vLLM gets the context of each process that it starts from ``get_mp_context``, which calls
-``_maybe_force_spawn`` first (vllm/utils/system_utils.py:_maybe_force_spawn). There we look for the
-mark that Python's multiprocessing itself refuses by, and raise before it does. Our error is a
-RuntimeError like Python's: a script that catches that one still works. Uncaught, it is printed
-without its traceback.
-Until: vLLM says it in one line itself. 0.31 to 0.33 do not.
+How: Python tells a process that it spawns which script to import
+(``multiprocessing.spawn.get_preparation_data``). vLLM's own processes need nothing of a script that
+starts the engine at its top level, and could not import it: they are not told of it. Where such a
+call is not seen, for example on another thread, the script is imported. vLLM gets the context of
+each process that it starts from ``get_mp_context``, which calls ``_maybe_force_spawn`` first
+(vllm/utils/system_utils.py:_maybe_force_spawn). There we look for the mark that Python's
+multiprocessing itself refuses by, and raise before it does. Our error is a RuntimeError like
+Python's: a script that catches that one still works. Uncaught, it is printed without its traceback.
+Until: vLLM starts such scripts, or says it in one line itself. 0.31 to 0.33 do neither.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import multiprocessing.process
+import multiprocessing.spawn
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
 from vllm_ascend_spec.compat.patching import Patches
 from vllm_ascend_spec.errors import UnguardedScriptError
@@ -25,6 +31,11 @@ from vllm_ascend_spec.errors import UnguardedScriptError
 # The name under which a spawned process imports the script.
 SCRIPT = "__mp_main__"
 LONGEST_NAME = 80
+# vLLM's own processes (vllm/v1/engine/utils.py, vllm/v1/executor/multiproc_executor.py and
+# vllm/v1/engine/coordinator.py).
+PROCESSES = ("EngineCore", "VllmWorker", "VLLM_DP_Coordinator")
+# What a spawned process is told of the script.
+TOLD = ("init_main_from_path", "init_main_from_name")
 
 _patches = Patches()
 
@@ -50,6 +61,45 @@ def apply() -> None:
             refuse(sys._getframe())
 
     _patches.set(system_utils, "_maybe_force_spawn", _maybe_force_spawn)
+    spawn = multiprocessing.spawn
+    _patches.set(spawn, "get_preparation_data", telling_less(spawn.get_preparation_data))
+
+
+def telling_less(stock: Callable[[str], dict[str, Any]]) -> Callable[[str], dict[str, Any]]:
+    """Return Python's function that does not tell vLLM's processes of an unguarded script."""
+
+    @functools.wraps(stock)
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        data = stock(name)
+        if name.startswith(PROCESSES) and is_unguarded(sys._getframe()):
+            data = {key: value for key, value in data.items() if key not in TOLD}
+        return data
+
+    return get_preparation_data
+
+
+def is_unguarded(frame: FrameType | None) -> bool:
+    """Tell whether a call comes from the script's top level, outside of a guard.
+
+    Args:
+        frame: the innermost frame of the call.
+    """
+    main = vars(sys.modules["__main__"])
+    while frame is not None and (frame.f_globals is not main or frame.f_code.co_name != "<module>"):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    try:
+        script = ast.parse(Path(frame.f_code.co_filename).read_bytes())
+    except (OSError, SyntaxError, ValueError):  # it was typed in, or changed since
+        return False
+    line = frame.f_lineno
+    running = (part for part in script.body if part.lineno <= line <= (part.end_lineno or line))
+    return not any(isinstance(part, ast.If) and _asks_for_name(part.test) for part in running)
+
+
+def _asks_for_name(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
 
 
 def script_is_imported() -> bool:

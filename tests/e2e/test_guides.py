@@ -1,0 +1,141 @@
+"""Scripts and commands of guides run as they stand, with the zoo's models."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import vllm
+from vllm import SamplingParams
+
+from tests.docs.person import ONE_THREAD, environment, server, succeed
+from tests.e2e.drafts import watch
+from tests.e2e.guides import COMMANDS, CURL, EXTRACT, SCRIPTS, deep_target
+from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.legacy.rewrite import rewrite
+from vllm_ascend_spec.metrics.acceptance import from_prometheus
+
+# Four processes that compile take minutes on two cores.
+LONG = ("vllm-zh, MLP speculator", "vllm-zh, EAGLE")
+# What a small machine is told beside the script: memory, and that no core is a worker's own.
+MACHINE = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+PROMPT = "import os\n\ndef "
+LONGER = SamplingParams(temperature=0, max_tokens=48, ignore_eos=True)
+
+
+@pytest.fixture
+def run_script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return a function that runs a script in this process and returns its names."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for name, value in MACHINE.items():
+        monkeypatch.setenv(name, value)
+
+    def run(text: str) -> dict[str, Any]:
+        exec(compile(text, "script.py", "exec"), names)
+        return names
+
+    yield run
+    if hasattr(names.get("llm"), "llm_engine"):
+        names.pop("llm").llm_engine.engine_core.shutdown()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_asks_for_what_it_says(
+    name: str, run_script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def init(self: Any, model: str, **kwargs: Any) -> None:
+        asked.update(kwargs, model=model)
+
+    monkeypatch.setattr(vllm.LLM, "__init__", init)
+    monkeypatch.setattr(vllm.LLM, "generate", lambda *_: [])
+    run_script(SCRIPTS[name].text)
+    assert asked["speculative_config"] == SCRIPTS[name].spec
+    assert asked.get("tensor_parallel_size", 1) == SCRIPTS[name].devices
+    assert not [name for name in asked if "block_manager" in name or "ngram" in name]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.nightly if n in LONG else ()) for n in SCRIPTS]
+)
+def test_a_script_runs(name: str, run_script: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    script = SCRIPTS[name]
+    llm = run_script(script.text)["llm"]
+    assert "Prompt: 'The future of AI is', Generated text: " in capfd.readouterr().out
+    found = speculation_of(llm.llm_engine.vllm_config)
+    assert found.method == script.spec["method"]
+    assert found.num_drafts == script.spec["num_speculative_tokens"]
+    with watch(llm) as seen:
+        (output,) = llm.generate([PROMPT * 4], LONGER, use_tqdm=False)
+    assert {num for step in seen.steps for num in step.drafts}
+    # More than one token in some step.
+    assert len(output.outputs[0].token_ids) > len(seen.steps)
+
+
+def test_the_script_that_keeps_hidden_states(tmp_path: Path) -> None:
+    """In a process of its own: it names layers of a model of 36, and has no guard."""
+    script = tmp_path / "script.py"
+    target = deep_target(tmp_path / "target")
+    script.write_text(EXTRACT.replace("Qwen/Qwen3-8B", target) + "\nprint(shapes)\n")
+    printed = succeed("python", str(script), **MACHINE, **ONE_THREAD)
+    # Tokens, layers, and the hidden size.
+    assert printed.count("3, 64])") == 2, printed
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_serves(name: str) -> None:
+    command = COMMANDS[name]
+    text = command.ours
+    if "\\   #" in text:  # which no shell takes as it is meant
+        text = rewrite(text).text
+    with server(text.rstrip(), **MACHINE, **ONE_THREAD) as running:
+        client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0)
+        model = client.models.list().data[0].id
+        assert model == command.name or command.name is None
+        stream = False
+        completion = client.completions.create(
+            model=model,
+            prompt="The future of AI is",
+            echo=False,
+            n=1,
+            stream=stream,
+        )
+        assert completion.choices[0].text
+        assert from_prometheus(running.metrics()).num_drafts > 0
+        if command.name is not None:
+            answer = ask_by_curl(running.port)
+            assert answer["choices"][0]["message"]["role"] == "assistant"
+            assert 0 < answer["usage"]["completion_tokens"] <= 100
+        log = running.log_text()
+        # Once: the engine's process is given today's.
+        assert log.count("Old names of options") == (text == command.ours)
+
+
+def ask_by_curl(port: int) -> dict[str, Any]:
+    """Ask as the guide does, with the server's own port."""
+    text = CURL.replace("9999", str(port))
+    words = ["bash", "-c", text]
+    result = subprocess.run(
+        words, env=environment(), cwd=os.getcwd(), capture_output=True, text=True, check=True
+    )
+    return dict(json.loads(result.stdout))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_migrated(name: str) -> None:
+    """A shell hands the new option on with what the guide asks for."""
+    text = rewrite(COMMANDS[name].ours).text
+    show = 'show() { for word in "$@"; do printf \'%s\\0\' "$word"; done; }\n'
+    shown = succeed(
+        "bash", "-c", show + text.replace("vllm serve", "show").replace("python", "show")
+    )
+    words = shown.split("\0")
+    assert json.loads(words[words.index("--speculative-config") + 1]) == COMMANDS[name].spec
+    assert not [word for word in words if word.startswith("--speculative") and "config" not in word]
