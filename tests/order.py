@@ -11,6 +11,7 @@ import pytest
 # number costs time and nothing else.
 LONG: dict[str, int] = {
     "tests/e2e/test_greedy_equality.py": 600,
+    "tests/e2e/test_guides.py": 300,
     "tests/docs/test_run.py": 191,
     "tests/ops/triton_ascend/test_execute.py": 164,
     "tests/e2e/test_golden_acceptance.py": 150,

@@ -58,5 +58,10 @@ def register_general() -> None:
     if choice.platform is None:
         return
     from vllm_ascend_spec.entry import engine_hook
+    from vllm_ascend_spec.quantization import modelslim
 
     engine_hook.apply()
+    device = select.find_device()
+    # On an NPU vllm-ascend has its own.
+    if device is None or device.family != "ascend":
+        modelslim.register()

@@ -79,6 +79,7 @@ def test_a_script_runs(name: str, run_script: Any, capfd: pytest.CaptureFixture[
     assert len(output.outputs[0].token_ids) > len(seen.steps)
 
 
+@pytest.mark.nightly  # 36 layers are compiled; test_extract_hidden_states.py is there by day
 def test_the_script_that_keeps_hidden_states(tmp_path: Path) -> None:
     """In a process of its own: it names layers of a model of 36, and has no guard."""
     script = tmp_path / "script.py"

@@ -1,0 +1,157 @@
+"""``quant_model_description.json``: which of a checkpoint's layers are quantized, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.files import read_checkpoint
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, plain, shortly
+from vllm_ascend_spec.config.checkpoint.safetensors import Tensor, parse_object
+
+NAME = "quant_model_description.json"
+FLOAT, STATIC, DYNAMIC = "FLOAT", "W8A8", "W8A8_DYNAMIC"
+TYPES = (FLOAT, STATIC, DYNAMIC)
+WEIGHT = ".weight"
+# Beside the weight: suffix, dtypes, and how many numbers; None for one for each output.
+PARTS: dict[str, dict[str, tuple[tuple[str, ...], int | None]]] = {
+    STATIC: {
+        ".input_scale": (("F32", "BF16", "F16"), 1),
+        ".input_offset": (("F32", "BF16", "F16", "I8", "I32"), 1),
+        # Where the model is float16: the bits of a float32 in an int64.
+        ".deq_scale": (("F32", "I64"), None),
+        ".quant_bias": (("I32",), None),
+    },
+    DYNAMIC: {".weight_scale": (("F32", "BF16", "F16"), None)},
+}
+# Keys that are about the whole model, and values under which nothing more is to be done.
+WHOLE: dict[str, tuple[Any, ...]] = {
+    "kv_cache_type": (None, "", FLOAT, "None"),
+    "kv_quant_type": (None, "", FLOAT, "None"),
+    "fa_quant_type": (None, "", FLOAT, "None"),
+}
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the file says.
+
+    Attributes:
+        types: of weights, by the tensor's name without ``.weight``.
+    """
+
+    types: Mapping[str, str]
+
+    def type_of(self, prefix: str, parts: Iterable[str] | None = None) -> str:
+        """Return how a layer is quantized.
+
+        Args:
+            prefix: the layer's name.
+            parts: last names of the layers that are packed in this one, as ``q_proj``.
+
+        Raises:
+            UnusableError: packed layers are missing in the description, or differ.
+        """
+        if parts is None:
+            return self.types.get(prefix, FLOAT)
+        head, dot, _ = prefix.rpartition(".")
+        found = {f"{head}{dot}{part}": self.types.get(f"{head}{dot}{part}") for part in parts}
+        if set(found.values()) == {None}:
+            return FLOAT
+        for name, kind in found.items():
+            if kind is None:
+                raise UnusableError(f"{NAME} has no {plain(name + WEIGHT)}; valid: {valid()}")
+        kinds = sorted(set(filter(None, found.values())))
+        if len(kinds) > 1:
+            names = ", ".join(f"{plain(name)}: {kind}" for name, kind in found.items())
+            raise UnusableError(f"{NAME}: layers that run as one differ ({names})")
+        return kinds[0]
+
+
+def read_description(folder: Path) -> Description:
+    """Return what the description in a folder says.
+
+    Raises:
+        UnusableError: there is none, or something in it is wrong, with its key.
+        OSError: it cannot be read.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        raise UnusableError(
+            f"has no {NAME}; valid with --quantization ascend: a checkpoint by ModelSlim, or leave "
+            "the option out"
+        )
+    return parse_description(parse_object(NAME, path.read_bytes()))
+
+
+def parse_description(content: Mapping[str, Any]) -> Description:
+    """Return what a description says.
+
+    Raises:
+        UnusableError: something in it is wrong, with its key.
+    """
+    for key, unset in WHOLE.items():
+        if content.get(key) not in unset:
+            raise UnusableError(
+                f"{NAME}: {key} is {shortly(content[key])}, which only vllm-ascend has, on an NPU"
+            )
+    types = {}
+    for key, value in content.items():
+        if key.endswith("norm.bias"):
+            raise UnusableError(
+                f"{NAME}: {plain(key)} is of a norm; only vllm-ascend has biases there"
+            )
+        if not key.endswith(WEIGHT):
+            continue
+        if value not in TYPES:
+            raise UnusableError(f"{NAME}: {plain(key)} is {shortly(value)}; valid: {valid()}")
+        types[key.removesuffix(WEIGHT)] = value
+    if not types:
+        raise UnusableError(f"{NAME} names no weight; valid: NAME.weight: {valid()}")
+    return Description(types)
+
+
+def check_checkpoint(folder: Path) -> Description:
+    """Check a quantized checkpoint without loading it.
+
+    Raises:
+        UnusableError: the description or a tensor is wrong, with its key.
+        OSError: a file cannot be read.
+    """
+    description, tensors = read_description(folder), read_checkpoint(folder)
+    for name, kind in description.types.items():
+        weight = tensors.get(name + WEIGHT)
+        if weight is None:
+            raise UnusableError(f"{NAME} has {plain(name + WEIGHT)}, and no file has that tensor")
+        if kind != FLOAT:
+            _check_layer(name, kind, weight, tensors)
+        elif weight.dtype == "I8":
+            raise UnusableError(f"{plain(name + WEIGHT)} is int8, and FLOAT by {NAME}")
+    return description
+
+
+def _check_layer(name: str, kind: str, weight: Tensor, tensors: Mapping[str, Tensor]) -> None:
+    if weight.dtype != "I8" or len(weight.shape) != 2:
+        raise UnusableError(
+            f"{plain(name + WEIGHT)} is {weight.dtype} {list(weight.shape)}, and {kind} by {NAME}; "
+            "valid: int8 of two dimensions"
+        )
+    for suffix, (dtypes, count) in PARTS[kind].items():
+        tensor, wanted = tensors.get(name + suffix), count or weight.shape[0]
+        if tensor is None:
+            raise UnusableError(f"no file has {plain(name + suffix)}, which {kind} by {NAME} needs")
+        size = 1
+        for length in tensor.shape:
+            size *= length
+        if tensor.dtype not in dtypes or size != wanted:
+            raise UnusableError(
+                f"{plain(name + suffix)} is {tensor.dtype} {list(tensor.shape)}; valid: "
+                f"{' or '.join(dtypes)}, {wanted} in all"
+            )
+
+
+def valid() -> str:
+    """Return the types of a weight."""
+    return ", ".join(map(repr, TYPES))

@@ -1,0 +1,161 @@
+"""Linear layers with weights of ModelSlim: how they are loaded, and how they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from vllm.model_executor.layers.linear import LinearMethodBase, RowParallelLinear
+from vllm.model_executor.utils import set_weight_attrs
+
+from vllm_ascend_spec.errors import CheckpointError
+from vllm_ascend_spec.quantization import matmul
+from vllm_ascend_spec.quantization.description import NAME
+from vllm_ascend_spec.quantization.reference import StaticWeights, decode_scale
+
+Load = Callable[..., Any]
+
+
+class Int8LinearMethod(LinearMethodBase):
+    """Common to both types: an int8 weight, and a multiplication made when all is loaded.
+
+    Args:
+        prefix: the layer's name, for messages.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self._multiply: matmul.Multiply | None = None
+
+    def create_weights(
+        self,
+        layer: torch.nn.Module,
+        input_size_per_partition: int,
+        output_partition_sizes: list[int],
+        input_size: int,
+        output_size: int,
+        params_dtype: torch.dtype,
+        **extra_weight_attrs: Any,
+    ) -> None:
+        """Make the layer's parameters; the signature is vLLM's."""
+        outputs = sum(output_partition_sizes)
+        load = extra_weight_attrs["weight_loader"]
+        weight = torch.empty(outputs, input_size_per_partition, dtype=torch.int8)
+        self._add(layer, "weight", weight, load, input_dim=1, output_dim=0)
+        # Static layers may have them, and need them not.
+        for name in ("weight_scale", "weight_offset"):
+            self._add(layer, name, torch.zeros(outputs, 1, dtype=torch.float32), load, output_dim=0)
+        self._create_scales(layer, outputs, load)
+        self._dtype = params_dtype
+
+    def _create_scales(self, layer: torch.nn.Module, outputs: int, load: Load) -> None:
+        raise NotImplementedError
+
+    def _add(
+        self, layer: torch.nn.Module, name: str, data: torch.Tensor, load: Load, **attributes: Any
+    ) -> None:
+        parameter = torch.nn.Parameter(data, requires_grad=False)
+        set_weight_attrs(parameter, {**attributes, "weight_loader": load})
+        layer.register_parameter(name, parameter)
+
+    def _drop(self, layer: torch.nn.Module) -> None:
+        """Free what the multiplication has laid out anew."""
+        for name in ("weight_scale", "weight_offset"):
+            delattr(layer, name)
+        # Others ask a layer for the device of its weight.
+        layer.weight.data = layer.weight.data.new_empty(0)
+
+
+class StaticLinearMethod(Int8LinearMethod):
+    """Layers of type ``W8A8``: one range for all activations."""
+
+    def _create_scales(self, layer: torch.nn.Module, outputs: int, load: Load) -> None:
+        for name in ("input_scale", "input_offset"):
+            self._add(
+                layer, name, torch.full((1,), torch.nan, dtype=torch.float32), self._load_same
+            )
+        quant_bias = torch.zeros(outputs, dtype=torch.int32)
+        self._add(layer, "quant_bias", quant_bias, load, output_dim=0)
+        self._add(
+            layer,
+            "deq_scale",
+            torch.zeros(outputs, dtype=torch.float32),
+            _decoding(load),
+            output_dim=0,
+        )
+
+    def _load_same(
+        self,
+        parameter: torch.nn.Parameter,  # [1]
+        loaded: torch.Tensor,  # one number
+        *_shard: Any,
+    ) -> None:
+        """Take a number that layers which run as one have to share.
+
+        Raises:
+            CheckpointError: they do not.
+        """
+        value = loaded.float().reshape(1).to(parameter.device)
+        before = parameter.data
+        if not torch.isnan(before).item() and not torch.equal(before, value):
+            problem = f"layers that run as one differ in it: {before.item()} and {value.item()}"
+            raise CheckpointError(f"{NAME}, {self.prefix}", "input_scale or input_offset", problem)
+        parameter.data.copy_(value)
+
+    def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
+        """Lay the layer's numbers out for its kernel."""
+        is_first = not isinstance(layer, RowParallelLinear) or layer.tp_rank == 0
+        # As vllm-ascend keeps it.
+        scale = layer.input_scale.data.to(self._dtype).float()
+        weights = StaticWeights(
+            layer.weight.data,
+            scale,
+            layer.input_offset.data,
+            layer.deq_scale.data,
+            layer.quant_bias.data,
+        )
+        self._multiply = matmul.static(weights, adds_bias=is_first, dtype=self._dtype)
+        self._drop(layer)
+
+    def apply(
+        self,
+        layer: torch.nn.Module,
+        x: torch.Tensor,  # [..., inputs]
+        bias: torch.Tensor | None = None,  # [outputs]; the quantized one has it
+    ) -> torch.Tensor:
+        """Return [..., outputs]."""
+        assert self._multiply is not None
+        return self._multiply(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
+
+
+class DynamicLinearMethod(Int8LinearMethod):
+    """Layers of type ``W8A8_DYNAMIC``: each token has a range of its own."""
+
+    def _create_scales(self, layer: torch.nn.Module, outputs: int, load: Load) -> None:
+        pass
+
+    def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
+        """Lay the layer's numbers out for its kernel."""
+        self._multiply = matmul.dynamic(layer.weight.data, layer.weight_scale.data)
+        self._drop(layer)
+
+    def apply(
+        self,
+        layer: torch.nn.Module,
+        x: torch.Tensor,  # [..., inputs]
+        bias: torch.Tensor | None = None,  # [outputs]
+    ) -> torch.Tensor:
+        """Return [..., outputs]."""
+        assert self._multiply is not None
+        found = self._multiply(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
+        return found if bias is None else found + bias
+
+
+def _decoding(load: Load) -> Load:
+    """Return a loader that reads scales in either form."""
+
+    def load_scale(parameter: torch.nn.Parameter, loaded: torch.Tensor, *shard: Any) -> Any:
+        return load(parameter, decode_scale(loaded), *shard)
+
+    return load_scale

@@ -1,0 +1,143 @@
+"""vLLM's ``--quantization ascend`` on devices without vllm-ascend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMethod
+from vllm.model_executor.layers.quantization import register_quantization_config
+from vllm.model_executor.layers.quantization.base_config import (
+    QuantizationConfig,
+    QuantizeMethodBase,
+)
+from vllm.model_executor.layers.vocab_parallel_embedding import (
+    UnquantizedEmbeddingMethod,
+    VocabParallelEmbedding,
+)
+
+from vllm_ascend_spec.config.checkpoint.folder import find_folder
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to
+from vllm_ascend_spec.errors import CheckpointError
+from vllm_ascend_spec.quantization.description import (
+    FLOAT,
+    NAME,
+    STATIC,
+    Description,
+    check_checkpoint,
+    parse_description,
+)
+from vllm_ascend_spec.quantization.linear import DynamicLinearMethod, StaticLinearMethod
+
+OPTION = "--quantization"
+METHOD = "ascend"
+ONLY_THERE = "only vllm-ascend runs that, on an NPU"
+
+
+class ModelSlimConfig(QuantizationConfig):
+    """Which layers of a model are quantized, by ModelSlim's description of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.description = Description({})
+        self._model = ""
+
+    @classmethod
+    def get_name(cls) -> str:
+        """Return vllm-ascend's name."""
+        return METHOD
+
+    @classmethod
+    def get_supported_act_dtypes(cls) -> list[torch.dtype]:
+        """Return vllm-ascend's, and float32, which only an NPU does not have here."""
+        return [torch.bfloat16, torch.float16, torch.float32]
+
+    @classmethod
+    def get_min_capability(cls) -> int:
+        """Return what vLLM's int8 kernels need of a GPU."""
+        return 75
+
+    @classmethod
+    def get_config_filenames(cls) -> list[str]:
+        """Return none: :meth:`maybe_update_config` reads the description."""
+        return []
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> ModelSlimConfig:
+        """Return a config; what ``config.json`` says of it is not a description."""
+        return cls()
+
+    def maybe_update_config(
+        self, model_name: str, hf_config: Any = None, revision: str | None = None
+    ) -> None:
+        """Read the description of the model; the signature is vLLM's.
+
+        Raises:
+            CheckpointError: it is missing or wrong, or a tensor does not fit it.
+        """
+        self._model = model_name
+        folder = find_folder("model", model_name, revision)
+        with laid_to("model", model_name):
+            self.description = (
+                _fetched(model_name, revision) if folder is None else check_checkpoint(folder)
+            )
+
+    def apply_vllm_mapper(self, hf_to_vllm_mapper: Any) -> None:
+        """Call layers as vLLM's model does."""
+        named = {f"{name}.weight": kind for name, kind in self.description.types.items()}
+        mapped = hf_to_vllm_mapper.apply_dict(named)
+        self.description = Description(
+            {name.removesuffix(".weight"): kind for name, kind in mapped.items()}
+        )
+
+    def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> QuantizeMethodBase | None:
+        """Return how a layer is loaded and run.
+
+        Raises:
+            CheckpointError: it is quantized in a way that only vllm-ascend has.
+        """
+        packed: Mapping[str, list[str]] = self.packed_modules_mapping
+        with laid_to("model", self._model):
+            kind = self.description.type_of(prefix, packed.get(prefix.rpartition(".")[2]))
+            if isinstance(layer, LinearBase):
+                if kind == FLOAT:
+                    return UnquantizedLinearMethod()
+                return (StaticLinearMethod if kind == STATIC else DynamicLinearMethod)(prefix)
+            if isinstance(layer, VocabParallelEmbedding):
+                if kind != FLOAT:
+                    raise UnusableError(f"{NAME}: {prefix}.weight is {kind}; {ONLY_THERE}")
+                return UnquantizedEmbeddingMethod()
+            if self._has_experts(prefix):
+                raise UnusableError(f"{NAME}: {prefix} has quantized experts; {ONLY_THERE}")
+        return None
+
+    def _has_experts(self, prefix: str) -> bool:
+        return any(
+            name.startswith(f"{prefix}.") and kind != FLOAT
+            for name, kind in self.description.types.items()
+            if ".experts." in f"{prefix}."
+        )
+
+
+def _fetched(model: str, revision: str | None) -> Description:
+    """Return the description of a model that a hub has.
+
+    Raises:
+        UnusableError: it is wrong.
+        CheckpointError: there is none.
+    """
+    from vllm.transformers_utils.repo_utils import get_hf_file_to_dict
+
+    content = get_hf_file_to_dict(NAME, model, revision or "main")
+    if content is None:
+        raise CheckpointError("model", model, f"has no {NAME}, which {OPTION} {METHOD} needs")
+    return parse_description(content)
+
+
+def register() -> None:
+    """Give vLLM the method, where nothing else has."""
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
+
+    if METHOD not in QUANTIZATION_METHODS:
+        register_quantization_config(METHOD)(ModelSlimConfig)
