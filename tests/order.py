@@ -13,6 +13,7 @@ LONG: dict[str, int] = {
     "tests/e2e/test_greedy_equality.py": 600,
     "tests/e2e/test_guides.py": 300,
     "tests/docs/test_run.py": 191,
+    "tests/e2e/test_w8a8.py": 120,
     "tests/ops/triton_ascend/test_execute.py": 164,
     "tests/e2e/test_golden_acceptance.py": 150,
     "tests/e2e/test_examples.py": 150,

@@ -12,6 +12,8 @@ from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 
 ZOO = Path(__file__).parents[1] / "examples" / "zoo"
 TARGET = str(ZOO / "target")
+# The same, quantized by examples/zoo/quantize.py.
+W8A8 = str(ZOO / "target-w8a8")
 SPECS: dict[str, dict[str, Any]] = {
     "eagle": {"method": "eagle", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3},
     "eagle3": {"method": "eagle3", "model": str(ZOO / "eagle3"), "num_speculative_tokens": 3},

@@ -3,8 +3,8 @@
     python examples/zoo/quantize.py target target-w8a8
     python examples/zoo/quantize.py target WORK/target-w8a8-dynamic --type W8A8_DYNAMIC
 
-Ranges of activations are those of the prompts that ``prompts.json`` does not have: texts of the
-standard library of the running Python. `vllm serve FOLDER --quantization ascend` serves the result.
+Ranges of activations are those of texts from the standard library of the running Python.
+`vllm serve FOLDER --quantization ascend` serves the result.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import argparse
 import sys
 import sysconfig
 from pathlib import Path
+
+import torch
 
 ZOO = Path(__file__).parent
 sys.path.insert(0, str(ZOO))
@@ -28,11 +30,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", help="folder beside this file, or a path")
     parser.add_argument("target", help="the same, to be written")
-    parser.add_argument("--type", default="W8A8", choices=list(modelslim.IN_FLOAT))
+    parser.add_argument("--type", default="W8A8", choices=["W8A8", "W8A8_DYNAMIC"])
+    parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16"])
     args = parser.parse_args()
+    source, target = ZOO / args.source, ZOO / args.target
+    if args.type == "W8A8_DYNAMIC":
+        modelslim.quantize_dynamic(source, target)
+        return
     library = Path(sysconfig.get_paths()["stdlib"])
     prompts = [(library / name).read_text()[:LONGEST] for name in TEXTS]
-    modelslim.quantize(ZOO / args.source, ZOO / args.target, args.type, prompts)
+    modelslim.quantize_static(source, target, prompts, getattr(torch, args.dtype))
 
 
 if __name__ == "__main__":

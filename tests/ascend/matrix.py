@@ -68,7 +68,9 @@ SWITCHED: dict[str, Any] = {
     "sampling": GREEDY,
     "extra_args": (None, {"speculation": "off"}, {"speculation": 1}),
 }
-KINDS = {**REQUESTS, "crowd": CROWD, "switched": SWITCHED}
+# What else a token might have been.
+TOP_TWO: dict[str, Any] = {"sampling": {**GREEDY, "logprobs": 2}}
+KINDS = {**REQUESTS, "crowd": CROWD, "switched": SWITCHED, "top_two": TOP_TWO}
 # The same on every device; a seed's numbers are the device's own.
 EXACT = ("greedy", "penalties", "thinking_budget", "structured")
 NUM_PROMPTS = 6

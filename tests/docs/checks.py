@@ -114,7 +114,8 @@ def vllm_parses(text: str) -> None:
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    for reader, ours in (("Qwen3-8B", "target"), ("eagle-head", "eagle")):
+    target = "target-w8a8" if "--quantization ascend" in text else "target"
+    for reader, ours in (("Qwen3-8B", target), ("eagle-head", "eagle")):
         text = text.replace(f"/models/{reader}", str(ROOT / "examples" / "zoo" / ours))
     command, serve, *words = shlex.split(text)
     assert (command, serve) == ("vllm", "serve")

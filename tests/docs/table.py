@@ -61,6 +61,9 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     "python examples/offline_eagle.py": NotRun(
         "tests/e2e/test_examples.py runs it", checks.in_test_examples
     ),
+    "python examples/zoo/quantize.py": NotRun(
+        "writes into the examples; tests/e2e/test_w8a8.py quantizes", checks.python_parses
+    ),
     "python examples/zoo/train.py": NotRun("an hour", checks.python_parses),
     "python examples/zoo/evaluate.py": NotRun("an hour", checks.python_parses),
     "python examples/zoo/report.py": NotRun(

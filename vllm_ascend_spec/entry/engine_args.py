@@ -14,6 +14,7 @@ from vllm_ascend_spec.config.engine import (
 from vllm_ascend_spec.config.head_as_model import Asked, read_head
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.devices.select import find_device
+from vllm_ascend_spec.entry import quantized
 from vllm_ascend_spec.entry.preflight import resolve_engine
 
 
@@ -76,6 +77,7 @@ def resolve_args(args: Any) -> Speculation | None:
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
+    quantized.check(args)
     return resolve_engine(
         getattr(args, "model_tag", None) or args.model,
         merged_speculative_config(args),

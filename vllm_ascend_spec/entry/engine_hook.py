@@ -13,7 +13,7 @@ from typing import Any
 
 from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.compat.patching import Patches
-from vllm_ascend_spec.entry import core_hook, request_hook, stats_hook
+from vllm_ascend_spec.entry import core_hook, quantized, request_hook, stats_hook
 from vllm_ascend_spec.entry.carrier import carried
 from vllm_ascend_spec.entry.engine_args import asked_of, resolve_args
 from vllm_ascend_spec.entry.handover import confirm, waiting
@@ -39,6 +39,7 @@ def apply() -> None:
     stock = EngineArgs.create_engine_config
 
     def create_engine_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        quantized.detect(self)
         speculation = resolve_args(self)
         spec = asked_of(self).spec
         with waiting(speculation), carried(self, spec, speculation):

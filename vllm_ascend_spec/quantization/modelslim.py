@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from typing import Any
 
 import torch
+from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMethod
 from vllm.model_executor.layers.quantization import register_quantization_config
 from vllm.model_executor.layers.quantization.base_config import (
@@ -32,6 +33,8 @@ from vllm_ascend_spec.quantization.linear import DynamicLinearMethod, StaticLine
 
 OPTION = "--quantization"
 METHOD = "ascend"
+PACKED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
+LAYER = re.compile(r"(\blayers\.)(\d+)\.")
 ONLY_THERE = "only vllm-ascend runs that, on an NPU"
 
 
@@ -97,8 +100,10 @@ class ModelSlimConfig(QuantizationConfig):
         Raises:
             CheckpointError: it is quantized in a way that only vllm-ascend has.
         """
-        packed: Mapping[str, list[str]] = self.packed_modules_mapping
+        # vLLM fills it for a target, and for a head that has its own config it does not.
+        packed = {**PACKED, **self.packed_modules_mapping}
         with laid_to("model", self._model):
+            prefix = self._described_as(prefix)
             kind = self.description.type_of(prefix, packed.get(prefix.rpartition(".")[2]))
             if isinstance(layer, LinearBase):
                 if kind == FLOAT:
@@ -111,6 +116,24 @@ class ModelSlimConfig(QuantizationConfig):
             if self._has_experts(prefix):
                 raise UnusableError(f"{NAME}: {prefix} has quantized experts; {ONLY_THERE}")
         return None
+
+    def _described_as(self, prefix: str) -> str:
+        """Return a layer's name in the description; in an engine a draft's layers have others."""
+        name = prefix.removeprefix("draft_model.")
+        config = get_current_vllm_config()
+        target = config.model_config.get_num_layers(config.parallel_config)
+        # A head's layers are counted on from the target's, and come without a model around them.
+        counted = LAYER.sub(lambda m: f"{m[1]}{int(m[2]) - target}.", name)
+        bare = counted.removeprefix("model.")
+        # EAGLE-3 calls its one layer so.
+        middle = LAYER.sub("midlayer.", bare)
+        names = (prefix, name, name.removeprefix("model."), bare, middle)
+        return next((n for n in names if self._knows(n)), prefix)
+
+    def _knows(self, name: str) -> bool:
+        """Tell whether a layer, or one beside it, is in the description."""
+        beside = f"{name.rpartition('.')[0]}."
+        return beside != "." and any(known.startswith(beside) for known in self.description.types)
 
     def _has_experts(self, prefix: str) -> bool:
         return any(

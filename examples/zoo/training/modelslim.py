@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from vllm_ascend_spec.quantization import reference
 from vllm_ascend_spec.quantization.description import DYNAMIC, FLOAT, NAME, STATIC
@@ -20,20 +20,42 @@ from vllm_ascend_spec.quantization.description import DYNAMIC, FLOAT, NAME, STAT
 WEIGHTS = "quant_model_weights.safetensors"
 FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 # As ModelSlim's recipes do: what is most sensitive stays in float in static checkpoints.
-IN_FLOAT: Mapping[str, Sequence[str]] = {
-    STATIC: ("lm_head", "down_proj"),
-    DYNAMIC: ("lm_head",),
-}
+IN_FLOAT = ("lm_head", "down_proj")
+# Of other checkpoints the layers of decoders alone.
+PROJECTION = "_proj.weight"
 
 
-def quantize(source: Path, target: Path, kind: str, prompts: Iterable[str]) -> None:
-    """Write ``source``, quantized, into ``target``.
+def quantize_dynamic(source: Path, target: Path) -> None:
+    """Write ``source`` with type ``W8A8_DYNAMIC`` into ``target``.
+
+    Args:
+        source: folder of any checkpoint, a head's too.
+        target: folder to write.
+    """
+    tensors, types = {}, {}
+    for file in sorted(source.glob("*.safetensors")):
+        for name, value in load_file(file).items():
+            if not name.endswith(PROJECTION):
+                tensors[name], types[name] = value, FLOAT
+                continue
+            weight, scale = reference.quantize_weight(value)
+            parts = {"": weight, "_scale": scale, "_offset": torch.zeros_like(scale)}
+            for ending, part in parts.items():
+                tensors[f"{name}{ending}"], types[f"{name}{ending}"] = part, DYNAMIC
+    config = json.loads((source / "config.json").read_text())
+    _write(source, target, DYNAMIC, tensors, types, config)
+
+
+def quantize_static(
+    source: Path, target: Path, prompts: Iterable[str], dtype: torch.dtype = torch.bfloat16
+) -> None:
+    """Write ``source`` with type ``W8A8`` into ``target``.
 
     Args:
         source: folder of a Llama model.
         target: folder to write.
-        kind: ``W8A8`` or ``W8A8_DYNAMIC``.
         prompts: texts that tell the ranges of activations.
+        dtype: of activations, and of what stays in float.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -41,50 +63,67 @@ def quantize(source: Path, target: Path, kind: str, prompts: Iterable[str]) -> N
     linears = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and not name.endswith(tuple(IN_FLOAT[kind]))
+        if isinstance(module, torch.nn.Linear) and not name.endswith(IN_FLOAT)
     }
     ranges = _ranges(model, AutoTokenizer.from_pretrained(source), linears, prompts)
     tensors, types = {}, {}
     for name, value in model.state_dict().items():
         prefix, _, last = name.rpartition(".")
         if prefix not in linears:
-            tensors[name], types[name] = value.to(torch.bfloat16), FLOAT
+            tensors[name], types[name] = value.to(dtype), FLOAT
         elif last == "weight":
-            for part, quantized in _layer(linears[prefix], kind, ranges[prefix]).items():
+            for part, quantized in _static_layer(linears[prefix], ranges[prefix], dtype).items():
                 tensors[f"{prefix}.{part}"] = quantized.contiguous()
-                types[f"{prefix}.{part}"] = kind
+                types[f"{prefix}.{part}"] = STATIC
     if model.config.tie_word_embeddings:
         for made in (tensors, types):
             made.pop("lm_head.weight", None)
+    config = json.loads((source / "config.json").read_text())
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    _write(source, target, STATIC, tensors, types, config)
+
+
+def _write(
+    source: Path,
+    target: Path,
+    kind: str,
+    tensors: dict[str, torch.Tensor],
+    types: Mapping[str, str],
+    config: Mapping[str, object],
+) -> None:
     target.mkdir(parents=True, exist_ok=True)
     save_file(tensors, target / WEIGHTS, {"format": "pt"})
     described = {"model_quant_type": kind, "version": "1.0.0", **types}
     (target / NAME).write_text(json.dumps(described, indent=2) + "\n")
-    shutil.copy(source / "config.json", target)
+    (target / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     for file in FILES:
         if (source / file).exists():
             shutil.copy(source / file, target)
 
 
-def _layer(
-    linear: torch.nn.Linear, kind: str, ranges: tuple[float, float]
+def _static_layer(
+    linear: torch.nn.Linear, ranges: tuple[float, float], dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
-    if kind == DYNAMIC:
-        weight, scale = reference.quantize_weight(linear.weight.data)
-        parts = {"weight": weight, "weight_scale": scale, "weight_offset": torch.zeros_like(scale)}
-        return parts if linear.bias is None else {**parts, "bias": linear.bias.data.float()}
     scale, offset = reference.input_range(*ranges)
     # As vllm-ascend keeps it, so that the products of both scales agree.
-    scale = scale.to(torch.bfloat16).float()
+    scale = scale.to(dtype).float()
     bias = None if linear.bias is None else linear.bias.data
     made = reference.quantize_static(linear.weight.data, bias, scale, offset)
     return {
         "weight": made.weight,
         "input_scale": made.input_scale,
         "input_offset": made.input_offset,
-        "deq_scale": made.deq_scale,
+        "deq_scale": _encoded(made.deq_scale, dtype),
         "quant_bias": made.quant_bias,
     }
+
+
+def _encoded(
+    scale: torch.Tensor,  # float32
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """Return scales as an NPU's kernel wants them: for float16 their bits, in int64."""
+    return scale if dtype == torch.bfloat16 else scale.view(torch.int32).to(torch.int64)
 
 
 @torch.no_grad()

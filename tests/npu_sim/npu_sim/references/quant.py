@@ -20,6 +20,7 @@ from npu_sim.references.checks import (
     require_shape,
 )
 from npu_sim.references.dtypes import dtype_of
+from npu_sim.references.norm import add_rms_norm_bias
 from npu_sim.references.registry import reference
 
 LARGEST = 127
@@ -111,6 +112,32 @@ def quantize(
         offset = along_axis("zero_points", zero_points)
         result = torch.round(result) + offset if div_mode else result + offset
     return torch.round(result).clamp(-LARGEST - 1, LARGEST).to(torch.int8)
+
+
+@reference("npu::npu_add_rms_norm_quant")
+def add_rms_norm_quant(
+    x1: torch.Tensor,  # [..., hidden]
+    x2: torch.Tensor,  # x1's shape and dtype
+    gamma: torch.Tensor,  # [hidden]
+    scales1: torch.Tensor,  # [hidden]
+    zero_points1: torch.Tensor | None,  # [hidden]
+    beta: torch.Tensor | None = None,  # [hidden]
+    scales2: torch.Tensor | None = None,
+    zero_points2: torch.Tensor | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-6,
+    div_mode: bool = True,
+    dst_type: torch.dtype | int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Give norm(x1 + x2) as int8, a second one that is empty here, and x1 + x2."""
+    refuse(scales2=scales2, zero_points2=zero_points2)
+    require_choice("axis", axis, (-1,))
+    require_choice("dst_type", dtype_of("dst_type", dst_type, torch.int8), (torch.int8,))
+    require_shape("scales1", scales1, *gamma.shape)
+    y, _, total = add_rms_norm_bias(x1, x2, gamma, beta, epsilon)
+    quantized = quantize(y, scales1, zero_points1, torch.int8, -1, div_mode)
+    return quantized, torch.empty_like(quantized), total
 
 
 def _plain_scale(scale: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,165 @@
+"""``--quantization ascend``: ModelSlim's checkpoints on a CPU, with and without speculation."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from examples.zoo.training import modelslim
+from tests.e2e.drafts import check_drafts, watch
+from tests.engines import assert_same, token_ids
+from tests.zoo import EVERY, SPECS, TARGET, W8A8
+from vllm_ascend_spec.errors import CheckpointError
+from vllm_ascend_spec.quantization.description import NAME
+
+ASCEND = {"quantization": "ascend"}
+STATIC, DYNAMIC = "W8A8", "W8A8_DYNAMIC"
+# A quantized target's hidden states are drafted from, and its text.
+BY_DAY = ("eagle", "eagle3", "ngram")
+METHODS = [
+    pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly)
+    for name in EVERY
+    if name not in ("mtp", "custom_class", "suffix")
+]
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Folders of quantized targets, by type."""
+    folder = tmp_path_factory.mktemp("dynamic")
+    modelslim.quantize_dynamic(Path(TARGET), folder)
+    return {STATIC: W8A8, DYNAMIC: str(folder)}
+
+
+def perplexity(llm: Any, prompts: list[str]) -> float:
+    """Return the perplexity of texts."""
+    from vllm import SamplingParams
+
+    outputs = llm.generate(prompts, SamplingParams(max_tokens=1, prompt_logprobs=0), use_tqdm=False)
+    found = [
+        entry.logprob
+        for output in outputs
+        for place in output.prompt_logprobs[1:]
+        for entry in place.values()
+    ]
+    return math.exp(-sum(found) / len(found))
+
+
+@pytest.mark.parametrize("kind", [STATIC, DYNAMIC])
+def test_texts_are_as_likely_as_in_float(
+    kind: str, folders: dict[str, str], make_engine: Any, prompts: list[str]
+) -> None:
+    exact = perplexity(make_engine(), prompts)
+    quantized = perplexity(make_engine(model=folders[kind], **ASCEND), prompts)
+    assert quantized == pytest.approx(exact, rel=0.02)
+    assert quantized != exact
+
+
+@pytest.mark.parametrize("kind", [STATIC, DYNAMIC])
+def test_speculation_changes_no_answer_and_drafts_are_worth_as_much(
+    kind: str, folders: dict[str, str], make_engine: Any, generate: Any, prompts: list[str]
+) -> None:
+    target = {"model": folders[kind], **ASCEND}
+    expected = token_ids(generate(make_engine(**target), prompts))
+    with watch(make_engine(SPECS["eagle"], **target)) as seen:
+        answers = token_ids(generate(make_engine(SPECS["eagle"], **target), prompts))
+    assert_same(answers, expected)
+    check_drafts(seen, 3)
+    with watch(make_engine(SPECS["eagle"])) as in_float:
+        generate(make_engine(SPECS["eagle"]), prompts)
+    assert seen.acceptance.rate == pytest.approx(in_float.acceptance.rate, rel=0.03)
+
+
+def test_a_described_folder_needs_no_option(make_engine: Any) -> None:
+    config = make_engine(model=W8A8).llm_engine.vllm_config
+    assert config.model_config.quantization == "ascend"
+    assert make_engine().llm_engine.vllm_config.model_config.quantization is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods(method: str, make_engine: Any, generate: Any, prompts: list[str]) -> None:
+    target = {"model": W8A8, **ASCEND}
+    expected = token_ids(generate(make_engine(**target), prompts[:16]))
+    with watch(make_engine(EVERY[method], **target)) as seen:
+        answers = token_ids(generate(make_engine(EVERY[method], **target), prompts[:16]))
+    assert_same(answers, expected)
+    assert seen.acceptance.num_accepted_tokens > 0
+
+
+@pytest.mark.parametrize("kind", [STATIC, pytest.param(DYNAMIC, marks=pytest.mark.nightly)])
+def test_compiled(
+    kind: str, folders: dict[str, str], make_engine: Any, generate: Any, prompts: list[str]
+) -> None:
+    target = {"model": folders[kind], **ASCEND}
+    plain, speculating = (
+        make_engine(spec, enforce_eager=False, **target) for spec in (None, SPECS["eagle"])
+    )
+    expected = token_ids(generate(plain, prompts[:8]))
+    assert_same(token_ids(generate(speculating, prompts[:8])), expected)
+
+
+def test_over_two_devices(
+    make_engine: Any, generate: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    target = {"model": W8A8, **ASCEND}
+    expected = token_ids(generate(make_engine(**target), prompts[:8], max_tokens=32))
+    split = make_engine(SPECS["eagle"], tensor_parallel_size=2, **target)
+    answers = token_ids(generate(split, prompts[:8], max_tokens=32))
+    # Sums are added in another order.
+    same = sum(a == b for a, b in zip(answers, expected, strict=True))
+    assert same >= 6
+
+
+@pytest.mark.parametrize("method", ["draft_model", "eagle", "eagle3"])
+def test_a_quantized_draft(
+    method: str, make_engine: Any, generate: Any, prompts: list[str], tmp_path: Path
+) -> None:
+    modelslim.quantize_dynamic(Path(SPECS[method]["model"]), tmp_path)
+    spec = {**SPECS[method], "model": str(tmp_path), "quantization": "ascend"}
+    expected = token_ids(generate(make_engine(), prompts[:32]))
+    with watch(make_engine(SPECS[method])) as in_float:
+        generate(make_engine(SPECS[method]), prompts[:32])
+    with watch(make_engine(spec)) as seen:
+        assert_same(token_ids(generate(make_engine(spec), prompts[:32])), expected)
+    assert seen.acceptance.rate == pytest.approx(in_float.acceptance.rate, rel=0.03)
+    # They are other drafts, so the layers were not left in float.
+    assert seen.acceptance != in_float.acceptance
+
+
+def test_scales_of_a_float16_checkpoint(
+    make_engine: Any, prompts: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "half"
+    modelslim.quantize_static(Path(TARGET), folder, prompts[:4], torch.float16)
+    found = perplexity(make_engine(model=str(folder), **ASCEND), prompts[:16])
+    assert found == pytest.approx(perplexity(make_engine(), prompts[:16]), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (None, None, f"has no {NAME}"),
+        ("model.layers.0.self_attn.q_proj.weight", "W4A8", "q_proj.weight is 'W4A8'; valid: 'FLOA"),
+        ("kv_cache_type", "C8", "kv_cache_type is 'C8', which only vllm-ascend has"),
+        ("model.layers.3.self_attn.k_proj.weight", "FLOAT", "k_proj.weight is int8, and FLOAT"),
+    ],
+)
+def test_a_wrong_description_is_named(
+    key: str | None, value: Any, message: str, make_engine: Any, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(W8A8, tmp_path / "wrong"))
+    if key is None:
+        (folder / NAME).unlink()
+    else:
+        described = json.loads((folder / NAME).read_text())
+        (folder / NAME).write_text(json.dumps({**described, key: value}))
+    with pytest.raises(CheckpointError) as raised:
+        make_engine(model=str(folder), **ASCEND)
+    assert message in str(raised.value)

@@ -1,0 +1,64 @@
+"""A quantized checkpoint is known by its description, and checked before anything is loaded.
+
+On an NPU vllm-ascend does both.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.folder import find_target
+from vllm_ascend_spec.config.checkpoint.problem import laid_to
+from vllm_ascend_spec.devices.select import find_device
+from vllm_ascend_spec.log import log_once
+from vllm_ascend_spec.quantization.description import NAME, check_checkpoint
+
+METHOD = "ascend"
+
+
+def detect(args: Any) -> None:
+    """Ask for ``--quantization ascend`` where the model is described as quantized so.
+
+    Args:
+        args: an ``EngineArgs`` or a parsed command line.
+    """
+    if args.quantization is not None or _is_anothers() or not _has_description(_model_of(args)):
+        return
+    args.quantization = METHOD
+    log_once(logging.INFO, f"The model has a {NAME}: --quantization {METHOD}.")
+
+
+def check(args: Any) -> None:
+    """Check the target of ``--quantization ascend``.
+
+    Args:
+        args: an ``EngineArgs`` or a parsed command line.
+
+    Raises:
+        CheckpointError: its description or its tensors are wrong, with the key.
+    """
+    if getattr(args, "quantization", None) != METHOD or str(args.load_format) == "dummy":
+        return
+    folder = None if _is_anothers() else find_target(_model_of(args))
+    if folder is not None:
+        with laid_to("model", _model_of(args)):
+            check_checkpoint(folder)
+
+
+def _model_of(args: Any) -> str:
+    return getattr(args, "model_tag", None) or args.model
+
+
+def _has_description(model: str) -> bool:
+    try:
+        return (Path(model).expanduser() / NAME).is_file()
+    except (OSError, RuntimeError, ValueError):  # a name that is no path
+        return False
+
+
+def _is_anothers() -> bool:
+    """Tell whether the device's own platform looks after it."""
+    device = find_device()
+    return device is not None and device.family == "ascend"
