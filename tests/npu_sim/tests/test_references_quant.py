@@ -58,6 +58,25 @@ def test_groups_of_rows_have_their_own_smoothing():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_add_norm_and_quantize_in_one(dtype):
+    x1, x2, gamma = (numbers(*shape, dtype=dtype) for shape in ((3, 8), (4, 8), (8,)))
+    x2 = x2[:3]
+    scale, zero = torch.full((8,), 0.03, dtype=dtype), torch.full((8,), -7.0, dtype=dtype)
+    got, _, total = OPS["npu::npu_add_rms_norm_quant"](x1, x2, gamma, scale, zero, epsilon=1e-5)
+    normed, _, summed = OPS["_C_ascend::npu_add_rms_norm_bias"](x1, x2, gamma, None, 1e-5)
+    assert torch.equal(total, summed)
+    assert got.dtype == torch.int8
+    step = float(scale[0])
+    want = [[clamped(round(v / step) - 7) for v in row] for row in normed.tolist()]
+    off = (got.int() - torch.tensor(want)).abs()
+    # float32 divides otherwise than Python's double precision.
+    assert off.max() <= 1
+    assert (off > 0).sum() <= 1
+    with pytest.raises(OpError, match="scales1"):
+        OPS["npu::npu_add_rms_norm_quant"](x1, x2, gamma, scale[:3], zero)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("wide", [False, True])
 def test_quantize_as_vllm_ascend_calls_it(dtype, wide):
     x = numbers(3, 5, dtype=dtype, factor=9)
