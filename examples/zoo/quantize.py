@@ -10,8 +10,9 @@ Ranges of activations are those of texts from the standard library of the runnin
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
-import sysconfig
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -21,8 +22,8 @@ sys.path.insert(0, str(ZOO))
 
 from training import modelslim
 
-# Files that the ranges come from, and how much of each.
-TEXTS = ("argparse.py", "json/decoder.py", "textwrap.py", "statistics.py", "heapq.py", "queue.py")
+# Modules of Python whose text the ranges come from, and how much of each.
+MODULES = ("argparse", "json.decoder", "textwrap", "statistics", "heapq", "queue")
 LONGEST = 4000
 
 
@@ -37,8 +38,7 @@ def main() -> None:
     if args.type == "W8A8_DYNAMIC":
         modelslim.quantize_dynamic(source, target)
         return
-    library = Path(sysconfig.get_paths()["stdlib"])
-    prompts = [(library / name).read_text()[:LONGEST] for name in TEXTS]
+    prompts = [inspect.getsource(import_module(name))[:LONGEST] for name in MODULES]
     modelslim.quantize_static(source, target, prompts, getattr(torch, args.dtype))
 
 

@@ -51,6 +51,7 @@ COMMANDS = frozenset(
         "check",
         "env",
         "info",
+        "migrate",
         "plan",
         "propose",
         "serve",
@@ -66,6 +67,8 @@ FLAGS = frozenset(
         # of plan
         *("--allow-eager", "--enable-expert-parallel", "--json", "--old-cann"),
         *("--sequence-parallel", "--no-sequence-parallel"),
+        # of migrate
+        "--write",
     )
 )
 JSON_OPTIONS = frozenset(

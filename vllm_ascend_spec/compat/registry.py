@@ -58,6 +58,7 @@ MENDS: tuple[Mend, ...] = (
     Mend("cpu_dflash_key_norm", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_event_query", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_compiled_code", "vllm", VLLM_030_032, "cpu"),
+    Mend("cpu_matmul_release", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_hidden_states_copy", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_rotary_layout", "vllm", VLLM_030, "cpu"),
     Mend("cpu_expert_exchange", "vllm", VLLM_030, "cpu"),
