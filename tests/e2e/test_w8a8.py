@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from examples.zoo.training import modelslim
+from tests.docs.person import ONE_THREAD, succeed
 from tests.e2e.drafts import check_drafts, watch
 from tests.engines import assert_same, token_ids
-from tests.zoo import EVERY, SPECS, TARGET, W8A8
+from tests.zoo import EVERY, SPECS, TARGET, W8A8, ZOO
 from vllm_ascend_spec.errors import CheckpointError
 from vllm_ascend_spec.quantization.description import NAME
 
@@ -131,6 +132,31 @@ def test_a_quantized_draft(
     assert seen.acceptance.rate == pytest.approx(in_float.acceptance.rate, rel=0.03)
     # They are other drafts, so the layers were not left in float.
     assert seen.acceptance != in_float.acceptance
+
+
+@pytest.mark.parametrize("model", ["target-mimo", "target-deepseek"])
+def test_heads_of_a_quantized_checkpoint(
+    model: str, make_engine: Any, generate: Any, prompts: list[str], tmp_path: Path
+) -> None:
+    """Layers for multi-token prediction are in their target's checkpoint, quantized as it is."""
+    modelslim.quantize_dynamic(ZOO / model, tmp_path)
+    target = {"model": str(tmp_path), **ASCEND}
+    spec = {"method": "mtp", "num_speculative_tokens": 3}
+    expected = token_ids(generate(make_engine(**target), prompts[:64]))
+    with watch(make_engine(spec, **target)) as seen:
+        assert_same(token_ids(generate(make_engine(spec, **target), prompts[:64])), expected)
+    check_drafts(seen, 3)
+    in_float = make_engine(spec, model=str(ZOO / model))
+    with watch(in_float) as seen_in_float:
+        generate(in_float, prompts[:64])
+    assert seen.acceptance.rate == pytest.approx(seen_in_float.acceptance.rate, rel=0.03)
+
+
+def test_quantized_experts(tmp_path: Path) -> None:
+    printed = succeed("python", "-m", "tests.e2e.quantized_experts", str(tmp_path), **ONE_THREAD)
+    plain, speculating = json.loads(printed.splitlines()[-1])
+    assert_same(speculating["tokens"], plain["tokens"])
+    assert speculating["accepted"] > 0
 
 
 def test_scales_of_a_float16_checkpoint(

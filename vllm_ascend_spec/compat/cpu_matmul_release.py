@@ -11,6 +11,7 @@ Until: vLLM keeps the pointer as a number, and frees by it outside of modes. 0.3
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from vllm_ascend_spec.compat.patching import Patches
@@ -30,6 +31,9 @@ def apply() -> None:
     stock = CPUDNNLGEMMHandler.__del__
 
     def __del__(self: Any) -> None:  # noqa: N807
+        if sys.is_finalizing():  # no mode is left, and what asks for them cannot be imported
+            stock(self)
+            return
         with torch._C.DisableTorchFunction(), _disable_current_modes():
             stock(self)
 

@@ -69,6 +69,24 @@ class Description:
             raise UnusableError(f"{NAME}: layers that run as one differ ({names})")
         return kinds[0]
 
+    def type_of_experts(self, prefix: str) -> str:
+        """Return how a layer's experts are quantized.
+
+        Args:
+            prefix: the layer's name, which experts' names begin with.
+
+        Raises:
+            UnusableError: they differ, or have one range for all activations.
+        """
+        found = [(n, kind) for n, kind in self.types.items() if n.startswith(f"{prefix}.")]
+        for name, kind in found:
+            if kind != found[0][1]:
+                told = ", ".join(f"{plain(n)}: {k}" for n, k in (found[0], (name, kind)))
+                raise UnusableError(f"{NAME}: experts of a layer differ ({told})")
+            if kind == STATIC:
+                raise UnusableError(f"{NAME}: {plain(name + WEIGHT)} is {kind}; valid: {DYNAMIC!r}")
+        return found[0][1] if found else FLOAT
+
 
 def read_description(folder: Path) -> Description:
     """Return what the description in a folder says.

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from vllm.config import get_current_vllm_config
+from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMethod
 from vllm.model_executor.layers.quantization import register_quantization_config
 from vllm.model_executor.layers.quantization.base_config import (
@@ -29,11 +30,17 @@ from vllm_ascend_spec.quantization.description import (
     check_checkpoint,
     parse_description,
 )
+from vllm_ascend_spec.quantization.experts import DynamicExpertsMethod
 from vllm_ascend_spec.quantization.linear import DynamicLinearMethod, StaticLinearMethod
 
 OPTION = "--quantization"
 METHOD = "ascend"
-PACKED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
+PACKED = {
+    "qkv_proj": ["q_proj", "k_proj", "v_proj"],
+    "gate_up_proj": ["gate_proj", "up_proj"],
+    # DeepSeek's.
+    "fused_qkv_a_proj": ["q_a_proj", "kv_a_proj_with_mqa"],
+}
 LAYER = re.compile(r"(\blayers\.)(\d+)\.")
 ONLY_THERE = "only vllm-ascend runs that, on an NPU"
 
@@ -113,8 +120,11 @@ class ModelSlimConfig(QuantizationConfig):
                 if kind != FLOAT:
                     raise UnusableError(f"{NAME}: {prefix}.weight is {kind}; {ONLY_THERE}")
                 return UnquantizedEmbeddingMethod()
-            if self._has_experts(prefix):
-                raise UnusableError(f"{NAME}: {prefix} has quantized experts; {ONLY_THERE}")
+            if (
+                isinstance(layer, RoutedExperts)
+                and self.description.type_of_experts(prefix) != FLOAT
+            ):
+                return DynamicExpertsMethod(layer.moe_config)
         return None
 
     def _described_as(self, prefix: str) -> str:
@@ -127,20 +137,15 @@ class ModelSlimConfig(QuantizationConfig):
         bare = counted.removeprefix("model.")
         # EAGLE-3 calls its one layer so.
         middle = LAYER.sub("midlayer.", bare)
-        names = (prefix, name, name.removeprefix("model."), bare, middle)
+        # And MiMo its layers for multi-token prediction.
+        mtp = counted.replace("layers.", "mtp_layers.", 1)
+        names = (prefix, name, name.removeprefix("model."), bare, middle, mtp)
         return next((n for n in names if self._knows(n)), prefix)
 
     def _knows(self, name: str) -> bool:
         """Tell whether a layer, or one beside it, is in the description."""
         beside = f"{name.rpartition('.')[0]}."
         return beside != "." and any(known.startswith(beside) for known in self.description.types)
-
-    def _has_experts(self, prefix: str) -> bool:
-        return any(
-            name.startswith(f"{prefix}.") and kind != FLOAT
-            for name, kind in self.description.types.items()
-            if ".experts." in f"{prefix}."
-        )
 
 
 def _fetched(model: str, revision: str | None) -> Description:

@@ -7,6 +7,7 @@ say that the model reads.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,8 +22,8 @@ WEIGHTS = "quant_model_weights.safetensors"
 FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 # As ModelSlim's recipes do: what is most sensitive stays in float in static checkpoints.
 IN_FLOAT = ("lm_head", "down_proj")
-# Of other checkpoints the layers of decoders alone.
-PROJECTION = "_proj.weight"
+# Of other checkpoints projections of attention and of MLPs, but for the one that MLA takes apart.
+QUANTIZED = re.compile(r"\.(self_attn|mlp)\..*(?<!\bkv_b)_proj(_with_mqa)?\.weight$")
 
 
 def quantize_dynamic(source: Path, target: Path) -> None:
@@ -35,7 +36,7 @@ def quantize_dynamic(source: Path, target: Path) -> None:
     tensors, types = {}, {}
     for file in sorted(source.glob("*.safetensors")):
         for name, value in load_file(file).items():
-            if not name.endswith(PROJECTION):
+            if not QUANTIZED.search(name):
                 tensors[name], types[name] = value, FLOAT
                 continue
             weight, scale = reference.quantize_weight(value)

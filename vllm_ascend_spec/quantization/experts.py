@@ -1,0 +1,161 @@
+"""Experts with weights of ModelSlim, of type ``W8A8_DYNAMIC``: how they are loaded, and run.
+
+Each expert's input has a range by token, and so has what goes into its down projection.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from vllm.model_executor.layers.fused_moe import FusedMoeWeightScaleSupported
+from vllm.model_executor.layers.fused_moe.activation import apply_moe_activation
+from vllm.model_executor.layers.fused_moe.config import (
+    FusedMoEConfig,
+    FusedMoEQuantConfig,
+    int8_w8a8_moe_quant_config,
+)
+from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
+from vllm.model_executor.utils import set_weight_attrs
+
+from vllm_ascend_spec.quantization import matmul
+
+# The projections into an expert as one, and the one out of it.
+INTO, OUT_OF = "w13", "w2"
+
+
+class DynamicExpertsMethod(FusedMoEMethodBase):
+    """A layer of experts.
+
+    Args:
+        moe: vLLM's description of the layer.
+    """
+
+    def __init__(self, moe: FusedMoEConfig) -> None:
+        super().__init__(moe)
+        self._into: list[matmul.Multiply] = []
+        self._out_of: list[matmul.Multiply] = []
+
+    def create_weights(
+        self,
+        layer: torch.nn.Module,
+        num_experts: int,
+        hidden_size: int,
+        intermediate_size_per_partition: int,
+        params_dtype: torch.dtype,
+        **extra_weight_attrs: Any,
+    ) -> None:
+        """Make the layer's parameters; the signature is vLLM's."""
+        inner = intermediate_size_per_partition
+        halves = 2 if self.moe.is_act_and_mul else 1
+        by_output = {"quant_method": FusedMoeWeightScaleSupported.CHANNEL.value}
+        for name, outputs, inputs in (
+            (INTO, halves * inner, hidden_size),
+            (OUT_OF, hidden_size, inner),
+        ):
+            weight = torch.empty(num_experts, outputs, inputs, dtype=torch.int8)
+            self._add(layer, f"{name}_weight", weight, extra_weight_attrs)
+            # The offsets are zeros, for activations that are symmetric.
+            for part in ("scale", "offset"):
+                numbers = torch.zeros(num_experts, outputs, 1, dtype=torch.float32)
+                self._add(
+                    layer, f"{name}_weight_{part}", numbers, {**extra_weight_attrs, **by_output}
+                )
+
+    def _add(
+        self, layer: torch.nn.Module, name: str, data: torch.Tensor, attributes: dict[str, Any]
+    ) -> None:
+        parameter = torch.nn.Parameter(data, requires_grad=False)
+        set_weight_attrs(parameter, attributes)
+        layer.register_parameter(name, parameter)
+
+    def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
+        """Lay each expert's numbers out for its kernel."""
+        if layer.w13_weight.device.type != "cpu":
+            self._make_kernel(layer)
+            return
+        for name, made in ((INTO, self._into), (OUT_OF, self._out_of)):
+            weights, scales = (getattr(layer, f"{name}_weight{end}").data for end in ("", "_scale"))
+            made[:] = [matmul.dynamic(*pair) for pair in zip(weights, scales, strict=True)]
+            for end in ("_scale", "_offset"):
+                delattr(layer, f"{name}_weight{end}")
+            # Others ask a layer for the device of its weight.
+            weights_kept = getattr(layer, f"{name}_weight")
+            weights_kept.data = weights.new_empty(0)
+
+    def get_fused_moe_quant_config(self, layer: torch.nn.Module) -> FusedMoEQuantConfig | None:
+        """Tell vLLM's kernels of the scales; on a CPU there is none of them."""
+        if self._into:
+            return None
+        return int8_w8a8_moe_quant_config(
+            w1_scale=layer.w13_weight_scale,
+            w2_scale=layer.w2_weight_scale,
+            a1_scale=None,
+            a2_scale=None,
+            per_act_token_quant=True,
+        )
+
+    def _make_kernel(self, layer: Any) -> None:
+        """Hand the layer to the kernel that vLLM chooses for the device."""
+        from vllm.model_executor.layers.fused_moe.oracle import int8
+
+        backend, experts = int8.select_int8_moe_backend(self.moe)
+        self.moe_quant_config = self.get_fused_moe_quant_config(layer)
+        self.moe_kernel = int8.make_int8_moe_kernel(
+            int8_backend=backend,
+            moe_quant_config=self.moe_quant_config,
+            moe_config=self.moe,
+            experts_cls=experts,
+            routing_tables=layer._expert_routing_tables(),
+        )
+        self.moe_kernel.fused_experts.process_weights_after_loading(layer)
+
+    def apply(
+        self,
+        layer: Any,
+        x: torch.Tensor,  # [tokens, hidden size]
+        topk_weights: torch.Tensor,  # [tokens, chosen experts]
+        topk_ids: torch.Tensor,  # [tokens, chosen experts]
+        shared_experts: Any = None,
+        shared_experts_input: torch.Tensor | None = None,  # [tokens, hidden size]
+    ) -> torch.Tensor:
+        """Return the weighted sum of the chosen experts that are here, [tokens, hidden size]."""
+        if self.moe_kernel is not None:
+            return self.moe_kernel.apply(
+                x,
+                layer.w13_weight,
+                layer.w2_weight,
+                topk_weights=topk_weights,
+                topk_ids=topk_ids,
+                activation=layer.activation,
+                global_num_experts=layer.global_num_experts,
+                expert_map=layer.expert_map,
+                apply_router_weight_on_input=layer.apply_router_weight_on_input,
+                shared_experts=shared_experts,
+                shared_experts_input=shared_experts_input,
+            )
+        local = topk_ids if layer.expert_map is None else layer.expert_map[topk_ids.long()]
+        total = torch.zeros_like(x, dtype=torch.float32)
+        for expert in local.unique().tolist():
+            # Experts of other devices are -1.
+            if expert >= 0:
+                tokens, places = (local == expert).nonzero(as_tuple=True)
+                weights = topk_weights[tokens, places].unsqueeze(1).float()
+                total.index_add_(0, tokens, self._run(layer, expert, x[tokens], weights))
+        return total.to(x.dtype)
+
+    def _run(
+        self,
+        layer: Any,
+        expert: int,
+        x: torch.Tensor,  # [tokens, hidden size]
+        weights: torch.Tensor,  # float32 [tokens, 1]
+    ) -> torch.Tensor:
+        """Return an expert's weighted outputs, float32 [tokens, hidden size]."""
+        weighs_inputs = layer.apply_router_weight_on_input
+        inner = self._into[expert](x * weights.to(x.dtype) if weighs_inputs else x)
+        halves = 2 if self.moe.is_act_and_mul else 1
+        gated = inner.new_empty(inner.shape[0], inner.shape[1] // halves)
+        apply_moe_activation(layer.activation, gated, inner)
+        out = self._out_of[expert](gated).float()
+        return out if weighs_inputs else out * weights
