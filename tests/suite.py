@@ -164,8 +164,9 @@ def set_up(options: argparse.Namespace) -> list[Part]:
 
 def pytest_parts(options: argparse.Namespace) -> list[Part]:
     """Return the parts that run tests."""
-    own = ["-m", "pytest", "-n", str(options.at_once)]
-    on_npu = ["-m", "pytest", "-n", str(options.npu_at_once)]
+    # A process that crashes fails the suite; with one in its place pytest-xdist waits for ever.
+    pytest = ["-m", "pytest", "--max-worker-restart", "0", "-n"]
+    own, on_npu = ([*pytest, str(number)] for number in (options.at_once, options.npu_at_once))
     # The last -m counts, and an empty one chooses every test.
     chosen = ["-m", ""] if options.all else []
     python, npu_python = (

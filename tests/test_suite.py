@@ -176,6 +176,21 @@ def test_it(turn, request):
 """
 
 
+def run_shared_out(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest in two processes, with our order."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2"]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [*command, *options],
+        cwd=folder,
+        env={**plain, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 def test_long_files_come_first_and_stay_together(tmp_path: Path) -> None:
     """In processes of pytest's own; a file with fewer tests would come last by itself."""
     log = tmp_path / "log"
@@ -183,16 +198,7 @@ def test_long_files_come_first_and_stay_together(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     for name, count in (("a", 9), ("b", 9), ("z", 1)):
         (tmp_path / f"test_{name}.py").write_text(FILE.format(count=count, log=str(log)))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2"]
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**plain, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_shared_out(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     ran = [json.loads(line) for line in log.read_text().splitlines()]
     workers: dict[str, set[str]] = {}
@@ -204,3 +210,19 @@ def test_long_files_come_first_and_stay_together(tmp_path: Path) -> None:
     assert first.startswith("test_z.py")
     # That process was given the file beside it; the other one got the rest.
     assert by["test_a.py"] != by["test_z.py"]
+
+
+def test_a_crash_ends_the_suite(tmp_path: Path) -> None:
+    """With the options of the suite; it names the test."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_crash.py").write_text(
+        "import os\ndef test_one(): pass\ndef test_two(): os.abort()\ndef test_three(): pass\n"
+    )
+    for name in "ab":
+        (tmp_path / f"test_{name}.py").write_text(FILE.format(count=9, log=str(tmp_path / "log")))
+    command = suite.pytest_parts(suite.parse([]))[0].command
+    place = command.index("--max-worker-restart")
+    done = run_shared_out(tmp_path, *command[place : place + 2])
+    assert done.returncode != 0
+    assert "test_crash.py::test_two" in done.stdout

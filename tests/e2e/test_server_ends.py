@@ -1,0 +1,108 @@
+"""How a server ends: its engine is killed, or it is asked to while it answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import psutil
+import pytest
+
+from tests.zoo import SPECS, TARGET
+from vllm_ascend_spec.bench.server import Server, vllm_executable
+
+# Seconds from the engine's end to the server's.
+MOST_SECONDS = 10.0
+ARGUMENTS = ("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "8")
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+# Beside what vllm's command does, take out the mend.
+STOCK = """\
+import sys
+from vllm_ascend_spec.compat import dead_engine_status
+dead_engine_status.apply = lambda: None
+from vllm.entrypoints.cli.main import main
+main()
+"""
+OURS = [vllm_executable(), "serve", TARGET]
+
+
+def new_server(launcher: list[str], *arguments: str) -> Server:
+    return Server(
+        TARGET,
+        SPECS["eagle"],
+        arguments=(*ARGUMENTS, "--enforce-eager", *arguments),
+        environment=ENVIRONMENT,
+        launcher=launcher,
+    )
+
+
+def long_answer(server: Server) -> Iterator[Any]:
+    """Start an answer, and wait for its first piece."""
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="EMPTY", max_retries=0)
+    stream = iter(
+        client.completions.create(
+            model=TARGET,
+            prompt="def f(",
+            stream=True,
+            max_tokens=400,
+            temperature=0,
+            extra_body={"ignore_eos": True},
+        )
+    )
+    next(stream)
+    return stream
+
+
+def kill_engine(server: Server) -> None:
+    children = psutil.Process(server.pid).children()
+    (engine,) = (child for child in children if "EngineCore" in " ".join(child.cmdline()))
+    engine.kill()
+
+
+def wait(server: Server) -> tuple[int, float]:
+    """Return a server's status, and the seconds until it was there."""
+    started = time.monotonic()
+    assert server._process is not None
+    try:
+        status = server._process.wait(60)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"it has not ended:\n{server.log_tail()}")
+    return status, time.monotonic() - started
+
+
+@pytest.mark.parametrize(
+    ("launcher", "expected"),
+    [
+        (OURS, 1),
+        pytest.param(
+            [sys.executable, "-c", STOCK, "serve", TARGET], 0, marks=pytest.mark.nightly, id="stock"
+        ),
+    ],
+)
+def test_a_killed_engine(launcher: list[str], expected: int) -> None:
+    with new_server(launcher) as server:
+        stream = long_answer(server)
+        kill_engine(server)
+        with pytest.raises(openai.APIError):
+            list(stream)
+        status, seconds = wait(server)
+    assert status == expected
+    assert seconds < MOST_SECONDS
+    log = server.log_text()
+    assert ("The engine has died; the server ends with status 1" in log) == (expected == 1)
+
+
+def test_a_server_that_is_asked_to_end_while_it_answers() -> None:
+    """The one that is started after a failure, say; with time to end what it has begun."""
+    with new_server(OURS, "--shutdown-timeout", "30") as server:
+        stream = long_answer(server)
+        psutil.Process(server.pid).terminate()
+        reasons = [chunk.choices[0].finish_reason for chunk in stream if chunk.choices]
+        status, _ = wait(server)
+    assert reasons[-1] == "length"
+    assert status == 0
+    assert "Traceback" not in server.log_text()
