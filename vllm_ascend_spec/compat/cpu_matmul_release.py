@@ -1,40 +1,66 @@
-"""Let go of an ended engine's matrix multiplications while another engine is compiled.
+"""Let go of an ended engine's matrix multiplications, but not while another engine is compiled.
 
 Why: on a CPU a linear layer owns a oneDNN handler, and frees it by its pointer, which lies in a
 tensor (vllm/_custom_ops.py:CPUDNNLGEMMHandler). The garbage collector calls that at any time. While
-PyTorch traces, operations go to a fake mode, which refuses that tensor: the handler is never freed,
-and the message about it repeats the tensor, which asks again, until the stack ends. Processes with
-a second engine crashed.
-How: the handler is freed with the modes of the moment set aside.
-Until: vLLM keeps the pointer as a number, and frees by it outside of modes. 0.31 to 0.33 do not.
+PyTorch traces, operations go to fake tensors or to kernels for shapes alone, which cannot read that
+tensor: the handler is never freed, and the message about it repeats the tensor, which asks again,
+until the stack ends. Processes with a second engine crashed.
+How: what ends then waits in a list, and is freed with the next handler that is made or that ends.
+Until: vLLM keeps the pointer as a number, and frees by it outside of PyTorch's dispatcher. 0.31 to
+0.33 do not.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from vllm_ascend_spec.compat.patching import Patches
 
 _patches = Patches()
 revert = _patches.revert
+# How each is freed, and the tensor with its pointer.
+_waiting: list[tuple[Callable[[int], None], Any]] = []
 
 
 def apply() -> None:
     """Install the mend once."""
     if _patches:
         return
-    import torch
-    from torch.utils._python_dispatch import _disable_current_modes
     from vllm._custom_ops import CPUDNNLGEMMHandler
 
-    stock = CPUDNNLGEMMHandler.__del__
+    stock = CPUDNNLGEMMHandler.__init__
+
+    def __init__(self: Any) -> None:  # noqa: N807
+        stock(self)
+        free_waiting()
 
     def __del__(self: Any) -> None:  # noqa: N807
-        if sys.is_finalizing():  # no mode is left, and what asks for them cannot be imported
-            stock(self)
-            return
-        with torch._C.DisableTorchFunction(), _disable_current_modes():
-            stock(self)
+        if self.handler_tensor is not None and not sys.is_finalizing():
+            _waiting.append((self.dtor, self.handler_tensor))
+            free_waiting()
 
+    _patches.set(CPUDNNLGEMMHandler, "__init__", __init__)
     _patches.set(CPUDNNLGEMMHandler, "__del__", __del__)
+
+
+def free_waiting() -> None:
+    """Free all handlers that have ended, unless PyTorch traces."""
+    if is_tracing():
+        return
+    while _waiting:
+        free, pointer = _waiting.pop()
+        free(pointer.item())
+
+
+def is_tracing() -> bool:
+    """Tell whether operations on this thread are not what they usually are."""
+    import torch
+
+    return bool(
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._meta_in_tls_dispatch_include()
+        or torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PythonDispatcher)
+    )
