@@ -50,6 +50,7 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     ),
     "vllm-ascend-spec env": Run(),
     "vllm-ascend-spec migrate": Run('"method": "eagle", "model": "examples/zoo/eagle"'),
+    "ASCEND_SPEC_MODEL=": Run('"method": "eagle", "model": "examples/zoo/eagle"'),
     'eval "$(vllm-ascend-spec env)"': Run(),
     'eval "$(vllm-ascend-spec env)" && pytest tests/npu': Run("skipped"),
     "python -m pytest tests/cuda": Run("skipped"),
