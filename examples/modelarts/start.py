@@ -1,8 +1,6 @@
 """Start `vllm serve` with settings from the environment, as ModelArts hands them to a container.
 
-    ASCEND_SPEC_MODEL=examples/zoo/target python examples/modelarts/start.py
-
-prints the command and becomes it; `ASCEND_SPEC_PRINT_ONLY=true` prints it and ends.
+It prints the command and becomes it; `ASCEND_SPEC_PRINT_ONLY=true` prints it and ends.
 docs/modelarts.md lists the settings. Only Python's standard library is needed here.
 """
 
