@@ -14,7 +14,7 @@ attention does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +22,8 @@ from typing import Any
 import torch
 from vllm.config import CUDAGraphMode
 from vllm.forward_context import BatchDescriptor, get_forward_context
+
+from vllm_ascend_spec.config.capture import lay_draft_rows
 
 Outputs = torch.Tensor | tuple[torch.Tensor, ...]
 
@@ -120,11 +122,18 @@ def is_same_memory(tensor: torch.Tensor | None, other: torch.Tensor | None) -> b
 
 
 @contextmanager
-def graphs_of(drafter: Any, sizes: list[int]) -> Iterator[GraphedModel]:
+def graphs_of(
+    drafter: Any, sizes: list[int], rows: Mapping[int, int] | None = None
+) -> Iterator[GraphedModel]:
     """Give a drafter of a running engine graphs, captured as vLLM's runner captures them.
 
     Its keys come from ``initialize_cudagraph_keys`` and its captures from ``dummy_run``, largest
     first, as in ``GPUModelRunner._capture_cudagraphs``.
+
+    Args:
+        drafter: of the engine.
+        sizes: that the target would be captured at, in tokens.
+        rows: widths of later passes by size, as the platform lays them down.
     """
     config = drafter.vllm_config.compilation_config
     dispatcher = drafter.cudagraph_dispatcher
@@ -132,6 +141,7 @@ def graphs_of(drafter: Any, sizes: list[int]) -> Iterator[GraphedModel]:
     model, direct = drafter.model, drafter.direct
     graphed = GraphedModel(model)
     config.cudagraph_capture_sizes, config.max_cudagraph_capture_size = sizes, max(sizes)
+    lay_draft_rows(config, rows or {})
     try:
         drafter.initialize_cudagraph_keys(CUDAGraphMode.FULL_AND_PIECEWISE)
         # A GPU's draft is called through its modules.
@@ -144,6 +154,8 @@ def graphs_of(drafter: Any, sizes: list[int]) -> Iterator[GraphedModel]:
     finally:
         drafter.model, drafter.direct = model, direct
         config.cudagraph_capture_sizes, config.max_cudagraph_capture_size = was
+        lay_draft_rows(config, {})
+        drafter.cudagraph_dispatcher = dispatcher
         for keys in dispatcher.cudagraph_keys.values():
             keys.clear()
         drafter.initialize_cudagraph_keys(CUDAGraphMode.NONE)

@@ -103,6 +103,34 @@ def drafts_of(llm: Any, drafter: Any, generate: Any, texts: list[str]) -> list[l
     return drafts
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        name if name == "eagle" else pytest.param(name, marks=pytest.mark.nightly)
+        for name in WITH_A_LOOP
+    ],
+)
+@pytest.mark.parametrize("loop", ["ours", "stock"])
+def test_later_passes_have_graphs_of_their_own(
+    method: str, loop: str, make_engine: Any, generate: Any, some: list[str]
+) -> None:
+    """The target's sizes are in whole requests of K+1 rows, the later passes have one row each."""
+    section = {"ascend_spec": {"draft_loop": loop}}
+    llm = make_engine(SPECS[method], additional_config=section)
+    drafter = drafter_of(llm)
+    width = drafter.num_speculative_tokens + 1
+    sizes = [requests * width for requests in (1, 2, 3, 8)]
+    rows = {size: size // width for size in sizes}
+    expected = token_ids(generate(make_engine(), some, batch=1))
+    for laid, later in ((rows, 3), ({}, width)):  # without them as vLLM does it
+        with graphs_of(drafter, sizes, laid) as model:
+            assert {key.num_tokens for key in model.captured} == {*sizes, *laid.values()}
+            assert_same(token_ids(generate(llm, some, batch=3)), expected)
+        assert not model.strangers
+        assert later in {key.num_tokens for key in model.replayed}
+        assert (3 in {key.num_tokens for key in model.replayed}) == bool(laid)
+
+
 @pytest.mark.parametrize("graphed", ["eagle"], indirect=True)
 def test_inputs_that_are_not_in_the_buffers_are_found(
     graphed: tuple[Any, GraphedModel], generate: Any, some: list[str], monkeypatch: Any

@@ -48,6 +48,17 @@ def test_graphs_of_pieces_are_for_all_lengths() -> None:
     assert capture_of(wanted("PIECEWISE")).decode_by_k == {}
 
 
+def test_a_draft_in_pieces_has_one_row_for_each_request() -> None:
+    one = {"tiers": tiers_of_drafts(8, [3]), "draft_has_pieces": True, "draft_share": 0.1}
+    found = capture_of(wanted("FULL_AND_PIECEWISE", **one))
+    assert found.draft_rows == {size: size // 4 for size in found.decode}
+    shared = capture_of(wanted("FULL_AND_PIECEWISE", divisor=2, **one))
+    assert shared.draft_rows == {size: size // 4 + size // 4 % 2 for size in shared.decode}
+    for mode, change in (("FULL_DECODE_ONLY", {}), ("PIECEWISE", {}), ("FULL_AND_PIECEWISE", None)):
+        less = one | ({"draft_share": 0.0} if change is None else change)
+        assert capture_of(wanted(mode, **less)).draft_rows == {}
+
+
 @pytest.mark.parametrize("sizes", [{}, {0: (1, 2), 3: (4,)}])
 def test_the_worker_reads_what_was_laid_down(sizes: dict[int, tuple[int, ...]]) -> None:
     class Compilation:

@@ -96,6 +96,7 @@ def config(job: dict[str, Any]) -> dict[str, Any]:
     from vllm.engine.arg_utils import EngineArgs
 
     from vllm_ascend_spec.compat import v1_model_runner
+    from vllm_ascend_spec.config.capture import draft_rows
     from vllm_ascend_spec.platform import cuda
 
     told: list[str] = []
@@ -122,6 +123,7 @@ def config(job: dict[str, Any]) -> dict[str, Any]:
         "is_async": built.scheduler_config.async_scheduling,
         "cudagraph_mode": compilation.cudagraph_mode.name,
         "capture_sizes": compilation.cudagraph_capture_sizes,
+        "draft_rows": {str(size): rows for size, rows in draft_rows(compilation).items()},
         "max_num_seqs": built.scheduler_config.max_num_seqs,
         "told": told,
     }

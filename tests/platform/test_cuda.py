@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.marks import requires_cpu_build
-from tests.zoo import SPECS, TARGET
+from tests.zoo import SPECS, TARGET, WITH_A_LOOP
 
 pytestmark = requires_cpu_build
 WORKER = "vllm_ascend_spec.worker.cuda.SpecGPUWorker"
@@ -64,6 +64,17 @@ def outcomes() -> dict[str, dict[str, Any]]:
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     return dict(zip(JOBS, found, strict=True))
+
+
+@pytest.mark.parametrize("method", SPECS)
+def test_a_draft_has_graphs_for_one_row_of_each_request(method: str, outcomes: Any) -> None:
+    built = outcomes[method]
+    rows = {int(size): wide for size, wide in built["draft_rows"].items()}
+    assert bool(rows) == (method in {*WITH_A_LOOP, "hybrid"})
+    width = SPECS[method]["num_speculative_tokens"] + 1
+    most = built["max_num_seqs"] * width
+    decode = [size for size in built["capture_sizes"] if size <= most]
+    assert not rows or rows == {size: size // width for size in decode}
 
 
 @pytest.mark.parametrize("method", SPECS)

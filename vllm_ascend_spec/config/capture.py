@@ -26,6 +26,8 @@ DEFAULT_MODE = "FULL_AND_PIECEWISE"
 _ATTRIBUTE = "ascend_spec_given"
 # Whether each K has graphs of whole decode batches, where K changes, and their sizes by K.
 _KEEPS, _BY_K = "ascend_spec_graphs_by_k", "ascend_spec_sizes_by_k"
+# Widths of the draft's later passes, by the size that the target is captured at beside them.
+_ROWS = "ascend_spec_draft_rows"
 
 
 def check_capture(request: Request) -> None:
@@ -149,3 +151,18 @@ def lay_sizes_by_k(compilation: Any, sizes: Mapping[int, tuple[int, ...]]) -> No
 def sizes_by_k(compilation: Any) -> Mapping[int, tuple[int, ...]]:
     """Return which graphs are for which K; empty where K is fixed or they are graphs of pieces."""
     return getattr(compilation, _BY_K, {})
+
+
+def lay_draft_rows(compilation: Any, rows: Mapping[int, int]) -> None:
+    """Lay down which widths the draft's later passes have graphs of, for the drafter.
+
+    Args:
+        compilation: vLLM's ``CompilationConfig``.
+        rows: by the size, in tokens, that is captured at the same time.
+    """
+    setattr(compilation, _ROWS, dict(rows))
+
+
+def draft_rows(compilation: Any) -> Mapping[int, int]:
+    """Return what :func:`lay_draft_rows` laid down; empty where the draft has no such graphs."""
+    return getattr(compilation, _ROWS, {})

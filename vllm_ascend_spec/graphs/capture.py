@@ -27,6 +27,8 @@ class Wanted:
         load: how often batches of each size are decoded; None for 1/n.
         draft_share: work of the draft's later passes, on one row for each request, over that of
             the target on as many rows; 0 for none.
+        draft_has_pieces: whether the draft runs in graphs of pieces with sizes of its own, where
+            the mode has such graphs.
     """
 
     mode: str
@@ -38,6 +40,7 @@ class Wanted:
     graphs: int | None = None
     load: Load | None = None
     draft_share: float = 0.0
+    draft_has_pieces: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class Capture:
         notes: why batches run eager, a line each.
         decode_by_k: those of ``decode`` that are for each K; empty for graphs of pieces, which
             know tokens alone.
+        draft_rows: widths of the draft's later passes, by the size of ``decode`` whose batch they
+            belong to; empty where they have no graphs of their own.
     """
 
     decode: tuple[int, ...]
@@ -61,6 +66,7 @@ class Capture:
     expected_padding: float
     notes: tuple[str, ...] = ()
     decode_by_k: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    draft_rows: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def sizes(self) -> list[int]:
@@ -97,6 +103,7 @@ def capture_of(wanted: Wanted) -> Capture:
         found.figures.expected_padding,
         found.notes,
         found.sizes_by_k if mode.has_full_decode else {},
+        _rows_of_draft(wanted, found) if mode.has_full_decode and mode.has_pieces else {},
     )
 
 
@@ -136,6 +143,22 @@ def _plan_pieces(wanted: Wanted, load: Load) -> Plan:
     )
     notes = (f"steps of more than {found.sizes[-1]} tokens run eager",) if found.notes else ()
     return replace(found, notes=notes)
+
+
+def _rows_of_draft(wanted: Wanted, found: Plan) -> dict[int, int]:
+    """Return the widths of the draft's later passes: as many rows as the batch has requests.
+
+    What is planned for the batches is planned for these: both grow with the requests alone.
+    """
+    if not wanted.draft_has_pieces or not wanted.draft_share:
+        return {}
+    wide = wanted.divisor
+    rows = {
+        size: -(-(size // (k + 1)) // wide) * wide
+        for k, sizes in found.sizes_by_k.items()
+        for size in sizes
+    }
+    return {size: width for size, width in rows.items() if width < size}
 
 
 def _graphs(wanted: Wanted, stock: Sequence[int], largest: int) -> int:

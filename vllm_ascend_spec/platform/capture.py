@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.capture import (
@@ -12,6 +13,7 @@ from vllm_ascend_spec.config.capture import (
     given_of,
     given_sizes,
     has_graphs_by_k,
+    lay_draft_rows,
     lay_sizes_by_k,
     sizes_by_k,
 )
@@ -45,12 +47,18 @@ OPTIONS = {
 }
 
 
-def lay_capture_sizes(vllm_config: VllmConfig, divisor_of: Callable[[VllmConfig], int]) -> None:
+def lay_capture_sizes(
+    vllm_config: VllmConfig,
+    divisor_of: Callable[[VllmConfig], int],
+    *,
+    draft_has_pieces: bool = False,
+) -> None:
     """Let an engine with speculation capture what was planned, or exactly what was asked for.
 
     Args:
         vllm_config: of the engine, its mode of graphs settled.
         divisor_of: returns what every size has to be a multiple of on this device.
+        draft_has_pieces: whether a draft runs in vLLM's graphs of pieces on this device.
 
     Raises:
         ConfigError: the sizes that were given, or the limits, cannot be kept to; names the nearest
@@ -72,7 +80,7 @@ def lay_capture_sizes(vllm_config: VllmConfig, divisor_of: Callable[[VllmConfig]
     if asked.capture == GIVEN:
         _require_exactly(vllm_config, mode, divisor)
     elif asked.capture == PLANNED:
-        _plan(vllm_config, asked, mode, divisor)
+        _plan(vllm_config, asked, mode, divisor, draft_has_pieces)
 
 
 def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
@@ -89,9 +97,12 @@ def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
         raise ConfigError(OPTION, list(given), problem)
 
 
-def _plan(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int) -> None:
+def _plan(
+    vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int, draft_has_pieces: bool
+) -> None:
     try:
-        capture = capture_of(wanted_of(vllm_config, asked, mode, divisor))
+        wanted = wanted_of(vllm_config, asked, mode, divisor)
+        capture = capture_of(replace(wanted, draft_has_pieces=draft_has_pieces))
     except ConfigError as error:
         option = OPTIONS.get(error.option, error.option)
         refused = ConfigError(option, error.value, error.problem)
@@ -103,6 +114,7 @@ def _plan(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int) 
     _set_sizes(vllm_config, capture.sizes)
     if len(capture.decode_by_k) > 1:
         lay_sizes_by_k(vllm_config.compilation_config, capture.decode_by_k)
+    lay_draft_rows(vllm_config.compilation_config, capture.draft_rows)
     log_once(logging.INFO, told(capture, vllm_config, asked, mode))
 
 
@@ -117,7 +129,7 @@ def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: i
     widest, load = scheduler.max_num_seqs, None
     if asked.capture_load is not None:
         load = load_name.named_or_read(asked.capture_load, widest, f"{OURS}.capture_load")
-    share = share_of_draft(asked.num_drafts, *layers_of(vllm_config))
+    share = share_of_draft(asked.num_drafts, *layers_of(vllm_config, asked))
     share = share if asked.has_draft_rows else 0.0
     return Wanted(
         mode=mode,
@@ -164,6 +176,8 @@ def told(capture: Capture, vllm_config: VllmConfig, asked: Speculation, mode: st
         f"{vllm_config.scheduler_config.max_num_seqs} requests: sizes {capture.sizes}, expected "
         f"padding {capture.expected_padding:.1%} of the useful work (load: {capture.load})"
     ]
+    if capture.draft_rows:
+        lines.append(f"the draft's later passes: {sorted({*capture.draft_rows.values()})}")
     lines += capture.notes
     if (cost := estimated(capture, vllm_config, mode)) is not None:
         lines.append(cost)
@@ -172,12 +186,13 @@ def told(capture: Capture, vllm_config: VllmConfig, asked: Speculation, mode: st
 
 def estimated(capture: Capture, vllm_config: VllmConfig, mode: str) -> str | None:
     """Return the estimates of what the graphs take, labelled as such; None without layers."""
-    layers, draft_layers = layers_of(vllm_config)
+    asked = speculation_of(vllm_config)
+    layers, draft_layers = layers_of(vllm_config, asked)
     if not layers:
         return None
     if MODES[mode].has_full_decode and sizes_by_k(vllm_config.compilation_config):
         # Beside each graph of the target some of the draft, one for each number of its steps.
-        draft_layers *= max(1, len(speculation_of(vllm_config).lengths_of_graphs))
+        draft_layers *= max(1, len(asked.lengths_of_graphs))
     parallel = vllm_config.parallel_config
     several = (
         parallel.tensor_parallel_size > 1,
@@ -200,10 +215,13 @@ def estimated(capture: Capture, vllm_config: VllmConfig, mode: str) -> str | Non
     )
 
 
-def layers_of(vllm_config: VllmConfig) -> tuple[int, int]:
+def layers_of(vllm_config: VllmConfig, asked: Speculation) -> tuple[int, int]:
     """Return how many layers the target and the draft have; 0 where that is not known."""
     target = getattr(vllm_config.model_config, "hf_text_config", None)
+    layers = getattr(target, "num_hidden_layers", 0) or 0
+    if asked.draft_loop is None:
+        return layers, 0  # vLLM names the target where there is no draft model
     draft: Any = getattr(vllm_config.speculative_config, "draft_model_config", None)
-    both = (target, getattr(draft, "hf_config", None))
-    layers, draft_layers = (getattr(config, "num_hidden_layers", 0) or 0 for config in both)
-    return layers, draft_layers
+    draft_layers = getattr(getattr(draft, "hf_config", None), "num_hidden_layers", 0) or 0
+    # MiMo's layers for multi-token prediction are called none.
+    return layers, max(1, draft_layers)

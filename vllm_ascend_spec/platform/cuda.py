@@ -45,7 +45,7 @@ class SpecCudaPlatform(CommandLineMixin, DefaultsMixin, CudaPlatform):
             if vllm_config.parallel_config.worker_cls == "auto":
                 vllm_config.parallel_config.worker_cls = WORKER
         super().check_and_update_config(vllm_config)
-        lay_capture_sizes(vllm_config, divisor_of)
+        lay_capture_sizes(vllm_config, divisor_of, draft_has_pieces=True)
         lay_scheduler(vllm_config)
 
 

@@ -22,6 +22,7 @@ from vllm_ascend_spec.methods.families.sampling import DraftSampler
 from vllm_ascend_spec.methods.families.vllm.direct_steps import DirectStepsMixin
 from vllm_ascend_spec.methods.families.vllm.host_inputs import FirstPass, HostInputsMixin
 from vllm_ascend_spec.methods.families.vllm.plan import StepPlan, plan_steps, plan_steps_on_host
+from vllm_ascend_spec.methods.families.vllm.row_graphs import RowGraphsMixin
 from vllm_ascend_spec.methods.families.vllm.stock import StockProposer
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from vllm.v1.sample.metadata import SamplingMetadata
 
 
-class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, StockProposer):
+class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, RowGraphsMixin, StockProposer):
     """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``, before it in the bases."""
 
     stock_name = "vLLM"
