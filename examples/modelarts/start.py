@@ -1,6 +1,8 @@
 """Start `vllm serve` with settings from the environment, as ModelArts hands them to a container.
 
-It prints the command and becomes it; `ASCEND_SPEC_PRINT_ONLY=true` prints it and ends.
+It prints the command and becomes it; `ASCEND_SPEC_PRINT_ONLY=true` prints it and ends. It goes by
+way of `vllm-ascend-spec serve`, which sets what the plugin needs: beside vllm-ascend it has to be
+named in VLLM_PLUGINS, or vllm-ascend's own drafting would run.
 docs/modelarts.md lists the settings. Only Python's standard library is needed here.
 """
 
@@ -18,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 PREFIX = "ASCEND_SPEC_"
+# Its command `serve` becomes `vllm serve`.
+PROGRAM = "vllm-ascend-spec"
 # Behind this one stands the name of any option of `vllm serve`.
 ARGUMENT = "ARG_"
 # Where ModelArts mounts a model.
@@ -296,9 +300,9 @@ def main() -> int:
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     try:
-        os.execvp(made[0], made)
+        os.execvp(PROGRAM, [PROGRAM, *made[1:]])
     except FileNotFoundError:
-        sys.stderr.write("start.py: error: vllm is not on PATH\n")
+        sys.stderr.write(f"start.py: error: {PROGRAM} is not on PATH; install vllm-ascend-spec\n")
         return 127
 
 

@@ -1,0 +1,1 @@
+"""The examples that start no engine: manifests, a service's configuration, Dockerfiles."""
