@@ -31,6 +31,9 @@ STAND_INS = {
     "suffix": {"MODEL": TARGET},
 }
 
+# What each service printed, by its name.
+PRINTED: dict[str, list[str]] = {}
+
 
 @dataclass(frozen=True)
 class Service:
@@ -57,6 +60,11 @@ class Service:
 
     def command(self) -> list[str]:
         """Return the command of vLLM that it prints, with the zoo's models for the mounted ones."""
+        if self.name not in PRINTED:
+            PRINTED[self.name] = self._command()
+        return PRINTED[self.name]
+
+    def _command(self) -> list[str]:
         result = self.run(**self.stand_ins())
         assert result.returncode == 0, f"{self.name}: {result.stderr}"
         words = shlex.split(result.stdout)
