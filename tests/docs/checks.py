@@ -83,6 +83,23 @@ def image(text: str) -> None:
     assert f"vllm-ascend=={version}" in (ROOT / "pyproject.toml").read_text()
 
 
+def dockerfile(text: str) -> None:
+    """The file is there, and has the arguments that are given."""
+    example_files(text)
+    (path,) = re.findall(r"-f (\S+)", text)
+    for argument in re.findall(r"--build-arg (\w+)=", text):
+        assert f"\nARG {argument}=" in (ROOT / path).read_text(), argument
+
+
+def example_files(text: str) -> None:
+    """The shell reads it, and the examples that it names are there."""
+    bash_reads(text)
+    names = re.findall(r"examples/[\w./-]+", text)
+    assert names or text == "kubectl apply -f -"
+    for name in names:
+        assert (ROOT / name).is_file(), name
+
+
 def python_parses(text: str) -> None:
     """The program takes these arguments."""
     command, *words = shlex.split(text)

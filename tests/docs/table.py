@@ -78,6 +78,11 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     "pip install torch==2.13.0": NotRun("sets up another environment", checks.pip),
     "git clone": NotRun("REPOSITORY is for the reader to fill in", checks.bash_reads),
     "docker run": NotRun("needs docker and an NPU", checks.image),
+    "docker build": NotRun(
+        "needs docker; tests/examples runs the steps of the CPU's", checks.dockerfile
+    ),
+    "kubectl": NotRun("needs a cluster; tests/examples checks the files", checks.example_files),
+    "IMAGE=TAG": NotRun("needs docker and an NPU; tests/examples runs it", checks.example_files),
     "source": NotRun("needs CANN", checks.bash_reads),
     "python -m vllm_ascend_spec.ops.build_ascendc": NotRun("needs CANN", checks.python_parses),
     "vllm serve /models/": NotRun("needs an NPU; tests/ascend serves", checks.vllm_parses),

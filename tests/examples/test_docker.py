@@ -178,7 +178,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
     status = 200
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self.send_response(self.status if self.path == "/health" else 404)
         self.end_headers()
 

@@ -31,6 +31,7 @@ class Image:
         self.python = folder / "python"
         self.scripts = folder / "opt"
         self.directory = self.scripts
+        self.scripts.mkdir()
         subprocess.run([sys.executable, "-m", "venv", str(self.python)], check=True)
 
     @property
