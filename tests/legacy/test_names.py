@@ -162,3 +162,11 @@ def test_what_comes_of_it_is_checked_as_ever() -> None:
 
 def test_given_are_those_that_somebody_gave() -> None:
     assert given_of({MODEL: None, K: 3, "model": "x"}) == {K: 3}
+
+
+@pytest.mark.parametrize("off", ["", "None"])
+def test_a_template_leaves_speculation_off(off: str) -> None:
+    """vLLM took both for an option that is not given; they are not names of models."""
+    assert given_of({MODEL: off, "speculative_model_quantization": off}) == {}
+    with pytest.raises(ConfigError, match="has no effect without --speculative-model"):
+        modern(given_of({MODEL: off, K: 3}), None, TARGET)

@@ -53,6 +53,10 @@ def test_words_are_those_of_a_shell(text: str, found: list[list[str]]) -> None:
             f"{SERVE} {NGRAM} --port 80 -tp 2",
         ),
         (f"{SERVE} --use-v2-block-manager --port 80", f"{SERVE} --port 80"),
+        (f"{SERVE} --speculative-model '' --port 80", f"{SERVE} --port 80"),
+        (f"{SERVE} --disable-logprobs-during-spec-decoding --port 80", f"{SERVE} --port 80"),
+        (f"{SERVE} --disable-logprobs-during-spec-decoding False -tp 2", f"{SERVE} -tp 2"),
+        (f"{SERVE} --disable-logprobs-during-spec-decoding", SERVE),
         (
             "docker run --rm -it --device /dev/davinci0 -v /m:/m quay.io/ascend/vllm-ascend "
             "vllm serve /m/t --speculative-model [ngram] --num-speculative-tokens 5 --port 1",

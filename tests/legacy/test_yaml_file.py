@@ -111,6 +111,14 @@ def test_kubernetes_own_variables_stay() -> None:
     assert any("put in later" in note for note in result.notes)
 
 
+def test_variables_of_compose_stay() -> None:
+    old = "command: [--speculative-model, '${DRAFT}', '--num-speculative-tokens=${STEPS:-5}']"
+    result = rewrite_yaml(old, "compose.yaml")
+    assert yaml.safe_load(result.text)["command"][1] == (
+        '{"method": "draft_model", "model": "${DRAFT}", "num_speculative_tokens": ${STEPS:-5}}'
+    )
+
+
 def test_a_list_that_is_referred_to_is_written_once() -> None:
     old = "a: &args [--speculative-model=ngram, --num-speculative-tokens=5]\nargs: *args\n"
     assert args_of(rewritten(old)) == [f"--speculative-config={SPEC}"]

@@ -22,6 +22,8 @@ def add_to(parser: Any) -> None:
         how: dict[str, Any] = {"type": option.parse}
         if option.parse is None:
             how = {"action": "store_true", "default": None}
+        elif option.alone is not None:
+            how |= {"nargs": "?", "const": option.alone}
         parser.add_argument(*option.flags, dest=option.name, help=argparse.SUPPRESS, **how)
 
 

@@ -23,6 +23,8 @@ from vllm_ascend_spec.legacy.method import (
 MODEL, METHOD, DRAFTS = "speculative_model", "speculative_method", "num_speculative_tokens"
 RULE = "spec_decoding_acceptance_method"
 NGRAM = "ngram"
+# Texts that meant "not given", as for --speculative-config; templates have them for what is off.
+UNSET = ("", "None")
 # What vLLM took for the shortest n-gram then; today it takes the longest.
 SHORTEST_NGRAM = 1
 
@@ -36,12 +38,14 @@ class Legacy:
         key: of ``speculative_config``; None for one that has no effect any more.
         parse: of a flag's text; None for a flag without a value.
         short: another flag.
+        alone: the flag's value where it stands alone; None for one that needs a value.
     """
 
     name: str
     key: str | None
     parse: type | None = str
     short: str | None = None
+    alone: str | None = None
 
     @property
     def flag(self) -> str:
@@ -87,7 +91,7 @@ LEGACY: dict[str, Legacy] = {
         Legacy("typical_acceptance_sampler_posterior_threshold", None, float),
         Legacy("typical_acceptance_sampler_posterior_alpha", None, float),
         Legacy("num_lookahead_slots", None, int),
-        Legacy("disable_logprobs_during_spec_decoding", None, str),
+        Legacy("disable_logprobs_during_spec_decoding", None, str, alone="True"),
         Legacy("use_v2_block_manager", None, None),
         Legacy("speculative_disable_mqa_scorer", None, None),
     )
@@ -112,7 +116,7 @@ class Modern:
 
 def given_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the old names among ``values`` that were given."""
-    return {name: values[name] for name in LEGACY if values.get(name) is not None}
+    return {name: values[name] for name in LEGACY if values.get(name) not in (None, *UNSET)}
 
 
 def modern(

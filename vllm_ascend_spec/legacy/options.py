@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.legacy.names import BY_FLAG, Legacy, Modern, modern
+from vllm_ascend_spec.legacy.names import BY_FLAG, Legacy, Modern, given_of, modern
 from vllm_ascend_spec.legacy.shell import Word
 
 NEW = "--speculative-config"
@@ -83,14 +83,19 @@ def find(words: Sequence[Word]) -> list[Found]:
         _, is_joined, value = word.text.partition("=")
         if is_joined:
             found.append(Found(option, value, first, first, word.is_live))
-        elif option.parse is not None:
+        elif option.parse is not None and not _stands_alone(option, words[place:]):
             if place == len(words):
                 raise ConfigError(option.flag, None, "has no value")
             found.append(Found(option, words[place].text, first, place, words[place].is_live))
             place += 1
         else:
-            found.append(Found(option, None, first, first, False))
+            found.append(Found(option, option.alone, first, first, False))
     return found
+
+
+def _stands_alone(option: Legacy, after: Sequence[Word]) -> bool:
+    """Tell whether an option that may have a value has none."""
+    return option.alone is not None and (not after or after[0].text.startswith("-"))
 
 
 def replacement(words: Sequence[Word], known: Mapping[str, str]) -> Replacement | None:
@@ -112,12 +117,13 @@ def replacement(words: Sequence[Word], known: Mapping[str, str]) -> Replacement 
         if one.option.name in given:
             raise ConfigError(one.option.flag, one.value, "is given twice; leave one out")
         given[one.option.name] = _value(one, known)
+    given = given_of(given)
     result = modern(given, {} if is_modern else None, _target(words, known))
     live = {str(one.option.key): str(one.value) for one in found if one.is_live}
     notes = _notes(found, result)
     if not result.spec:
         return Replacement(found, None, None, False, notes)
-    anchor = next(one for one in found if one.option.key is not None)
+    anchor = next(one for one in found if one.option.key and one.option.name in given)
     is_live = bool(live.keys() & result.spec.keys())
     return Replacement(found, anchor, _json(result.spec, live), is_live, notes)
 

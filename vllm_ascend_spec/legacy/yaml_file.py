@@ -18,6 +18,8 @@ from vllm_ascend_spec.legacy.shell import Word
 if TYPE_CHECKING:
     from yaml import ScalarNode, SequenceNode
 
+# Put in by Kubernetes, and by Compose.
+PUT_IN = ("$(", "${")
 # The two that keep lines apart, and join them.
 LITERAL, FOLDED = "|", ">"
 
@@ -70,7 +72,7 @@ def _of_list(text: str, node: SequenceNode, result: Rewritten) -> list[Edit]:
     """Return edits of a list, if it is a command's words."""
     items = node.value
     words = [
-        Word(item.value, item.start_mark.index, item.end_mark.index, "$(" in item.value)
+        Word(item.value, item.start_mark.index, item.end_mark.index, _is_live(item.value))
         if item.id == "scalar"
         # Holds a place, and is no option.
         else Word("", item.start_mark.index, item.end_mark.index)
@@ -86,6 +88,10 @@ def _of_list(text: str, node: SequenceNode, result: Rewritten) -> list[Edit]:
     gone -= kept.keys()
     remove = _remove_in_line if node.flow_style else _remove_lines
     return [*kept.values(), *(remove(text, words, place) for place in sorted(gone))]
+
+
+def _is_live(text: str) -> bool:
+    return any(mark in text for mark in PUT_IN)
 
 
 def _anchor_edits(words: list[Word], found: Replacement) -> dict[int, Edit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,21 @@ PARTS: dict[str, dict[str, tuple[tuple[str, ...], int | None]]] = {
         ".quant_bias": (("I32",), None),
     },
     DYNAMIC: {".weight_scale": (("F32", "BF16", "F16"), None)},
+}
+# What vLLM runs as one layer, by the names of its parts.
+PACKED = {
+    "qkv_proj": ["q_proj", "k_proj", "v_proj"],
+    "gate_up_proj": ["gate_proj", "up_proj"],
+    # DeepSeek's.
+    "fused_qkv_a_proj": ["q_a_proj", "kv_a_proj_with_mqa"],
+}
+EXPERT = re.compile(r"(.*\.experts)\.\d+\.")
+# Keys that are about the file, and what they have to be.
+ABOUT: dict[str, tuple[type, str]] = {
+    "model_quant_type": (str, "text"),
+    "version": (str, "text"),
+    "metadata": (dict, "an object"),
+    "optional": (dict, "an object"),
 }
 # Keys that are about the whole model, and values under which nothing more is to be done.
 WHOLE: dict[str, tuple[Any, ...]] = {
@@ -101,7 +117,7 @@ def read_description(folder: Path) -> Description:
             f"has no {NAME}; valid with --quantization ascend: a checkpoint by ModelSlim, or leave "
             "the option out"
         )
-    return parse_description(parse_object(NAME, path.read_bytes()))
+    return parse_description(parse_object(NAME, path.read_bytes(), unique=True))
 
 
 def parse_description(content: Mapping[str, Any]) -> Description:
@@ -110,6 +126,9 @@ def parse_description(content: Mapping[str, Any]) -> Description:
     Raises:
         UnusableError: something in it is wrong, with its key.
     """
+    for key, (kind, called) in ABOUT.items():
+        if not isinstance(content.get(key), kind | None):
+            raise UnusableError(f"{NAME}: {key} is {shortly(content[key])}; valid: {called}")
     for key, unset in WHOLE.items():
         if content.get(key) not in unset:
             raise UnusableError(
@@ -128,6 +147,13 @@ def parse_description(content: Mapping[str, Any]) -> Description:
         types[key.removesuffix(WEIGHT)] = value
     if not types:
         raise UnusableError(f"{NAME} names no weight; valid: NAME.weight: {valid()}")
+    for name, kind in types.items():
+        for key in (name + suffix for suffix in PARTS.get(kind, ())):
+            if content.get(key, kind) != kind:
+                raise UnusableError(
+                    f"{NAME}: {plain(key)} is {shortly(content[key])}; valid: {kind!r}, as the "
+                    "weight is"
+                )
     return Description(types)
 
 
@@ -147,7 +173,25 @@ def check_checkpoint(folder: Path) -> Description:
             _check_layer(name, kind, weight, tensors)
         elif weight.dtype == "I8":
             raise UnusableError(f"{plain(name + WEIGHT)} is int8, and FLOAT by {NAME}")
+    for key, tensor in tensors.items():
+        if tensor.dtype == "I8" and key.endswith(WEIGHT):
+            # Loaded as the float layer it would be taken for, it is noise.
+            if key.removesuffix(WEIGHT) not in description.types:
+                raise UnusableError(f"{NAME} has no {plain(key)}, which is int8; valid: {valid()}")
+    _check_together(description, tensors)
     return description
+
+
+def _check_together(description: Description, tensors: Mapping[str, Tensor]) -> None:
+    """Check layers that run as one, and a layer's experts."""
+    heads = {name.rpartition(".")[0] for name in description.types}
+    for head in sorted(heads):
+        for parts in PACKED.values():
+            there = [part for part in parts if f"{head}.{part}{WEIGHT}" in tensors]
+            if len(there) > 1:
+                description.type_of(f"{head}.{there[0]}", there)
+    for layer in sorted({match[1] for match in map(EXPERT.match, description.types) if match}):
+        description.type_of_experts(layer)
 
 
 def _check_layer(name: str, kind: str, weight: Tensor, tensors: Mapping[str, Tensor]) -> None:

@@ -25,6 +25,7 @@ from vllm_ascend_spec.errors import CheckpointError
 from vllm_ascend_spec.quantization.description import (
     FLOAT,
     NAME,
+    PACKED,
     STATIC,
     Description,
     check_checkpoint,
@@ -35,12 +36,6 @@ from vllm_ascend_spec.quantization.linear import DynamicLinearMethod, StaticLine
 
 OPTION = "--quantization"
 METHOD = "ascend"
-PACKED = {
-    "qkv_proj": ["q_proj", "k_proj", "v_proj"],
-    "gate_up_proj": ["gate_proj", "up_proj"],
-    # DeepSeek's.
-    "fused_qkv_a_proj": ["q_a_proj", "kv_a_proj_with_mqa"],
-}
 LAYER = re.compile(r"(\blayers\.)(\d+)\.")
 ONLY_THERE = "only vllm-ascend runs that, on an NPU"
 
