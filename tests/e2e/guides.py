@@ -277,7 +277,9 @@ curl http://0.0.0.0:9999/v1/chat/completions \
         "messages": [
             {"role": "system", "content": "You are a helpful assistant."},
             {"role": "user", "content": "Who won the world series in 2020?"},
-            {"role":"assistant","content":"The Los Angeles Dodgers won it, in Arlington."},
+            {"role":"assistant","content":"The World Series in 2020 was won by the Los Angeles \
+Dodgers. They defeated the Tampa Bay Rays in a six-game series, which was delayed and played in \
+October and November due to the COVID-19 pandemic."},
             {"role": "user", "content": "Do you like NewYork?"}
         ],
         "max_tokens": 100,
@@ -288,47 +290,78 @@ curl http://0.0.0.0:9999/v1/chat/completions \
         "stream": false
     }'
 """
-# Lines of the guide on vllm-ascend, for the states of three layers of a model of 36.
+# Layers of a model of 36.
 EXTRACT = """\
 import tempfile
 
 from safetensors import safe_open
 from vllm import LLM, SamplingParams
 
-with tempfile.TemporaryDirectory() as tmpdirname:
-    llm = LLM(
-        model="Qwen/Qwen3-8B",
-        tensor_parallel_size=1,
-        speculative_config={
-            "method": "extract_hidden_states",
-            "num_speculative_tokens": 1,
-            "draft_model_config": {
-                "hf_config": {
-                    "eagle_aux_hidden_state_layer_ids": [2, 18, 34],
-                }
-            },
-        },
-        kv_transfer_config={
-            "kv_connector": "ExampleHiddenStatesConnector",
-            "kv_role": "kv_producer",
-            "kv_connector_extra_config": {
-                "shared_storage_path": tmpdirname,
-            },
-        },
-    )
 
-    prompts = ["Hello, how are you?", "What is machine learning?"]
-    sampling_params = SamplingParams(max_tokens=1)
-    outputs = llm.generate(prompts, sampling_params)
+def main():
+    with tempfile.TemporaryDirectory() as tmpdirname:
+        llm = LLM(
+            model="Qwen/Qwen3-8B",
+            tensor_parallel_size=1,
+            speculative_config={
+                "method": "extract_hidden_states",
+                "num_speculative_tokens": 1,
+                "draft_model_config": {
+                    "hf_config": {
+                        # Layer indices to extract hidden states from
+                        "eagle_aux_hidden_state_layer_ids": [2, 18, 34],
+                    }
+                },
+            },
+            kv_transfer_config={
+                "kv_connector": "ExampleHiddenStatesConnector",
+                "kv_role": "kv_producer",
+                "kv_connector_extra_config": {
+                    "shared_storage_path": tmpdirname,
+                },
+            },
+        )
 
-    shapes = []
-    for output in outputs:
-        hidden_states_path = output.kv_transfer_params.get("hidden_states_path")
-        with safe_open(hidden_states_path, "pt") as f:
-            token_ids = f.get_tensor("token_ids")
-            hidden_states = f.get_tensor("hidden_states")
-            shapes.append((len(output.prompt_token_ids), token_ids.shape, hidden_states.shape))
+        prompts = ["Hello, how are you?", "What is machine learning?"]
+        sampling_params = SamplingParams(max_tokens=1)
+        outputs = llm.generate(prompts, sampling_params)
+
+        for output in outputs:
+            print("Prompt:", output.prompt)
+            print("Prompt token ids:", output.prompt_token_ids)
+
+            hidden_states_path = output.kv_transfer_params.get("hidden_states_path")
+            print("Hidden states saved to:", hidden_states_path)
+
+            with safe_open(hidden_states_path, "pt") as f:
+                token_ids = f.get_tensor("token_ids")
+                hidden_states = f.get_tensor("hidden_states")
+                print("Shape:", hidden_states.shape)
+                # Shape: (num_tokens, num_layers, hidden_size)
+
+
+if __name__ == "__main__":
+    main()
 """
+# Of the guide's machine there are sixteen NPUs.
+MTP_ON_NPUS = """\
+vllm serve /deepseek-ai/DeepSeek-V3.2-Exp-W8A8 \\
+--port 20004 \\
+--data-parallel-size 1 \\
+--tensor-parallel-size 16 \\
+--enable-expert-parallel \\
+--seed 1024 \\
+--served-model-name dsv3 \\
+--max-model-len 36768 \\
+--max-num-batched-tokens 5000 \\
+--max-num-seqs 10 \\
+--quantization ascend \\
+--trust-remote-code \\
+--gpu-memory-utilization 0.9 \\
+--compilation-config '{"cudagraph_mode": "FULL_DECODE_ONLY"}' \\
+--speculative-config '{"num_speculative_tokens": 2, "method":"deepseek_mtp", "disable_padded_drafter_batch": "False"}'
+"""  # noqa: E501
+DEEPSEEK = "/deepseek-ai/DeepSeek-V3.2-Exp-W8A8"
 
 
 def deep_target(folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,21 @@ import vllm
 from vllm import SamplingParams
 
 from tests.docs.person import ONE_THREAD, environment, server, succeed
+from tests.e2e import deepseek_experts
 from tests.e2e.drafts import watch
-from tests.e2e.guides import COMMANDS, CURL, EXTRACT, SCRIPTS, deep_target
+from tests.e2e.guides import (
+    COMMANDS,
+    CURL,
+    DEEPSEEK,
+    EXTRACT,
+    MTP_ON_NPUS,
+    SCRIPTS,
+    deep_target,
+)
+from vllm_ascend_spec.config.flags import with_flags
 from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.devices import npu
+from vllm_ascend_spec.entry import engine_args, quantized
 from vllm_ascend_spec.legacy.rewrite import rewrite
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
 
@@ -84,7 +97,7 @@ def test_the_script_that_keeps_hidden_states(tmp_path: Path) -> None:
     """In a process of its own: it names layers of a model of 36, and has no guard."""
     script = tmp_path / "script.py"
     target = deep_target(tmp_path / "target")
-    script.write_text(EXTRACT.replace("Qwen/Qwen3-8B", target) + "\nprint(shapes)\n")
+    script.write_text(EXTRACT.replace("Qwen/Qwen3-8B", target))
     printed = succeed("python", str(script), **MACHINE, **ONE_THREAD)
     # Tokens, layers, and the hidden size.
     assert printed.count("3, 64])") == 2, printed
@@ -140,3 +153,52 @@ def test_a_command_is_migrated(name: str) -> None:
     words = shown.split("\0")
     assert json.loads(words[words.index("--speculative-config") + 1]) == COMMANDS[name].spec
     assert not [word for word in words if word.startswith("--speculative") and "config" not in word]
+
+
+NPUS, HERE = "--tensor-parallel-size 16", "--tensor-parallel-size {}"
+TEXTS = ["import os\n\ndef ", "class Queue:\n    def ", "The future of AI is"]
+
+
+@pytest.fixture(scope="module")
+def deepseek(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A quantized DeepSeek with experts and an MTP layer, as long as the guide asks for."""
+    return deepseek_experts.write(tmp_path_factory.mktemp("deepseek"))
+
+
+def test_mtp_with_quantized_experts_is_asked_for_on_npus(
+    deepseek: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Word by word, with the rules of sixteen NPUs."""
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    words = shlex.split(MTP_ON_NPUS.replace(DEEPSEEK, deepseek).replace("\\\n", ""))
+    args = make_arg_parser(FlexibleArgumentParser()).parse_args(["--model", *words[2:]])
+    monkeypatch.setattr(engine_args, "find_device", lambda: npu.DEVICE)
+    monkeypatch.setattr(quantized, "find_device", lambda: npu.DEVICE)
+    found = engine_args.resolve_args(args)
+    assert found is not None
+    assert (found.method, found.num_drafts) == ("mtp", 2)
+    assert args.tensor_parallel_size == 16
+    assert args.quantization == "ascend"
+    # A text that is false, by the engine too, with its warning.
+    spec, (warning,) = with_flags(args.speculative_config)
+    assert spec["disable_padded_drafter_batch"] is False
+    assert "'False' is a text and taken as false" in warning
+
+
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_mtp_with_quantized_experts_serves(deepseek: str, devices: int) -> None:
+    """As it is, but for the model and for as many devices as there are."""
+    text = MTP_ON_NPUS.replace(DEEPSEEK, deepseek).replace(NPUS, HERE.format(devices))
+    assert NPUS not in text
+    with server(text.rstrip(), **MACHINE, **ONE_THREAD) as running:
+        client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0)
+        for prompt in TEXTS:
+            answer = client.completions.create(
+                model="dsv3", prompt=prompt, max_tokens=32, temperature=0
+            )
+            assert answer.choices[0].text
+        found = from_prometheus(running.metrics())
+    assert found.num_drafts > 0
+    assert found.num_accepted_tokens > 0

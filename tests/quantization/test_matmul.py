@@ -62,7 +62,7 @@ def test_dynamic(rows: int, size: int, outputs: int, dtype: torch.dtype) -> None
     x = inputs(rows, size, dtype)
     weight, scale = reference.quantize_weight(torch.randn(outputs, size) * 0.05)
     expected = reference.dynamic_linear(x, weight, scale, None)
-    found = matmul.dynamic(weight, scale)(x)
+    found = matmul.dynamic(weight, scale, dtype=dtype)(x)
     # Where an activation is in the midst of two numbers, another division may take the other one.
     step = scale.flatten() * x.float().abs().amax(dim=1, keepdim=True)
     off = (found.float() - expected.float()).abs()
@@ -79,7 +79,7 @@ def test_numbers_are_kept_that_the_kernel_looks_at(kind: str) -> None:
     if kind == "static":
         fast = matmul.static(weights, adds_bias=True, dtype=x.dtype)
     else:
-        fast = matmul.dynamic(weights.weight, weights.deq_scale.view(-1, 1))
+        fast = matmul.dynamic(weights.weight, weights.deq_scale.view(-1, 1), dtype=x.dtype)
     before = fast(x)
     weights.deq_scale.fill_(7.0)
     weights.weight.fill_(7)
@@ -94,10 +94,12 @@ def test_other_devices_kernels_are_given_the_same(dtype: torch.dtype, is_first: 
     ours = matmul.static(weights, adds_bias=is_first, dtype=dtype)(x)
     with set_default_torch_dtype(dtype):  # as where weights are loaded
         other = matmul.OtherStatic(weights, adds_bias=is_first, dtype=dtype)(x)
-        dynamic = matmul.OtherDynamic(weights.weight, weights.deq_scale.view(-1, 1))(x)
+        dynamic = matmul.OtherDynamic(
+            weights.weight, weights.deq_scale.view(-1, 1), dtype=dtype
+        )(x)
     near = 0.02 * ours.float().abs().max().item()
     torch.testing.assert_close(other.float(), ours.float(), rtol=0.02, atol=near)
-    expected = matmul.dynamic(weights.weight, weights.deq_scale.view(-1, 1))(x)
+    expected = matmul.dynamic(weights.weight, weights.deq_scale.view(-1, 1), dtype=dtype)(x)
     torch.testing.assert_close(dynamic.float(), expected.float(), rtol=0.02, atol=near)
 
 

@@ -77,7 +77,7 @@ def resolve_args(args: Any) -> Speculation | None:
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
-    quantized.check(args)
+    quantized.check(args, merged_speculative_config(args))
     return resolve_engine(
         getattr(args, "model_tag", None) or args.model,
         merged_speculative_config(args),

@@ -16,6 +16,13 @@ from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.quantization.description import NAME, check_checkpoint
 
 METHOD = "ascend"
+# Methods that draft from the target's hidden states, with weights that are not the target's.
+FROM_STATES = ("eagle", "eagle3", "hybrid", "medusa", "mlp_speculator", "dflash")
+ROTATED = (
+    "The model's states are rotated (QuaRot, optional.quarot in its " + NAME + "), which only "
+    "vllm-ascend undoes for a head: method {method!r} will have hardly any draft accepted here, "
+    "unless its head was trained on such states."
+)
 
 
 def detect(args: Any) -> None:
@@ -30,11 +37,12 @@ def detect(args: Any) -> None:
     log_once(logging.INFO, f"The model has a {NAME}: --quantization {METHOD}.")
 
 
-def check(args: Any) -> None:
+def check(args: Any, spec: Any = None) -> None:
     """Check the target of ``--quantization ascend``.
 
     Args:
         args: an ``EngineArgs`` or a parsed command line.
+        spec: the speculative config; None for none.
 
     Raises:
         CheckpointError: its description or its tensors are wrong, with the key.
@@ -44,7 +52,10 @@ def check(args: Any) -> None:
     folder = None if _is_anothers() else find_target(_model_of(args))
     if folder is not None:
         with laid_to("model", _model_of(args)):
-            check_checkpoint(folder)
+            description = check_checkpoint(folder)
+        method = spec.get("method") if isinstance(spec, dict) else None
+        if description.is_rotated and method in FROM_STATES:
+            log_once(logging.WARNING, ROTATED.format(method=method))
 
 
 def _model_of(args: Any) -> str:

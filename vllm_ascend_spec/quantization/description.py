@@ -42,6 +42,8 @@ ABOUT: dict[str, tuple[type, str]] = {
     "metadata": (dict, "an object"),
     "optional": (dict, "an object"),
 }
+# Where "optional" names the matrix, in order.
+ROTATION = ("quarot", "rotation_map", "global_rotation")
 # Keys that are about the whole model, and values under which nothing more is to be done.
 WHOLE: dict[str, tuple[Any, ...]] = {
     "kv_cache_type": (None, "", FLOAT, "None"),
@@ -56,9 +58,12 @@ class Description:
 
     Attributes:
         types: of weights, by the tensor's name without ``.weight``.
+        is_rotated: whether the target's states are turned by a matrix (QuaRot), which a head that
+            drafts from them has to know.
     """
 
     types: Mapping[str, str]
+    is_rotated: bool = False
 
     def type_of(self, prefix: str, parts: Iterable[str] | None = None) -> str:
         """Return how a layer is quantized.
@@ -154,7 +159,13 @@ def parse_description(content: Mapping[str, Any]) -> Description:
                     f"{NAME}: {plain(key)} is {shortly(content[key])}; valid: {kind!r}, as the "
                     "weight is"
                 )
-    return Description(types)
+    return Description(types, _is_rotated(content.get("optional")))
+
+
+def _is_rotated(optional: Any) -> bool:
+    for key in ROTATION:
+        optional = optional.get(key) if isinstance(optional, dict) else None
+    return optional is not None
 
 
 def check_checkpoint(folder: Path) -> Description:

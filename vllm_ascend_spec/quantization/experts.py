@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from vllm.forward_context import get_forward_context
 from vllm.model_executor.layers.fused_moe import FusedMoeWeightScaleSupported
 from vllm.model_executor.layers.fused_moe.activation import apply_moe_activation
 from vllm.model_executor.layers.fused_moe.config import (
@@ -22,6 +23,27 @@ from vllm_ascend_spec.quantization import matmul
 
 # The projections into an expert as one, and the one out of it.
 INTO, OUT_OF = "w13", "w2"
+
+LIBRARY = torch.library.Library("vllm_ascend_spec", "FRAGMENT")
+OP = "quantized_experts"
+LIBRARY.define(f"{OP}(Tensor x, Tensor weights, Tensor experts, str layer) -> Tensor")
+
+
+def _run_layer(
+    x: torch.Tensor,  # [tokens, hidden size]
+    weights: torch.Tensor,  # [tokens, chosen experts]
+    experts: torch.Tensor,  # [tokens, chosen experts]
+    layer: str,
+) -> torch.Tensor:
+    """Run the experts of the layer that has a name in the engine at work."""
+    found = get_forward_context().no_compile_layers[layer].routed_experts
+    return found.quant_method.run(found, x, weights, experts)
+
+
+LIBRARY.impl(OP, _run_layer, "CPU")
+torch.library.register_fake(
+    f"vllm_ascend_spec::{OP}", lambda x, *_: torch.empty_like(x), lib=LIBRARY
+)
 
 
 class DynamicExpertsMethod(FusedMoEMethodBase):
@@ -46,6 +68,7 @@ class DynamicExpertsMethod(FusedMoEMethodBase):
         **extra_weight_attrs: Any,
     ) -> None:
         """Make the layer's parameters; the signature is vLLM's."""
+        self._dtype = params_dtype
         inner = intermediate_size_per_partition
         halves = 2 if self.moe.is_act_and_mul else 1
         by_output = {"quant_method": FusedMoeWeightScaleSupported.CHANNEL.value}
@@ -76,7 +99,10 @@ class DynamicExpertsMethod(FusedMoEMethodBase):
             return
         for name, made in ((INTO, self._into), (OUT_OF, self._out_of)):
             weights, scales = (getattr(layer, f"{name}_weight{end}").data for end in ("", "_scale"))
-            made[:] = [matmul.dynamic(*pair) for pair in zip(weights, scales, strict=True)]
+            made[:] = [
+                matmul.dynamic(weight, scale, dtype=self._dtype)
+                for weight, scale in zip(weights, scales, strict=True)
+            ]
             for end in ("_scale", "_offset"):
                 delattr(layer, f"{name}_weight{end}")
             # Others ask a layer for the device of its weight.
@@ -134,6 +160,21 @@ class DynamicExpertsMethod(FusedMoEMethodBase):
                 shared_experts=shared_experts,
                 shared_experts_input=shared_experts_input,
             )
+        if torch.compiler.is_compiling():
+            # Which experts are run is known by the numbers only, so a compiler gets it as one op.
+            return torch.ops.vllm_ascend_spec.quantized_experts(
+                x, topk_weights, topk_ids, layer.layer_name
+            )
+        return self.run(layer, x, topk_weights, topk_ids)
+
+    def run(
+        self,
+        layer: Any,
+        x: torch.Tensor,  # [tokens, hidden size]
+        topk_weights: torch.Tensor,  # [tokens, chosen experts]
+        topk_ids: torch.Tensor,  # [tokens, chosen experts]
+    ) -> torch.Tensor:
+        """Return on a CPU what :meth:`apply` returns."""
         local = topk_ids if layer.expert_map is None else layer.expert_map[topk_ids.long()]
         total = torch.zeros_like(x, dtype=torch.float32)
         for expert in local.unique().tolist():

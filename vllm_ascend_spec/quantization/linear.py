@@ -12,9 +12,16 @@ from vllm.model_executor.utils import set_weight_attrs
 from vllm_ascend_spec.errors import CheckpointError
 from vllm_ascend_spec.quantization import matmul
 from vllm_ascend_spec.quantization.description import NAME
-from vllm_ascend_spec.quantization.reference import StaticWeights, decode_scale
+from vllm_ascend_spec.quantization.reference import INT8, StaticWeights, decode_scale
 
 Load = Callable[..., Any]
+# Of the numbers in a checkpoint.
+VALID = {
+    "input_scale": "above 0",
+    "input_offset": f"a whole number from {INT8.min} to {INT8.max}",
+    "deq_scale": "0 or above",
+    "weight_scale": "0 or above",
+}
 
 
 class Int8LinearMethod(LinearMethodBase):
@@ -22,10 +29,12 @@ class Int8LinearMethod(LinearMethodBase):
 
     Args:
         prefix: the layer's name, for messages.
+        is_dummy: whether its numbers are made up (``--load-format dummy``).
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, *, is_dummy: bool = False) -> None:
         self.prefix = prefix
+        self._is_dummy = is_dummy
         self._multiply: matmul.Multiply | None = None
 
     def create_weights(
@@ -58,6 +67,22 @@ class Int8LinearMethod(LinearMethodBase):
         parameter = torch.nn.Parameter(data, requires_grad=False)
         set_weight_attrs(parameter, {**attributes, "weight_loader": load})
         layer.register_parameter(name, parameter)
+
+    def _require(self, layer: torch.nn.Module, **are_valid: torch.Tensor) -> None:
+        """Raise unless all numbers of some parameters are valid.
+
+        Args:
+            layer: the layer.
+            **are_valid: which numbers are, by the parameter's name.
+
+        Raises:
+            CheckpointError: some are not; answers would be noise, or NaN.
+        """
+        for name, valid in are_valid.items():
+            if not self._is_dummy and not bool(valid.all()):
+                wrong = getattr(layer, name).data[~valid].flatten()[0].item()
+                problem = f"is {wrong}; valid: {VALID[name]}"
+                raise CheckpointError("model", f"{self.prefix}.{name}", problem)
 
     def _drop(self, layer: torch.nn.Module) -> None:
         """Free what the multiplication has laid out anew."""
@@ -106,6 +131,15 @@ class StaticLinearMethod(Int8LinearMethod):
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         """Lay the layer's numbers out for its kernel."""
         is_first = not isinstance(layer, RowParallelLinear) or layer.tp_rank == 0
+        number, offset, deq = (
+            getattr(layer, name).data for name in ("input_scale", "input_offset", "deq_scale")
+        )
+        self._require(
+            layer,
+            input_scale=(number > 0) & number.isfinite(),
+            input_offset=(offset.round() == offset) & (offset >= INT8.min) & (offset <= INT8.max),
+            deq_scale=(deq >= 0) & deq.isfinite(),
+        )
         # As vllm-ascend keeps it.
         scale = layer.input_scale.data.to(self._dtype).float()
         weights = StaticWeights(
@@ -137,7 +171,9 @@ class DynamicLinearMethod(Int8LinearMethod):
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         """Lay the layer's numbers out for its kernel."""
-        self._multiply = matmul.dynamic(layer.weight.data, layer.weight_scale.data)
+        scale = layer.weight_scale.data
+        self._require(layer, weight_scale=(scale >= 0) & scale.isfinite())
+        self._multiply = matmul.dynamic(layer.weight.data, scale, dtype=self._dtype)
         self._drop(layer)
 
     def apply(

@@ -14,6 +14,9 @@ from vllm_ascend_spec.quantization.reference import StaticWeights
 
 # Shapes that oneDNN keeps compiled kernels for; vLLM has as many.
 KEPT_SHAPES = 32
+# What CUTLASS's kernels end the engine without.
+CUTLASS_DTYPES = (torch.bfloat16, torch.float16)
+CUTLASS_STEP = 16
 
 
 class Multiply(Protocol):
@@ -127,7 +130,7 @@ class OtherStatic(torch.nn.Module):
         self.register_parameter("input_scale", _fixed(layer.input_scale))
         self.register_parameter("input_zero_point", _fixed(offset.to(torch.int8)))
         self.register_parameter("azp_adj", None)
-        self._kernel = _kernel(is_static=True)
+        self._kernel = _kernel(layer.weight, dtype, is_static=True)
         self._kernel.process_weights_after_loading(self)
 
     def forward(
@@ -144,12 +147,15 @@ class OtherDynamic(torch.nn.Module):
     Args:
         weight: int8, [outputs, inputs].
         weight_scale: float32, [outputs, 1].
+        dtype: of the activations.
     """
 
     def __init__(
         self,
         weight: torch.Tensor,  # [outputs, inputs]
         weight_scale: torch.Tensor,  # [outputs, 1]
+        *,
+        dtype: torch.dtype,
     ) -> None:
         super().__init__()
         self.bias = None
@@ -158,7 +164,7 @@ class OtherDynamic(torch.nn.Module):
         self.register_parameter("weight_scale", _fixed(weight_scale.float()))
         for name in ("input_scale", "input_zero_point", "azp_adj"):
             self.register_parameter(name, None)
-        self._kernel = _kernel(is_static=False)
+        self._kernel = _kernel(weight, dtype, is_static=False)
         self._kernel.process_weights_after_loading(self)
 
     def forward(
@@ -179,22 +185,37 @@ def static(layer: StaticWeights, *, adds_bias: bool, dtype: torch.dtype) -> Mult
 def dynamic(
     weight: torch.Tensor,  # [outputs, inputs]
     weight_scale: torch.Tensor,  # [outputs, 1]
+    *,
+    dtype: torch.dtype,
 ) -> Multiply:
     """Return the fast multiplication of a layer of type ``W8A8_DYNAMIC``."""
-    kind = OneDnnDynamic if weight.device.type == "cpu" else OtherDynamic
-    return kind(weight, weight_scale)
+    if weight.device.type == "cpu":
+        return OneDnnDynamic(weight, weight_scale)
+    return OtherDynamic(weight, weight_scale, dtype=dtype)
 
 
 def _fixed(values: torch.Tensor) -> torch.nn.Parameter:
     return torch.nn.Parameter(values, requires_grad=False)
 
 
-def _kernel(*, is_static: bool) -> Any:
+def _kernel(
+    weight: torch.Tensor,  # [outputs, inputs]
+    dtype: torch.dtype,
+    *,
+    is_static: bool,
+) -> Any:
+    """Return the kernel that vLLM chooses for the device, or one that takes the layer."""
     from vllm.model_executor.kernels.linear import init_int8_linear_kernel
+    from vllm.model_executor.kernels.linear.scaled_mm import cutlass, triton
 
-    return init_int8_linear_kernel(
+    chosen = init_int8_linear_kernel(
         is_channelwise=True,
         is_static_input_scheme=is_static,
         input_symmetric=not is_static,
         module_name="--quantization ascend",
     )
+    # vLLM asks none of its kernels for the layer's shape, nor for the dtype.
+    fits = dtype in CUTLASS_DTYPES and not any(size % CUTLASS_STEP for size in weight.shape)
+    if type(chosen) is cutlass.CutlassInt8ScaledMMLinearKernel and not fits:
+        return triton.TritonInt8ScaledMMLinearKernel(chosen.config, chosen.layer_param_names)
+    return chosen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -92,9 +93,8 @@ class ModelSlimConfig(QuantizationConfig):
         """Call layers as vLLM's model does."""
         named = {f"{name}.weight": kind for name, kind in self.description.types.items()}
         mapped = hf_to_vllm_mapper.apply_dict(named)
-        self.description = Description(
-            {name.removesuffix(".weight"): kind for name, kind in mapped.items()}
-        )
+        types = {name.removesuffix(".weight"): kind for name, kind in mapped.items()}
+        self.description = replace(self.description, types=types)
 
     def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> QuantizeMethodBase | None:
         """Return how a layer is loaded and run.
@@ -110,7 +110,8 @@ class ModelSlimConfig(QuantizationConfig):
             if isinstance(layer, LinearBase):
                 if kind == FLOAT:
                     return UnquantizedLinearMethod()
-                return (StaticLinearMethod if kind == STATIC else DynamicLinearMethod)(prefix)
+                made = StaticLinearMethod if kind == STATIC else DynamicLinearMethod
+                return made(prefix, is_dummy=_is_dummy())
             if isinstance(layer, VocabParallelEmbedding):
                 if kind != FLOAT:
                     raise UnusableError(f"{NAME}: {prefix}.weight is {kind}; {ONLY_THERE}")
@@ -141,6 +142,10 @@ class ModelSlimConfig(QuantizationConfig):
         """Tell whether a layer, or one beside it, is in the description."""
         beside = f"{name.rpartition('.')[0]}."
         return beside != "." and any(known.startswith(beside) for known in self.description.types)
+
+
+def _is_dummy() -> bool:
+    return str(get_current_vllm_config().load_config.load_format) == "dummy"
 
 
 def _fetched(model: str, revision: str | None) -> Description:
