@@ -3,8 +3,8 @@
     python examples/zoo/quantized.py            # measures, and writes the record and the documents
     python examples/zoo/quantized.py --report   # writes the documents from the record
 
-Times are those of one thread's work, not of the clock, so that a busy machine changes little, and
-what is compared takes turns. docs/quantization.md quotes the record.
+Times are those of the process's work, with one thread, and not of the clock, so that a busy machine
+changes little, and what is compared takes turns. docs/quantization.md quotes the record.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SECONDS = 0.05
 
 
 def seconds_of(run: Callable[[], Any]) -> float:
-    """Return how long one call takes of a thread's time."""
+    """Return how long one call takes of the process's time."""
     run()
     calls, began = 0, time.process_time()
     while (took := time.process_time() - began) < SECONDS:
@@ -157,7 +157,7 @@ def acceptance(places: dict[tuple[str, str], str]) -> list[dict[str, Any]]:
 
 
 def speed(places: dict[tuple[str, str], str]) -> dict[str, dict[str, float]]:
-    """Return perplexity, and tokens per second of a thread's time, by type of the target."""
+    """Return perplexity, and tokens per second of the process's time, by type of the target."""
     from evaluate import NUM_DRAFTS, PROMPTS
     from vllm import SamplingParams
 
@@ -233,7 +233,8 @@ HEADS = {
     "zh": (
         "目标模型 | 困惑度 | eagle：接受率、每步 token 数 | eagle3：同左 | "
         "每秒 token 数：不投机，1 个请求 | 8 个请求 | eagle，1 个 | 8 个",
-        "目标模型 | 其类型 | 方法 | 草稿模型的类型 | 接受率、每步 token 数 | 两者均为浮点时的接受率",
+        "目标模型 | 其类型 | 方法 | 草稿模型的类型 | 接受率、每步 token 数 | "
+        "两者均为浮点时的接受率",
         "行 × 输入 × 输出 | dtype | 浮点，µs | `W8A8`，µs | `W8A8_DYNAMIC`，µs",
     ),
 }

@@ -62,18 +62,31 @@ def test_texts_are_as_likely_as_in_float(
     assert quantized != exact
 
 
-@pytest.mark.parametrize("kind", [STATIC, DYNAMIC])
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        ("eagle", STATIC),
+        ("eagle", DYNAMIC),
+        ("eagle3", STATIC),
+        pytest.param("eagle3", DYNAMIC, marks=pytest.mark.nightly),
+    ],
+)
 def test_speculation_changes_no_answer_and_drafts_are_worth_as_much(
-    kind: str, folders: dict[str, str], make_engine: Any, generate: Any, prompts: list[str]
+    method: str,
+    kind: str,
+    folders: dict[str, str],
+    make_engine: Any,
+    generate: Any,
+    prompts: list[str],
 ) -> None:
-    target = {"model": folders[kind], **ASCEND}
+    target, spec = {"model": folders[kind], **ASCEND}, SPECS[method]
     expected = token_ids(generate(make_engine(**target), prompts))
-    with watch(make_engine(SPECS["eagle"], **target)) as seen:
-        answers = token_ids(generate(make_engine(SPECS["eagle"], **target), prompts))
+    with watch(make_engine(spec, **target)) as seen:
+        answers = token_ids(generate(make_engine(spec, **target), prompts))
     assert_same(answers, expected)
     check_drafts(seen, 3)
-    with watch(make_engine(SPECS["eagle"])) as in_float:
-        generate(make_engine(SPECS["eagle"]), prompts)
+    with watch(make_engine(spec)) as in_float:
+        generate(make_engine(spec), prompts)
     assert seen.acceptance.rate == pytest.approx(in_float.acceptance.rate, rel=0.03)
 
 

@@ -94,9 +94,7 @@ def test_other_devices_kernels_are_given_the_same(dtype: torch.dtype, is_first: 
     ours = matmul.static(weights, adds_bias=is_first, dtype=dtype)(x)
     with set_default_torch_dtype(dtype):  # as where weights are loaded
         other = matmul.OtherStatic(weights, adds_bias=is_first, dtype=dtype)(x)
-        dynamic = matmul.OtherDynamic(
-            weights.weight, weights.deq_scale.view(-1, 1), dtype=dtype
-        )(x)
+        dynamic = matmul.OtherDynamic(weights.weight, weights.deq_scale.view(-1, 1), dtype=dtype)(x)
     near = 0.02 * ours.float().abs().max().item()
     torch.testing.assert_close(other.float(), ours.float(), rtol=0.02, atol=near)
     expected = matmul.dynamic(weights.weight, weights.deq_scale.view(-1, 1), dtype=dtype)(x)

@@ -185,10 +185,10 @@ def check_checkpoint(folder: Path) -> Description:
         elif weight.dtype == "I8":
             raise UnusableError(f"{plain(name + WEIGHT)} is int8, and FLOAT by {NAME}")
     for key, tensor in tensors.items():
-        if tensor.dtype == "I8" and key.endswith(WEIGHT):
-            # Loaded as the float layer it would be taken for, it is noise.
-            if key.removesuffix(WEIGHT) not in description.types:
-                raise UnusableError(f"{NAME} has no {plain(key)}, which is int8; valid: {valid()}")
+        is_named = key.removesuffix(WEIGHT) in description.types
+        # Loaded as the float layer it would be taken for, it is noise.
+        if tensor.dtype == "I8" and key.endswith(WEIGHT) and not is_named:
+            raise UnusableError(f"{NAME} has no {plain(key)}, which is int8; valid: {valid()}")
     _check_together(description, tensors)
     return description
 
