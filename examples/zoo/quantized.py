@@ -14,7 +14,6 @@ import json
 import math
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +22,6 @@ from typing import Any
 
 ZOO = Path(__file__).parent
 ROOT = ZOO.parents[1]
-sys.path.insert(0, str(ZOO))
 RECORD = ROOT / "docs" / "records" / "quantized-cpu.json"
 PAGES = (ROOT / "docs" / "quantization.md", ROOT / "docs" / "quantization.zh.md")
 BEGIN, END = "<!-- w8a8: python examples/zoo/quantized.py -->", "<!-- end of w8a8 -->"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from examples.zoo.quantized import DYNAMIC, STATIC, perplexity
 from examples.zoo.training import modelslim
 from tests.docs.person import ONE_THREAD, succeed
 from tests.e2e.drafts import check_drafts, watch
@@ -20,7 +20,6 @@ from vllm_ascend_spec.errors import CheckpointError
 from vllm_ascend_spec.quantization.description import NAME
 
 ASCEND = {"quantization": "ascend"}
-STATIC, DYNAMIC = "W8A8", "W8A8_DYNAMIC"
 # A quantized target's hidden states are drafted from, and its text.
 BY_DAY = ("eagle", "eagle3", "ngram")
 METHODS = [
@@ -36,20 +35,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("dynamic")
     modelslim.quantize_dynamic(Path(TARGET), folder)
     return {STATIC: W8A8, DYNAMIC: str(folder)}
-
-
-def perplexity(llm: Any, prompts: list[str]) -> float:
-    """Return the perplexity of texts."""
-    from vllm import SamplingParams
-
-    outputs = llm.generate(prompts, SamplingParams(max_tokens=1, prompt_logprobs=0), use_tqdm=False)
-    found = [
-        entry.logprob
-        for output in outputs
-        for place in output.prompt_logprobs[1:]
-        for entry in place.values()
-    ]
-    return math.exp(-sum(found) / len(found))
 
 
 @pytest.mark.parametrize("kind", [STATIC, DYNAMIC])
