@@ -50,7 +50,12 @@ def test_heads_for_rotated_states_are_warned_of(
     assert "optional.quarot" in line
 
 
-@pytest.mark.parametrize("spec", [None, SPECS["ngram"], SPECS["draft_model"], SPECS["mtp"]])
+HYBRID_OF_MTP = {**SPECS["mtp"], "method": "hybrid", "hybrid_model_method": "mtp"}
+
+
+@pytest.mark.parametrize(
+    "spec", [None, SPECS["ngram"], SPECS["draft_model"], SPECS["mtp"], HYBRID_OF_MTP]
+)
 def test_what_drafts_without_them_is_not(spec: Any, rotated: str, lines: list[str]) -> None:
     quantized.check(asked(rotated), spec)
     quantized.check(asked(W8A8), SPECS["eagle"])

@@ -53,7 +53,9 @@ def check(args: Any, spec: Any = None) -> None:
     if folder is not None:
         with laid_to("model", _model_of(args)):
             description = check_checkpoint(folder)
-        method = spec.get("method") if isinstance(spec, dict) else None
+        options = spec if isinstance(spec, dict) else {}
+        # A hybrid's other half has a method of its own.
+        method = options.get("hybrid_model_method", options.get("method"))
         if description.is_rotated and method in FROM_STATES:
             log_once(logging.WARNING, ROTATED.format(method=method))
 
