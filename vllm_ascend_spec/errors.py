@@ -3,6 +3,7 @@
     AscendSpecError
     ├── ConfigError (ValueError)      an option: names it, its value and what is valid
     │   └── CheckpointError           a draft or target checkpoint that cannot be used
+    ├── FlagsError (ValueError)       flags of `vllm serve` that vLLM's own parser refuses
     ├── UnsupportedVersionError (RuntimeError)   vLLM is missing or outside the range
     ├── PlatformError (RuntimeError)             the device's platform cannot be used
     ├── BackendUnavailableError (RuntimeError)   an op backend asked for by name is not there
@@ -44,6 +45,10 @@ class ConfigError(AscendSpecError, ValueError):
 
 class CheckpointError(ConfigError):
     """A checkpoint is missing, in a format that is not loaded, or does not fit its target."""
+
+
+class FlagsError(AscendSpecError, ValueError):
+    """Flags of ``vllm serve`` that vLLM's own parser refuses; the message is vLLM's."""
 
 
 class UnsupportedVersionError(AscendSpecError, RuntimeError):

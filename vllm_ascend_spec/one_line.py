@@ -40,6 +40,11 @@ def one_line(option: str, value: object, problem: str) -> str:
     return head + _cut_end(problem, LONGEST - len(head))
 
 
+def plain_line(text: str, longest: int = LONGEST) -> str:
+    """Return ``text``, which somebody else wrote, in one line of at most ``longest`` characters."""
+    return _cut_end(_printable(" ".join(text.split())), longest)
+
+
 def short_repr(value: object, longest: int) -> str:
     """Return ``repr(value)`` if it is at most ``longest`` characters, else its two ends."""
     try:

@@ -21,7 +21,7 @@ from vllm_ascend_spec.ops.registry import Op
 
 
 def test_commands_are_these() -> None:
-    assert COMMANDS == ("serve", "env", "check", "plan", "info", "bench", "migrate")
+    assert COMMANDS == ("serve", "env", "check", "plan", "info", "bench", "migrate", "completion")
 
 
 def test_version(capsys) -> None:
@@ -60,7 +60,7 @@ EAGLE = {"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_toke
 
 def check(capsys, spec: dict[str, Any] | None, ours: dict[str, Any] | None = None) -> Any:
     """Run the command; return what it prints, or its message if it refuses."""
-    arguments = ["check", "examples/zoo/target"]
+    arguments = ["check", "--light", "--json", "examples/zoo/target"]
     if spec is not None:
         arguments += ["--speculative-config", json.dumps(spec)]
     if ours is not None:

@@ -54,7 +54,7 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def by_check(case: fuzz.Case, capsys: pytest.CaptureFixture[str]) -> str | None:
     """Return what ``check`` says against a case; None if nothing."""
-    arguments = ["check", TARGET]
+    arguments = ["check", "--light", "--json", TARGET]
     for name, value in (("speculative", case.spec), ("additional", case.additional)):
         arguments.append(f"--{name}-config={json.dumps(value)}")
     status = main(arguments)
@@ -246,7 +246,7 @@ def test_text_that_is_no_json_is_one_line(
 
 @pytest.mark.parametrize("text", ["", "None", "null"])
 def test_no_speculation_is_said_as_to_vllm(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", TARGET, "--speculative-config", text]) == 0
+    assert main(["check", "--light", "--json", TARGET, "--speculative-config", text]) == 0
     assert json.loads(capsys.readouterr().out)["speculative_config"] is None
 
 

@@ -113,6 +113,6 @@ def test_ordinary_models_and_what_is_no_model_are_left_alone(target: Path, tmp_p
 def test_check_prints_where_it_came_from(head: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from vllm_ascend_spec.cli.main import main
 
-    assert main(["check", str(head)]) == 0
+    assert main(["check", "--light", "--json", str(head)]) == 0
     printed = json.loads(capsys.readouterr().out)["speculation"]
     assert printed["num_drafts"] == {"value": 4, "from": SOURCE}

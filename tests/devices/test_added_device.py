@@ -48,7 +48,7 @@ def command(environment: dict[str, str], *words: str) -> subprocess.CompletedPro
 
 def check(environment: dict[str, str], **spec: object) -> subprocess.CompletedProcess[str]:
     given = json.dumps({"method": "ngram", **spec})
-    return command(environment, "check", TARGET, "--speculative-config", given)
+    return command(environment, "check", "--light", "--json", TARGET, "--speculative-config", given)
 
 
 def test_the_page_writes_the_package() -> None:

@@ -82,6 +82,8 @@ def check(spec: dict[str, Any], path: Path, **environment: str) -> Any:
         "-c",
         code,
         "check",
+        "--light",
+        "--json",
         TARGET,
         "--speculative-config",
         json.dumps(spec),

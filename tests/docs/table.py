@@ -44,7 +44,7 @@ class NotRun:
 COMMANDS: dict[str, Run | Serve | NotRun] = {
     "vllm serve": Serve(),
     "PYTHONPATH=examples vllm serve": Serve(),
-    "vllm-ascend-spec check": Run('"lossless": true'),
+    "vllm-ascend-spec check": Run("lossless                yes"),
     "vllm-ascend-spec plan": Run(
         "sizes: [12, 36, 72, 120, 184, 260, 352, 456, 576, 712, 860, 1024]"
     ),

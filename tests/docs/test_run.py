@@ -62,7 +62,7 @@ def test_check_takes_the_class_of_a_block(block: Block, tmp_path: Path) -> None:
     save(block.text, tmp_path)
     name = block.text.partition("class ")[2].partition(":")[0]
     spec = f'{{"method": "custom_class", "model": "example.{name}", "num_speculative_tokens": 3}}'
-    words = ("check", "examples/zoo/target", "--speculative-config", spec)
+    words = ("check", "--light", "examples/zoo/target", "--speculative-config", spec)
     succeed("vllm-ascend-spec", *words, PYTHONPATH=f"{ROOT}:{tmp_path}", **ONE_THREAD)
 
 

@@ -228,7 +228,7 @@ def answer_of_check(row: Row, capsys: pytest.CaptureFixture[str]) -> Any:
     """Return the resolved speculation, or the name of the option that ``check`` refuses."""
     from vllm_ascend_spec.cli.main import main
 
-    arguments = ["check", TARGET, "--additional-config", json.dumps(additional_of(row))]
+    arguments = ["check", "--json", TARGET, "--additional-config", json.dumps(additional_of(row))]
     if row.spec is not None:
         arguments += ["--speculative-config", json.dumps(row.spec)]
     for option, value in row.engine.items():

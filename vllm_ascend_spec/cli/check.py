@@ -5,102 +5,70 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
 
-from vllm_ascend_spec import versions
-from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.engine import (
-    Engine,
-    capture_sizes_of,
-    cudagraph_mode_of,
-    kv_connector_of,
-)
-from vllm_ascend_spec.config.json_option import parse_json, parse_speculative
-from vllm_ascend_spec.config.resolved import Speculation
-from vllm_ascend_spec.devices import select
-from vllm_ascend_spec.entry.preflight import resolve_engine
+from vllm_ascend_spec.bench.scrub import scrub
+from vllm_ascend_spec.cli import check_report
+from vllm_ascend_spec.cli.check_command import asked_of, device_variable, variables
+from vllm_ascend_spec.cli.check_found import Found, find
 
-HELP = "check a model and its speculative config without loading anything"
+HELP = "check the flags of `vllm serve`, or a whole command, without loading weights"
+USAGE = """vllm-ascend-spec check [options] MODEL [flags of vllm serve]
+       vllm-ascend-spec check [options] -- [NAME=VALUE ...] vllm serve MODEL ..."""
+DESCRIPTION = f"""{HELP}.
 
+Takes every flag of `vllm serve`, the old ones of speculation among them, and prints what they come
+to, what has no effect, and what would keep an engine from starting.
 
-# Further options of `vllm serve` that say whether the two configs can be used.
-ENGINE_OPTIONS: dict[str, dict[str, Any]] = {
-    "--tensor-parallel-size": {"type": int, "default": 1, "metavar": "N"},
-    "--data-parallel-size": {"type": int, "default": 1, "metavar": "N"},
-    "--pipeline-parallel-size": {"type": int, "default": 1, "metavar": "N"},
-    "--enable-eplb": {"action": "store_true"},
-    "--max-model-len": {"type": int, "metavar": "N"},
-    "--max-num-seqs": {"type": int, "metavar": "N"},
-    "--load-format": {"default": "auto", "metavar": "FORMAT"},
-    "--enforce-eager": {"action": "store_true"},
-    "--async-scheduling": {"action": argparse.BooleanOptionalAction, "default": None},
-    "--compilation-config": {"metavar": "JSON"},
-    "--cudagraph-capture-sizes": {"type": int, "nargs": "+", "metavar": "N"},
-    "--kv-transfer-config": {"metavar": "JSON"},
-}
+exit status:
+  0  right, whatever warnings there are
+  1  right, but an option has no effect or there are warnings, with --strict
+  2  refused: an engine would not start
+  3  cannot be checked: vLLM is missing, broken or of another version"""
+RIGHT, NOT_STRICTLY, REFUSED, UNCHECKED = range(4)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take options of ``vllm serve`` under their own names."""
-    parser.add_argument("model", help="the target: a folder or a hub's name")
-    for name in ("--speculative-config", "--additional-config"):
-        parser.add_argument(name, metavar="JSON", help="as for vllm serve")
-    for name, details in ENGINE_OPTIONS.items():
-        parser.add_argument(name, help="as for vllm serve, where it matters", **details)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Check, and print the resolved configuration."""
-    name, version = versions.require_vllm()
-    spec = parse_speculative(args.speculative_config)
-    additional = {}
-    if args.additional_config is not None:
-        additional = parse_json("--additional-config", args.additional_config)
-    device = select.find_device()
-    speculation = resolve_engine(args.model, spec, additional, engine_of(args, device))
-    choice = select.select_platform()
-    resolved = {
-        "vllm": f"{name} {version}",
-        "device": device.name if device is not None else None,
-        "platform": choice.platform or choice.note or "vLLM's own",
-        "model": args.model,
-        "speculative_config": spec,
-        **(report(speculation) if speculation is not None else {}),
-    }
-    sys.stdout.write(json.dumps(resolved, indent=2) + "\n")
-    return 0
-
-
-def engine_of(args: argparse.Namespace, device: Device | None) -> Engine:
-    """Return what the command line says about the engine."""
-    compilation = None
-    if args.compilation_config is not None:
-        compilation = parse_json("--compilation-config", args.compilation_config)
-    sizes = args.cudagraph_capture_sizes
-    transfer = None
-    if args.kv_transfer_config is not None:
-        transfer = parse_json("--kv-transfer-config", args.kv_transfer_config)
-    return Engine(
-        device=device,
-        load_format=args.load_format,
-        tensor_parallel_size=args.tensor_parallel_size,
-        data_parallel_size=args.data_parallel_size,
-        pipeline_parallel_size=args.pipeline_parallel_size,
-        enable_eplb=args.enable_eplb,
-        max_model_len=args.max_model_len,
-        enforce_eager=args.enforce_eager,
-        async_scheduling=args.async_scheduling,
-        cudagraph_mode=cudagraph_mode_of(compilation),
-        kv_connector=kv_connector_of(transfer),
-        max_num_seqs=args.max_num_seqs,
-        capture_sizes=capture_sizes_of(compilation) if sizes is None else tuple(sizes),
+    """Take options of our own; all other words are vLLM's."""
+    parser.usage = USAGE
+    parser.description = DESCRIPTION
+    parser.add_argument("--json", action="store_true", help="print a record, not a text")
+    parser.add_argument("--strict", action="store_true", help="warnings count: exit status 1")
+    parser.add_argument(
+        "--light",
+        action="store_true",
+        help="do not ask vLLM: a tenth of a second, but only the flags that matter to speculation, "
+        "no memory and no graphs",
+    )
+    parser.add_argument(
+        "--device", metavar="KIND", help="cpu, cuda or npu; default: the one that is found"
     )
 
 
-def report(speculation: Speculation) -> dict[str, Any]:
-    """Return the speculation as an engine will use it, and where each value came from."""
-    return {
-        "speculation": speculation.as_json(),
-        "lossless": speculation.is_lossless,
-        "warnings": list(speculation.warnings),
-    }
+def run(args: argparse.Namespace) -> int:
+    """Check, and print what was found."""
+    asked = asked_of(args.arguments)
+    with variables({**asked.environment, **device_variable(args.device)}):
+        found = find(asked.arguments, is_light=args.light)
+        record = check_report.record(found)
+
+    def shown(text: str) -> str:
+        return scrub(text, args.arguments)
+
+    for problem in found.problems[:1] if args.json else found.problems:
+        sys.stderr.write(shown(f"vllm-ascend-spec check: error: {problem.message}") + "\n")
+    if not found.problems and found.unchecked is not None:
+        sys.stderr.write(shown(f"vllm-ascend-spec check: not checked: {found.unchecked}") + "\n")
+    if args.json:
+        sys.stdout.write(shown(json.dumps(record, indent=2)) + "\n")
+    elif not found.problems:
+        sys.stdout.write(shown(check_report.text(record)) + "\n")
+    return exit_status(found, is_strict=args.strict)
+
+
+def exit_status(found: Found, *, is_strict: bool) -> int:
+    """Return the exit status, as the help describes it."""
+    if found.problems:
+        return REFUSED
+    if found.unchecked is not None:
+        return UNCHECKED
+    return NOT_STRICTLY if is_strict and (found.warnings or found.without_effect) else RIGHT

@@ -10,16 +10,19 @@ from collections.abc import Sequence
 from vllm_ascend_spec import __version__
 from vllm_ascend_spec.bench import redaction
 from vllm_ascend_spec.bench.scrub import scrub
+from vllm_ascend_spec.cli.parsers import CommandParser, add_examples
 from vllm_ascend_spec.errors import AscendSpecError
 
 # Each module has `HELP`, `add_arguments(parser)` and `run(args) -> exit status`.
-COMMANDS = ("serve", "env", "check", "plan", "info", "bench", "migrate")
+COMMANDS = ("serve", "env", "check", "plan", "info", "bench", "migrate", "completion")
+# What is not their own is vLLM's: they get it as `args.arguments`.
+PASS_ON = ("serve", "check")
 EXIT_BAD_INPUT = 2
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="vllm-ascend-spec", description="Speculative decoding for vLLM, made right and easy."
     )
     parser.add_argument("--version", action="version", version=f"vllm-ascend-spec {__version__}")
@@ -27,12 +30,13 @@ def build_parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         module = importlib.import_module(f"vllm_ascend_spec.cli.{name}")
         # `serve` hands everything on to vLLM, --help included.
-        passes_on = name == "serve"
         command = subparsers.add_parser(
-            name, help=module.HELP, description=module.HELP, add_help=not passes_on
+            name, help=module.HELP, description=module.HELP, add_help=name != "serve"
         )
         module.add_arguments(command)
+        command.passes_on = name in PASS_ON
         command.set_defaults(run=module.run)
+    add_examples(parser)
     return parser
 
 
@@ -40,9 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     parser = build_parser()
     args, rest = parser.parse_known_args(argv)
-    if args.command == "serve":
-        args.arguments = rest
-    elif rest:
+    if rest:
         parser.error(f"unrecognized arguments: {' '.join(redaction.arguments(rest))}")
     try:
         return args.run(args)

@@ -12,21 +12,12 @@ from vllm_ascend_spec.legacy.rewrite import Rewritten, has_old, rewrite
 from vllm_ascend_spec.legacy.yaml_file import rewrite_yaml
 
 HELP = "write a command, a script or a YAML file with vLLM's old options anew"
-EPILOG = """examples:
-  vllm-ascend-spec migrate -- vllm serve MODEL --speculative-model '[ngram]' \\
-      --num-speculative-tokens 5 --ngram-prompt-lookup-max 4
-  vllm-ascend-spec migrate start.sh > new.sh
-  vllm-ascend-spec migrate --write deployment.yaml
-  vllm-ascend-spec migrate < start.sh
-"""
 STDIN = "-"
 YAML = (".yaml", ".yml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take a file, or a command behind ``--``."""
-    parser.epilog = EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--write", action="store_true", help="put the new text into the file")
     parser.add_argument(
         "old",

@@ -60,6 +60,12 @@ def check_capture(request: Request) -> None:
 
 def capture_warnings(request: Request) -> Iterator[str]:
     """Name what was asked for and has no effect, because there are no graphs."""
+    for option, why in ineffective(request):
+        yield f"{option} has no effect: no graphs are captured {why}."
+
+
+def ineffective(request: Request) -> Iterator[tuple[str, str]]:
+    """Yield each option of graphs where there are none, and where that is."""
     engine, section = request.engine, request.section
     if has_graphs(request):
         return
@@ -69,7 +75,7 @@ def capture_warnings(request: Request) -> Iterator[str]:
     asked = [f"{OURS}.{name}" for name in OPTIONS if section.get(name) is not None]
     asked += [SIZES] if engine.capture_sizes else []
     for option in asked:
-        yield f"{option} has no effect: no graphs are captured {why}."
+        yield option, why
 
 
 def has_graphs(request: Request) -> bool:

@@ -65,6 +65,37 @@ def resolve_engine(
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
+    request = request_of(model, speculative_config, additional_config, engine, methods=methods)
+    if request is None:
+        return None
+    for check in COMBINATIONS:
+        check(request)
+    return resolve(request)
+
+
+def request_of(
+    model: str | None,
+    speculative_config: Any,
+    additional_config: Any = NOTHING,
+    engine: Engine | None = None,
+    *,
+    methods: Mapping[str, Method],
+) -> Request | None:
+    """Check each option alone, and return what was asked for.
+
+    Args:
+        model: as for :func:`resolve_engine`, like the rest.
+        speculative_config: as given by the person; None for no speculation.
+        additional_config: as given by the person.
+        engine: other options that matter.
+        methods: those that there are, by name.
+
+    Returns:
+        The request, or None for an engine without speculation.
+
+    Raises:
+        ConfigError: naming the option, its value and what is valid.
+    """
     section = check_additional(additional_config)
     options = SpecOptions.from_mapping(section)
     asked = read_head(model, speculative_config)
@@ -80,7 +111,7 @@ def resolve_engine(
     check_options(method, spec, methods)
     engine = engine or Engine()
     split, about_split = with_split(spec, method, engine)
-    request = Request(
+    return Request(
         spec=with_lengths(with_schedule(split), options),
         method=method,
         section=section,
@@ -91,9 +122,6 @@ def resolve_engine(
         from_head=asked.from_head,
         warnings=warnings + about_split,
     )
-    for check in COMBINATIONS:
-        check(request)
-    return resolve(request)
 
 
 def with_underscores(spec: Any) -> dict[str, Any]:

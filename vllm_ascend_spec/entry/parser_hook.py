@@ -39,6 +39,11 @@ def apply(parser: Any) -> None:
     parser.parse_known_args = parse_known_args
 
 
+def release(parser: Any) -> None:
+    """Undo :func:`apply` for one parser; the old flags stay."""
+    vars(parser).pop("parse_known_args", None)
+
+
 def check(namespace: argparse.Namespace) -> None:
     """Check the options of an engine and of the server."""
     engine_args.resolve_args(namespace)

@@ -62,6 +62,24 @@ class Op:
         """Return each backend's state on a device: ``ready``, or why it cannot run."""
         return {name: _problem_of(self, name, device_type) or "ready" for name in self.backends}
 
+    def choice(self, device_type: str, name: str | None = None) -> tuple[str, dict[str, str]]:
+        """Return the backend that runs on a device, and why each better one does not.
+
+        Args:
+            device_type: ``cpu``, ``cuda`` or ``npu``.
+            name: of the backend that was asked for; None for the best one.
+
+        Raises:
+            BackendUnavailableError: there is none.
+        """
+        passed_over: dict[str, str] = {}
+        wanted = PREFERENCE.get(device_type, ANY_DEVICE) if name is None else (name,)
+        for backend in (backend for backend in wanted if backend in self.backends):
+            if not (problem := _problem_of(self, backend, device_type)):
+                return backend, passed_over
+            passed_over[backend] = problem
+        raise BackendUnavailableError(f"{self.name} has no backend for {device_type}")
+
 
 @functools.cache
 def _load(op: Op, name: str | None, device_type: str) -> Callable[..., Any]:
@@ -78,12 +96,10 @@ def _load(op: Op, name: str | None, device_type: str) -> Callable[..., Any]:
 
 
 def _best(op: Op, device_type: str) -> str:
-    wanted = PREFERENCE.get(device_type, ANY_DEVICE)
-    for name in (name for name in wanted if name in op.backends):
-        if not (problem := _problem_of(op, name, device_type)):
-            return name
+    name, passed_over = op.choice(device_type)
+    for problem in passed_over.values():
         log_once(logging.WARNING, f"{problem}; the next backend is used")
-    raise BackendUnavailableError(f"{op.name} has no backend for {device_type}")
+    return name
 
 
 def _problem_of(op: Op, name: str, device_type: str) -> str | None:

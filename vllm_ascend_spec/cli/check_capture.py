@@ -1,0 +1,194 @@
+"""Which graphs an engine would capture: as its configuration says, or as planned here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vllm_ascend_spec.config.capture import DEFAULT_MODE, GIVEN, sizes_by_k
+from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.graphs import load_name, stock_rules
+from vllm_ascend_spec.graphs.capture import Wanted, capture_of, share_of_draft
+from vllm_ascend_spec.graphs.estimates import estimate
+from vllm_ascend_spec.graphs.modes import MODES
+from vllm_ascend_spec.graphs.tiers import Tier, tiers_of_drafts, tiers_of_schedule
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+NONE = "NONE"
+ESTIMATED = "estimates, nothing measured"
+ELSEWHERE = "planned here; an engine on that device says at its start what it captures"
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a family of draft loops has to do with graphs.
+
+    Attributes:
+        sizes: what is captured there without a plan.
+        has_graphs_by_k: whether full graphs are captured for each K where K changes.
+    """
+
+    sizes: Callable[[stock_rules.Engine], list[int]]
+    has_graphs_by_k: bool
+
+
+VLLM = Family(stock_rules.vllm_sizes, has_graphs_by_k=False)
+FAMILIES = {"vllm": VLLM, "ascend": Family(stock_rules.ascend_sizes, has_graphs_by_k=True)}
+
+
+def capture_of_engine(
+    device: Device | None,
+    speculation: Speculation | None,
+    asked: Engine,
+    engine: VllmConfig,
+    *,
+    is_elsewhere: bool,
+) -> dict[str, Any]:
+    """Return the mode, the sizes and what they are estimated to take.
+
+    Args:
+        device: the kind that is asked about.
+        speculation: of the engine.
+        asked: what was given for it.
+        engine: vLLM's configuration on this machine's device.
+        is_elsewhere: whether that is another device.
+    """
+    if device is not None and not device.has_graphs:
+        return _nothing(f"no graphs are captured on {device.about}")
+    if asked.enforce_eager:
+        return _nothing("no graphs are captured with --enforce-eager")
+    if not is_elsewhere:
+        return _built(speculation, engine)
+    if speculation is None:
+        return _nothing("not planned without speculation", mode=None)
+    try:
+        return _planned(device, speculation, asked, engine)
+    except ConfigError as error:
+        return _nothing(str(error), mode=None)
+
+
+def _nothing(why: str, mode: str | None = NONE) -> dict[str, Any]:
+    record = _record(mode, (), {})
+    return {**record, "note": why}
+
+
+def _record(
+    mode: str | None, sizes: tuple[int, ...], by_k: dict[str, list[int]], note: str = ""
+) -> dict[str, Any]:
+    return {
+        "mode": mode,
+        "sizes": list(sizes),
+        "sizes_by_k": by_k,
+        "expected_padding": None,
+        "estimates": None,
+        "note": note or None,
+    }
+
+
+def _built(speculation: Speculation | None, engine: VllmConfig) -> dict[str, Any]:
+    """Return what the configuration that vLLM built says."""
+    compilation = engine.compilation_config
+    mode = getattr(compilation.cudagraph_mode, "name", NONE)
+    if mode == NONE:
+        return _nothing("vLLM captures none in this mode")
+    sizes = tuple(compilation.cudagraph_capture_sizes or ())
+    by_k = {str(k): list(row) for k, row in sizes_by_k(compilation).items()}
+    record = _record(mode, sizes, by_k, "as an engine captures them")
+    return {**record, "estimates": _estimates(mode, sizes, speculation, engine)}
+
+
+def _planned(
+    device: Device | None, speculation: Speculation, asked: Engine, engine: VllmConfig
+) -> dict[str, Any]:
+    """Return what our planner chooses by the port of that device's own rule."""
+    widest = engine.scheduler_config.max_num_seqs
+    tiers = _tiers(speculation, widest)
+    family = FAMILIES.get(device.family, VLLM) if device is not None else VLLM
+    mode = asked.cudagraph_mode or DEFAULT_MODE
+    if len(tiers) > 1 and not family.has_graphs_by_k and mode != NONE:
+        mode = "PIECEWISE"
+    if mode not in MODES:
+        return _nothing("no graphs are captured in this mode")
+    if speculation.capture == GIVEN:
+        return _record(mode, asked.capture_sizes or (), {}, "as given")
+    rules = stock_rules.Engine(
+        max_num_seqs=widest,
+        tiers=tiers,
+        schedule=speculation.schedule,
+        tensor_parallel_size=asked.tensor_parallel_size,
+    )
+    load = None
+    if speculation.capture_load is not None:
+        load = load_name.named_or_read(speculation.capture_load, widest, "capture_load")
+    layers = layers_of(speculation, engine)
+    capture = capture_of(
+        Wanted(
+            mode=mode,
+            max_num_seqs=widest,
+            tiers=tiers,
+            stock=tuple(family.sizes(rules)),
+            graphs=speculation.capture_graphs,
+            max_tokens=engine.scheduler_config.max_num_batched_tokens,
+            load=load,
+            draft_share=share_of_draft(speculation.num_drafts, *layers)
+            if speculation.has_draft_rows
+            else 0.0,
+        )
+    )
+    by_k = {str(k): list(row) for k, row in capture.decode_by_k.items()}
+    sizes = tuple(capture.sizes)
+    record = _record(mode, sizes, by_k, "; ".join((ELSEWHERE, *capture.notes)))
+    return {
+        **record,
+        "expected_padding": capture.expected_padding,
+        "estimates": _estimates(mode, sizes, speculation, engine),
+    }
+
+
+def _tiers(speculation: Speculation, widest: int) -> tuple[Tier, ...]:
+    if speculation.draft_lengths is not None:
+        return tiers_of_drafts(widest, speculation.draft_lengths)
+    if speculation.schedule is not None:
+        return tiers_of_schedule(widest, speculation.schedule)
+    return tiers_of_drafts(widest, [speculation.num_drafts])
+
+
+def layers_of(speculation: Speculation | None, engine: VllmConfig) -> tuple[int, int]:
+    """Return how many layers the target and the draft have; 0 where that is not known."""
+    draft = None
+    if speculation is not None and speculation.has_draft_model:
+        config: Any = getattr(engine.speculative_config, "draft_model_config", None)
+        draft = getattr(config, "hf_config", None)
+    target = getattr(engine.model_config, "hf_text_config", None)
+    layers, draft_layers = (getattr(c, "num_hidden_layers", 0) or 0 for c in (target, draft))
+    return layers, draft_layers
+
+
+def _estimates(
+    mode: str, sizes: tuple[int, ...], speculation: Speculation | None, engine: VllmConfig
+) -> dict[str, Any] | None:
+    layers, draft_layers = layers_of(speculation, engine)
+    if not layers or not sizes:
+        return None
+    hidden = getattr(engine.model_config.hf_text_config, "hidden_size", 0)
+    parallel = engine.parallel_config
+    several = (
+        parallel.tensor_parallel_size > 1,
+        parallel.data_parallel_size > 1,
+        parallel.enable_expert_parallel,
+    )
+    cost = estimate(
+        layers,
+        draft_layers=draft_layers,
+        hidden_size=hidden,
+        communication_domains=sum(several),
+    )
+    both = MODES[mode].has_full_decode and MODES[mode].has_pieces
+    graphs = len(sizes) * (2 if both else 1)
+    return {"what": ESTIMATED, "graphs": graphs, "bytes": cost.bytes_of(graphs, max(sizes))}

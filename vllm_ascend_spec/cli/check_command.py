@@ -1,0 +1,106 @@
+"""The words of ``vllm-ascend-spec check``: flags of ``vllm serve``, or a whole command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from vllm_ascend_spec.devices import registry, select
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.legacy.rewrite import ASSIGNMENT
+
+END = "--"
+PROGRAMS = ("vllm", "vllm-ascend-spec")
+MODULE = "vllm.entrypoints.openai.api_server"
+COMMANDS = f"valid: [NAME=VALUE …] vllm serve MODEL …, or python -m {MODULE} --model MODEL …"
+MODEL = "is missing; give the target first: vllm-ascend-spec check MODEL [flags of vllm serve]"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be checked.
+
+    Attributes:
+        arguments: words behind ``vllm serve``.
+        environment: variables that the command sets for itself.
+    """
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def asked_of(words: Sequence[str]) -> Asked:
+    """Return what the words of the command line ask for.
+
+    Raises:
+        ConfigError: there are none, or they are a command that starts no server.
+    """
+    words = list(words)
+    if not words:
+        raise ConfigError("MODEL", None, MODEL)
+    if words[0] == END:
+        return _of_command(words[1:])
+    if END in words:
+        problem = "a command behind -- is all there is; leave out what stands before it"
+        raise ConfigError("MODEL", words[0], problem)
+    return Asked(words)
+
+
+def _of_command(words: list[str]) -> Asked:
+    if len(words) == 1 and " " in words[0]:
+        try:
+            words = shlex.split(words[0].replace("\\\n", " "), comments=True)
+        except ValueError as error:
+            raise ConfigError("COMMAND", words[0], f"cannot be read: {error}") from None
+    for place, word in enumerate(words):
+        after = words[place + 1 : place + 2]
+        is_program = PurePath(word).name in PROGRAMS and after == ["serve"]
+        if is_program or word == MODULE:
+            assigned = filter(None, map(ASSIGNMENT.fullmatch, words[:place]))
+            rest = words[place + (2 if is_program else 1) :]
+            if not rest:
+                raise ConfigError("MODEL", None, "is missing in the command")
+            return Asked(rest, {match[1]: match[2] for match in assigned})
+    raise ConfigError("COMMAND", shlex.join(words), f"starts no server; {COMMANDS}")
+
+
+@contextmanager
+def variables(changes: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a while."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def detected() -> Iterator[None]:
+    """Forget for a while which device was asked for, so that the one that is there is found."""
+    before = os.environ.pop(select.DEVICE_VARIABLE, None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[select.DEVICE_VARIABLE] = before
+
+
+def device_variable(name: str | None) -> dict[str, str]:
+    """Return the environment that ``--device`` stands for.
+
+    Raises:
+        ConfigError: there is no such kind of device.
+    """
+    if name is None:
+        return {}
+    if name not in (known := registry.all_devices()):
+        raise ConfigError("--device", name, f"valid: {', '.join(known)}")
+    return {select.DEVICE_VARIABLE: name}

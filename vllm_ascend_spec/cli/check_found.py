@@ -1,0 +1,262 @@
+"""What ``vllm-ascend-spec check`` finds out: by light checks first, then by vLLM's own."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vllm_ascend_spec import versions
+from vllm_ascend_spec.cli import check_light
+from vllm_ascend_spec.cli.check_command import detected
+from vllm_ascend_spec.config import preflight
+from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.head_as_model import read_head
+from vllm_ascend_spec.config.json_option import check_texts
+from vllm_ascend_spec.config.preflight import check_port
+from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.without_effect import LEAVE_OUT, NoEffect, without_effect
+from vllm_ascend_spec.devices import select
+from vllm_ascend_spec.entry import engine_args, legacy_flags, problems, serve_flags
+from vllm_ascend_spec.errors import AscendSpecError, ConfigError, FlagsError
+from vllm_ascend_spec.legacy.names import told
+from vllm_ascend_spec.methods.registry import all_methods
+from vllm_ascend_spec.one_line import plain_line
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+# How the part of a message begins that says what to do.
+REMEDY = re.compile(
+    r"(?:^|[;:,] )((?:valid|nearest|remedy|leave|give|choose|take|set|add|use|name|needs?|write|"
+    r"install|decrease|increase|must be)\b.*)",
+    re.IGNORECASE,
+)
+OF_ARGPARSE = re.compile(r"argument ([^:]+): (.*)", re.DOTALL)
+ASK_VLLM = "see `vllm serve --help=all`"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that would keep an engine from starting.
+
+    Attributes:
+        option: that is wrong; None where it is none.
+        message: what an engine's start says, in one line.
+        remedy: what to do.
+    """
+
+    option: str | None
+    message: str
+    remedy: str
+
+
+@dataclass
+class Found:
+    """Everything that was found out.
+
+    Attributes:
+        device: the kind that it is for; None where there is none.
+        is_elsewhere: whether that is another one than this machine has.
+        platform: what vLLM runs on here.
+        vllm: distribution and version; None while it has not been asked.
+        model: the target.
+        spec: the speculative config as given.
+        asked: other options that matter, as given.
+        speculation: resolved; None without, or where something is wrong.
+        engine: vLLM's configuration of it; None where it was not built.
+        problems: what would keep an engine from starting.
+        unchecked: why the rest could not be looked at; None if it was.
+        without_effect: options that change nothing.
+        warnings: what an engine says at its start.
+        notes: what should be known of this report.
+    """
+
+    device: Device | None = None
+    is_elsewhere: bool = False
+    platform: str = ""
+    vllm: str | None = None
+    model: str | None = None
+    spec: Any = None
+    asked: Engine = field(default_factory=Engine)
+    speculation: Speculation | None = None
+    engine: VllmConfig | None = None
+    problems: list[Problem] = field(default_factory=list)
+    unchecked: str | None = None
+    without_effect: list[NoEffect] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def find(arguments: Sequence[str], *, is_light: bool = False) -> Found:
+    """Look at flags of ``vllm serve``, on the device of this environment.
+
+    Args:
+        arguments: the words behind ``vllm serve``.
+        is_light: whether vLLM is left out of it.
+    """
+    found = Found()
+    try:
+        check_texts(arguments)
+        _find_device(found)
+        namespace, rest = check_light.read(arguments)
+    except FlagsError as error:
+        if is_light:
+            found.problems.append(problem_of(error))
+            return found
+    except AscendSpecError as error:
+        found.problems.append(problem_of(error))
+        return found
+    else:
+        if is_light and rest:
+            known = ", ".join(check_light.names())
+            message = f"{rest[0]} is not looked at with --light; valid: {known}"
+            found.problems.append(Problem(rest[0], message, "leave out --light"))
+        _look_at(found, namespace)
+    if not found.problems and not is_light:
+        _ask_vllm(found, arguments)
+    return found
+
+
+def _find_device(found: Found) -> None:
+    found.device = select.find_device()
+    with detected():
+        here = select.find_device()
+    found.is_elsewhere = found.device is not None and found.device != here
+    choice = select.select_platform()
+    found.platform = choice.platform or choice.note or "vLLM's own"
+    if choice.is_refusal and not found.is_elsewhere:
+        remedy = remedy_of(choice.note, None)
+        found.problems.append(Problem(None, plain_line(choice.note), remedy))
+    elif choice.note:
+        found.notes.append(choice.note)
+
+
+def _look_at(found: Found, namespace: argparse.Namespace) -> None:
+    """Check what can be checked by our own rules."""
+    try:
+        translated = legacy_flags.translated(namespace)
+    except AscendSpecError as error:
+        found.problems.append(problem_of(error))
+        return
+    found.model = namespace.model
+    found.spec = engine_args.merged_speculative_config(namespace)
+    found.asked = engine_args.engine_of(namespace)
+    speculation, errors = problems.resolved(namespace)
+    found.speculation = speculation
+    found.problems += [problem_of(error) for error in errors]
+    if errors:
+        return
+    request = preflight.request_of(
+        found.model, found.spec, namespace.additional_config, found.asked, methods=all_methods()
+    )
+    found.without_effect = [] if request is None else list(without_effect(request))
+    if translated is not None:
+        found.notes = [*dict.fromkeys([*found.notes, told(*translated)])]
+        why = "vLLM has had no such option since 0.9"
+        found.without_effect += [NoEffect(name, why) for name in translated[1].without_effect]
+    found.warnings = list(speculation.warnings) if speculation is not None else []
+
+
+def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:
+    """Let vLLM read the flags and build its configuration."""
+    try:
+        found.vllm = " ".join(versions.require_vllm())
+    except versions.UnsupportedVersionError as error:
+        found.unchecked = str(error)
+        return
+    with serve_flags.quiet():
+        try:
+            with detected():
+                vllm_device = serve_flags.load()
+        except (Exception, SystemExit) as error:  # whatever is broken
+            found.unchecked = f"vLLM cannot be imported: {serve_flags.said(error)}"
+            return
+        try:
+            namespace, given = serve_flags.read(arguments)
+        except AscendSpecError as error:
+            found.problems.append(problem_of(error))
+            return
+        _look_at(found, namespace)
+        if not found.problems:
+            _build(found, namespace, given, vllm_device)
+
+
+def _build(
+    found: Found, namespace: argparse.Namespace, given: dict[str, Any], vllm_device: str
+) -> None:
+    found.model = read_head(found.model, found.spec).model
+    try:
+        found.engine = serve_flags.config_of(namespace)
+    except (Exception, SystemExit) as error:  # vLLM raises what it likes
+        said = serve_flags.said(error)
+        if found.is_elsewhere:
+            found.notes.append(f"vLLM's own checks were not made: here, on {vllm_device}: {said}")
+        elif isinstance(error, AscendSpecError):
+            found.problems.append(problem_of(error))
+        else:
+            found.problems.append(Problem(None, said, remedy_of(said, None)))
+        return
+    if found.is_elsewhere:
+        found.notes.append(
+            f"vLLM's own defaults and checks are those of this machine's device, {vllm_device}"
+        )
+    else:
+        found.without_effect += changed(given, found.engine)
+    _look_at_host(found, namespace)
+
+
+def _look_at_host(found: Found, namespace: argparse.Namespace) -> None:
+    """See whether the libraries can be imported, and whether the port is free."""
+    device = None if found.is_elsewhere else found.device
+    if device is not None and (problem := device.import_problem_elsewhere()):
+        found.problems.append(Problem(None, problem, remedy_of(problem, None)))
+    port = getattr(namespace, "port", None)
+    if isinstance(port, int) and not getattr(namespace, "uds", None):
+        try:
+            check_port(getattr(namespace, "host", None), port)
+        except ConfigError as error:
+            # It may be free when the server starts, for this one may be what is running.
+            found.warnings.append(str(error))
+
+
+def changed(given: dict[str, Any], engine: VllmConfig) -> list[NoEffect]:
+    """Return the flags of which vLLM's configuration has made something else.
+
+    Args:
+        given: values that differ from vLLM's defaults, by name.
+        engine: what was built of them.
+    """
+    found = []
+    for name, value in given.items():
+        holders = [part for part in vars(engine).values() if name in getattr(part, "__dict__", {})]
+        if len(holders) != 1 or type(value) not in (bool, int, str):
+            continue
+        became = getattr(holders[0], name)
+        is_filled_in = value in ("auto", -1)
+        if type(became) is type(value) and became != value and not is_filled_in:
+            flag = f"--{name.replace('_', '-')}"
+            why = f"vLLM has made {became!r} of {value!r} for this engine"
+            found.append(NoEffect(flag, why, f"{LEAVE_OUT}, or give {became!r}"))
+    return found
+
+
+def problem_of(error: AscendSpecError) -> Problem:
+    """Return an error of ours as a problem."""
+    message = str(error)
+    if isinstance(error, ConfigError):
+        return Problem(error.option, message, remedy_of(error.problem, error.option))
+    if named := OF_ARGPARSE.fullmatch(message):
+        flag = named[1].split("/")[0]
+        return Problem(flag, message, remedy_of(named[2], flag))
+    return Problem(None, message, remedy_of(message, None))
+
+
+def remedy_of(text: str, option: str | None) -> str:
+    """Return the part of a message that says what to do, or the next best."""
+    if said := REMEDY.search(text):
+        return said[1]
+    return ASK_VLLM if option is None or option.startswith("-") else f"leave out {option}"

@@ -1,0 +1,82 @@
+r"""The examples at the end of each command's help; tests parse all and run those that a CPU can.
+
+A line that ends with ``\`` goes on.
+"""
+
+from __future__ import annotations
+
+EAGLE = '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}'
+NGRAM = '{"method": "ngram", "num_speculative_tokens": 5}'
+
+# By the words that lead to the command.
+EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
+    (): (
+        "vllm-ascend-spec info",
+        f"vllm-ascend-spec check examples/zoo/target \\\n    --speculative-config '{EAGLE}'",
+        f"vllm-ascend-spec serve examples/zoo/target \\\n    --speculative-config '{EAGLE}'",
+        "vllm-ascend-spec check --help",
+    ),
+    ("serve",): (
+        f"vllm-ascend-spec serve examples/zoo/target \\\n    --speculative-config '{EAGLE}'",
+        "vllm-ascend-spec serve --help=all",
+    ),
+    ("env",): ('eval "$(vllm-ascend-spec env)"',),
+    ("check",): (
+        f"vllm-ascend-spec check examples/zoo/target --max-num-seqs 64 \\\n"
+        f"    --speculative-config '{EAGLE}'",
+        f"vllm-ascend-spec check --device npu --json examples/zoo/target \\\n"
+        f"    --speculative-config '{EAGLE}'",
+        "vllm-ascend-spec check -- vllm serve examples/zoo/target --port 8100 \\\n"
+        "    --speculative-model '[ngram]' --num-speculative-tokens 5",
+        f"vllm-ascend-spec check --light --strict examples/zoo/target \\\n"
+        f"    --speculative-config '{NGRAM}'",
+    ),
+    ("plan",): (
+        "vllm-ascend-spec plan --max-num-seqs 256 --num-speculative-tokens 3 --graphs 12",
+        "vllm-ascend-spec plan --max-num-seqs 256 --tiers '[[1,64,3],[65,256,1]]' --json",
+        "vllm-ascend-spec plan --max-num-seqs 64 --tiers 0,1,3 --load normal:40,12",
+        "vllm-ascend-spec plan --max-num-seqs 256 --num-speculative-tokens 3 \\\n"
+        "    --layers 36 --draft-layers 1 --hidden-size 4096 --memory-mib 2048",
+    ),
+    ("info",): ("vllm-ascend-spec info", "vllm-ascend-spec info > report.json"),
+    ("bench",): (
+        "vllm-ascend-spec bench serve --output bench-results/serve.json",
+        "vllm-ascend-spec bench verify --quick --markdown",
+        "vllm-ascend-spec bench step --help",
+    ),
+    ("bench", "serve"): (
+        "vllm-ascend-spec bench serve --modes eager --batches 1,8 --rounds 3",
+        f"vllm-ascend-spec bench serve --speculative-config '{NGRAM}' \\\n"
+        "    --output bench-results/ngram.json",
+    ),
+    ("bench", "step"): (
+        "vllm-ascend-spec bench step --batch 8 --compiled",
+        "vllm-ascend-spec bench step --peer-python ../other/.venv/bin/python",
+    ),
+    ("bench", "propose"): (
+        "vllm-ascend-spec bench propose --batches 1,8 --rounds 3",
+        f"vllm-ascend-spec bench propose --speculative-config '{EAGLE}' \\\n"
+        f"    --speculative-config '{NGRAM}'",
+    ),
+    ("bench", "adaptive"): (
+        "vllm-ascend-spec bench adaptive --clients 1,4,16 --temperatures 0 \\\n"
+        "    --png bench-results/adaptive.png",
+    ),
+    ("bench", "verify"): (
+        "vllm-ascend-spec bench verify --quick --markdown",
+        "vllm-ascend-spec bench verify --kinds greedy,top-p --vocab 151936 --batch 1,8",
+        "vllm-ascend-spec bench verify --record bench-results/verify.json --markdown",
+    ),
+    ("migrate",): (
+        "vllm-ascend-spec migrate -- vllm serve MODEL --speculative-model '[ngram]' \\\n"
+        "    --num-speculative-tokens 5 --ngram-prompt-lookup-max 4",
+        "vllm-ascend-spec migrate start.sh > new.sh",
+        "vllm-ascend-spec migrate --write deployment.yaml",
+        "vllm-ascend-spec migrate < start.sh",
+    ),
+    ("completion",): (
+        'eval "$(vllm-ascend-spec completion bash)"',
+        "vllm-ascend-spec completion zsh > ~/.zfunc/_vllm-ascend-spec",
+        "vllm-ascend-spec completion fish > ~/.config/fish/completions/vllm-ascend-spec.fish",
+    ),
+}

@@ -1,0 +1,69 @@
+"""The parser of a command; of some the words that are not their own are handed on as they are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from vllm_ascend_spec.cli.examples import EXAMPLES
+
+END = "--"
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Takes its own options, and hands all other words on.
+
+    Attributes:
+        passes_on: whether it does; else it is argparse's.
+    """
+
+    passes_on = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; what is handed on becomes ``arguments``, in its order."""
+        if not self.passes_on or args is None:
+            return super().parse_known_args(args, namespace)
+        own, handed = self.split(args)
+        found, _ = super().parse_known_args(own, namespace)
+        found.arguments = handed
+        return found, []
+
+    def split(self, args: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the command's own words, and all others; behind ``--`` none is its own."""
+        own: list[str] = []
+        handed: list[str] = []
+        words = iter(args)
+        for word in words:
+            name, is_joined, _ = word.partition("=")
+            action = self._option_string_actions.get(name)
+            if word == END:
+                handed += [word, *words]
+            elif action is None:
+                handed.append(word)
+            else:
+                own.append(word)
+                if action.nargs != 0 and not is_joined:
+                    own += [value for value in [next(words, None)] if value is not None]
+        return own, handed
+
+
+def commands_in(
+    parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    """Yield every parser below one, with the words that lead to it; those of ``bench`` are two."""
+    yield path, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from commands_in(inner, (*path, name))
+
+
+def add_examples(parser: argparse.ArgumentParser) -> None:
+    """Let the help of every command end with its examples."""
+    for path, command in commands_in(parser):
+        lines = "\n".join(f"  {line}" for line in EXAMPLES.get(path, ()))
+        command.epilog = f"examples:\n{lines}" if lines else None
+        command.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -1,0 +1,53 @@
+"""What was given and has no effect, with the reason and what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vllm_ascend_spec.config.capture import ineffective
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.rules import BLOCK, GREEDY, STANDARD, resolve_rule
+
+LEAVE_OUT = "leave it out"
+
+
+@dataclass(frozen=True)
+class NoEffect:
+    """An option that changes nothing.
+
+    Attributes:
+        option: as the person wrote it.
+        why: the reason.
+        remedy: what to do.
+    """
+
+    option: str
+    why: str
+    remedy: str = LEAVE_OUT
+
+
+def without_effect(request: Request) -> Iterator[NoEffect]:
+    """Yield what of a request that passed every check changes nothing."""
+    method = request.method
+    for key in request.spec:
+        if key not in method.options and key not in request.from_head:
+            # Checks let nothing else pass.
+            why = f"method {method.name!r} does not have it, and this is its default elsewhere"
+            yield NoEffect(f"speculative_config.{key}", why)
+    for option, why in ineffective(request):
+        yield NoEffect(option, f"no graphs are captured {why}")
+    yield from _of_rule(request)
+
+
+def _of_rule(request: Request) -> Iterator[NoEffect]:
+    asked = request.spec.get("rejection_sample_method") or STANDARD
+    if resolve_rule(asked, request.section) != BLOCK:
+        return
+    is_ours = request.section.get("verify_rule") is not None
+    option = "verify_rule" if is_ours else "rejection_sample_method"
+    why = "drafts that are not sampled are accepted by the token rule as often"
+    if not request.method.can_sample_drafts:
+        yield NoEffect(option, f"{why}, and method {request.method.name!r} samples none")
+    elif (request.spec.get("draft_sample_method") or GREEDY) == GREEDY:
+        yield NoEffect(option, why, 'add "draft_sample_method": "probabilistic", or leave it out')
