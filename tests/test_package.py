@@ -28,6 +28,7 @@ def test_public_names_are_frozen() -> None:
         "ConfigError",
         "CustomProposerError",
         "ExtensionError",
+        "FlagsError",
         "PlatformError",
         "UnguardedScriptError",
         "UnsupportedVersionError",

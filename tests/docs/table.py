@@ -49,6 +49,7 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
         "sizes: [12, 36, 72, 120, 184, 260, 352, 456, 576, 712, 860, 1024]"
     ),
     "vllm-ascend-spec env": Run(),
+    'eval "$(vllm-ascend-spec completion bash)"': Run(),
     "vllm-ascend-spec migrate": Run('"method": "eagle", "model": "examples/zoo/eagle"'),
     "ASCEND_SPEC_MODEL=": Run('"method": "eagle", "model": "examples/zoo/eagle"'),
     'eval "$(vllm-ascend-spec env)"': Run(),

@@ -49,6 +49,7 @@ COMMANDS = frozenset(
         "adaptive",
         "bench",
         "check",
+        "completion",
         "env",
         "info",
         "migrate",
@@ -67,8 +68,8 @@ FLAGS = frozenset(
         # of plan
         *("--allow-eager", "--enable-expert-parallel", "--json", "--old-cann"),
         *("--sequence-parallel", "--no-sequence-parallel"),
-        # of migrate
-        "--write",
+        # of check and migrate
+        *("--light", "--strict", "--write"),
     )
 )
 JSON_OPTIONS = frozenset(

@@ -46,8 +46,8 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
     ),
     ("bench", "serve"): (
         "vllm-ascend-spec bench serve --modes eager --batches 1,8 --rounds 3",
-        f"vllm-ascend-spec bench serve --speculative-config '{NGRAM}' \\\n"
-        "    --output bench-results/ngram.json",
+        "vllm-ascend-spec bench serve --output bench-results/ngram.json \\\n"
+        f"    --speculative-config '{NGRAM}'",
     ),
     ("bench", "step"): (
         "vllm-ascend-spec bench step --batch 8 --compiled",
@@ -55,7 +55,8 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
     ),
     ("bench", "propose"): (
         "vllm-ascend-spec bench propose --batches 1,8 --rounds 3",
-        f"vllm-ascend-spec bench propose --speculative-config '{EAGLE}' \\\n"
+        "vllm-ascend-spec bench propose \\\n"
+        f"    --speculative-config '{EAGLE}' \\\n"
         f"    --speculative-config '{NGRAM}'",
     ),
     ("bench", "adaptive"): (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -64,6 +65,6 @@ def commands_in(
 def add_examples(parser: argparse.ArgumentParser) -> None:
     """Let the help of every command end with its examples."""
     for path, command in commands_in(parser):
-        lines = "\n".join(f"  {line}" for line in EXAMPLES.get(path, ()))
+        lines = textwrap.indent("\n".join(EXAMPLES.get(path, ())), "  ")
         command.epilog = f"examples:\n{lines}" if lines else None
         command.formatter_class = argparse.RawDescriptionHelpFormatter
