@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.entry.same_answer import DEVICES, ROWS, require_same_answer
+from tests.entry.same_answer import DEVICES, EAGLE, ROWS, require_same_answer
 from tests.entry.test_handover import ENGINE
+from tests.zoo import TARGET
+from vllm_ascend_spec.cli.check_report import ENGINE as ENGINE_VALUES
+from vllm_ascend_spec.cli.main import main
+from vllm_ascend_spec.config.resolved import speculation_of
 
 
 def test_the_table_is_of_some_size() -> None:
@@ -38,3 +44,47 @@ def test_an_engine_that_differs_is_found_out(
     monkeypatch.setattr(engine_hook, "resolve_args", lambda args: None)
     with pytest.raises(AssertionError):
         require_same_answer("lookup with eagle", "cpu", ENGINE, capsys)
+
+
+COMMANDS: dict[str, list[str]] = {
+    "defaults": ["--speculative-config", json.dumps(EAGLE)],
+    "flags of vLLM's own kinds": [
+        *("--speculative-config", json.dumps(EAGLE), "--max-model-len", "1k", "-O1"),
+        *("--dtype", "float32", "--block-size", "64", "--seed", "3", "--no-enable-prefix-caching"),
+        *("--max-num-batched-tokens", "1K", "--max_num_seqs=4"),
+    ],
+    "short and dotted": [
+        *("--speculative-config.method", "ngram", "-cc.cudagraph_mode", "NONE"),
+        *("--speculative-config.num_speculative_tokens", "4"),
+    ],
+    "old": ["--speculative-model", "[ngram]", "--num-speculative-tokens", "5"],
+    "by parts": ["--spec-method", "eagle", "--spec-model", EAGLE["model"], "--spec-tokens", "2"],
+    "none": ["--max-num-seqs", "4"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_read_as_vllm_serve_reads_it(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same words through ``check``, and through vLLM's parser into a server's engine."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.usage.usage_lib import UsageContext
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    assert main(["check", "--json", TARGET, *COMMANDS[name]]) == 0
+    record = json.loads(capsys.readouterr().out)
+    parser = make_arg_parser(FlexibleArgumentParser(prog="vllm serve"))
+    args = parser.parse_args([TARGET, *COMMANDS[name], "--port", "0"])
+    args.model = args.model_tag
+    config = AsyncEngineArgs.from_cli_args(args).create_engine_config(
+        usage_context=UsageContext.OPENAI_API_SERVER
+    )
+    values = {name: getattr(getattr(config, part), name) for part in ENGINE_VALUES for name in
+              ENGINE_VALUES[part]}  # fmt: skip
+    shown = {key: str(value).removeprefix("torch.") for key, value in values.items()}
+    assert {key: str(value) for key, value in record["engine"].items()} == shown
+    spec = config.speculative_config
+    wanted = None if spec is None else json.loads(json.dumps(speculation_of(config).as_json()))
+    assert record.get("speculation") == wanted

@@ -61,7 +61,7 @@ class Found:
     Attributes:
         device: the kind that it is for; None where there is none.
         is_elsewhere: whether that is another one than this machine has.
-        platform: what vLLM runs on here.
+        platform: what vLLM runs on here; None where something is wrong before.
         vllm: distribution and version; None while it has not been asked.
         model: the target.
         spec: the speculative config as given.
@@ -77,7 +77,7 @@ class Found:
 
     device: Device | None = None
     is_elsewhere: bool = False
-    platform: str = ""
+    platform: str | None = None
     vllm: str | None = None
     model: str | None = None
     spec: Any = None
@@ -101,7 +101,7 @@ def find(arguments: Sequence[str], *, is_light: bool = False) -> Found:
     found = Found()
     try:
         check_texts(arguments)
-        _find_device(found)
+        found.device = select.find_device()
         namespace, rest = check_light.read(arguments)
     except FlagsError as error:
         if is_light:
@@ -112,17 +112,17 @@ def find(arguments: Sequence[str], *, is_light: bool = False) -> Found:
         return found
     else:
         if is_light and rest:
-            known = ", ".join(check_light.names())
-            message = f"{rest[0]} is not looked at with --light; valid: {known}"
+            message = plain_line(f"{rest[0]} is not looked at with --light; leave out --light")
             found.problems.append(Problem(rest[0], message, "leave out --light"))
         _look_at(found, namespace)
+    if not found.problems:
+        _find_platform(found)
     if not found.problems and not is_light:
         _ask_vllm(found, arguments)
     return found
 
 
-def _find_device(found: Found) -> None:
-    found.device = select.find_device()
+def _find_platform(found: Found) -> None:
     with detected():
         here = select.find_device()
     found.is_elsewhere = found.device is not None and found.device != here
@@ -144,12 +144,12 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         return
     found.model = namespace.model
     found.spec = engine_args.merged_speculative_config(namespace)
-    found.asked = engine_args.engine_of(namespace)
     speculation, errors = problems.resolved(namespace)
     found.speculation = speculation
     found.problems += [problem_of(error) for error in errors]
     if errors:
         return
+    found.asked = engine_args.engine_of(namespace)
     request = preflight.request_of(
         found.model, found.spec, namespace.additional_config, found.asked, methods=all_methods()
     )

@@ -56,11 +56,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     legacy_flags.add_to(parser)
 
 
-def names() -> list[str]:
-    """Return the flags, old ones left out."""
-    return [flags[0] for flags in FLAGS]
-
-
 def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return what our checks look at, and the words that only vLLM can read.
 
