@@ -84,7 +84,7 @@ def refused_by_check(name: str, capsys: pytest.CaptureFixture[str]) -> str | Non
     from vllm_ascend_spec.cli.main import main
 
     spec, additional, engine, _ = CASES[name]
-    arguments = ["check", TARGET, "--speculative-config", json.dumps(spec)]
+    arguments = ["check", "--light", TARGET, "--speculative-config", json.dumps(spec)]
     arguments += ["--additional-config", json.dumps(additional)]
     for option, value in engine.items():
         arguments.append("--" + option.replace("_", "-"))

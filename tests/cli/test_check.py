@@ -17,6 +17,7 @@ from vllm_ascend_spec.cli import check_found, check_light
 from vllm_ascend_spec.cli.examples import EXAMPLES
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.entry import serve_flags
+from vllm_ascend_spec.errors import PlatformError
 from vllm_ascend_spec.ops import OPS
 from vllm_ascend_spec.ops.registry import Op
 
@@ -228,6 +229,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     ("words", "said"),
     [
         ([], "MODEL=None: is missing"),
+        (["--max-num-seqs", "8"], "MODEL=None: is missing"),
         (["--", "ls", "-l"], "COMMAND='ls -l': starts no server; valid: "),
         ([TARGET, "--", "vllm", "serve", "x"], "MODEL="),
         (["--", "vllm serve 'x"], "COMMAND="),
@@ -341,6 +343,22 @@ def test_without_vllm_it_says_what_it_can(
     assert record["speculation"]["num_drafts"]["value"] == 3
     assert check(capsys, TARGET, "--light", *EAGLE)["exit"] == 0
     assert check(capsys, TARGET, "--speculative-config", '{"method": "eagel"}')["exit"] == 2
+
+
+def test_a_device_that_cannot_be_used_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "An Ascend NPU needs CANN. Remedy: source set_env.sh."
+
+    def load() -> str:
+        raise PlatformError(why)
+
+    monkeypatch.setattr(check_found.serve_flags, "load", load)
+    record = check(capsys, TARGET, *EAGLE)
+    assert record["exit"] == 2
+    assert record["errors"] == [
+        {"option": None, "message": why, "remedy": "Remedy: source set_env.sh."}
+    ]
 
 
 def test_a_broken_vllm_is_one_line(

@@ -35,7 +35,7 @@ def flags_of(values: dict[str, Any]) -> list[str]:
 def test_as_many_tokens_fit(
     method: str,
     make_engine: MakeEngine,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
@@ -43,7 +43,7 @@ def test_as_many_tokens_fit(
     values = {k: v for k, v in ENGINE.items() if k not in ("model", "disable_log_stats")}
     words = [*flags_of(values), "--speculative-config", json.dumps(spec)]
     assert main(["check", "--json", target_of(spec), *words]) == 0
-    memory = json.loads(capsys.readouterr().out)["memory"]
+    memory = json.loads(capfd.readouterr().out)["memory"]
     assert memory["kv_space_bytes"] == ENGINE["kv_cache_memory_bytes"]
     assert memory["kv_space_from"] == "--kv-cache-memory-bytes"
     engine = make_engine(spec)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.cli import check_light
+from vllm_ascend_spec.cli.check_command import MODEL as MISSING_MODEL
 from vllm_ascend_spec.cli.check_command import detected
 from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.device import Device
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 # How the part of a message begins that says what to do.
 REMEDY = re.compile(
-    r"(?:^|[;:,] )((?:valid|nearest|remedy|leave|give|choose|take|set|add|use|name|needs?|write|"
+    r"(?:^|[;:,.] )((?:valid|nearest|remedy|leave|give|choose|take|set|add|use|name|needs?|write|"
     r"install|decrease|increase|must be)\b.*)",
     re.IGNORECASE,
 )
@@ -114,6 +115,8 @@ def find(arguments: Sequence[str], *, is_light: bool = False) -> Found:
         if is_light and rest:
             message = plain_line(f"{rest[0]} is not looked at with --light; leave out --light")
             found.problems.append(Problem(rest[0], message, "leave out --light"))
+        if namespace.model is None and not rest:
+            found.problems.append(problem_of(ConfigError("MODEL", None, MISSING_MODEL)))
         _look_at(found, namespace)
     if not found.problems:
         _find_platform(found)
@@ -172,6 +175,9 @@ def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:
         try:
             with detected():
                 vllm_device = serve_flags.load()
+        except AscendSpecError as error:  # the device's libraries, for one
+            found.problems.append(problem_of(error))
+            return
         except (Exception, SystemExit) as error:  # whatever is broken
             found.unchecked = f"vLLM cannot be imported: {serve_flags.said(error)}"
             return
@@ -206,14 +212,11 @@ def _build(
         )
     else:
         found.without_effect += changed(given, found.engine)
-    _look_at_host(found, namespace)
+    _look_at_port(found, namespace)
 
 
-def _look_at_host(found: Found, namespace: argparse.Namespace) -> None:
-    """See whether the libraries can be imported, and whether the port is free."""
-    device = None if found.is_elsewhere else found.device
-    if device is not None and (problem := device.import_problem_elsewhere()):
-        found.problems.append(Problem(None, problem, remedy_of(problem, None)))
+def _look_at_port(found: Found, namespace: argparse.Namespace) -> None:
+    """See whether the port is free."""
     port = getattr(namespace, "port", None)
     if isinstance(port, int) and not getattr(namespace, "uds", None):
         try:
