@@ -7,6 +7,8 @@ takes seconds, so everything that can be told without it has been told before.
 from __future__ import annotations
 
 import argparse
+import copy
+import functools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -51,6 +53,7 @@ def load() -> str:
     return str(current_platform.device_type)
 
 
+@functools.cache
 def parser() -> Any:
     """Return vLLM's parser with the command ``serve``, the old flags, and without our checks."""
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
@@ -94,7 +97,9 @@ def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     (serve,) = whole._subparsers._group_actions[0].choices.values()
     values = vars(namespace)
     defaults = {action.dest: action.default for action in serve._actions if action.dest in values}
-    return namespace, {name: values[name] for name in defaults if values[name] != defaults[name]}
+    given = {name: values[name] for name in defaults if values[name] != defaults[name]}
+    # The defaults are the parser's own objects, and vLLM fills in what it is given.
+    return copy.deepcopy(namespace), given
 
 
 def config_of(namespace: argparse.Namespace) -> VllmConfig:
