@@ -19,7 +19,8 @@ from vllm_ascend_spec.control.scheduler import (
     step_of,
 )
 from vllm_ascend_spec.control.steps import Step
-from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, Told, split
+from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, Told
+from vllm_ascend_spec.step_text import split
 
 Rows = tuple[tuple[int, int, int], ...]
 
@@ -283,11 +284,14 @@ def test_each_step_tells_its_length_once(cls: type, lookup: Any, reason: str) ->
     if lookup is not None:
         scheduler._lookup = lookup
     scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": [1]}))
+    verified = {3: (1, 0)}
     graph = CUDAGraphStat(4, 4, 0, "FULL, K=3")
     for stat, before in ((graph, "FULL, K=3"), (None, "")):
         scheduler._told = Told(3, reason)
         told = scheduler.make_stats(stat).cudagraph_stats
-        assert split(told.runtime_mode) == (before, Told(3, reason))
+        text, parts = split(told.runtime_mode)
+        assert (text, Told.of(parts)) == (before, Told(3, reason, "eagle", verified))
+        verified = {}
         assert scheduler.make_stats(stat).cudagraph_stats is stat
 
 

@@ -19,15 +19,18 @@ class Reporter:
 
     def __init__(self, chooser: LengthChooser) -> None:
         self._chooser = chooser
-        self._is_paused = False
+        self.is_paused = False
+        # How often it began to be so.
+        self.pauses = 0
 
     def note(self, choice: Choice, requests: int) -> None:
         """Take up a choice."""
-        if choice.reason != PAYS or (choice.drafts == 0) == self._is_paused:
+        if choice.reason != PAYS or (choice.drafts == 0) == self.is_paused:
             return
-        self._is_paused = choice.drafts == 0
+        self.is_paused = choice.drafts == 0
         rate = self._chooser.acceptance.rates()[0]
-        if self._is_paused:
+        if self.is_paused:
+            self.pauses += 1
             told = "Drafting pauses: it does not pay"
         else:
             told = f"Drafting goes on with K={choice.drafts}: it pays"

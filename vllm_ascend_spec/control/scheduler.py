@@ -23,6 +23,7 @@ from vllm_ascend_spec.control.goodput import PAYS, LengthChooser
 from vllm_ascend_spec.control.kinds import Kind
 from vllm_ascend_spec.control.request import most_drafts
 from vllm_ascend_spec.control.steps import Step
+from vllm_ascend_spec.control.tally import Tally
 from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, Told
 from vllm_ascend_spec.control.watch import Watchdog
 
@@ -63,6 +64,7 @@ class SpeculationMixin:
         self._is_coupled = are_copies_coupled(self.vllm_config)
         self.acceptance = Acceptance(self._most)
         self._watchdog = Watchdog(self.acceptance, self.remedy)
+        self._tally = Tally(speculation_of(self.vllm_config).method, self._watchdog)
         # Of the requests that ask for fewer drafts than the others get.
         self._most_drafts: dict[str, int] = {}
         # Of all that have fewer, whoever wants it so.
@@ -144,6 +146,10 @@ class SpeculationMixin:
     def _reason(self) -> str:
         return FIXED if self._lookup is None else SCHEDULED
 
+    def _pauses(self) -> tuple[bool, int]:
+        """Return whether drafting pauses, and how often it ever did."""
+        return False, 0
+
     def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
         """Return what vLLM tells of a step, with its K; the signature is vLLM's."""
         stats = super().make_stats(*args, **kwargs)  # type: ignore[misc]
@@ -151,6 +157,7 @@ class SpeculationMixin:
         told, self._told = self._told, None
         if stats is not None and told is not None:
             graph = stats.cudagraph_stats or NOTHING
+            told = self._tally.complete(told, *self._pauses())
             text = told.behind(graph.runtime_mode)
             stats.cudagraph_stats = replace(graph, runtime_mode=text)
         return stats
@@ -170,6 +177,7 @@ class SpeculationMixin:
 
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
         self.acceptance.note(drafts, accepted)
+        self._tally.note(drafts, accepted)
 
 
 def lookup_of(vllm_config: VllmConfig) -> Sequence[int] | None:
@@ -268,6 +276,10 @@ class AdaptiveLengthMixin(SpeculationMixin):
         if self.rehearsed_length is None:
             super()._note_one(req_id, drafts, accepted)
             self._kind.note(req_id, drafts, accepted)
+
+    def _pauses(self) -> tuple[bool, int]:
+        pauses = sum(kind.reporter.pauses for kind in self.kinds.values())
+        return self._kind.reporter.is_paused, pauses
 
     def _reason(self) -> str:
         choice = self.chooser.choice

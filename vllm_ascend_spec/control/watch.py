@@ -26,6 +26,8 @@ class Watchdog:
     def __init__(self, acceptance: Acceptance, remedy: str) -> None:
         self._acceptance, self._remedy = acceptance, remedy
         self.is_low = False
+        # How often it came to be so.
+        self.alarms = 0
 
     def look(self) -> None:
         """Compare what is known now with the floor."""
@@ -34,6 +36,7 @@ class Watchdog:
         rate = self._acceptance.rates()[0]
         if not self.is_low and rate < FLOOR:
             self.is_low = True
+            self.alarms += 1
             text = "Drafts are hardly accepted: %.1f%% of the latest first drafts. %s"
             logger.log(logging.WARNING, text, 100 * rate, self._remedy)
         elif self.is_low and rate > RISEN:

@@ -14,9 +14,13 @@ from dataclasses import replace
 from typing import Any
 
 from vllm_ascend_spec.compat.patching import Patches
-from vllm_ascend_spec.control.told import split
+from vllm_ascend_spec.control.told import Told
 from vllm_ascend_spec.metrics.draft_lengths import count_length
 from vllm_ascend_spec.metrics.graph_steps import count_step
+from vllm_ascend_spec.metrics.step_times import count_times
+from vllm_ascend_spec.metrics.verified import count_verified
+from vllm_ascend_spec.metrics.watch import count_watched
+from vllm_ascend_spec.step_text import Times, split
 
 _patches = Patches()
 
@@ -37,22 +41,31 @@ def apply() -> None:
     def record(self: Any, scheduler_stats: Any, *args: Any, **kwargs: Any) -> Any:
         if scheduler_stats is not None and scheduler_stats.cudagraph_stats is not None:
             engine = kwargs.get("engine_idx") or 0
-            scheduler_stats.cudagraph_stats = count(scheduler_stats.cudagraph_stats, engine)
+            scheduler_stats.cudagraph_stats = count(
+                scheduler_stats.cudagraph_stats,
+                engine,
+                getattr(scheduler_stats, "spec_decoding_stats", None),
+            )
         return stock(self, scheduler_stats, *args, **kwargs)
 
     _patches.set(StatLoggerManager, "record", record)
 
 
-def count(stat: Any, engine: int) -> Any:
+def count(stat: Any, engine: int, positions: Any = None) -> Any:
     """Count a step, and return what is vLLM's of its statistics; None for nothing.
 
     Args:
         stat: a ``CUDAGraphStat``.
         engine: the engine's number.
+        positions: the ``SpecDecodingStats`` of the step; None without drafts.
     """
-    text, told = split(stat.runtime_mode)
-    if told is not None:
+    text, parts = split(stat.runtime_mode)
+    if (told := Told.of(parts)) is not None:
         count_length(told, engine)
+        count_verified(told, positions, engine)
+        count_watched(told.watched, engine)
+    if (times := Times.of(parts)) is not None:
+        count_times(times, engine)
     if not text:  # of a worker without graphs
         return None
     stat = replace(stat, runtime_mode=text)

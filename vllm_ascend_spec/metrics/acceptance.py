@@ -11,6 +11,7 @@ from vllm_ascend_spec.metrics.prometheus import read_samples
 PREFIX = "vllm:spec_decode_"
 # What a counter's sample has behind its name; beside it is one that says since when it counts.
 TOTAL = "_total"
+PER_POSITION = "num_accepted_tokens_per_pos"
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,12 @@ def from_prometheus(text: str) -> Acceptance:
     for sample in read_samples(text, PREFIX):
         if not sample.name.endswith(TOTAL):
             continue
-        if place := sample.labels.get("position"):
-            positions[int(place)] = positions.get(int(place), 0) + int(sample.value)
+        name = sample.name.removeprefix(PREFIX).removesuffix(TOTAL)
+        # Others have positions, too.
+        if name == PER_POSITION:
+            place = int(sample.labels["position"])
+            positions[place] = positions.get(place, 0) + int(sample.value)
         else:
-            name = sample.name.removeprefix(PREFIX).removesuffix(TOTAL)
             counts[name] = counts.get(name, 0) + int(sample.value)
     return _build(counts, [positions[index] for index in sorted(positions)])
 

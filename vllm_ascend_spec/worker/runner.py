@@ -18,6 +18,7 @@ from vllm_ascend_spec.verification.sampler import SpecVerifier
 from vllm_ascend_spec.worker.by_request import ByRequestMixin
 from vllm_ascend_spec.worker.generators import KeepGeneratorsMixin
 from vllm_ascend_spec.worker.graph_steps import GraphStepsMixin
+from vllm_ascend_spec.worker.step_times import StepTimesMixin
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
 
-class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, GraphStepsMixin):
+class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, GraphStepsMixin):
     """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
 
     vllm_config: VllmConfig
@@ -65,7 +66,8 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, GraphStepsMixin):
     def draft(self, step: DraftStep) -> Drafts:
         """Draft, and keep the drafts' distributions for the verifier."""
         self._draft_probs, self._draft_prob_req_ids = None, None
-        drafts = self.drafter.draft(step)
+        with self.watches.drafting:
+            drafts = self.drafter.draft(step)
         # A stock runner that prepared the inputs has taken them already.
         if (probs := self.drafter.take_last_draft_probs()) is not None:
             self._draft_probs, self._draft_prob_req_ids = probs, list(step.batch.req_ids)
@@ -75,14 +77,17 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, GraphStepsMixin):
     def sample_tokens(self, grammar_output: Any) -> Any:
         """Sample and draft; masks of structured output are the verifier's to apply."""
         state = self.execute_model_state
-        if grammar_output is not None and state is not None and hasattr(self, "rejection_sampler"):
-            req_ids = self.input_batch.req_ids
-            mask = self.rejection_sampler.mask_logits
-            mask(state.logits, state.scheduler_output, grammar_output, req_ids)
-            grammar_output = None
-        return super().sample_tokens(grammar_output)  # type: ignore[misc]
+        with self.watches.step:
+            masks = grammar_output is not None and state is not None
+            if masks and hasattr(self, "rejection_sampler"):
+                mask, req_ids = self.rejection_sampler.mask_logits, self.input_batch.req_ids
+                with self.watches.verification:
+                    mask(state.logits, state.scheduler_output, grammar_output, req_ids)
+                grammar_output = None
+            return super().sample_tokens(grammar_output)  # type: ignore[misc]
 
     def _sample(self, logits: torch.Tensor, spec_decode_metadata: Any) -> Any:
         if spec_decode_metadata is None and hasattr(self, "rejection_sampler"):
             spec_decode_metadata = draftless_metadata(self.input_batch.sampling_metadata, logits)
-        return super()._sample(logits, spec_decode_metadata)
+        with self.watches.verification:
+            return super()._sample(logits, spec_decode_metadata)

@@ -1,0 +1,55 @@
+"""Counters of what became of drafts, by method and by how many there were, and by position.
+
+vLLM's own, ``vllm:spec_decode_num_*``, add up over all of that.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from vllm_ascend_spec.control.told import Told
+from vllm_ascend_spec.metrics.group import Group, counter
+
+REQUESTS = "vllm:spec_decode_verified_requests"
+TOKENS = "vllm:spec_decode_verified_tokens"
+DRAFTED = "vllm:spec_decode_position_drafts"
+ACCEPTED = "vllm:spec_decode_position_accepted"
+
+
+class Verified(Group):
+    """The four counters."""
+
+    def __init__(self) -> None:
+        by_k, by_position = ("method", "k"), ("method", "position")
+        self.requests = counter(REQUESTS, "Verifications of k drafts, by request and step.", *by_k)
+        self.tokens = counter(TOKENS, "Tokens that they gave, the last one included.", *by_k)
+        self.drafted = counter(DRAFTED, "Drafts that were verified, by position.", *by_position)
+        self.accepted = counter(ACCEPTED, "Of these, the accepted ones.", *by_position)
+        super().__init__((self.requests, self.tokens, self.drafted, self.accepted))
+
+
+@functools.cache
+def _verified() -> Verified:
+    return Verified()
+
+
+def count_verified(told: Told, positions: Any = None, engine: int = 0) -> None:
+    """Count what became of drafts.
+
+    Args:
+        told: what the scheduler says of them.
+        positions: vLLM's ``SpecDecodingStats`` of the same step; None without drafts.
+        engine: its number, 0 for the only one.
+    """
+    counters, labels = _verified(), (str(engine), told.method)
+    for k, (requests, accepted) in told.verified.items():
+        counters.of(counters.requests, *labels, str(k)).inc(requests)
+        counters.of(counters.tokens, *labels, str(k)).inc(requests + accepted)
+    if positions is None:
+        return
+    drafted, accepted_at = positions.num_draft_tokens_per_pos, positions.num_accepted_tokens_per_pos
+    for place, (drafts, accepted) in enumerate(zip(drafted, accepted_at, strict=True)):
+        if drafts:
+            counters.of(counters.drafted, *labels, str(place)).inc(drafts)
+            counters.of(counters.accepted, *labels, str(place)).inc(accepted)
