@@ -95,6 +95,7 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
         "capture": {"value": "planned", **default},
         "capture_graphs": {"value": None, **default},
         "capture_load": {"value": None, **default},
+        "spec_page": {"value": False, **default},
         "has_draft_rows": {"value": True, **default},
         "options": {"value": {"model": EAGLE["model"]}, "from": "speculative_config"},
     }

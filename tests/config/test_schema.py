@@ -25,6 +25,7 @@ def test_public_options_and_their_defaults() -> None:
         "draft_length": "fixed",
         "draft_lengths": None,
         "draft_loop": "auto",
+        "spec_page": False,
         "verify_backend": None,
         "verify_rule": "token",
     }
@@ -93,6 +94,8 @@ def test_rules_are_those_of_the_op() -> None:
         ({"draft_length": "dynamic"}, ".draft_length='dynamic': ", "valid: 'fixed', 'adaptive'"),
         ({"draft_lengths": [0, 0]}, ".draft_lengths=[0, 0]: ", "valid: a list of different whole"),
         ({"draft_lengths": [0, True]}, ".draft_lengths=[0, True]: ", "e.g. [0, 1, 3]"),
+        ({"spec_page": "yes"}, ".spec_page='yes': ", "valid: true or false"),
+        ({"spec_page": 1}, ".spec_page=1: ", "valid: true or false"),
         ({"draft_lengths": "0-3"}, ".draft_lengths='0-3': ", "e.g. [0, 1, 3]"),
         ("auto", "='auto': ", "JSON object"),
         (["draft_loop"], "=['draft_loop']: ", "JSON object"),

@@ -11,6 +11,7 @@ from vllm_ascend_spec.config.draft_options import check_draft_options
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.model_runner import check_model_runner
 from vllm_ascend_spec.config.one_pass import check_one_pass
+from vllm_ascend_spec.config.page import check_page
 from vllm_ascend_spec.config.pipeline import check_pipeline
 from vllm_ascend_spec.config.rules import STANDARD, check_synthetic, resolve_rule
 from vllm_ascend_spec.config.schedule import check_schedule
@@ -79,6 +80,7 @@ COMBINATIONS: Checks = (
     check_draft_length,
     check_schedule,
     check_scheduling,
+    check_page,
     check_rule,
     check_draft_loop,
     check_capture,

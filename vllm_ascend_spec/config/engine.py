@@ -35,6 +35,7 @@ class Engine:
         kv_connector: what takes from the KV cache, by its name; None for nothing.
         max_num_seqs: most requests of a batch; None for vLLM's default.
         capture_sizes: which graphs are captured, in tokens; None where nobody said.
+        log_stats: whether vLLM keeps statistics.
     """
 
     device: Device | None = None
@@ -50,6 +51,7 @@ class Engine:
     kv_connector: str | None = None
     max_num_seqs: int | None = None
     capture_sizes: tuple[int, ...] | None = None
+    log_stats: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,15 @@ FROM_SPEC = {
     "schedule": SCHEDULE,
     "draft_sample_method": "draft_sample_method",
 }
+# And by our own option of the same name.
+OF_THE_RECORD = (
+    "verify_backend",
+    "draft_loop",
+    "spec_page",
+    "capture",
+    "capture_graphs",
+    "capture_load",
+)
 RULE_METHOD = "rejection_sample_method"
 RESOLVED = frozenset((*FROM_SPEC.values(), LIMIT, RULE_METHOD))
 
@@ -53,6 +62,7 @@ def resolve(request: Request) -> Speculation:
         capture=GIVEN if request.engine.capture_sizes else request.options.capture,
         capture_graphs=request.options.capture_graphs,
         capture_load=request.options.capture_load,
+        spec_page=request.options.spec_page,
         has_draft_rows=has_draft_rows(request),
         options=_further_options(request),
         sources=_sources(request, rule_method),
@@ -112,7 +122,7 @@ def _sources(request: Request, rule_method: str) -> dict[str, str]:
         sources["draft_lengths"] = f"{OURS}.draft_lengths"
     if lengths_of(request) is not None:
         sources |= {"schedule": LENGTH, "draft_lengths": sources.get("draft_lengths", LENGTH)}
-    for name in ("verify_backend", "draft_loop", "capture", "capture_graphs", "capture_load"):
+    for name in OF_THE_RECORD:
         sources[name] = f"{OURS}.{name}" if section.get(name) is not None else DEFAULT
     if not request.method.has_draft_loop:
         sources["draft_loop"] = f"method {request.method.name!r} has none"

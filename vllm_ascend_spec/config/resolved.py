@@ -46,6 +46,7 @@ class Speculation:
             ``cudagraph_capture_sizes``, ``given``.
         capture_graphs: the most graphs for decode batches; None for as many as stock has.
         capture_load: how often batches of each size are decoded, by name; None for 1/n.
+        spec_page: whether a server shows what becomes of drafts at ``/spec``.
         has_draft_rows: whether the draft has passes of one row for each request.
         options: the method's further options that were given, as the person wrote them.
         sources: where each value came from, by the value's name.
@@ -69,6 +70,7 @@ class Speculation:
     capture: str = PLANNED
     capture_graphs: int | None = None
     capture_load: str | None = None
+    spec_page: bool = False
     has_draft_rows: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)

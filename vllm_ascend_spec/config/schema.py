@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from vllm_ascend_spec.config.values import Check, one_of, optional, text, whole
+from vllm_ascend_spec.config.values import Check, boolean, one_of, optional, text, whole
 from vllm_ascend_spec.errors import ConfigError
 
 SECTION = "ascend_spec"
@@ -43,6 +43,7 @@ CHECKS: dict[str, Check] = {
     "draft_length": one_of(*LENGTHS),
     "draft_lengths": optional(_lengths),
     "draft_loop": _draft_loop,
+    "spec_page": boolean(),
     "verify_backend": optional(one_of(*VERIFY_BACKENDS)),
     "verify_rule": one_of(*VERIFY_RULES),
 }
@@ -63,6 +64,7 @@ class SpecOptions:
         draft_loop: ``ours`` plans draft steps 2..K at once; ``stock`` is vLLM's own loop, or
             vllm-ascend's, to compare against; ``auto`` is ``ours`` where that is possible.
             Methods without a draft model have no loop.
+        spec_page: whether the server shows ``/spec``, a page with what becomes of drafts.
         verify_backend: backend of the verification ops by name, ``None`` for the best one.
         verify_rule: how sampled drafts are accepted: ``token`` one at a time, ``block`` all of a
             request together (at least as many, where drafts are sampled). Greedy requests are
@@ -75,6 +77,7 @@ class SpecOptions:
     draft_length: str = FIXED
     draft_lengths: list[int] | None = None
     draft_loop: str = "auto"
+    spec_page: bool = False
     verify_backend: str | None = None
     verify_rule: str = "token"
 

@@ -58,6 +58,7 @@ def engine_of(args: Any) -> Engine:
         kv_connector=kv_connector_of(transfer),
         max_num_seqs=getattr(args, "max_num_seqs", None),
         capture_sizes=None if sizes is None else tuple(sizes),
+        log_stats=not getattr(args, "disable_log_stats", False),
     )
 
 

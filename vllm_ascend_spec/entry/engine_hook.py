@@ -13,7 +13,7 @@ from typing import Any
 
 from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.compat.patching import Patches
-from vllm_ascend_spec.entry import core_hook, quantized, request_hook, stats_hook
+from vllm_ascend_spec.entry import core_hook, page_hook, quantized, request_hook, stats_hook
 from vllm_ascend_spec.entry.carrier import carried
 from vllm_ascend_spec.entry.engine_args import asked_of, resolve_args
 from vllm_ascend_spec.entry.handover import confirm, waiting
@@ -25,6 +25,7 @@ def revert() -> None:
     """Undo the hook."""
     _patches.revert()
     core_hook.revert()
+    page_hook.revert()
     request_hook.revert()
     stats_hook.revert()
     compat.revert("front_end")
@@ -39,6 +40,8 @@ def apply() -> None:
     stock = EngineArgs.create_engine_config
 
     def create_engine_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        usage = kwargs.get("usage_context", args[0] if args else None)
+        page_hook.prepare(self.additional_config, usage)
         quantized.detect(self)
         speculation = resolve_args(self)
         spec = asked_of(self).spec

@@ -19,6 +19,7 @@ from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import LENGTH
 from vllm_ascend_spec.config.engine import UNKNOWN, Engine, Request, kv_connector_of
 from vllm_ascend_spec.config.options import is_unset
+from vllm_ascend_spec.config.page import refuse_page
 from vllm_ascend_spec.config.preflight import check_method
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
 from vllm_ascend_spec.config.resolved import ATTRIBUTE, Speculation, attach
@@ -84,6 +85,7 @@ def resolve_built(vllm_config: VllmConfig, device: Device) -> Speculation:
         )
     values = {name: getattr(built, name, None) for name in sorted(method.options)}
     section = section_of(vllm_config.additional_config)
+    refuse_page(vllm_config.additional_config)
     if SpecOptions.from_mapping(section).draft_length == ADAPTIVE:
         problem = (
             "vLLM's own configuration has to be prepared for it; build it by EngineArgs or LLM()"

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from vllm_ascend_spec.config.json_option import check_texts
+from vllm_ascend_spec.config.page import refuse_page
 from vllm_ascend_spec.config.preflight import check_port
 from vllm_ascend_spec.entry import engine_args, legacy_flags
 from vllm_ascend_spec.errors import AscendSpecError
@@ -47,6 +48,8 @@ def release(parser: Any) -> None:
 def check(namespace: argparse.Namespace) -> None:
     """Check the options of an engine and of the server."""
     engine_args.resolve_args(namespace)
+    if getattr(namespace, "grpc", False):
+        refuse_page(namespace.additional_config)
     port = getattr(namespace, "port", None)
     if isinstance(port, int) and not getattr(namespace, "uds", None):
         check_port(getattr(namespace, "host", None), port)

@@ -1,0 +1,41 @@
+"""The option for a page of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vllm_ascend_spec.config.additional import section_of
+from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.schema import SECTION
+from vllm_ascend_spec.errors import ConfigError
+
+NAME = "spec_page"
+OPTION = f"additional_config.{SECTION}.{NAME}"
+
+
+def wants_page(additional_config: Any) -> bool:
+    """Tell whether ``--additional-config``, not checked yet, asks for the page."""
+    section = section_of(additional_config)
+    return isinstance(section, Mapping) and section.get(NAME) is True
+
+
+def refuse_page(additional_config: Any) -> None:
+    """Refuse a page where nobody could see it.
+
+    Raises:
+        ConfigError: it is asked for.
+    """
+    if wants_page(additional_config):
+        problem = "has no effect here: a page is that of an HTTP server (vllm serve)"
+        raise ConfigError(OPTION, True, problem)
+
+
+def check_page(request: Request) -> None:
+    """Refuse a page that would have nothing to show.
+
+    Raises:
+        ConfigError: statistics are off.
+    """
+    if request.options.spec_page and not request.engine.log_stats:
+        raise ConfigError(OPTION, True, "contradicts --disable-log-stats; give one of the two")

@@ -1,0 +1,71 @@
+"""What the page shows, read from the metrics of the process, or of all API servers together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_ascend_spec.control.told import METRIC as LENGTHS
+from vllm_ascend_spec.graphs.step import METRIC as GRAPHS
+from vllm_ascend_spec.metrics import step_times, verified, watch
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of the page, or several by label; those of all engines added up.
+
+    Attributes:
+        sample: name of the samples that it is made of.
+        by: labels that tell its numbers apart; without any it is one number.
+    """
+
+    sample: str
+    by: tuple[str, ...] = ()
+
+
+# By the names that the page calls them.
+FIGURES: Mapping[str, Figure] = {
+    "tokens": Figure("vllm:generation_tokens_total"),
+    "running": Figure("vllm:num_requests_running"),
+    "waiting": Figure("vllm:num_requests_waiting"),
+    "verified_requests": Figure(f"{verified.REQUESTS}_total", ("method", "k")),
+    "verified_tokens": Figure(f"{verified.TOKENS}_total", ("method", "k")),
+    "position_drafts": Figure(f"{verified.DRAFTED}_total", ("method", "position")),
+    "position_accepted": Figure(f"{verified.ACCEPTED}_total", ("method", "position")),
+    "length_steps": Figure(f"{LENGTHS}_total", ("k", "reason")),
+    "graph_steps": Figure(f"{GRAPHS}_total", ("graph", "reason")),
+    "step_seconds": Figure(f"{step_times.STEP}_total"),
+    "verification_seconds": Figure(f"{step_times.VERIFICATION}_total"),
+    "drafting_seconds": Figure(f"{step_times.DRAFTING}_total"),
+    "low": Figure(watch.LOW),
+    "alarms": Figure(f"{watch.ALARMS}_total"),
+    "paused": Figure(watch.PAUSED),
+    "pauses": Figure(f"{watch.PAUSES}_total"),
+}
+
+
+def figures(families: Iterable[Any]) -> dict[str, Any]:
+    """Return every figure by its name.
+
+    Args:
+        families: what a registry of prometheus_client collects.
+    """
+    wanted = {figure.sample: (name, figure.by) for name, figure in FIGURES.items()}
+    found: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in FIGURES}
+    for family in families:
+        for sample in family.samples:
+            if sample.name not in wanted:
+                continue
+            name, by = wanted[sample.name]
+            key = tuple(sample.labels.get(label, "") for label in by)
+            found[name][key] = found[name].get(key, 0.0) + sample.value
+    return {name: _shown(FIGURES[name].by, values) for name, values in found.items()}
+
+
+def _shown(by: tuple[str, ...], values: Mapping[tuple[str, ...], float]) -> Any:
+    if not by:
+        return sum(values.values())
+    return [
+        {**dict(zip(by, key, strict=True)), "value": value} for key, value in sorted(values.items())
+    ]
