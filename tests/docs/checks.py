@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from itertools import dropwhile
 from pathlib import Path
 
 from tests.docs.blocks import ROOT
 from tests.docs.person import succeed
+from tests.metrics.dashboard import asked
 from vllm_ascend_spec.devices import registry as devices
 from vllm_ascend_spec.methods import registry as methods
 
@@ -134,13 +136,18 @@ def vllm_parses(text: str) -> None:
     target = "target-w8a8" if "--quantization ascend" in text else "target"
     for reader, ours in (("Qwen3-8B", target), ("eagle-head", "eagle")):
         text = text.replace(f"/models/{reader}", str(ROOT / "examples" / "zoo" / ours))
-    command, serve, *words = shlex.split(text)
+    command, serve, *words = dropwhile(lambda word: re.match(r"\w+=", word), shlex.split(text))
     assert (command, serve) == ("vllm", "serve")
     given = make_arg_parser(FlexibleArgumentParser()).parse_args([*words, "--port", "0"])
     from vllm_ascend_spec.entry import engine_args
 
     engine_args.resolve_args(given)
     assert given.speculative_config
+
+
+def promql_parses(text: str) -> None:
+    """It is a query, and of metrics of ours."""
+    assert all(found.name.startswith("vllm:spec_decode_") for found in asked(text))
 
 
 def in_test_examples(text: str) -> None:

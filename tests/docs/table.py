@@ -45,6 +45,9 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     "vllm serve": Serve(),
     "PYTHONPATH=examples vllm serve": Serve(),
     "vllm-ascend-spec check": Run("lossless                yes"),
+    "VLLM_API_KEY=change-me vllm serve": NotRun(
+        "asks for a key; tests/e2e/test_seen.py serves and sends one", checks.vllm_parses
+    ),
     "vllm-ascend-spec plan": Run(
         "sizes: [12, 36, 72, 120, 184, 260, 352, 456, 576, 712, 860, 1024]"
     ),
@@ -110,6 +113,9 @@ BLOCKS: dict[tuple[str, str], NotRun] = {
     ),
     ("python", "host = Host(build(source, include=[...]))"): NotRun(
         "has gaps; tests/ops/twin calls the whole", checks.twin_names
+    ),
+    ("promql", ""): NotRun(
+        "for Prometheus; tests/metrics/test_dashboard.py parses it", checks.promql_parses
     ),
     ("python", "from npu_sim import counters"): NotRun(
         "needs the simulator; tests/npu_sim/tests/test_readme.py runs it", checks.in_simulator_tests

@@ -7,16 +7,29 @@ import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
 from tests.engines import ENGINE
+from tests.metrics.dashboard import (
+    DASHBOARDS,
+    OF_PROMETHEUS,
+    asked,
+    filled,
+    make,
+    queries,
+    read,
+    variables,
+)
+from tests.metrics.prometheus_server import IS_MISSING, Prometheus
 from tests.page.browser import MISSING, Browser, wait_for
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
+from vllm_ascend_spec.metrics.graph_steps import DRAFTS, STEPS
 from vllm_ascend_spec.metrics.prometheus import read_samples
 from vllm_ascend_spec.page.data import FIGURES
 
@@ -29,6 +42,11 @@ ARGUMENTS = (
     *("--additional-config", json.dumps({"ascend_spec": {"spec_page": True}})),
 )
 ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_API_KEY": KEY}
+
+OF_GRAPHS = {
+    f"{STEPS}_total": {"engine", "graph", "reason"},
+    f"{DRAFTS}_total": {"engine", "graph"},
+}
 
 
 def serve(*more: str) -> Server:
@@ -177,6 +195,41 @@ def enter(browser: Browser, key: str) -> None:
 
 def shown_positions(browser: Browser) -> str:
     return browser.text("#positions table")
+
+
+def test_every_query_of_the_dashboard_finds_its_metrics_and_labels(server: Server) -> None:
+    there: dict[str, set[str]] = {}
+    for sample in read_samples(server.metrics(), "vllm:"):
+        there.setdefault(sample.name, set()).update(sample.labels)
+    missing = set()
+    for expr, _ in queries(read(DASHBOARDS[0])):
+        for found in asked(expr):
+            # A CPU has no graphs; what is counted of them elsewhere is known all the same.
+            labels = there.get(found.name) or OF_GRAPHS[found.name]
+            missing |= {found.name} - there.keys()
+            assert found.labels <= labels | OF_PROMETHEUS, found.name
+    assert missing == set(OF_GRAPHS)
+
+
+@pytest.mark.skipif(IS_MISSING, reason="not installed: prometheus")
+def test_a_real_prometheus_answers_every_query(
+    server: Server, prompts: list[str], tmp_path: Path
+) -> None:
+    with Prometheus(server.port, tmp_path) as prometheus:
+        assert prometheus.wait("up") == [1.0]
+        # A rate is of what is counted after the first scrape.
+        for prompt in prompts[3:6]:
+            ask(server, prompt)
+        for expr, _ in queries(read(DASHBOARDS[0])):
+            if any(found.name in OF_GRAPHS for found in asked(expr)):
+                assert prometheus.ask("query", query=filled(expr))["result"] == []
+            else:
+                assert min(prometheus.wait(filled(expr, "5m"))) >= 0
+        share = prometheus.wait(filled(make().share(make().TOKENS, make().REQUESTS), "5m"))
+        assert 1 < share[0] <= K + 1
+        for metric, label in variables(read(DASHBOARDS[0])):
+            values = prometheus.ask(f"label/{label}/values", **{"match[]": metric})
+            assert values == ["0" if label == "engine" else f"127.0.0.1:{server.port}"]
 
 
 @pytest.mark.nightly

@@ -1,6 +1,6 @@
 """Let a server show its page, where ``spec_page`` asks for it.
 
-Why: vLLM loads plugins for HTTP routes (``vllm.endpoint_plugins``) only where ``VLLM_PLUGINS`` names
+Why: vLLM loads plugins for routes (``vllm.endpoint_plugins``) only where ``VLLM_PLUGINS`` names
 them, which would keep every plugin out that it does not name, and warns of each that it did not
 load at every start.
 How: where vLLM attaches these plugins, ours is attached behind them.
