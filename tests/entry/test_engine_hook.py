@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from vllm.engine.arg_utils import EngineArgs
+from vllm.usage.usage_lib import UsageContext
 
 from tests.compat.mends import TakeOut, is_applied
 from tests.config.checkpoints import write_checkpoint, write_eagle
@@ -100,6 +101,23 @@ def test_our_own_options_are_checked(
     with pytest.raises(ConfigError, match="draft_lop"):
         args.create_engine_config()
     assert stock_calls == []
+
+
+def test_a_page_without_statistics_or_without_a_server_is_refused(
+    tmp_path: Path, stock_calls: list[Any], spec: dict[str, Any]
+) -> None:
+    mend.apply()
+    target = write_checkpoint(tmp_path / "target")
+    wanted = {"additional_config": {"ascend_spec": {"spec_page": True}}}
+    with pytest.raises(ConfigError, match="contradicts --disable-log-stats"):
+        engine_args(target, spec, disable_log_stats=True, **wanted).create_engine_config()
+    # Whoever calls LLM() hears that first, for it has no statistics unless it is told to.
+    args = engine_args(target, spec, disable_log_stats=True, **wanted)
+    with pytest.raises(ConfigError, match="a page is that of an HTTP server"):
+        args.create_engine_config(usage_context=UsageContext.LLM_CLASS)
+    assert stock_calls == []
+    engine_args(target, spec, **wanted).create_engine_config(UsageContext.OPENAI_API_SERVER)
+    assert len(stock_calls) == 1
 
 
 def test_requests_are_let_through_from_then_on(stock_calls: list[Any]) -> None:

@@ -87,6 +87,18 @@ def test_head_of_the_speculators_library_as_the_model_is_checked(
     assert "no tensor fc.weight" in message
 
 
+def test_a_page_of_a_server_without_http_is_refused(
+    right: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = make_parser()
+    parser.add_argument("--grpc", action="store_true")
+    mend.apply(parser)
+    wanted = [*right, "--additional-config", '{"ascend_spec": {"spec_page": true}}']
+    assert parser.parse_args(wanted)
+    message = refusal(parser, [*wanted, "--grpc"], capsys)
+    assert message.startswith("additional_config.ascend_spec.spec_page=True: has no effect here")
+
+
 def test_unknown_arguments_are_still_returned(right: list[str]) -> None:
     parser = make_parser()
     mend.apply(parser)
