@@ -41,6 +41,7 @@ LONG: dict[str, int] = {
     "tests/e2e/test_draft_loop.py": 35,
     "tests/e2e/test_data_parallel.py": 35,
     "tests/e2e/test_lockstep.py": 40,
+    "tests/e2e/test_seen.py": 35,
     "tests/ops/cpu/test_sources.py": 34,
     "tests/ops/triton_ascend/test_lint.py": 33,
     "tests/ops/test_acceptance.py": 32,

@@ -21,6 +21,9 @@ PROMPTS = Path(__file__).parents[2] / "examples" / "zoo" / "prompts.json"
 STEPS = "vllm:spec_decode_graph_steps"
 DRAFTS = "vllm:spec_decode_draft_graph_steps"
 LENGTHS = "vllm:spec_decode_draft_length_steps"
+VERIFIED = ("vllm:spec_decode_verified_requests", "vllm:spec_decode_verified_tokens")
+# Of a step's time.
+PARTS = ("step", "verification", "drafting")
 COUNTERS = (
     "vllm:spec_decode_num_drafts",
     "vllm:spec_decode_num_draft_tokens",
@@ -118,6 +121,24 @@ def lengths(llm: Any) -> dict[str, float]:
     return dict(found)
 
 
+def verified(llm: Any) -> list[float]:
+    """Return how many verifications our counters have, and how many tokens these gave."""
+    found: Counter[str] = Counter()
+    for metric in llm.get_metrics():
+        if metric.name in VERIFIED:
+            found[metric.name] += metric.value
+    return [found[name] for name in VERIFIED]
+
+
+def seconds() -> dict[str, float]:
+    """Return where the time of steps went; ``LLM.get_metrics`` has whole seconds only."""
+    from prometheus_client import REGISTRY
+
+    names = {part: f"vllm:spec_decode_{part}_seconds_total" for part in PARTS}
+    labels = {"engine": "0"}
+    return {part: REGISTRY.get_sample_value(name, labels) or 0 for part, name in names.items()}
+
+
 def make_engine(job: dict[str, Any]) -> Any:
     """Start the engine."""
     from vllm import LLM
@@ -177,6 +198,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         "graph_steps_of": stepped,
         "lengths": lengths(llm),
         "draft_graphs": draft_graphs(llm),
+        "seconds": seconds(),
+        "verified": verified(llm),
     }
 
 

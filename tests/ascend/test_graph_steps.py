@@ -49,6 +49,16 @@ def test_every_decode_step_replays_a_planned_graph(max_num_seqs: int, run_engine
     assert_same(tokens_of(ours, "crowd"), tokens_of(run_engine(case(None, 8)), "crowd"))
 
 
+def test_each_part_of_a_step_is_timed_and_each_draft_counted(run_engine: Any) -> None:
+    ours = run_engine(case("eagle", 8))
+    seconds, counters = ours["seconds"], ours["counters"]
+    assert 0 < seconds["verification"] < seconds["step"]
+    assert 0 < seconds["drafting"] < seconds["step"]
+    drafts = counters["vllm:spec_decode_num_drafts"]
+    accepted = counters["vllm:spec_decode_num_accepted_tokens"]
+    assert ours["verified"] == [drafts, drafts + accepted]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("max_num_seqs", [8, 12, 20])
 def test_what_stock_captures_is_enough_for_so_few_requests(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -30,8 +31,6 @@ def make() -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # A dataclass looks its module up.
-    import sys
-
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
