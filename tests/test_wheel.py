@@ -87,6 +87,10 @@ def test_every_module_can_be_imported_and_opens_nothing_of_the_checkout(installe
     assert [path for path in result["opened"] if any(map(Path(path).is_relative_to, ours))] == []
 
 
+def test_files_that_are_no_modules_are_in_it(installed: Path) -> None:
+    assert (installed / NAME / "page" / "spec.html").is_file()
+
+
 def leaves_the_package(text: str, place: Path) -> list[str]:
     """Return what of a module's source is about the checkout.
 
