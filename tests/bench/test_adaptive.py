@@ -17,6 +17,7 @@ from vllm_ascend_spec.bench.adaptive import (
     figures,
     format_table,
     joined,
+    steps_by_length,
     thinned,
 )
 from vllm_ascend_spec.bench.closed_loop import Phase, Run
@@ -52,6 +53,15 @@ def test_phases_follow_each_other() -> None:
     assert (whole.tokens, whole.seconds) == (14, 3.0)
     assert whole.trace == [(1.0, 5, 3), (2.0, 10, 3), (3.0, 14, 0)]
     assert whole.speed == pytest.approx(14 / 3)
+
+
+def test_steps_are_told_apart_by_length() -> None:
+    one, other = Run(0, 0, [(1.0, 4, 3), (1.5, 5, 0)]), Run(0, 0, [(0.5, 2, 3), (1.5, 6, 3)])
+    assert steps_by_length([one, other]) == {
+        "0": {"share": 0.25, "tokens_per_step": 1.0, "ms_per_step": 500.0},
+        "3": {"share": 0.75, "tokens_per_step": 3.3333, "ms_per_step": 833.3333},
+    }
+    assert list(steps_by_length([Run(0, 0, [(1.0, 1, None)])])) == ["fixed"]
 
 
 def test_a_trace_is_thinned_and_keeps_its_end() -> None:

@@ -70,7 +70,7 @@ def run(plan: Plan) -> dict[str, Any]:
     """Run the engines in turn and return the record."""
     prepare_environment()
     engines = _start(plan)
-    cells: dict[str, dict[str, list[float]]] = {}
+    cells: dict[str, dict[str, list[Run]]] = {}
     loads: dict[str, dict[str, list[list[Run]]]] = {}
     for index in range(plan.rounds + 1):
         # The first round warms up: it compiles, and it fills caches.
@@ -80,7 +80,7 @@ def run(plan: Plan) -> dict[str, Any]:
             for name, engine in engines.items():
                 found = engine.serve(phase, plan.prompts[phase.text])
                 if is_warm:
-                    cells.setdefault(phase.name, {}).setdefault(name, []).append(found.speed)
+                    cells.setdefault(phase.name, {}).setdefault(name, []).append(found)
         for temperature in plan.temperatures:
             for name, engine in engines.items():
                 runs = [
@@ -101,7 +101,11 @@ def run(plan: Plan) -> dict[str, Any]:
             "rounds": plan.rounds,
             "compiled": plan.compiled,
         },
-        "cells": {name: figures(speeds) for name, speeds in cells.items()},
+        "cells": {
+            name: figures({c: [run.speed for run in runs] for c, runs in cell.items()})
+            | {"steps": {c: steps_by_length(runs) for c, runs in cell.items()}}
+            for name, cell in cells.items()
+        },
         "alternating": {
             name: figures({c: [joined(runs).speed for runs in found] for c, found in load.items()})
             | {"best_of_each_phase": best_of_each_phase(load)}
@@ -167,6 +171,32 @@ def figures(speeds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
         "to_none": paired_ratio(speeds[ADAPTIVE], speeds[NONE]).as_dict(),
         "best_fixed": best,
         "to_best_fixed": paired_ratio(speeds[ADAPTIVE], speeds[best]).as_dict(),
+    }
+
+
+def steps_by_length(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
+    """Return what the steps of each K came to, those with prompts among them.
+
+    Returns:
+        By K, as text, or ``fixed``: ``share`` of the steps, ``tokens_per_step`` of all requests
+        together and ``ms_per_step``.
+    """
+    sums: dict[str, tuple[int, int, float]] = {}
+    for run_ in runs:
+        before, written = 0.0, 0
+        for at, tokens, k in run_.trace:
+            name = "fixed" if k is None else str(k)
+            count, all_tokens, seconds = sums.get(name, (0, 0, 0.0))
+            sums[name] = (count + 1, all_tokens + tokens - written, seconds + at - before)
+            before, written = at, tokens
+    total = sum(count for count, _, _ in sums.values())
+    return {
+        name: {
+            "share": round(count / total, 4),
+            "tokens_per_step": round(tokens / count, 4),
+            "ms_per_step": round(1000 * seconds / count, 4),
+        }
+        for name, (count, tokens, seconds) in sorted(sums.items())
     }
 
 
