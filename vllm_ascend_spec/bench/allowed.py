@@ -46,6 +46,7 @@ FILE_LISTS = frozenset(("LD_PRELOAD",))
 
 COMMANDS = frozenset(
     (
+        "accuracy",
         "adaptive",
         "bench",
         "check",
@@ -57,6 +58,7 @@ COMMANDS = frozenset(
         "propose",
         "serve",
         "step",
+        "sweep",
         "verify",
         "npu-sim",
     )
@@ -82,6 +84,8 @@ JSON_OPTIONS = frozenset(
 )
 PATH_OPTIONS = frozenset(
     (
+        "--html",
+        "--lm-eval-path",
         "--load",
         "--model",
         "--output",
@@ -91,6 +95,7 @@ PATH_OPTIONS = frozenset(
         "--record",
         "--repetitive",
         "--step-times",
+        "--tasks",
     )
 )
 PLAIN_OPTIONS = frozenset(
@@ -101,6 +106,9 @@ PLAIN_OPTIONS = frozenset(
         # of plan
         *("--dp", "--draft-layers", "--eager-factor", "--graph-mib", "--graphs", "--hidden-size"),
         *("--layers", "--memory-mib", "--num-speculative-tokens", "--tiers", "--row-kib", "--tp"),
+        # of sweep and accuracy
+        *("--at-once", "--categories", "--concurrency", "--kv-cache-mib", "--lm-eval"),
+        *("--rounding", "--samples", "--tolerance"),
         # of vllm serve
         *("--block-size", "--load-format", "--max-model-len", "--max-num-batched-tokens"),
         *("--data-parallel-size", "--max-num-seqs", "--pipeline-parallel-size", "--seed"),

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vllm_ascend_spec.bench.timed_engine import build_engine
+from vllm_ascend_spec.bench.turns import forget_answers
+from vllm_ascend_spec.metrics.acceptance import Acceptance, added_up
+from vllm_ascend_spec.metrics.rule import rule_from_engine
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,17 @@ class Run:
         tokens: that it wrote.
         seconds: that it took.
         trace: of its steps: seconds since the start, tokens since the start, K of the step or None.
+        first_s: of each request, seconds from when it was asked to its first tokens.
+        later: of each step of a request after these: seconds since the one before, tokens.
+        acceptance: of drafts; filled where the engine counts.
     """
 
     tokens: int = 0
     seconds: float = 0.0
     trace: list[tuple[float, int, int | None]] = field(default_factory=list)
+    first_s: list[float] = field(default_factory=list)
+    later: list[tuple[float, int]] = field(default_factory=list)
+    acceptance: Acceptance = field(default_factory=Acceptance)
 
     @property
     def speed(self) -> float:
@@ -68,6 +77,11 @@ class ClosedLoopEngine:
         max_tokens: of each answer.
         section: our options.
         compiled: with torch.compile.
+        counts: whether acceptance is counted.
+        arguments: further ones of ``LLM``.
+
+    Attributes:
+        rule: by which drafts are accepted; None where that is not counted.
     """
 
     def __init__(
@@ -79,12 +93,45 @@ class ClosedLoopEngine:
         max_tokens: int,
         section: Mapping[str, Any] | None = None,
         compiled: bool = False,
+        counts: bool = False,
+        arguments: Mapping[str, Any] | None = None,
     ) -> None:
         self.llm = build_engine(
-            model, spec, most_requests=most_clients, section=section, compiled=compiled
+            model,
+            spec,
+            most_requests=most_clients,
+            section=section,
+            compiled=compiled,
+            counts=counts,
+            others=arguments,
         )
         self.max_tokens = max_tokens
+        self.rule = rule_from_engine(self.llm.get_metrics()) if counts else None
         self._names = itertools.count()
+        self._drafted: list[Any] = []
+        if counts:
+            self._count()
+
+    def _count(self) -> None:
+        """Keep what the scheduler says of each step.
+
+        vLLM's counters would not do: they are the process's, and of its newest engine.
+        """
+        client = self.llm.llm_engine.engine_core
+        get_output = client.get_output
+
+        def counted() -> Any:
+            output = get_output()
+            stats = getattr(output.scheduler_stats, "spec_decoding_stats", None)
+            if stats is not None:
+                self._drafted.append(stats)
+            return output
+
+        client.get_output = counted
+
+    def forget(self) -> None:
+        """Let no drafter know answers of earlier requests."""
+        forget_answers(self.llm)
 
     @property
     def length(self) -> int | None:
@@ -106,21 +153,34 @@ class ClosedLoopEngine:
             temperature=phase.temperature, max_tokens=self.max_tokens, ignore_eos=True
         )
         left = [prompts[place % len(prompts)] for place in range(phase.num_requests)][::-1]
+        self._drafted.clear()
         started = time.perf_counter()
         written: dict[str, int] = {}
+        last: dict[str, float] = {}
 
         def ask() -> None:
             if left:
-                core.add_request(str(next(self._names)), left.pop(), parameters)
+                name = str(next(self._names))
+                last[name] = time.perf_counter()
+                core.add_request(name, left.pop(), parameters)
 
         for _ in range(phase.clients):
             ask()
         while core.has_unfinished_requests():
-            for output in core.step():
-                written[output.request_id] = len(output.outputs[0].token_ids)
+            outputs = core.step()
+            now = time.perf_counter()
+            for output in outputs:
+                name, tokens = output.request_id, len(output.outputs[0].token_ids)
+                seconds, last[name] = now - last[name], now
+                if name in written:
+                    run.later.append((seconds, tokens - written[name]))
+                else:
+                    run.first_s.append(seconds)
+                written[name] = tokens
                 if output.finished:
                     ask()
             run.tokens = sum(written.values())
             run.trace.append((time.perf_counter() - started, run.tokens, self.length))
         run.seconds = time.perf_counter() - started
+        run.acceptance = added_up(self._drafted)
         return run

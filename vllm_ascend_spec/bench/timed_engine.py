@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +34,7 @@ def build_engine(
     section: Mapping[str, Any] | None,
     compiled: bool,
     counts: bool = False,
+    others: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return an ``LLM`` as the benchmarks of one process compare them.
 
@@ -43,13 +45,32 @@ def build_engine(
         section: our options.
         compiled: with torch.compile.
         counts: whether vLLM's metrics are kept.
+        others: further arguments of ``LLM``, or other ones than the benchmarks' own.
     """
     from vllm import LLM
 
     arguments = engine_arguments(
         model, spec, most_requests=most_requests, compiled=compiled, counts=counts
     )
+    arguments |= others or {}
     return LLM(**arguments, additional_config={SECTION: dict(section)} if section else {})
+
+
+def end_engines(engines: list[Any]) -> None:
+    """End engines of this process and empty the list: without that they keep their memory.
+
+    An end takes down the process groups that all engines of a process share, so all end before
+    another one starts.
+
+    Args:
+        engines: every ``LLM`` there is; nothing else may hold one.
+    """
+    for llm in engines:
+        llm.llm_engine.engine_core.shutdown()
+    engines.clear()
+    # They may have been kept out of collections.
+    gc.unfreeze()
+    gc.collect()
 
 
 def engine_arguments(

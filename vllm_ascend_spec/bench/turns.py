@@ -117,7 +117,7 @@ class EngineTurns(Figures):
     @property
     def runner(self) -> Any:
         """The model runner of the engine."""
-        return self.llm.llm_engine.model_executor.driver_worker.worker.model_runner
+        return runner_of(self.llm)
 
     def instrument(self) -> None:
         """Start to watch the parts."""
@@ -134,10 +134,7 @@ class EngineTurns(Figures):
         Args:
             record: whether the figures count.
         """
-        # Else suffix trees would know the answers from the round before.
-        forget = getattr(getattr(self.runner, "drafter", None), "forget_answers", None)
-        if forget is not None:
-            forget()
+        forget_answers(self.llm)
         core = self.llm.llm_engine
         started, tokens, steps = time.perf_counter(), 0, 0
         for first in range(0, len(self.load.prompts), self.load.batch):
@@ -172,6 +169,18 @@ class EngineTurns(Figures):
             "ms_per_step": self.ms_per_step,
             "seconds": dict(self.clock.seconds),
         }
+
+
+def runner_of(llm: Any) -> Any:
+    """Return the model runner of an engine of this process."""
+    return llm.llm_engine.model_executor.driver_worker.worker.model_runner
+
+
+def forget_answers(llm: Any) -> None:
+    """Clear suffix trees, which else would know the answers from the round before."""
+    forget = getattr(getattr(runner_of(llm), "drafter", None), "forget_answers", None)
+    if forget is not None:
+        forget()
 
 
 def keep_out_of_collections() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench import peer
 from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
-from vllm_ascend_spec.cli import bench_adaptive, bench_verify
+from vllm_ascend_spec.cli import bench_accuracy, bench_adaptive, bench_sweep, bench_verify
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices import select
@@ -20,7 +20,8 @@ from vllm_ascend_spec.errors import ConfigError
 
 HELP = (
     "measure: `bench serve` end to end, `bench step` by parts, `bench propose` drafting, "
-    "`bench adaptive` a K that is chosen, `bench verify` the kernels"
+    "`bench adaptive` a K that is chosen, `bench verify` the kernels, "
+    "`bench sweep` methods and K under many loads, `bench accuracy` the answers"
 )
 DEFAULT_SPEC = '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}'
 
@@ -55,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     adaptive = benchmarks.add_parser("adaptive", help="K chosen in each step beside fixed ones")
     bench_adaptive.add_arguments(adaptive, add_common)
     adaptive.set_defaults(benchmark_run=run_adaptive)
+    sweep = benchmarks.add_parser("sweep", help="methods and K beside none, under many loads")
+    bench_sweep.add_arguments(sweep)
+    sweep.set_defaults(benchmark_run=run_sweep)
+    accuracy = benchmarks.add_parser("accuracy", help="answers and scores, with and without")
+    bench_accuracy.add_arguments(accuracy)
+    accuracy.set_defaults(benchmark_run=run_accuracy)
     verify = benchmarks.add_parser("verify", help="verification kernels against their peers")
     bench_verify.add_arguments(verify)
 
@@ -219,6 +226,19 @@ def run_adaptive(args: argparse.Namespace) -> int:
     temperatures = numbers("--temperatures", args.temperatures, float)
     record = bench_adaptive.measure(args, spec, prompts, repetitive, clients, temperatures)
     return finish(record, args.output)
+
+
+def run_sweep(args: argparse.Namespace) -> int:
+    """Run ``bench sweep``; a report of an earlier record needs no other record."""
+    record = bench_sweep.measure(args)
+    return 0 if args.record and not args.output else finish(record, args.output)
+
+
+def run_accuracy(args: argparse.Namespace) -> int:
+    """Run ``bench accuracy``; the status is 1 where answers are not what they have to be."""
+    record = bench_accuracy.measure(args)
+    finish(record, args.output)
+    return int(not record["passed"])
 
 
 def finish(record: dict[str, Any], output: Path | None) -> int:

@@ -41,6 +41,9 @@ class Acceptance:
             tuple(a - b for a, b in places),
         )
 
+    def __add__(self, other: Acceptance) -> Acceptance:
+        return self - (Acceptance() - other)
+
     @property
     def tokens_per_step(self) -> float | None:
         """Mean acceptance length: tokens a request gains per verification, the last included."""
@@ -94,6 +97,17 @@ def from_engine(metrics: Iterable[Any]) -> Acceptance:
         else:
             counts[metric.name.removeprefix(PREFIX)] = int(metric.value)
     return _build(counts, positions)
+
+
+def added_up(stats: Iterable[Any]) -> Acceptance:
+    """Add up what a scheduler counted of its steps: vLLM's ``SpecDecodingStats``."""
+    total = Acceptance()
+    for step in stats:
+        places = tuple(step.num_accepted_tokens_per_pos)
+        total += Acceptance(
+            step.num_drafts, step.num_draft_tokens, step.num_accepted_tokens, places
+        )
+    return total
 
 
 def _build(counts: dict[str, int], positions: list[int]) -> Acceptance:

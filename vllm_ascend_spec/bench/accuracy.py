@@ -1,0 +1,256 @@
+"""``bench accuracy``: the same tasks with and without speculation: equal answers, equal scores.
+
+Greedy answers are compared token for token. Drawn ones differ, as they may; that they have the
+right distribution is shown elsewhere (docs/losslessness.md), so here they are compared by score.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.differences import Difference, first_difference, judge, likeliest
+from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.sweep_configurations import Configuration
+from vllm_ascend_spec.bench.tasks import Task, mean
+from vllm_ascend_spec.bench.timed_engine import build_engine, end_engines, prepare_environment
+from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
+
+# A fall of a drawn score counts from so many standard errors on.
+STANDARD_ERRORS = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What ``bench accuracy`` compares; see the command's options.
+
+    Attributes:
+        model: the target.
+        configurations: each beside no speculation.
+        tasks: what is asked.
+        temperatures: 0 is greedy.
+        max_tokens: of an answer whose task does not say.
+        samples: answers to each task that are drawn, each with a seed of its own.
+        concurrency: requests of a batch.
+        tolerance: by how much a score may fall.
+        rounding: the largest gap that rounding explains.
+        compiled: with torch.compile.
+        device: what they run on.
+        arguments: further ones of ``LLM``.
+    """
+
+    model: str
+    configurations: Sequence[Configuration]
+    tasks: Sequence[Task]
+    temperatures: Sequence[float]
+    max_tokens: int
+    samples: int
+    concurrency: int
+    tolerance: float
+    rounding: float
+    compiled: bool
+    device: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer.
+
+    Attributes:
+        prompt: its token ids.
+        tokens: of the answer.
+        score: of its text.
+    """
+
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+    score: float
+
+
+def run(plan: Plan) -> dict[str, Any]:
+    """Ask the engines one after another and return the record; ``passed`` is the verdict."""
+    prepare_environment()
+    record: dict[str, Any] = {
+        "benchmark": "accuracy",
+        "provenance": provenance.collect(),
+        "plan": _plan(plan),
+    }
+    engines = [_start(plan, None)]
+    try:
+        say("without speculation")
+        expected = {t: answers_of(engines[0], plan, t) for t in plan.temperatures}
+        rows = []
+        for one in plan.configurations:
+            say(one.name)
+            engines.append(_start(plan, one.spec))
+            rule = rule_from_engine(engines[-1].get_metrics())
+            for temperature in plan.temperatures:
+                found = answers_of(engines[-1], plan, temperature)
+                row = compare(plan, engines[0], temperature, expected[temperature], found)
+                rows.append({"configuration": one.name, "rule": rule, **row})
+            end_engines([engines.pop()])
+    finally:
+        end_engines(engines)
+    record["configurations"] = {
+        one.name: redaction.options(one.spec) for one in plan.configurations
+    }
+    record["results"] = rows
+    record["passed"] = all(row["passed"] for row in rows)
+    say(format_table(record))
+    return record
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    return {
+        "model": redaction.path(plan.model),
+        "device": plan.device,
+        "tasks": len(plan.tasks),
+        "temperatures": list(plan.temperatures),
+        "max_tokens": plan.max_tokens,
+        "samples": plan.samples,
+        "concurrency": plan.concurrency,
+        "tolerance": plan.tolerance,
+        "rounding": plan.rounding,
+        "compiled": plan.compiled,
+        "arguments": dict(plan.arguments),
+    }
+
+
+def _start(plan: Plan, spec: Mapping[str, Any] | None) -> Any:
+    return build_engine(
+        plan.model,
+        spec,
+        most_requests=plan.concurrency,
+        section=None,
+        compiled=plan.compiled,
+        counts=True,
+        others=plan.arguments,
+    )
+
+
+def answers_of(llm: Any, plan: Plan, temperature: float) -> list[list[Answer]]:
+    """Return the answers to each task: one greedy one, or as many as are to be drawn."""
+    times = plan.samples if temperature else 1
+    asked = [(task, seed) for task in plan.tasks for seed in range(times)]
+    outputs = llm.generate(
+        [task.prompt for task, _ in asked],
+        [_parameters(plan, task, temperature, seed) for task, seed in asked],
+        use_tqdm=False,
+    )
+    answers = [
+        Answer(
+            tuple(output.prompt_token_ids),
+            tuple(output.outputs[0].token_ids),
+            task.score(output.outputs[0].text),
+        )
+        for (task, _), output in zip(asked, outputs, strict=True)
+    ]
+    return [answers[first : first + times] for first in range(0, len(answers), times)]
+
+
+def _parameters(plan: Plan, task: Task, temperature: float, seed: int) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    choices = StructuredOutputsParams(choice=list(task.choices)) if task.choices else None
+    return SamplingParams(
+        temperature=temperature,
+        max_tokens=task.max_tokens or plan.max_tokens,
+        stop=list(task.stop) or None,
+        seed=seed if temperature else None,
+        structured_outputs=choices,
+    )
+
+
+def compare(
+    plan: Plan,
+    none: Any,
+    temperature: float,
+    expected: Sequence[Sequence[Answer]],
+    found: Sequence[Sequence[Answer]],
+) -> dict[str, Any]:
+    """Return how answers with speculation stand beside those without.
+
+    Args:
+        plan: what is compared.
+        none: the engine without speculation, which is asked about differences.
+        temperature: of the answers.
+        expected: answers without speculation, of each task.
+        found: those with it.
+    """
+    differences: list[Difference] = []
+    if temperature == 0:
+        for task, (theirs,), (ours,) in zip(plan.tasks, expected, found, strict=True):
+            place = first_difference(ours.tokens, theirs.tokens)
+            if place is not None:
+                tokens = (_token(theirs.tokens, place), _token(ours.tokens, place))
+                likely = likeliest(none, theirs.prompt, theirs.tokens[:place])
+                differences.append(judge(task.line, place, tokens, likely, plan.rounding))
+    fall = fall_of_score(
+        [mean([answer.score for answer in answers]) for answers in expected],
+        [mean([answer.score for answer in answers]) for answers in found],
+        is_drawn=temperature > 0,
+    )
+    faults = [one for one in differences if not one.is_rounding]
+    return {
+        "temperature": temperature,
+        "tasks": len(plan.tasks),
+        "equal": len(plan.tasks) - len(differences) if temperature == 0 else None,
+        "differences": [asdict(one) for one in differences],
+        **fall,
+        "passed": not faults and fall["fall"] <= plan.tolerance + fall["chance"],
+    }
+
+
+def _token(tokens: Sequence[int], place: int) -> int | None:
+    return tokens[place] if place < len(tokens) else None
+
+
+def fall_of_score(
+    without: Sequence[float], with_: Sequence[float], *, is_drawn: bool
+) -> dict[str, float]:
+    """Return both scores, by how much the second is lower, and what of that chance explains.
+
+    Args:
+        without: score of each task without speculation.
+        with_: the same with it.
+        is_drawn: whether answers are drawn; else nothing is chance.
+    """
+    changes = [a - b for a, b in zip(without, with_, strict=True)]
+    chance = 0.0
+    if is_drawn and len(changes) > 1:
+        chance = STANDARD_ERRORS * statistics.stdev(changes) / math.sqrt(len(changes))
+    return {
+        "score_without": round(mean(without), 4),
+        "score": round(mean(with_), 4),
+        "fall": round(mean(changes), 4),
+        "chance": round(chance, 4),
+    }
+
+
+def format_table(record: Mapping[str, Any]) -> str:
+    """Return a line for each engine and temperature, and one for each difference."""
+    lines = [f"{'configuration':28} {'T':>4} {'equal':>9} {'score':>7} {'without':>8}  verdict"]
+    for row in record["results"]:
+        equal = "-" if row["equal"] is None else f"{row['equal']}/{row['tasks']}"
+        verdict = "passed" if row["passed"] else "FAILED"
+        lines.append(
+            f"{row['configuration']:28} {row['temperature']:4g} {equal:>9} {row['score']:7.3f} "
+            f"{row['score_without']:8.3f}  {verdict}{note_on_rule(row['rule'])}"
+        )
+        lines += [f"  {_told(one)}" for one in row["differences"]]
+    return "\n".join(lines)
+
+
+def _told(one: Mapping[str, Any]) -> str:
+    why = "rounding" if one["is_rounding"] else "no rounding"
+    gap = "not among the likeliest" if one["gap"] is None else f"{one['gap']:.4f} less likely"
+    return (
+        f"task {one['task']}: token {one['position']} is {one['actual']} instead of "
+        f"{one['expected']}, {gap}; the two likeliest are {one['top2_gap']:.4f} apart: {why}"
+    )

@@ -1,0 +1,233 @@
+"""``bench accuracy --lm-eval``: tasks of lm-evaluation-harness, with and without speculation.
+
+It is no dependency: it brings a hundred megabytes. Its data has to be on this machine; a task may
+name local files, and a folder may hold tasks of one's own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.sweep_configurations import Configuration
+from vllm_ascend_spec.bench.timed_engine import end_engines, engine_arguments, prepare_environment
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
+
+OPTION = "--lm-eval"
+# Else a hub that cannot be reached is asked again and again. Who wants downloads says 0.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+GENERATES = "generate_until"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is compared; see :class:`vllm_ascend_spec.bench.accuracy.Plan`.
+
+    Attributes:
+        tasks: lm-eval's names.
+        folder: of further tasks; None for lm-eval's own only.
+    """
+
+    model: str
+    configurations: Sequence[Configuration]
+    tasks: Sequence[str]
+    folder: Path | None
+    concurrency: int
+    tolerance: float
+    compiled: bool
+    device: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def require(names: str) -> None:
+    """Check that lm-eval is installed.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if importlib.util.find_spec("lm_eval") is None:
+        raise ConfigError(OPTION, names, "lm-eval is not installed; pip install lm-eval")
+
+
+def run(plan: Plan) -> dict[str, Any]:
+    """Evaluate the engines one after another and return the record.
+
+    Raises:
+        ConfigError: a task is not there, or its data is not.
+    """
+    prepare_environment()
+    for name, value in OFFLINE.items():
+        os.environ.setdefault(name, value)
+    manager = load_tasks(plan.tasks, plan.folder)
+    record: dict[str, Any] = {
+        "benchmark": "accuracy",
+        "provenance": provenance.collect(),
+        "plan": {
+            "model": redaction.path(plan.model),
+            "device": plan.device,
+            "lm_eval": list(plan.tasks),
+            "concurrency": plan.concurrency,
+            "tolerance": plan.tolerance,
+            "compiled": plan.compiled,
+            "arguments": dict(plan.arguments),
+        },
+    }
+    say("without speculation")
+    expected, _ = _evaluate(plan, manager, None)
+    rows = []
+    for one in plan.configurations:
+        say(one.name)
+        found, rule = _evaluate(plan, manager, one.spec)
+        rows += [
+            {"configuration": one.name, "rule": rule, **row}
+            for row in compare(expected, found, plan.tolerance, plan.arguments["dtype"])
+        ]
+    record["configurations"] = {
+        one.name: redaction.options(one.spec) for one in plan.configurations
+    }
+    record["results"] = rows
+    record["passed"] = all(row["passed"] for row in rows)
+    say(format_table(record))
+    return record
+
+
+def load_tasks(names: Sequence[str], folder: Path | None) -> Any:
+    """Load tasks with their data and return lm-eval's ``TaskManager``.
+
+    Raises:
+        ConfigError: a task is not there, or its data is not.
+    """
+    from lm_eval.tasks import TaskManager, get_task_dict
+
+    if folder is not None and not folder.is_dir():
+        raise ConfigError("--lm-eval-path", str(folder), "is no folder; valid: one with tasks")
+    manager = TaskManager(include_path=None if folder is None else str(folder))
+    for name in names:
+        if name not in manager.all_tasks:
+            raise ConfigError(
+                OPTION, name, "lm-eval has no such task; `lm-eval ls tasks` lists them"
+            )
+        try:
+            get_task_dict([name], manager)
+        except Exception as error:  # whatever its code, its data and the hub's client raise
+            raise ConfigError(
+                OPTION,
+                name,
+                "its data is not on this machine or cannot be read "
+                f"({type(error).__name__}: {error}); valid: a task whose data is here",
+            ) from None
+    return manager
+
+
+def _evaluate(
+    plan: Plan, manager: Any, spec: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], str | None]:
+    """Return lm-eval's results of one engine, and the rule by which it accepts."""
+    from lm_eval import simple_evaluate
+    from lm_eval.models.vllm_causallms import VLLM
+
+    arguments = engine_arguments(
+        plan.model, spec, most_requests=plan.concurrency, compiled=plan.compiled, counts=True
+    )
+    arguments |= plan.arguments
+    model = VLLM(pretrained=arguments.pop("model"), batch_size="auto", **arguments)
+    try:
+        rule = rule_from_engine(model.model.get_metrics())
+        results = simple_evaluate(
+            model=model,
+            tasks=list(plan.tasks),
+            task_manager=manager,
+            log_samples=True,
+            bootstrap_iters=0,
+        )
+    finally:
+        left = [model.model]
+        del model
+        end_engines(left)
+    return results, rule
+
+
+def compare(
+    expected: Mapping[str, Any], found: Mapping[str, Any], tolerance: float, dtype: str
+) -> list[dict[str, Any]]:
+    """Return a row for each metric of each task.
+
+    Args:
+        expected: lm-eval's results without speculation.
+        found: those with it.
+        tolerance: by how much a metric may get worse.
+        dtype: in float32 greedy answers have to be equal.
+    """
+    rows = []
+    for task, metrics in expected["results"].items():
+        equal, asked = equal_answers(
+            expected["samples"].get(task, ()), found["samples"].get(task, ())
+        )
+        for metric, without in metrics.items():
+            name = metric.partition(",")[0]
+            is_figure = isinstance(without, int | float) and not isinstance(without, bool)
+            if not is_figure or name.endswith("_stderr") or name == "sample_len":
+                continue
+            score = found["results"][task][metric]
+            is_better_high = expected["higher_is_better"].get(task, {}).get(name, True)
+            fall = without - score if is_better_high else score - without
+            has_to_be_equal = dtype == "float32" and asked > 0
+            rows.append(
+                {
+                    "task": task,
+                    "metric": metric,
+                    "score_without": without,
+                    "score": score,
+                    "fall": round(fall, 6),
+                    "equal": equal,
+                    "greedy_answers": asked,
+                    "passed": fall <= tolerance and (equal == asked or not has_to_be_equal),
+                }
+            )
+    return rows
+
+
+def equal_answers(
+    expected: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
+) -> tuple[int, int]:
+    """Count greedy answers that are equal, and greedy answers; likelihoods are neither."""
+    equal = asked = 0
+    for theirs, ours in zip(expected, found, strict=True):
+        options = [request.get("arg_1") for request in _requests(theirs)]
+        is_greedy = all(isinstance(one, Mapping) and not is_drawn(one) for one in options)
+        if options and is_greedy:
+            asked += 1
+            equal += theirs["resps"] == ours["resps"]
+    return equal, asked
+
+
+def is_drawn(options: Mapping[str, Any]) -> bool:
+    """Tell whether lm-eval draws answers with these options of a request."""
+    return bool(options.get("do_sample", False) or options.get("temperature", 0))
+
+
+def _requests(sample: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    arguments = sample.get("arguments", ())
+    return list(arguments.values()) if isinstance(arguments, Mapping) else list(arguments)
+
+
+def format_table(record: Mapping[str, Any]) -> str:
+    """Return a line for each metric."""
+    lines = [
+        f"{'configuration':28} {'task':20} {'metric':24} {'score':>8} {'without':>8} {'equal':>9}"
+    ]
+    for row in record["results"]:
+        equal = f"{row['equal']}/{row['greedy_answers']}" if row["greedy_answers"] else "-"
+        verdict = "passed" if row["passed"] else "FAILED"
+        lines.append(
+            f"{row['configuration']:28} {row['task']:20} {row['metric']:24} {row['score']:8.4f} "
+            f"{row['score_without']:8.4f} {equal:>9}  {verdict}{note_on_rule(row['rule'])}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,210 @@
+"""``bench sweep``: methods times K times clients times temperature, by category of prompts.
+
+Engines live in this process and take turns, load by load, so the machine's drift hits them alike.
+Where they are many they do so in groups, one after another. Each group has an engine without
+speculation of its own, so a ratio never compares two groups.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
+from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.stats import Summary
+from vllm_ascend_spec.bench.sweep_configurations import Configuration, grouped
+from vllm_ascend_spec.bench.sweep_figures import NONE, best_of, figures
+from vllm_ascend_spec.bench.timed_engine import end_engines, prepare_environment
+from vllm_ascend_spec.bench.turns import keep_out_of_collections
+from vllm_ascend_spec.metrics.rule import note_on_rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What ``bench sweep`` measures; see the command's options.
+
+    Attributes:
+        model: the target.
+        configurations: beside no speculation.
+        prompts: by category; a load asks each of a category's once.
+        concurrency: clients that each wait for an answer.
+        temperatures: 0 is greedy.
+        max_tokens: of each answer.
+        rounds: passes over everything.
+        compiled: with torch.compile.
+        at_once: most configurations that take turns, beside none.
+        device: what they run on.
+        arguments: further ones of ``LLM``.
+    """
+
+    model: str
+    configurations: Sequence[Configuration]
+    prompts: Mapping[str, Sequence[str]]
+    concurrency: Sequence[int]
+    temperatures: Sequence[float]
+    max_tokens: int
+    rounds: int
+    compiled: bool
+    at_once: int
+    device: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def loads(self) -> list[Phase]:
+        """Loads, category by category."""
+        return [
+            Phase(clients, category, temperature, len(prompts))
+            for category, prompts in self.prompts.items()
+            for temperature in self.temperatures
+            for clients in self.concurrency
+        ]
+
+    @property
+    def groups(self) -> list[list[Configuration]]:
+        """Configurations that take turns."""
+        return grouped(self.configurations, self.at_once)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what a record may show of it."""
+        return {
+            "model": redaction.path(self.model),
+            "device": self.device,
+            "prompts": {name: len(prompts) for name, prompts in self.prompts.items()},
+            "concurrency": list(self.concurrency),
+            "temperatures": list(self.temperatures),
+            "max_tokens": self.max_tokens,
+            "rounds": self.rounds,
+            "compiled": self.compiled,
+            "arguments": dict(self.arguments),
+            "groups": [[one.name for one in group] for group in self.groups],
+            "note": (
+                "Engines of a group took turns. Each group has an engine without speculation of "
+                "its own, to_none is within a group, round by round."
+            ),
+        }
+
+
+def run(plan: Plan) -> dict[str, Any]:
+    """Run all groups and return the record."""
+    prepare_environment()
+    rows: list[dict[str, Any]] = []
+    rules: dict[str, str | None] = {}
+    record: dict[str, Any] = {
+        "benchmark": "sweep",
+        "provenance": provenance.collect(),
+        "plan": plan.as_dict(),
+    }
+    for number, group in enumerate(plan.groups, 1):
+        with _engines(plan, group) as engines:
+            rules |= {name: engine.rule for name, engine in engines.items()}
+            runs = _measure(plan, engines, f"group {number} of {len(plan.groups)}")
+        for load, by_engine in runs.items():
+            cell = {
+                "category": load.text,
+                "temperature": load.temperature,
+                "concurrency": load.clients,
+            }
+            for name, found in by_engine.items():
+                row = {**cell, "group": number, "configuration": name}
+                rows.append({**row, **figures(found, by_engine[NONE])})
+    record["configurations"] = {
+        one.name: {
+            "method": one.method,
+            "drafts": one.drafts,
+            "rule": rules[one.name],
+            "speculative_config": redaction.options(one.spec),
+        }
+        for one in plan.configurations
+    }
+    record["results"] = rows
+    record["best"] = best_of(rows)
+    say(format_table(record))
+    say(_to_copy(record, plan.configurations))
+    return record
+
+
+@contextmanager
+def _engines(plan: Plan, group: Sequence[Configuration]) -> Iterator[dict[str, ClosedLoopEngine]]:
+    """Start the engines of a group, and end them."""
+    specs: dict[str, Mapping[str, Any] | None] = {NONE: None}
+    specs |= {one.name: one.spec for one in group}
+    engines: dict[str, ClosedLoopEngine] = {}
+    try:
+        for name, spec in specs.items():
+            say(f"loading: {name}")
+            engines[name] = ClosedLoopEngine(
+                plan.model,
+                spec,
+                most_clients=max(plan.concurrency),
+                max_tokens=plan.max_tokens,
+                compiled=plan.compiled,
+                counts=True,
+                arguments=plan.arguments,
+            )
+        keep_out_of_collections()
+        yield engines
+    finally:
+        left = [engine.llm for engine in engines.values()]
+        engines.clear()
+        end_engines(left)
+
+
+def _measure(
+    plan: Plan, engines: Mapping[str, ClosedLoopEngine], group: str
+) -> dict[Phase, dict[str, list[Run]]]:
+    """Let the engines of a group take turns."""
+    runs: dict[Phase, dict[str, list[Run]]] = {}
+    say(f"{group}: warming up")
+    # One category will do: what is compiled goes by how many clients there are.
+    first = next(iter(plan.prompts))
+    for load in plan.loads:
+        if load.text == first:
+            for engine in engines.values():
+                engine.serve(load, plan.prompts[first])
+    for index in range(plan.rounds):
+        say(f"{group}: round {index + 1} of {plan.rounds}")
+        order = list(engines) if index % 2 == 0 else list(engines)[::-1]
+        for load in plan.loads:
+            for name in order:
+                engines[name].forget()
+                found = engines[name].serve(load, plan.prompts[load.text])
+                # Steps are many, and nothing here reads them.
+                found.trace.clear()
+                by_engine = runs.setdefault(load, {each: [] for each in engines})
+                by_engine[name].append(found)
+    return runs
+
+
+def format_table(record: Mapping[str, Any]) -> str:
+    """Return one line for each engine and load."""
+    lines = [f"{'load':34} {'configuration':28} {'tokens/s':>9} {'/ none':>18} {'accepted':>9}"]
+    rules = {name: one["rule"] for name, one in record["configurations"].items()}
+    for row in record["results"]:
+        load = Phase(row["concurrency"], row["category"], row["temperature"]).name
+        length = row["acceptance_length"]
+        name = row["configuration"]
+        lines.append(
+            f"{load:34} {name:28} {row['tokens_per_s']['median']:9.1f} "
+            f"{Summary(**row['to_none'])!s:>18} {'-' if length is None else f'{length:.2f}':>9}"
+            f"{note_on_rule(rules.get(name))}"
+        )
+    for row in record["best"]:
+        load = Phase(row["concurrency"], row["category"], row["temperature"]).name
+        lines.append(f"best of {load}: {row['configuration']}, {row['to_none']:.2f} times none")
+    return "\n".join(lines)
+
+
+def _to_copy(record: Mapping[str, Any], configurations: Sequence[Configuration]) -> str:
+    """Return the options of the best configurations, as they were given."""
+    best = {row["configuration"] for row in record["best"]}
+    return "\n".join(
+        f"{one.name}: --speculative-config {shlex.quote(json.dumps(dict(one.spec)))}"
+        for one in configurations
+        if one.name in best
+    )

@@ -1,0 +1,130 @@
+"""Options of the benchmarks that compare whole configurations, and their checks."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.devices import select
+from vllm_ascend_spec.entry.preflight import resolve_engine
+from vllm_ascend_spec.errors import ConfigError
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the target's engines."""
+    parser.add_argument("--model", default="examples/zoo/target", help="the target")
+    parser.add_argument("--dtype", default="float32", choices=DTYPES)
+    parser.add_argument("--max-model-len", type=int, default=512)
+    parser.add_argument(
+        "--kv-cache-mib", type=int, help="of each engine; default: as vLLM's variables say"
+    )
+    parser.add_argument("--compiled", action="store_true", help="with torch.compile")
+    parser.add_argument("--output", type=Path, help="where the JSON record goes")
+
+
+def engine_arguments(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of ``LLM`` that the options name."""
+    found = {"dtype": args.dtype, "max_model_len": args.max_model_len}
+    if args.kv_cache_mib is not None:
+        found["kv_cache_memory_bytes"] = args.kv_cache_mib << 20
+    return found
+
+
+def resolve(
+    args: argparse.Namespace, specs: Sequence[Mapping[str, Any]], most_requests: int
+) -> str:
+    """Check every speculative config as its engine would, and return the device's name.
+
+    Raises:
+        ConfigError: one cannot be used.
+    """
+    for option, value in (
+        ("--max-model-len", args.max_model_len),
+        ("--kv-cache-mib", 1 if args.kv_cache_mib is None else args.kv_cache_mib),
+    ):
+        if value < 1:
+            raise ConfigError(option, value, "valid: 1 and more")
+    device = select.find_device()
+    engine = Engine(
+        device=device,
+        max_model_len=args.max_model_len,
+        max_num_seqs=most_requests,
+        enforce_eager=not args.compiled,
+    )
+    for spec in specs:
+        resolve_engine(args.model, dict(spec), engine=engine)
+    return "none found" if device is None else device.name
+
+
+def check_prompts(
+    args: argparse.Namespace, prompts: Sequence[str], option: str, max_tokens: int
+) -> None:
+    """Check that prompts and their answers fit, with the target's tokenizer.
+
+    Args:
+        args: of the command.
+        prompts: texts.
+        option: that names their file.
+        max_tokens: of an answer.
+
+    Raises:
+        ConfigError: one does not, or there is no tokenizer.
+    """
+    from transformers import AutoTokenizer
+
+    from vllm_ascend_spec.bench.json_lines import check_lengths
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(args.model)
+    except (OSError, ValueError) as error:
+        raise ConfigError("--model", args.model, f"has no tokenizer: {error}") from None
+    check_lengths(
+        option,
+        prompts,
+        args.max_model_len,
+        max_tokens,
+        lambda text: len(tokenizer(text).input_ids),
+    )
+
+
+def numbers(option: str, text: str, kind: type, least: float) -> list[Any]:
+    """Parse a comma-separated list of numbers, each once.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        found = [kind(item) for item in text.split(",")]
+    except ValueError:
+        found = []
+    is_fine = found and all(math.isfinite(n) and n >= least for n in found)
+    if not is_fine or len(set(found)) < len(found):
+        raise ConfigError(
+            option, text, f"valid: a comma-separated list of numbers of {least} and more, each once"
+        )
+    return found
+
+
+def check_can_be_written(option: str, path: Path | None) -> None:
+    """Make the folder of a file, so that nothing is measured in vain.
+
+    Raises:
+        ConfigError: it cannot be made or written.
+    """
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(option, str(path), f"cannot be written: {error.strerror}") from None
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(
+            option, str(path), "cannot be written; valid: a file in a folder of yours"
+        )

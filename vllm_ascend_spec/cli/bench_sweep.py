@@ -1,0 +1,138 @@
+"""``vllm-ascend-spec bench sweep``: its options, and what is run with them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.bench import json_lines
+from vllm_ascend_spec.cli import bench_engine
+from vllm_ascend_spec.config.json_option import parse_speculative
+from vllm_ascend_spec.errors import ConfigError
+
+# What the zoo has to show, where nothing else is asked for.
+SPECS = (
+    '{"method": "eagle", "model": "examples/zoo/eagle"}',
+    '{"method": "draft_model", "model": "examples/zoo/draft"}',
+    '{"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 4}',
+    '{"method": "suffix"}',
+)
+LENGTHS = "1,3,5"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe methods, loads and what is written."""
+    bench_engine.add_arguments(parser)
+    parser.add_argument(
+        "--speculative-config",
+        action="append",
+        metavar="JSON",
+        help="once or several times; default: eagle, draft_model, ngram and suffix of the zoo",
+    )
+    parser.add_argument(
+        "--num-speculative-tokens",
+        metavar="K,K",
+        help=f"each K for each method, a list; default: {LENGTHS} where no config is given",
+    )
+    parser.add_argument("--prompts", type=Path, default=Path("examples/zoo/sweep_prompts.jsonl"))
+    parser.add_argument("--categories", metavar="NAME,NAME", help="of the prompts; default: all")
+    parser.add_argument("--num-prompts", type=int, help="of each category; default: all")
+    parser.add_argument("--concurrency", default="1,4,16", help="clients that each wait, a list")
+    parser.add_argument("--temperatures", default="0,0.8", help="a list; 0 is greedy")
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--at-once", type=int, default=6, help="engines that take turns, beside one without; 6"
+    )
+    parser.add_argument("--record", type=Path, help="make the report of an earlier record")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="where the report goes")
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Run the sweep, or read an earlier one, and write the report if one is wanted.
+
+    Raises:
+        ConfigError: an option cannot be used.
+    """
+    from vllm_ascend_spec.bench import sweep, sweep_page
+
+    bench_engine.check_can_be_written("--html", args.html)
+    bench_engine.check_can_be_written("--output", args.output)
+    record = _read(args.record) if args.record else sweep.run(make_plan(args))
+    if args.html is not None:
+        args.html.write_text(sweep_page.page(record), encoding="utf-8")
+        sys.stderr.write(f"report: {args.html}\n")
+    return record
+
+
+def make_plan(args: argparse.Namespace) -> Any:
+    """Check all options and return the plan.
+
+    Raises:
+        ConfigError: naming the option, its value and what is valid.
+    """
+    from vllm_ascend_spec.bench import sweep
+    from vllm_ascend_spec.bench.sweep_configurations import cross
+
+    concurrency = bench_engine.numbers("--concurrency", args.concurrency, int, 1)
+    temperatures = bench_engine.numbers("--temperatures", args.temperatures, float, 0)
+    for option, value in (
+        ("--rounds", args.rounds),
+        ("--max-tokens", args.max_tokens),
+        ("--at-once", args.at_once),
+        ("--num-prompts", 1 if args.num_prompts is None else args.num_prompts),
+    ):
+        if value < 1:
+            raise ConfigError(option, value, "valid: 1 and more")
+    categories = None if args.categories is None else args.categories.split(",")
+    prompts = json_lines.read_prompts("--prompts", args.prompts, categories, args.num_prompts)
+    for category, texts in prompts.items():
+        if max(concurrency) > len(texts):
+            raise ConfigError(
+                "--concurrency",
+                args.concurrency,
+                f'category "{category}" has {len(texts)} prompts, and each is asked once; '
+                f"valid: up to {len(texts)}",
+            )
+    lengths = args.num_speculative_tokens
+    if lengths is None and args.speculative_config is None:
+        lengths = LENGTHS
+    drafts = None
+    if lengths is not None:
+        drafts = bench_engine.numbers("--num-speculative-tokens", lengths, int, 1)
+    specs = [parse_speculative(text) for text in args.speculative_config or SPECS]
+    for spec in specs:
+        if not isinstance(spec, dict):
+            raise ConfigError("--speculative-config", spec, "valid: a JSON object")
+    found = cross(specs, drafts)
+    most = max(concurrency)
+    device = bench_engine.resolve(args, [one.spec for one in found], most)
+    texts = [text for found in prompts.values() for text in found]
+    bench_engine.check_prompts(args, texts, "--prompts", args.max_tokens)
+    return sweep.Plan(
+        model=args.model,
+        configurations=found,
+        prompts=prompts,
+        concurrency=concurrency,
+        temperatures=temperatures,
+        max_tokens=args.max_tokens,
+        rounds=args.rounds,
+        compiled=args.compiled,
+        at_once=args.at_once,
+        device=device,
+        arguments=bench_engine.engine_arguments(args),
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read a record that ``bench sweep`` wrote."""
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError("--record", str(path), f"cannot be read: {error}") from None
+    if not isinstance(record, dict) or record.get("benchmark") != "sweep":
+        raise ConfigError("--record", str(path), "is not a record of bench sweep")
+    return record
