@@ -23,7 +23,6 @@ from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
 OPTION = "--lm-eval"
 # Else a hub that cannot be reached is asked again and again. Who wants downloads says 0.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-GENERATES = "generate_until"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +199,7 @@ def equal_answers(
     """Count greedy answers that are equal, and greedy answers; likelihoods are neither."""
     equal = asked = 0
     for theirs, ours in zip(expected, found, strict=True):
-        options = [request.get("arg_1") for request in _requests(theirs)]
+        options = [options_of(request) for request in theirs["arguments"]]
         is_greedy = all(isinstance(one, Mapping) and not is_drawn(one) for one in options)
         if options and is_greedy:
             asked += 1
@@ -208,14 +207,14 @@ def equal_answers(
     return equal, asked
 
 
+def options_of(arguments: Sequence[Any]) -> Any:
+    """Return the options of a request to generate; of one for a likelihood, something else."""
+    return arguments[1] if len(arguments) > 1 else None
+
+
 def is_drawn(options: Mapping[str, Any]) -> bool:
     """Tell whether lm-eval draws answers with these options of a request."""
     return bool(options.get("do_sample", False) or options.get("temperature", 0))
-
-
-def _requests(sample: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    arguments = sample.get("arguments", ())
-    return list(arguments.values()) if isinstance(arguments, Mapping) else list(arguments)
 
 
 def format_table(record: Mapping[str, Any]) -> str:

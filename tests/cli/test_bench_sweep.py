@@ -1,0 +1,105 @@
+"""What ``bench sweep`` and ``bench accuracy`` refuse, before any engine starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.zoo import SPECS, TARGET, ZOO
+from vllm_ascend_spec.bench import accuracy, sweep
+from vllm_ascend_spec.cli.main import main
+
+PROMPTS = str(ZOO / "sweep_prompts.jsonl")
+MEDUSA = json.dumps({"method": "medusa", "model": SPECS["medusa"]["model"]})
+EAGLE = json.dumps(SPECS["eagle"])
+
+
+@pytest.fixture(autouse=True)
+def _no_engine_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(plan: Any) -> None:
+        pytest.fail("it was not refused")
+
+    monkeypatch.setattr(sweep, "run", refuse)
+    monkeypatch.setattr(accuracy, "run", refuse)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return the one line that is said."""
+    assert main(["bench", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--num-speculative-tokens", "3,5", "--speculative-config", MEDUSA], ["=5", "up to 4"]),
+        (["--speculative-config", EAGLE, "--speculative-config", EAGLE], ["is there twice"]),
+        (["--speculative-config", EAGLE, "--num-speculative-tokens", "1"], ["says it too"]),
+        (["--speculative-config", "{oops"], ["--speculative-config", "not JSON"]),
+        (["--speculative-config", "[1]"], ["--speculative-config", "a JSON object"]),
+        (["--speculative-config", '{"method": "eagel"}'], ["eagel", "'eagle'"]),
+        (["--speculative-config", '{"method": "ngram"}'], ["num_speculative_tokens"]),
+        (["--num-speculative-tokens", "1,1"], ["--num-speculative-tokens", "each once"]),
+        (["--concurrency", "0"], ["--concurrency", "1 and more"]),
+        (["--concurrency", "1,17"], ['"code" has 16 prompts', "up to 16"]),
+        (["--concurrency", "few"], ["--concurrency", "comma-separated"]),
+        (["--temperatures", "nan"], ["--temperatures", "0 and more"]),
+        (["--rounds", "0"], ["--rounds"]),
+        (["--max-tokens", "0"], ["--max-tokens"]),
+        (["--max-tokens", "500"], ["--prompts", "--max-model-len 512"]),
+        (["--at-once", "0"], ["--at-once"]),
+        (["--num-prompts", "-1"], ["--num-prompts"]),
+        (["--kv-cache-mib", "0"], ["--kv-cache-mib"]),
+        (["--categories", "poems"], ["poems", "code, docstrings"]),
+        (["--prompts", "missing.jsonl"], ["missing.jsonl", "cannot be read", "lines like"]),
+        (["--model", "/missing/model"], ["/missing/model"]),
+        (["--html", "/dev/null/report.html"], ["--html", "cannot be written"]),
+        (["--output", str(ZOO)], ["--output", "cannot be written"]),
+        (["--record", PROMPTS], ["--record", "cannot be read"]),
+    ],
+)
+def test_a_sweep_that_cannot_be(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = arguments if "--model" in arguments else ["--model", TARGET, *arguments]
+    given = given if "--prompts" in given else ["--prompts", PROMPTS, *given]
+    line = refused(capsys, "sweep", "--concurrency", "1", *given)
+    for word in words:
+        assert word in line
+
+
+def test_a_record_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "record.json"
+    path.write_text('{"benchmark": "serve"}')
+    assert "no" in refused(capsys, "sweep", "--record", str(path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--tasks", PROMPTS], ["line 1", '"expected" is missing']),
+        (["--samples", "3"], ["--samples", "no effect"]),
+        (["--temperatures", "0.8", "--samples", "0"], ["--samples"]),
+        (["--tolerance", "2"], ["--tolerance", "0 to 1"]),
+        (["--rounding", "-1"], ["--rounding"]),
+        (["--concurrency", "0"], ["--concurrency"]),
+        (["--max-tokens", "600"], ["--tasks", "--max-model-len 512"]),
+        (["--lm-eval-path", "."], ["--lm-eval-path", "needs --lm-eval"]),
+        (["--lm-eval", "gsm8k", "--samples", "2"], ["--samples", "has its own"]),
+        (["--speculative-config", MEDUSA], ["num_speculative_tokens"]),
+    ],
+)
+def test_a_comparison_that_cannot_be(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = arguments if "--tasks" in arguments else ["--tasks", str(ZOO / "tasks.jsonl")]
+    if "--lm-eval" in arguments:
+        given = []
+    given = given if given is arguments else [*given, *arguments]
+    line = refused(capsys, "accuracy", "--model", TARGET, *given)
+    for word in words:
+        assert word in line
