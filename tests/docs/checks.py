@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import tempfile
 from itertools import dropwhile
 from pathlib import Path
 
@@ -117,6 +118,16 @@ def python_parses(text: str) -> None:
 def module_file(name: str) -> Path:
     """Return where a module of the repository lies."""
     return ROOT / Path(*name.split(".")).with_suffix(".py")
+
+
+def tasks(text: str) -> None:
+    """`bench accuracy` takes these lines for tasks."""
+    from vllm_ascend_spec.bench.tasks import read_tasks
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tasks.jsonl"
+        path.write_text(text)
+        assert read_tasks("--tasks", path)
 
 
 def our_parser(text: str) -> None:

@@ -75,7 +75,8 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
         "writes documents; tests/docs/test_acceptance.py compares them", checks.python_parses
     ),
     "vllm-ascend-spec bench": NotRun(
-        "minutes; tests/e2e/test_examples.py and tests/cli run small ones", checks.our_parser
+        "minutes; tests/e2e/test_examples.py, tests/bench and tests/cli run small ones",
+        checks.our_parser,
     ),
     "pip install": NotRun("changes the environment that the tests run in", checks.pip),
     "pip uninstall": NotRun("changes the environment that the tests run in", checks.pip),
@@ -122,6 +123,9 @@ BLOCKS: dict[tuple[str, str], NotRun] = {
     ),
     ("python", '"""The platform of our box'): NotRun(
         "vLLM imports a platform; tests/devices/test_added_device.py runs it", checks.compiles
+    ),
+    ("json", '{"prompt": "2 + 2 ="'): NotRun(
+        "a line of a file; tests/bench/test_accuracy.py asks such", checks.tasks
     ),
     ("toml", '[project.entry-points."vllm_ascend_spec.methods"]'): NotRun(
         "of a package of its own; tests/e2e/test_added_method.py installs it", checks.entry_point
