@@ -59,7 +59,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["--model", "/missing/model"], ["/missing/model"]),
         (["--html", "/dev/null/report.html"], ["--html", "cannot be written"]),
         (["--output", str(ZOO)], ["--output", "cannot be written"]),
-        (["--record", PROMPTS], ["--record", "cannot be read"]),
+        (["--record", PROMPTS, "--html", "x.html"], ["--record", "cannot be read"]),
+        (["--record", PROMPTS], ["--record", "needs --html"]),
+        (["--record", PROMPTS, "--categories", "code"], ["--categories", "no effect"]),
     ],
 )
 def test_a_sweep_that_cannot_be(
@@ -75,7 +77,10 @@ def test_a_sweep_that_cannot_be(
 def test_a_record_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "record.json"
     path.write_text('{"benchmark": "serve"}')
-    assert "no" in refused(capsys, "sweep", "--record", str(path))
+    report = tmp_path / "report.html"
+    line = refused(capsys, "sweep", "--record", str(path), "--html", str(report))
+    assert "is not a record of bench sweep" in line
+    assert not report.exists()
 
 
 @pytest.mark.parametrize(

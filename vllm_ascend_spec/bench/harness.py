@@ -21,6 +21,8 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
 
 OPTION = "--lm-eval"
+# With which this was tried.
+OLDEST = "0.4.13"
 # Else a hub that cannot be reached is asked again and again. Who wants downloads says 0.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
@@ -46,13 +48,17 @@ class Plan:
 
 
 def require(names: str) -> None:
-    """Check that lm-eval is installed.
+    """Check that lm-eval is installed, and not too old for what is called here.
 
     Raises:
         ConfigError: it is not.
     """
     if importlib.util.find_spec("lm_eval") is None:
         raise ConfigError(OPTION, names, "lm-eval is not installed; pip install lm-eval")
+    from lm_eval.tasks import TaskManager
+
+    if not hasattr(TaskManager, "load"):
+        raise ConfigError(OPTION, names, f"lm-eval is too old; valid: {OLDEST} and later")
 
 
 def run(plan: Plan) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def load_tasks(names: Sequence[str], folder: Path | None) -> Any:
     Raises:
         ConfigError: a task is not there, or its data is not.
     """
-    from lm_eval.tasks import TaskManager, get_task_dict
+    from lm_eval.tasks import TaskManager
 
     if folder is not None and not folder.is_dir():
         raise ConfigError("--lm-eval-path", str(folder), "is no folder; valid: one with tasks")
@@ -114,7 +120,7 @@ def load_tasks(names: Sequence[str], folder: Path | None) -> Any:
                 OPTION, name, "lm-eval has no such task; `lm-eval ls tasks` lists them"
             )
         try:
-            get_task_dict([name], manager)
+            manager.load([name])
         except Exception as error:  # whatever its code, its data and the hub's client raise
             raise ConfigError(
                 OPTION,

@@ -29,6 +29,7 @@ svg { font: 11px system-ui, sans-serif; margin-right: 1em }
 svg .grid { stroke: #ddd }
 .key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 1em }
 .wide { overflow-x: auto }
+.wide td { white-space: nowrap }
 """
 COLUMNS = (
     "configuration",

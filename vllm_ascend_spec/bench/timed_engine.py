@@ -59,15 +59,15 @@ def build_engine(
 def end_engines(engines: list[Any]) -> None:
     """End engines of this process and empty the list: without that they keep their memory.
 
-    An end takes down the process groups that all engines of a process share, so all end before
-    another one starts.
+    An end takes down the process groups that all engines of a process share, and a start sets them
+    up again: an engine that stays is asked nothing in between.
 
     Args:
-        engines: every ``LLM`` there is; nothing else may hold one.
+        engines: vLLM's ``LLM``; nothing else may hold one.
     """
-    for llm in engines:
-        llm.llm_engine.engine_core.shutdown()
-    engines.clear()
+    # Popped, so that no name holds the last one while garbage is collected.
+    while engines:
+        engines.pop(0).llm_engine.engine_core.shutdown()
     # They may have been kept out of collections.
     gc.unfreeze()
     gc.collect()

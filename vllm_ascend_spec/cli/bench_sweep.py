@@ -21,6 +21,8 @@ SPECS = (
     '{"method": "suffix"}',
 )
 LENGTHS = "1,3,5"
+# Have no effect where a record was made before.
+MEASURES = ("speculative_config", "num_speculative_tokens", "categories", "num_prompts", "output")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +63,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
     bench_engine.check_can_be_written("--html", args.html)
     bench_engine.check_can_be_written("--output", args.output)
-    record = _read(args.record) if args.record else sweep.run(make_plan(args))
+    record = _read(args) if args.record else sweep.run(make_plan(args))
     if args.html is not None:
         args.html.write_text(sweep_page.page(record), encoding="utf-8")
         sys.stderr.write(f"report: {args.html}\n")
@@ -127,8 +129,19 @@ def make_plan(args: argparse.Namespace) -> Any:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Read a record that ``bench sweep`` wrote."""
+def _read(args: argparse.Namespace) -> dict[str, Any]:
+    """Read a record that ``bench sweep`` wrote.
+
+    Raises:
+        ConfigError: it is none, or something else was asked for, too.
+    """
+    path: Path = args.record
+    for name in MEASURES:
+        if getattr(args, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(option, str(getattr(args, name)), "has no effect with --record")
+    if args.html is None:
+        raise ConfigError("--record", str(path), "needs --html FILE, where its report goes")
     try:
         record = json.loads(path.read_text())
     except (OSError, ValueError) as error:
