@@ -50,6 +50,7 @@ LONG: dict[str, int] = {
     "tests/ops/test_judge.py": 27,
     "tests/e2e/test_nan_drafts.py": 26,
     "tests/graphs/test_planner.py": 45,
+    "tests/bench/test_accuracy.py": 25,
     "tests/cli/test_plan.py": 25,
     "tests/config/test_fuzz.py": 25,
     # On the simulated NPU.

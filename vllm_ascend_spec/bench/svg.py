@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -82,23 +82,36 @@ def line_chart(title: str, x_name: str, labels: Sequence[str], lines: Sequence[L
         parts.append(_text(LEFT - 5, y(mark) + 4, f"{mark:g}", "end"))
     parts += [_text(x(place), HEIGHT - BOTTOM + 15, label) for place, label in enumerate(labels)]
     for line in lines:
-        points = [(x(place), y(value)) for place, value in enumerate(line.values)]
-        if line.spread:
-            there = [(x(place), y(high)) for place, (_, high) in enumerate(line.spread)]
-            back = [(x(place), y(low)) for place, (low, _) in enumerate(line.spread)][::-1]
-            parts.append(
-                f'<polygon points="{_points(there + back)}" fill="{line.colour}" opacity="0.15"/>'
-            )
-        parts.append(
-            f'<polyline points="{_points(points)}" fill="none" stroke="{line.colour}" '
-            'stroke-width="2"/>'
-        )
-        parts += [
-            f'<circle cx="{a}" cy="{b}" r="3.5" fill="{line.colour}">'
-            f"<title>{escape(note)}</title></circle>"
-            for (a, b), note in zip(points, line.notes, strict=True)
-        ]
+        parts += _line(line, x, y)
     return "".join([*parts, "</svg>"])
+
+
+def _line(line: Line, x: Callable[[int], float], y: Callable[[float], float]) -> list[str]:
+    """Return a line with its band and points.
+
+    Args:
+        line: to draw.
+        x: where the label at a place is.
+        y: where a value is.
+    """
+    parts = []
+    points = [(x(place), y(value)) for place, value in enumerate(line.values)]
+    if line.spread:
+        there = [(x(place), y(high)) for place, (_, high) in enumerate(line.spread)]
+        back = [(x(place), y(low)) for place, (low, _) in enumerate(line.spread)][::-1]
+        parts.append(
+            f'<polygon points="{_points(there + back)}" fill="{line.colour}" opacity="0.15"/>'
+        )
+    parts.append(
+        f'<polyline points="{_points(points)}" fill="none" stroke="{line.colour}" '
+        'stroke-width="2"/>'
+    )
+    parts += [
+        f'<circle cx="{a}" cy="{b}" r="3.5" fill="{line.colour}">'
+        f"<title>{escape(note)}</title></circle>"
+        for (a, b), note in zip(points, line.notes, strict=True)
+    ]
+    return parts
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -31,6 +31,7 @@ svg .grid { stroke: #ddd }
 .wide { overflow-x: auto }
 .wide td { white-space: nowrap }
 """
+GREY = "#555555"
 COLUMNS = (
     "configuration",
     "tokens/s",
@@ -150,57 +151,64 @@ def _charts(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str
     """Return speed and ratio over clients: each method's best K, and a band over all K."""
     clients = record["plan"]["concurrency"]
     colours = _colours(record)
-    charts, shown = [], {}
-    for title, key, number in (
-        ("tokens/s, best K of each method", "tokens_per_s", "{:.0f}"),
-        ("ratio to no speculation, best K of each method", "to_none", "{:.2f}"),
-    ):
-
-        def value(row: Mapping[str, Any], key: str = key) -> float:
-            return row[key]["median"]
-
-        lines = [_line_of_none(rows, clients, value)]
-        for method, colour in colours.items():
-            found = [
-                [
-                    row
-                    for row in rows
-                    if row["concurrency"] == n
-                    and row["configuration"] != NONE
-                    and record["configurations"][row["configuration"]]["method"] == method
-                ]
-                for n in clients
-            ]
-            best = [max(at, key=value) for at in found]
-            lines.append(
-                Line(
-                    method,
-                    colour,
-                    [value(row) for row in best],
-                    [f"{row['configuration']}: {number.format(value(row))}" for row in best],
-                    [(min(map(value, at)), max(map(value, at))) for at in found],
-                )
-            )
-        shown = {line.name: line.colour for line in lines}
-        charts.append(line_chart(title, "clients", [str(n) for n in clients], lines))
+    charts = []
+    for title, key in (("tokens/s", "tokens_per_s"), ("ratio to no speculation", "to_none")):
+        lines = [_line_of_none(rows, clients, key)]
+        lines += [
+            _line_of(method, colour, [_of(record, rows, method, n) for n in clients], key)
+            for method, colour in colours.items()
+        ]
+        named = f"{title}, best K of each method"
+        charts.append(line_chart(named, "clients", [str(n) for n in clients], lines))
     legend = "".join(
         f'<span class="key" style="background:{colour}"></span>{escape(name)}'
-        for name, colour in shown.items()
+        for name, colour in ({NONE: GREY} | colours).items()
     )
     return f"<p>{legend}</p>{''.join(charts)}"
 
 
-def _line_of_none(
-    rows: Sequence[Mapping[str, Any]],
-    clients: Sequence[int],
-    value: Callable[[Mapping[str, Any]], float],
+def _of(
+    record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], method: str, clients: int
+) -> list[Mapping[str, Any]]:
+    """Return the rows of a method with so many clients, one for each K."""
+    methods = {name: one["method"] for name, one in record["configurations"].items()}
+    return [
+        row
+        for row in rows
+        if row["concurrency"] == clients and methods.get(row["configuration"]) == method
+    ]
+
+
+def _line_of(
+    method: str, colour: str, rows: Sequence[Sequence[Mapping[str, Any]]], key: str
 ) -> Line:
+    """Return the line of a method.
+
+    Args:
+        method: its name.
+        colour: of the line.
+        rows: for each number of clients those of each K.
+        key: which figure.
+    """
+    best = [max(at, key=lambda row: row[key]["median"]) for at in rows]
+    values = [[row[key]["median"] for row in at] for at in rows]
+    return Line(
+        method,
+        colour,
+        [max(at) for at in values],
+        [f"{row['configuration']}: {row[key]['median']:g}" for row in best],
+        [(min(at), max(at)) for at in values],
+    )
+
+
+def _line_of_none(rows: Sequence[Mapping[str, Any]], clients: Sequence[int], key: str) -> Line:
     """Return the line without speculation, the median of its groups."""
     none = [row for row in rows if row["configuration"] == NONE]
     values = [
-        statistics.median([value(row) for row in none if row["concurrency"] == n]) for n in clients
+        statistics.median([row[key]["median"] for row in none if row["concurrency"] == n])
+        for n in clients
     ]
-    return Line(NONE, "#555555", values, [f"{NONE}: {found:g}" for found in values])
+    return Line(NONE, GREY, values, [f"{NONE}: {found:g}" for found in values])
 
 
 def _table(

@@ -9,7 +9,6 @@ from typing import Any
 
 from vllm_ascend_spec.bench.tasks import read_tasks
 from vllm_ascend_spec.cli import bench_engine
-from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.errors import ConfigError
 
 SPECS = ('{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}',)
@@ -67,11 +66,7 @@ def _common(args: argparse.Namespace) -> tuple[list[Any], str]:
         raise ConfigError("--concurrency", args.concurrency, "valid: 1 and more")
     if not 0 <= args.tolerance <= 1:
         raise ConfigError("--tolerance", args.tolerance, "valid: 0 to 1, as scores are")
-    specs = [parse_speculative(text) for text in args.speculative_config or SPECS]
-    for spec in specs:
-        if not isinstance(spec, dict):
-            raise ConfigError("--speculative-config", spec, "valid: a JSON object")
-    found = cross(specs, None)
+    found = cross(bench_engine.read_specs(args.speculative_config or SPECS), None)
     return found, bench_engine.resolve(args, [one.spec for one in found], args.concurrency)
 
 

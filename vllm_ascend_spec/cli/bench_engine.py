@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
@@ -27,6 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--compiled", action="store_true", help="with torch.compile")
     parser.add_argument("--output", type=Path, help="where the JSON record goes")
+
+
+def read_specs(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Read speculative configs, each a JSON object.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    specs = [parse_speculative(text) for text in texts]
+    for spec in specs:
+        if not isinstance(spec, dict):
+            raise ConfigError("--speculative-config", spec, "valid: a JSON object")
+    return specs
 
 
 def engine_arguments(args: argparse.Namespace) -> dict[str, Any]:

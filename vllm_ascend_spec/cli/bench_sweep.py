@@ -10,7 +10,6 @@ from typing import Any
 
 from vllm_ascend_spec.bench import json_lines
 from vllm_ascend_spec.cli import bench_engine
-from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.errors import ConfigError
 
 # What the zoo has to show, where nothing else is asked for.
@@ -77,7 +76,6 @@ def make_plan(args: argparse.Namespace) -> Any:
         ConfigError: naming the option, its value and what is valid.
     """
     from vllm_ascend_spec.bench import sweep
-    from vllm_ascend_spec.bench.sweep_configurations import cross
 
     concurrency = bench_engine.numbers("--concurrency", args.concurrency, int, 1)
     temperatures = bench_engine.numbers("--temperatures", args.temperatures, float, 0)
@@ -89,34 +87,14 @@ def make_plan(args: argparse.Namespace) -> Any:
     ):
         if value < 1:
             raise ConfigError(option, value, "valid: 1 and more")
-    categories = None if args.categories is None else args.categories.split(",")
-    prompts = json_lines.read_prompts("--prompts", args.prompts, categories, args.num_prompts)
-    for category, texts in prompts.items():
-        if max(concurrency) > len(texts):
-            raise ConfigError(
-                "--concurrency",
-                args.concurrency,
-                f'category "{category}" has {len(texts)} prompts, and each is asked once; '
-                f"valid: up to {len(texts)}",
-            )
-    lengths = args.num_speculative_tokens
-    if lengths is None and args.speculative_config is None:
-        lengths = LENGTHS
-    drafts = None
-    if lengths is not None:
-        drafts = bench_engine.numbers("--num-speculative-tokens", lengths, int, 1)
-    specs = [parse_speculative(text) for text in args.speculative_config or SPECS]
-    for spec in specs:
-        if not isinstance(spec, dict):
-            raise ConfigError("--speculative-config", spec, "valid: a JSON object")
-    found = cross(specs, drafts)
-    most = max(concurrency)
-    device = bench_engine.resolve(args, [one.spec for one in found], most)
+    prompts = _prompts(args, max(concurrency))
+    configurations = _configurations(args)
+    device = bench_engine.resolve(args, [one.spec for one in configurations], max(concurrency))
     texts = [text for found in prompts.values() for text in found]
     bench_engine.check_prompts(args, texts, "--prompts", args.max_tokens)
     return sweep.Plan(
         model=args.model,
-        configurations=found,
+        configurations=configurations,
         prompts=prompts,
         concurrency=concurrency,
         temperatures=temperatures,
@@ -127,6 +105,34 @@ def make_plan(args: argparse.Namespace) -> Any:
         device=device,
         arguments=bench_engine.engine_arguments(args),
     )
+
+
+def _prompts(args: argparse.Namespace, clients: int) -> dict[str, list[str]]:
+    """Read the prompts: enough for each client to have one."""
+    categories = None if args.categories is None else args.categories.split(",")
+    prompts = json_lines.read_prompts("--prompts", args.prompts, categories, args.num_prompts)
+    for category, texts in prompts.items():
+        if clients > len(texts):
+            raise ConfigError(
+                "--concurrency",
+                args.concurrency,
+                f'category "{category}" has {len(texts)} prompts, and each is asked once; '
+                f"valid: up to {len(texts)}",
+            )
+    return prompts
+
+
+def _configurations(args: argparse.Namespace) -> list[Any]:
+    """Cross the methods with each K."""
+    from vllm_ascend_spec.bench.sweep_configurations import cross
+
+    lengths = args.num_speculative_tokens
+    if lengths is None and args.speculative_config is None:
+        lengths = LENGTHS
+    drafts = None
+    if lengths is not None:
+        drafts = bench_engine.numbers("--num-speculative-tokens", lengths, int, 1)
+    return cross(bench_engine.read_specs(args.speculative_config or SPECS), drafts)
 
 
 def _read(args: argparse.Namespace) -> dict[str, Any]:
