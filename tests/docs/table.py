@@ -78,6 +78,7 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
         "minutes; tests/e2e/test_examples.py, tests/bench and tests/cli run small ones",
         checks.our_parser,
     ),
+    "vllm-ascend-spec bench sweep --record": Run(),
     "pip install": NotRun("changes the environment that the tests run in", checks.pip),
     "pip uninstall": NotRun("changes the environment that the tests run in", checks.pip),
     "pip install torch==2.13.0": NotRun("sets up another environment", checks.pip),

@@ -14,7 +14,7 @@ from vllm_ascend_spec.bench.sweep_figures import NONE
 from vllm_ascend_spec.metrics.rule import note_on_rule
 
 STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5em auto; max-width: 72em; padding: 0 1em;
+body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5em auto; max-width: 84em; padding: 0 1em;
   color: #222; background: #fff }
 h2 { margin-top: 1.8em; border-bottom: 1px solid #bbb }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .6em 0 }
