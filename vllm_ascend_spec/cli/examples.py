@@ -63,6 +63,18 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
         "vllm-ascend-spec bench adaptive --clients 1,4,16 --temperatures 0 \\\n"
         "    --png bench-results/adaptive.png",
     ),
+    ("bench", "sweep"): (
+        "vllm-ascend-spec bench sweep --concurrency 1,8 --html bench-results/sweep.html",
+        "vllm-ascend-spec bench sweep --num-speculative-tokens 1,3 \\\n"
+        '    --speculative-config \'{"method": "suffix"}\' --categories edits,code',
+        "vllm-ascend-spec bench sweep --record docs/records/sweep-cpu.json \\\n"
+        "    --html bench-results/sweep.html",
+    ),
+    ("bench", "accuracy"): (
+        "vllm-ascend-spec bench accuracy --temperatures 0,0.8",
+        f"vllm-ascend-spec bench accuracy --tasks examples/zoo/tasks.jsonl \\\n"
+        f"    --speculative-config '{NGRAM}' --output bench-results/accuracy.json",
+    ),
     ("bench", "verify"): (
         "vllm-ascend-spec bench verify --quick --markdown",
         "vllm-ascend-spec bench verify --kinds greedy,top-p --vocab 151936 --batch 1,8",
