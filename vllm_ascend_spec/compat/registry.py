@@ -45,6 +45,7 @@ MENDS: tuple[Mend, ...] = (
     Mend("unguarded_script", "vllm", VLLM_030_033, "front_end"),
     Mend("dead_engine_status", "vllm", VLLM_030_033, "front_end"),
     Mend("asked_end_log", "vllm", VLLM_030_033, "front_end"),
+    Mend("model_info_cache", "vllm", VLLM_030, "front_end"),
     Mend("spec_sampling_params", "vllm", VLLM_030_033, "front_end"),
     Mend("stop_string_tokens", "vllm", VLLM_030_031, "front_end"),
     Mend("v1_model_runner", "vllm", VLLM_030, "front_end"),

@@ -29,6 +29,7 @@ class Engine:
         enable_eplb: whether experts move between devices.
         max_model_len: longest request; None or -1 where the checkpoint says it.
         enforce_eager: whether no graphs are used.
+        compiles: whether vLLM compiles the model where graphs are used.
         async_scheduling: whether steps are scheduled ahead; None for vLLM's default.
         cudagraph_mode: name of vLLM's ``CUDAGraphMode``; None for its default, :data:`UNKNOWN`
             where other options have a say in it.
@@ -46,6 +47,7 @@ class Engine:
     enable_eplb: bool = False
     max_model_len: int | None = None
     enforce_eager: bool = False
+    compiles: bool = True
     async_scheduling: bool | None = None
     cudagraph_mode: str | None = None
     kv_connector: str | None = None
@@ -93,6 +95,17 @@ def cudagraph_mode_of(compilation: Any) -> str | None:
         return "NONE"
     graphs = get("cudagraph_mode")
     return None if graphs is None else str(_name_of(graphs))
+
+
+def is_compiled(compilation: Any, level: int = 2) -> bool:
+    """Tell whether a compilation config lets vLLM compile the model.
+
+    Args:
+        compilation: as given by the person, or as vLLM has parsed it.
+        level: of optimization; it counts where the config says nothing.
+    """
+    mode = _getter(compilation)("mode")
+    return level > 0 if mode is None else _name_of(mode) not in NO_COMPILATION
 
 
 def capture_sizes_of(compilation: Any) -> tuple[int, ...] | None:

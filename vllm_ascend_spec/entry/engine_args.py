@@ -9,6 +9,7 @@ from vllm_ascend_spec.config.engine import (
     Engine,
     capture_sizes_of,
     cudagraph_mode_of,
+    is_compiled,
     kv_connector_of,
 )
 from vllm_ascend_spec.config.head_as_model import Asked, read_head
@@ -53,6 +54,7 @@ def engine_of(args: Any) -> Engine:
         enable_eplb=bool(getattr(args, "enable_eplb", False)),
         max_model_len=length if isinstance(length, int) else None,
         enforce_eager=bool(getattr(args, "enforce_eager", False)),
+        compiles=is_compiled(getattr(args, "compilation_config", None), level),
         async_scheduling=getattr(args, "async_scheduling", None),
         cudagraph_mode=mode,
         kv_connector=kv_connector_of(transfer),

@@ -6,11 +6,15 @@ is what the others do.
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import Any
 
 from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.entry.folders import check_folders
+from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.methods.registry import all_methods
 
 
@@ -37,7 +41,14 @@ def resolve_engine(
     found = preflight.resolve_engine(
         model, speculative_config, additional_config, engine, methods=all_methods()
     )
-    if found is not None and found.verify_backend is not None:
+    # Last: what was typed wrong is said before what is wrong with the machine.
+    warnings = check_folders(engine) if engine is not None else ()
+    if found is None:
+        for warning in warnings:
+            log_once(logging.WARNING, warning)
+        return None
+    found = replace(found, warnings=found.warnings + warnings)
+    if found.verify_backend is not None:
         from vllm_ascend_spec.verification.backend import require_backend
 
         require_backend(found.verify_backend, found.device or "cpu")

@@ -1,0 +1,181 @@
+"""Folders that an engine writes to, tried before it starts.
+
+vLLM finds out late, below a traceback: PyTorch compiles parts of the sampler when a first request
+asks for logprobs or ``top_k``, and ends the engine if it cannot.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.errors import ConfigError
+
+# Bytes that have to be free. The engines of examples/zoo compile 5 MB, and headers beside them.
+LEAST = 16 << 20
+# A quota or a limit on files shows only where something is written.
+PROBE = 64 << 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """A folder that somebody's code writes to.
+
+    Attributes:
+        variable: what sets it.
+        use: what is written there, behind "and".
+        path: returns where it is.
+        is_needed: tells whether an engine fails without it.
+        remedy: what else helps than another folder.
+        without: what happens where an engine goes on without it; None where that is not worth a
+            word.
+    """
+
+    variable: str
+    use: str
+    path: Callable[[], Path]
+    is_needed: Callable[[Engine], bool]
+    remedy: str = ""
+    without: str | None = None
+
+
+def temporary() -> Path:
+    """Return where compilers put what they are at; like Python they pass over what is read-only."""
+    given = os.environ.get("TMPDIR")
+    return Path(given if given and os.access(given, os.W_OK | os.X_OK) else tempfile.gettempdir())
+
+
+def vllm_cache() -> Path:
+    """Return vLLM's cache."""
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("VLLM_CACHE_ROOT") or Path(caches, "vllm")).expanduser()
+
+
+def inductor_cache() -> Path:
+    """Return where PyTorch compiles what is no model."""
+    given = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return Path(given or Path(tempfile.gettempdir(), f"torchinductor_{user()}"))
+
+
+def triton_cache() -> Path:
+    """Return where Triton keeps kernels."""
+    home = os.environ.get("TRITON_HOME") or "~"
+    given = os.environ.get("TRITON_CACHE_DIR")
+    return Path(given or Path(home, ".triton", "cache")).expanduser()
+
+
+def user() -> str:
+    """Return this user's name, as far as one is known."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's number without a name
+        return str(os.getuid())
+
+
+def compiles(engine: Engine) -> bool:
+    """Tell whether vLLM compiles the model; PyTorch and Triton then write to vLLM's cache, too."""
+    return engine.compiles and not engine.enforce_eager
+
+
+def compiles_sampler_only(engine: Engine) -> bool:
+    """Tell whether PyTorch compiles the sampler and nothing else; vllm-ascend does not let it."""
+    return not compiles(engine) and engine.device is not None and engine.device.family != "ascend"
+
+
+def has_triton_only(engine: Engine) -> bool:
+    """Tell whether Triton compiles kernels that are no part of a compiled model."""
+    return not compiles(engine) and engine.device is not None and engine.device.name != "cpu"
+
+
+FOLDERS = (
+    Folder(
+        variable="TMPDIR",
+        use="processes and compilers put files there",
+        path=temporary,
+        is_needed=lambda engine: True,
+    ),
+    Folder(
+        variable="VLLM_CACHE_ROOT",
+        use="vLLM puts compiled models there",
+        path=vllm_cache,
+        is_needed=compiles,
+        remedy=", or give --enforce-eager",
+        without="the next start takes a few seconds more",
+    ),
+    Folder(
+        variable="TORCHINDUCTOR_CACHE_DIR",
+        use="PyTorch compiles the sampler there",
+        path=inductor_cache,
+        is_needed=compiles_sampler_only,
+    ),
+    Folder(
+        variable="TRITON_CACHE_DIR",
+        use="Triton puts kernels there",
+        path=triton_cache,
+        is_needed=has_triton_only,
+    ),
+)
+
+
+def check_folders(engine: Engine) -> tuple[str, ...]:
+    """Try the folders that an engine will write to.
+
+    Returns:
+        A warning for each that it goes on without.
+
+    Raises:
+        ConfigError: it needs one that cannot be written to, with the variable that sets it.
+    """
+    warnings = []
+    for folder in FOLDERS:
+        is_needed = folder.is_needed(engine)
+        if not is_needed and folder.without is None:
+            continue
+        path, problem = try_folder(folder)
+        if problem and is_needed:
+            raise ConfigError(
+                folder.variable,
+                path if path is None else str(path),
+                f"cannot be used ({problem}), and {folder.use}; set {folder.variable} to a folder "
+                f"with {LEAST >> 20} MB free{folder.remedy}",
+            )
+        if problem:
+            warnings.append(
+                f"{folder.variable}: {path} cannot be used ({problem}). The engine goes on without "
+                f"it: {folder.without}."
+            )
+    return tuple(warnings)
+
+
+def try_folder(folder: Folder) -> tuple[Path | str | None, str | None]:
+    """Return where a folder is, if that is known, and what is wrong with it."""
+    try:
+        path = folder.path()
+    except FileNotFoundError:  # Python tries each of its own by itself
+        given = os.environ.get(folder.variable)
+        return given, "neither it nor /tmp, /var/tmp and the current folder can be written to"
+    return path, problem_of(path)
+
+
+def problem_of(path: Path) -> str | None:
+    """Return why a folder, which need not be there yet, cannot be written to; None if it can."""
+    there = path.absolute()
+    while not os.path.lexists(there) and there != there.parent:
+        there = there.parent
+    try:
+        with tempfile.TemporaryFile(dir=there) as probe:
+            probe.write(bytes(PROBE))
+            probe.flush()
+        disk = os.statvfs(there)
+    except OSError as error:
+        return error.strerror or str(error)
+    free = disk.f_bavail * disk.f_frsize
+    # Where not even a size is known, neither is what is free.
+    if disk.f_blocks and free < LEAST:
+        return f"{free / (1 << 20):.1f} MB are free"
+    return None
