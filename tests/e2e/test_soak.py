@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.soak import Soak, seconds_of
-from tests.e2e.soaked import STEADY, assert_soaked, references_of
+from tests.e2e.soaked import NO_KERNEL_CACHE, STEADY, assert_soaked, references_of
 from tests.zoo import SPECS, target_of
 from vllm_ascend_spec.bench.server import Server
 
@@ -42,7 +42,7 @@ def test_a_soak(way: str, prompts: list[str], make_engine: Any, generate: Any) -
     spec, arguments = WAYS[way]
     references = references_of(generate(make_engine(), prompts[:24]), prompts)
     drafts = None if spec is None else spec["num_speculative_tokens"]
-    environment = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+    environment = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", **NO_KERNEL_CACHE}
     model = target_of(spec)
     with Server(model, spec, arguments=(*ARGUMENTS, *arguments), environment=environment) as server:
         soak = Soak(server.url, model, references, drafts)

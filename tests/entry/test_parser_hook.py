@@ -167,3 +167,20 @@ def test_parser_without_a_port_is_checked_too(capsys: pytest.CaptureFixture[str]
     mend.apply(parser)
     assert parser.parse_args(["org/target"]).model == "org/target"
     assert "telepathy" in refusal(parser, WRONG, capsys)
+
+
+def test_folders_are_tried(
+    right: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path / "file"))
+    parser = make_parser()
+    parser.add_argument("--enforce-eager", action="store_true")
+    mend.apply(parser)
+    assert refusal(parser, right, capsys).startswith("VLLM_CACHE_ROOT=")
+    parser.parse_args([*right, "--enforce-eager"])
+    # As vLLM does, to learn the defaults.
+    parser.parse_args([])

@@ -27,12 +27,14 @@ def apply(parser: Any) -> None:
 
     def parse_known_args(*args: Any, **kwargs: Any) -> tuple[argparse.Namespace, list[str]]:
         given = args[0] if args else kwargs.get("args")
+        words = sys.argv[1:] if given is None else given
         try:
             # vLLM's own message has the whole text in it, or is a traceback.
-            check_texts(sys.argv[1:] if given is None else given)
+            check_texts(words)
             namespace, extras = stock(*args, **kwargs)
             legacy_flags.translate(namespace)
-            check(namespace)
+            if words:  # vLLM parses none to learn the defaults
+                check(namespace)
         except AscendSpecError as error:
             parser.error(str(error))
         return namespace, extras
