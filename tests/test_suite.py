@@ -137,6 +137,8 @@ def test_all_chooses_the_nightly_ones_too(every: bool, monkeypatch: pytest.Monke
     for name in ("package", "simulated NPU"):
         # The first is Python's own -m.
         assert commands[name].count("-m") == 1 + every
+        # Not the ten minutes of each soak.
+        assert ("not soak" in commands[name]) is every
 
 
 def test_files_that_come_first_are_there() -> None:

@@ -9,6 +9,7 @@ import pytest
 from vllm import SamplingParams
 
 from tests.e2e.drafts import watch
+from tests.e2e.held import holders_of
 from tests.engines import assert_same, token_ids
 from tests.zoo import EVERY, MOST_DRAFTS
 from vllm_ascend_spec.control import kinds
@@ -188,3 +189,26 @@ def test_a_request_that_is_known_but_for_a_token_is_as_wide_as_the_others(
         widths = set(out.num_scheduled_tokens.values())
         assert len(widths) == 1, out.num_scheduled_tokens
         assert widths.pop() > 1
+
+
+def test_nothing_is_kept_of_requests_that_have_ended(
+    make_engine: Any, generate: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by ids in our dictionaries nor by the parts of vLLM that we extend."""
+    llm = make_engine(EVERY["eagle"], additional_config=ADAPTIVE)
+    scheduler = scheduler_of(llm)
+    ids: set[str] = set()
+    stock = scheduler.add_request
+
+    def add_request(request: Any) -> None:
+        ids.add(request.request_id)
+        stock(request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduler, "add_request", add_request)
+        generate(llm, prompts[:8], extra_args={"speculation": 1})
+        generate(llm, prompts[:8], temperature=1.0, seed=5)
+        generate(llm, prompts[:8])
+    assert len(ids) == 24
+    generate(llm, prompts[:1], extra_args={"speculation": 2})
+    assert holders_of(ids) == []

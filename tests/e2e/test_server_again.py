@@ -20,6 +20,13 @@ def answer_of(server: Server) -> str:
     return answer.choices[0].text
 
 
+def press_ctrl_c(server: Server) -> None:
+    """Do what a terminal does: every process of the server gets the signal."""
+    top = psutil.Process(server.pid)
+    for process in (top, *top.children(recursive=True)):
+        process.send_signal(signal.SIGINT)
+
+
 def test_a_server_serves_again() -> None:
     """On the same port."""
     server = new_server(OURS)
@@ -30,7 +37,7 @@ def test_a_server_serves_again() -> None:
     with server:
         assert answer_of(server) == before
         already = len(server.log_text())
-        psutil.Process(server.pid).send_signal(signal.SIGINT)
+        press_ctrl_c(server)
         status, _ = wait(server)
     assert "Traceback" not in server.log_text()[already:]
     assert status == 0

@@ -16,8 +16,7 @@ import pytest
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.config.engine import Engine, is_compiled
 from vllm_ascend_spec.devices.registry import BUILT_IN as DEVICES
-from vllm_ascend_spec.entry import folders
-from vllm_ascend_spec.entry.preflight import resolve_engine
+from vllm_ascend_spec.entry import folders, preflight
 from vllm_ascend_spec.errors import ConfigError
 
 VARIABLES = ("TMPDIR", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
@@ -163,18 +162,20 @@ def test_what_an_engine_does_not_need(
 
 
 def test_an_engine_that_goes_on_without(
-    blocked: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+    blocked: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(preflight, "log_once", lambda level, text: logged.append(text))
     folder = blocked("VLLM_CACHE_ROOT")
     eager = engine(enforce_eager=True)
     (warning,) = folders.check_folders(eager)
     assert warning.startswith(f"VLLM_CACHE_ROOT: {folder} cannot be used (Not a directory).")
     assert "goes on without it" in warning
-    found = resolve_engine(TARGET, SPECS["eagle"], {}, eager)
+    found = preflight.resolve_engine(TARGET, SPECS["eagle"], {}, eager)
     assert found is not None
     assert warning in found.warnings
-    assert resolve_engine(TARGET, None, {}, eager) is None
-    assert [record.getMessage() for record in caplog.records] == [warning]
+    assert preflight.resolve_engine(TARGET, None, {}, eager) is None
+    assert logged == [warning]
 
 
 def test_a_full_folder_for_temporary_files(

@@ -78,6 +78,10 @@ class RequestAcceptance:
             old = self._step - 8 * FADE
             self._counts = {name: kept for name, kept in self._counts.items() if kept.step > old}
 
+    def forget(self, req_id: str) -> None:
+        """Drop what is known of a request that has ended."""
+        self._counts.pop(req_id, None)
+
     def chances(self, req_id: str, rates: list[float]) -> list[float]:
         """Return how likely each draft of a request is to be accepted, with all before it.
 

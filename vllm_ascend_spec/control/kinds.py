@@ -47,6 +47,12 @@ class Kind:
         if self.each is not None:
             self.each.note(req_id, drafts, accepted)
 
+    def forget(self, req_id: str) -> None:
+        """Drop what is known of a request that has ended."""
+        self.limits.pop(req_id, None)
+        if self.each is not None:
+            self.each.forget(req_id)
+
     def ended(self, step: Step, now: float, running: Collection[str]) -> None:
         """Take up the end of a step.
 

@@ -76,16 +76,14 @@ class SpeculationMixin:
         params = request.sampling_params
         most = None if params is None else most_drafts(params.extra_args)
         if most is not None:
-            self._forget_gone()
             self._most_drafts[request.request_id] = most
             self._limits[request.request_id] = most
         super().add_request(request)  # type: ignore[misc]
 
-    def _forget_gone(self) -> None:
-        self._most_drafts, self._limits = (
-            {req_id: most for req_id, most in known.items() if req_id in self.requests}
-            for known in (self._most_drafts, self._limits)
-        )
+    def _forget(self, req_id: str) -> None:
+        """Drop what is known of a request that has ended."""
+        self._most_drafts.pop(req_id, None)
+        self._limits.pop(req_id, None)
 
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
         """Take up drafts, of each request as many as it wants."""
@@ -132,6 +130,9 @@ class SpeculationMixin:
     ) -> Any:
         """Take up a step's end, and do what vLLM does."""
         self._note_acceptance(scheduler_output, model_runner_output)
+        for req_id in scheduler_output.finished_req_ids:
+            if req_id not in self.requests:  # another one may have its id by now
+                self._forget(req_id)
         self._told = None
         if scheduler_output.num_scheduled_tokens:
             self._ended(scheduler_output)
@@ -266,10 +267,14 @@ class AdaptiveLengthMixin(SpeculationMixin):
         step = replace(step, left_out=left_out, context=context / max(1, len(self.running)))
         self._kind.ended(step, time.perf_counter(), running)
         if self._kind.limits is not before:
-            self._forget_gone()
             self._limits = dict(self._most_drafts)
             for req_id, most in self._kind.limits.items():
                 self._limits[req_id] = min(most, self._most_drafts.get(req_id, most))
+
+    def _forget(self, req_id: str) -> None:
+        super()._forget(req_id)
+        for kind in self.kinds.values():
+            kind.forget(req_id)
 
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
         # What becomes of drafts for made-up text tells nothing.
