@@ -16,6 +16,7 @@ LONG: dict[str, int] = {
     "tests/e2e/test_w8a8.py": 250,
     "tests/e2e/test_server_ends.py": 60,
     "tests/e2e/test_modelarts.py": 50,
+    "tests/e2e/test_server_again.py": 45,
     "tests/ops/triton_ascend/test_execute.py": 164,
     "tests/e2e/test_golden_acceptance.py": 150,
     "tests/e2e/test_examples.py": 150,
