@@ -49,8 +49,7 @@ def test_a_line_that_cannot_be_used(line: str, problem: str, prompts: Path) -> N
     with pytest.raises(ConfigError) as error:
         read_prompts("--prompts", prompts)
     message = str(error.value)
-    assert f"{prompts}, line 7" in message
-    assert problem in message
+    assert f": line 7: {problem}" in message
     assert '{"category": "code", "prompt": "def f("}' in message
     assert "\n" not in message
 

@@ -70,6 +70,9 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     "python examples/zoo/quantize.py": NotRun(
         "writes into the examples; tests/e2e/test_w8a8.py quantizes", checks.python_parses
     ),
+    "python examples/zoo/quantized.py": NotRun(
+        "writes documents; tests/docs/test_quantized.py compares them", checks.python_parses
+    ),
     "python examples/zoo/train.py": NotRun("an hour", checks.python_parses),
     "python examples/zoo/evaluate.py": NotRun("an hour", checks.python_parses),
     "python examples/zoo/report.py": NotRun(

@@ -19,19 +19,23 @@ class Line:
 
     Attributes:
         option: that named the file.
-        place: file and line.
+        path: of the file.
+        number: of the line, from 1.
         values: the object.
         shape: what a line looks like.
     """
 
     option: str
-    place: str
+    path: Path
+    number: int
     values: dict[str, Any]
     shape: str
 
     def wrong(self, problem: str) -> ConfigError:
         """Return an error about this line."""
-        return ConfigError(self.option, self.place, f"{problem}; valid: lines like {self.shape}")
+        # Before the problem: a long path is cut.
+        told = f"line {self.number}: {problem}; valid: lines like {self.shape}"
+        return ConfigError(self.option, str(self.path), told)
 
     def text(self, key: str, default: str | None = None) -> str:
         """Return a text that may not be empty.
@@ -69,13 +73,12 @@ def read_lines(option: str, path: Path, shape: str) -> list[Line]:
     if not numbered:
         raise ConfigError(option, str(path), f"has no lines; valid: lines like {shape}")
     return [
-        Line(option, f"{path}, line {n}", _parse(option, path, n, line, shape), shape)
-        for n, line in numbered
+        Line(option, path, n, _parse(option, path, n, line, shape), shape) for n, line in numbered
     ]
 
 
 def _parse(option: str, path: Path, number: int, line: str, shape: str) -> dict[str, Any]:
-    told = Line(option, f"{path}, line {number}", {}, shape)
+    told = Line(option, path, number, {}, shape)
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -73,7 +73,7 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("bench", "accuracy"): (
         "vllm-ascend-spec bench accuracy --temperatures 0,0.8",
         f"vllm-ascend-spec bench accuracy --tasks examples/zoo/tasks.jsonl \\\n"
-        f"    --speculative-config '{NGRAM}' --output bench-results/accuracy.json",
+        f"    --speculative-config '{NGRAM}'",
     ),
     ("bench", "verify"): (
         "vllm-ascend-spec bench verify --quick --markdown",
