@@ -38,6 +38,7 @@ class Plan:
         max_tokens: of each answer.
         rounds: passes over everything.
         compiled: with torch.compile.
+        alternates: whether the load that alternates is measured, too.
         trace: whether the steps of the load that alternates are kept, for the picture.
     """
 
@@ -49,6 +50,7 @@ class Plan:
     max_tokens: int
     rounds: int
     compiled: bool
+    alternates: bool = True
     trace: bool = False
 
     @property
@@ -81,7 +83,7 @@ def run(plan: Plan) -> dict[str, Any]:
                 found = engine.serve(phase, plan.prompts[phase.text])
                 if is_warm:
                     cells.setdefault(phase.name, {}).setdefault(name, []).append(found)
-        for temperature in plan.temperatures:
+        for temperature in plan.temperatures if plan.alternates else ():
             for name, engine in engines.items():
                 runs = [
                     engine.serve(p, plan.prompts[p.text]) for p in plan.alternating(temperature)
@@ -100,6 +102,7 @@ def run(plan: Plan) -> dict[str, Any]:
             "max_tokens": plan.max_tokens,
             "rounds": plan.rounds,
             "compiled": plan.compiled,
+            "alternates": plan.alternates,
         },
         "cells": {
             name: figures({c: [run.speed for run in runs] for c, runs in cell.items()})

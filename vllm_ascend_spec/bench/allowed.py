@@ -66,7 +66,15 @@ COMMANDS = frozenset(
 FLAGS = frozenset(
     (
         *("--async-scheduling", "--no-async-scheduling"),
-        *("--cold", "--compiled", "--enable-eplb", "--enforce-eager", "--markdown", "--quick"),
+        *(
+            "--cells-only",
+            "--cold",
+            "--compiled",
+            "--enable-eplb",
+            "--enforce-eager",
+            "--markdown",
+            "--quick",
+        ),
         # of plan
         *("--allow-eager", "--enable-expert-parallel", "--json", "--old-cann"),
         *("--sequence-parallel", "--no-sequence-parallel"),

@@ -24,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser, add_common: Callable[..., Non
     parser.add_argument("--temperatures", default="0,0.8", help="a list; 0 is greedy")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--compiled", action="store_true", help="with torch.compile")
+    parser.add_argument(
+        "--cells-only", action="store_true", help="leave out the load that alternates"
+    )
     parser.add_argument("--png", type=Path, metavar="FILE", help="draw speed and K over time")
 
 
@@ -47,6 +50,8 @@ def measure(
             raise ConfigError(option, ",".join(map(str, values)), "valid: 1 and more")
     if min(temperatures) < 0:
         raise ConfigError("--temperatures", args.temperatures, "valid: 0 and more")
+    if args.cells_only and args.png is not None:
+        raise ConfigError("--png", str(args.png), "draws the load that --cells-only leaves out")
     record = adaptive.run(
         adaptive.Plan(
             model=args.model,
@@ -57,6 +62,7 @@ def measure(
             max_tokens=args.max_tokens,
             rounds=args.rounds,
             compiled=args.compiled,
+            alternates=not args.cells_only,
             trace=args.png is not None,
         )
     )
