@@ -126,6 +126,11 @@ def test_what_cannot_be_measured_is_refused(
     assert option in capsys.readouterr().err
 
 
+def test_a_picture_of_what_is_left_out_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "adaptive", "--cells-only", "--png", "x.png"]) == 2
+    assert "--png='x.png': draws the load that --cells-only leaves out" in capsys.readouterr().err
+
+
 @pytest.mark.nightly
 def test_a_small_run(tmp_path: Path) -> None:
     output = tmp_path / "record.json"
