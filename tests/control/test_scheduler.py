@@ -282,6 +282,11 @@ def test_requests_that_are_gone_are_forgotten(cls: type) -> None:
     if isinstance(scheduler, Scheduler):
         known.append(scheduler.kinds[False].each._counts)  # type: ignore[union-attr]
     assert [sorted(names) for names in known] == [["again", "runs"]] * len(known)
+    # vLLM names an id once, also where a connector keeps the request's blocks for a while.
+    del scheduler.requests["again"]
+    scheduler.update_from_output(step({"runs": [1]}), outcome({"runs": [1, 2]}))
+    assert [sorted(names) for names in known] == [["runs"]] * len(known)
+    assert scheduler._ended_ids == set()
 
 
 @pytest.mark.parametrize(

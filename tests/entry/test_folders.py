@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,9 +127,6 @@ def test_another_persons_folder(tmp_path: Path) -> None:
         ("VLLM_CACHE_ROOT", "cpu", {}),
         ("VLLM_CACHE_ROOT", "npu", {}),
         ("TORCHINDUCTOR_CACHE_DIR", "cpu", {"enforce_eager": True}),
-        ("TORCHINDUCTOR_CACHE_DIR", "cuda", {"compiles": False}),
-        ("TRITON_CACHE_DIR", "cuda", {"enforce_eager": True}),
-        ("TRITON_CACHE_DIR", "npu", {"enforce_eager": True}),
     ],
 )
 def test_what_an_engine_needs(
@@ -159,6 +157,49 @@ def test_what_an_engine_does_not_need(
 ) -> None:
     blocked(variable)
     assert folders.check_folders(engine(device, **options)) == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "device", "options"),
+    [
+        ("VLLM_CACHE_ROOT", "cpu", {"enforce_eager": True}),
+        ("TORCHINDUCTOR_CACHE_DIR", "cuda", {"compiles": False}),
+        ("TRITON_CACHE_DIR", "cuda", {"enforce_eager": True}),
+        ("TRITON_CACHE_DIR", "npu", {"enforce_eager": True}),
+    ],
+)
+def test_what_is_told_and_not_refused(
+    variable: str, device: str, options: dict[str, Any], blocked: Callable[[str], Path]
+) -> None:
+    folder = blocked(variable)
+    (warning,) = folders.check_folders(engine(device, **options))
+    assert warning.startswith(f"{variable}: {folder} cannot be used")
+
+
+def test_compiled_models_that_are_there_are_read(
+    mount: Callable[[str], Path], blocked: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an image that brings them along."""
+    blocked("TRITON_CACHE_DIR")
+    full = mount("size=64k")
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(full))
+    with pytest.raises(ConfigError, match="VLLM_CACHE_ROOT="):
+        folders.check_folders(engine())
+    (full / "torch_compile_cache").mkdir()
+    (warning,) = folders.check_folders(engine())
+    assert "what is not there yet is not kept" in warning
+
+
+def test_folders_of_another_machine_are_left_alone(
+    blocked: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where `check` is asked of a device that is not here."""
+    blocked("VLLM_CACHE_ROOT")
+    monkeypatch.setattr(preflight, "log_once", lambda level, text: None)
+    with pytest.raises(ConfigError, match="VLLM_CACHE_ROOT="):
+        preflight.resolve_engine(TARGET, None, {}, engine())
+    gone = replace(DEVICES["npu"], find=lambda: False)
+    assert preflight.resolve_engine(TARGET, None, {}, Engine(device=gone)) is None
 
 
 def test_an_engine_that_goes_on_without(

@@ -69,6 +69,8 @@ class SpeculationMixin:
         self._most_drafts: dict[str, int] = {}
         # Of all that have fewer, whoever wants it so.
         self._limits: dict[str, int] = {}
+        # Of requests that have ended, until vLLM has let go of them.
+        self._ended_ids: set[str] = set()
         self._told: Told | None = None
 
     def add_request(self, request: Request) -> None:
@@ -130,9 +132,12 @@ class SpeculationMixin:
     ) -> Any:
         """Take up a step's end, and do what vLLM does."""
         self._note_acceptance(scheduler_output, model_runner_output)
-        for req_id in scheduler_output.finished_req_ids:
-            if req_id not in self.requests:  # another one may have its id by now
-                self._forget(req_id)
+        # Another one may have an id by now, and a connector may keep blocks of an ended one.
+        self._ended_ids |= scheduler_output.finished_req_ids
+        gone = self._ended_ids - self.requests.keys()
+        self._ended_ids -= gone
+        for req_id in gone:
+            self._forget(req_id)
         self._told = None
         if scheduler_output.num_scheduled_tokens:
             self._ended(scheduler_output)

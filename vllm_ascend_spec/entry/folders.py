@@ -30,18 +30,19 @@ class Folder:
         variable: what sets it.
         use: what is written there, behind "and".
         path: returns where it is.
-        is_needed: tells whether an engine fails without it.
+        is_used: tells whether an engine may write to it.
+        is_needed: tells whether an engine fails without it, given where it is.
         remedy: what else helps than another folder.
-        without: what happens where an engine goes on without it; None where that is not worth a
-            word.
+        without: what comes of it where an engine goes on without it.
     """
 
     variable: str
     use: str
     path: Callable[[], Path]
-    is_needed: Callable[[Engine], bool]
+    is_used: Callable[[Engine], bool]
+    is_needed: Callable[[Engine, Path], bool]
     remedy: str = ""
-    without: str | None = None
+    without: str = ""
 
 
 def temporary() -> Path:
@@ -87,6 +88,16 @@ def compiles_sampler_only(engine: Engine) -> bool:
     return not compiles(engine) and engine.device is not None and engine.device.family != "ascend"
 
 
+def has_no_compiled_model(engine: Engine, root: Path) -> bool:
+    """Tell whether a model has to be compiled; what others have put there is only read."""
+    return compiles(engine) and not (root / "torch_compile_cache").is_dir()
+
+
+def is_on_a_cpu(engine: Engine, path: Path) -> bool:
+    """Tell whether this is the device on which the engine was seen to end."""
+    return engine.device is not None and engine.device.name == "cpu"
+
+
 def has_triton_only(engine: Engine) -> bool:
     """Tell whether Triton compiles kernels that are no part of a compiled model."""
     return not compiles(engine) and engine.device is not None and engine.device.name != "cpu"
@@ -97,27 +108,33 @@ FOLDERS = (
         variable="TMPDIR",
         use="processes and compilers put files there",
         path=temporary,
-        is_needed=lambda engine: True,
+        is_used=lambda engine: True,
+        is_needed=lambda engine, path: True,
     ),
     Folder(
         variable="VLLM_CACHE_ROOT",
         use="vLLM puts compiled models there",
         path=vllm_cache,
-        is_needed=compiles,
+        is_used=lambda engine: True,
+        is_needed=has_no_compiled_model,
         remedy=", or give --enforce-eager",
-        without="the next start takes a few seconds more",
+        without="what is not there yet is not kept",
     ),
     Folder(
         variable="TORCHINDUCTOR_CACHE_DIR",
         use="PyTorch compiles the sampler there",
         path=inductor_cache,
-        is_needed=compiles_sampler_only,
+        is_used=compiles_sampler_only,
+        is_needed=is_on_a_cpu,
+        without="a request with logprobs or top_k may end it",
     ),
     Folder(
         variable="TRITON_CACHE_DIR",
         use="Triton puts kernels there",
         path=triton_cache,
-        is_needed=has_triton_only,
+        is_used=has_triton_only,
+        is_needed=lambda engine, path: False,
+        without="kernels that are not there yet cannot be compiled",
     ),
 )
 
@@ -133,22 +150,22 @@ def check_folders(engine: Engine) -> tuple[str, ...]:
     """
     warnings = []
     for folder in FOLDERS:
-        is_needed = folder.is_needed(engine)
-        if not is_needed and folder.without is None:
+        if not folder.is_used(engine):
             continue
         path, problem = try_folder(folder)
-        if problem and is_needed:
+        if problem is None:
+            continue
+        if not isinstance(path, Path) or folder.is_needed(engine, path):
             raise ConfigError(
                 folder.variable,
                 path if path is None else str(path),
                 f"cannot be used ({problem}), and {folder.use}; set {folder.variable} to a folder "
                 f"with {LEAST >> 20} MB free{folder.remedy}",
             )
-        if problem:
-            warnings.append(
-                f"{folder.variable}: {path} cannot be used ({problem}). The engine goes on without "
-                f"it: {folder.without}."
-            )
+        warnings.append(
+            f"{folder.variable}: {path} cannot be used ({problem}). The engine goes on without "
+            f"it: {folder.without}."
+        )
     return tuple(warnings)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.engine import Engine
@@ -42,7 +42,7 @@ def resolve_engine(
         model, speculative_config, additional_config, engine, methods=all_methods()
     )
     # Last: what was typed wrong is said before what is wrong with the machine.
-    warnings = check_folders(engine) if engine is not None else ()
+    warnings = check_folders(engine) if is_here(engine) else ()
     if found is None:
         for warning in warnings:
             log_once(logging.WARNING, warning)
@@ -53,3 +53,8 @@ def resolve_engine(
 
         require_backend(found.verify_backend, found.device or "cpu")
     return found
+
+
+def is_here(engine: Engine | None) -> TypeGuard[Engine]:
+    """Tell whether the engine would run on this machine; `check` may ask of another device."""
+    return engine is not None and (engine.device is None or engine.device.find())
