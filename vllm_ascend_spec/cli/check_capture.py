@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.capture import DEFAULT_MODE, GIVEN, sizes_by_k
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.graph_estimates import estimates_of, layers_of
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import load_name, stock_rules
 from vllm_ascend_spec.graphs.capture import Wanted, capture_of, share_of_draft
-from vllm_ascend_spec.graphs.estimates import estimate
 from vllm_ascend_spec.graphs.modes import MODES
 from vllm_ascend_spec.graphs.tiers import Tier, tiers_of_drafts, tiers_of_schedule
 
@@ -98,9 +98,23 @@ def _built(speculation: Speculation | None, engine: VllmConfig) -> dict[str, Any
     if mode == NONE:
         return _nothing("vLLM captures none in this mode")
     sizes = tuple(compilation.cudagraph_capture_sizes or ())
-    by_k = {str(k): list(row) for k, row in sizes_by_k(compilation).items()}
+    laid = sizes_by_k(compilation)
+    by_k = {str(k): list(row) for k, row in laid.items()}
     record = _record(mode, sizes, by_k, "as an engine captures them")
-    return {**record, "estimates": _estimates(mode, sizes, speculation, engine)}
+    decode = _decode(sizes, engine.scheduler_config.max_num_seqs, speculation)
+    if laid:
+        decode = sorted({size for row in laid.values() for size in row})
+    found = _estimates(mode, sizes, decode, speculation, engine, has_graphs_by_k=bool(laid))
+    return {**record, "estimates": found}
+
+
+def _decode(sizes: Sequence[int], widest: int, speculation: Speculation | None) -> list[int]:
+    """Return those of some sizes that decode batches of one K are replayed at.
+
+    As ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.initialize_cudagraph_keys`` picks them.
+    """
+    query_len = 1 if speculation is None else speculation.num_drafts + 1
+    return [size for size in sizes if query_len <= size <= widest * query_len]
 
 
 def _planned(
@@ -126,7 +140,7 @@ def _planned(
     load = None
     if speculation.capture_load is not None:
         load = load_name.named_or_read(speculation.capture_load, widest, "capture_load")
-    layers = layers_of(speculation, engine)
+    layers = layers_of(engine, speculation)
     capture = capture_of(
         Wanted(
             mode=mode,
@@ -147,7 +161,9 @@ def _planned(
     return {
         **record,
         "expected_padding": capture.expected_padding,
-        "estimates": _estimates(mode, sizes, speculation, engine),
+        "estimates": _estimates(
+            mode, sizes, capture.decode, speculation, engine, has_graphs_by_k=bool(by_k)
+        ),
     }
 
 
@@ -159,36 +175,16 @@ def _tiers(speculation: Speculation, widest: int) -> tuple[Tier, ...]:
     return tiers_of_drafts(widest, [speculation.num_drafts])
 
 
-def layers_of(speculation: Speculation | None, engine: VllmConfig) -> tuple[int, int]:
-    """Return how many layers the target and the draft have; 0 where that is not known."""
-    draft = None
-    if speculation is not None and speculation.has_draft_model:
-        config: Any = getattr(engine.speculative_config, "draft_model_config", None)
-        draft = getattr(config, "hf_config", None)
-    target = getattr(engine.model_config, "hf_text_config", None)
-    layers, draft_layers = (getattr(c, "num_hidden_layers", 0) or 0 for c in (target, draft))
-    return layers, draft_layers
-
-
 def _estimates(
-    mode: str, sizes: tuple[int, ...], speculation: Speculation | None, engine: VllmConfig
+    mode: str,
+    sizes: Sequence[int],
+    decode: Sequence[int],
+    speculation: Speculation | None,
+    engine: VllmConfig,
+    *,
+    has_graphs_by_k: bool,
 ) -> dict[str, Any] | None:
-    layers, draft_layers = layers_of(speculation, engine)
-    if not layers or not sizes:
+    found = estimates_of(engine, speculation, mode, sizes, decode, has_graphs_by_k=has_graphs_by_k)
+    if found is None:
         return None
-    hidden = getattr(engine.model_config.hf_text_config, "hidden_size", 0)
-    parallel = engine.parallel_config
-    several = (
-        parallel.tensor_parallel_size > 1,
-        parallel.data_parallel_size > 1,
-        parallel.enable_expert_parallel,
-    )
-    cost = estimate(
-        layers,
-        draft_layers=draft_layers,
-        hidden_size=hidden,
-        communication_domains=sum(several),
-    )
-    both = MODES[mode].has_full_decode and MODES[mode].has_pieces
-    graphs = len(sizes) * (2 if both else 1)
-    return {"what": ESTIMATED, "graphs": graphs, "bytes": cost.bytes_of(graphs, max(sizes))}
+    return {"what": ESTIMATED, "graphs": found.graphs, "bytes": found.bytes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.config.capture import (
     GIVEN,
@@ -17,12 +17,13 @@ from vllm_ascend_spec.config.capture import (
     lay_sizes_by_k,
     sizes_by_k,
 )
+from vllm_ascend_spec.config.graph_estimates import estimates_of, layers_of
 from vllm_ascend_spec.config.resolved import Speculation, speculation_of
 from vllm_ascend_spec.config.schema import PLANNED
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import load_name
 from vllm_ascend_spec.graphs.capture import Capture, Wanted, capture_of, share_of_draft
-from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS, estimate
+from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS
 from vllm_ascend_spec.graphs.judge import OPTION, check
 from vllm_ascend_spec.graphs.modes import MODES
 from vllm_ascend_spec.graphs.tiers import (
@@ -186,42 +187,17 @@ def told(capture: Capture, vllm_config: VllmConfig, asked: Speculation, mode: st
 
 def estimated(capture: Capture, vllm_config: VllmConfig, mode: str) -> str | None:
     """Return the estimates of what the graphs take, labelled as such; None without layers."""
-    asked = speculation_of(vllm_config)
-    layers, draft_layers = layers_of(vllm_config, asked)
-    if not layers:
+    found = estimates_of(
+        vllm_config,
+        speculation_of(vllm_config),
+        mode,
+        capture.sizes,
+        capture.decode,
+        has_graphs_by_k=bool(sizes_by_k(vllm_config.compilation_config)),
+    )
+    if found is None:
         return None
-    if MODES[mode].has_full_decode and sizes_by_k(vllm_config.compilation_config):
-        # Beside each graph of the target some of the draft, one for each number of its steps.
-        draft_layers *= max(1, len(asked.lengths_of_graphs))
-    parallel = vllm_config.parallel_config
-    several = (
-        parallel.tensor_parallel_size > 1,
-        parallel.data_parallel_size > 1,
-        parallel.enable_expert_parallel,
-    )
-    cost = estimate(
-        layers,
-        draft_layers=draft_layers,
-        hidden_size=getattr(vllm_config.model_config.hf_text_config, "hidden_size", 0),
-        communication_domains=sum(several),
-    )
-    graphs = len(capture.sizes)
-    if MODES[mode].has_full_decode and MODES[mode].has_pieces:
-        graphs += len(capture.decode)  # these are captured both ways
-    mib = cost.bytes_of(graphs, capture.sizes[-1]) / MIB
     return (
-        f"estimates, nothing measured: {graphs} graphs take {mib:.0f} MiB and, before HDK 25.5.1, "
-        f"{cost.streams_of(graphs)} of about {USABLE_STREAMS} streams"
+        f"estimates, nothing measured: {found.graphs} graphs take {found.bytes / MIB:.0f} MiB and, "
+        f"before HDK 25.5.1, {found.streams} of about {USABLE_STREAMS} streams"
     )
-
-
-def layers_of(vllm_config: VllmConfig, asked: Speculation) -> tuple[int, int]:
-    """Return how many layers the target and the draft have; 0 where that is not known."""
-    target = getattr(vllm_config.model_config, "hf_text_config", None)
-    layers = getattr(target, "num_hidden_layers", 0) or 0
-    if asked.draft_loop is None:
-        return layers, 0  # vLLM names the target where there is no draft model
-    draft: Any = getattr(vllm_config.speculative_config, "draft_model_config", None)
-    draft_layers = getattr(getattr(draft, "hf_config", None), "num_hidden_layers", 0) or 0
-    # MiMo's layers for multi-token prediction are called none.
-    return layers, max(1, draft_layers)

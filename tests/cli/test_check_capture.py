@@ -1,0 +1,100 @@
+"""What ``check`` estimates of an engine's graphs: the same as the engine says at its start."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vllm_ascend_spec.cli.check_capture import capture_of_engine
+from vllm_ascend_spec.config import resolved
+from vllm_ascend_spec.config.capture import lay_sizes_by_k
+from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.graph_estimates import layers_of
+from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.graphs.capture import Capture
+from vllm_ascend_spec.graphs.estimates import estimate
+from vllm_ascend_spec.platform.capture import MIB, estimated
+
+DECODE, MIXED = (4, 8, 16), (64, 128)
+
+
+def speculation(draft_loop: str | None = "auto", **options: Any) -> Speculation:
+    return Speculation(
+        device=None,
+        family=None,
+        method="mtp",
+        vllm_method="mtp",
+        drafter=(),
+        num_drafts=3,
+        draft_loop=draft_loop,
+        **options,
+    )
+
+
+def engine(asked: Speculation | None, *, draft_layers: int = 2) -> Any:
+    """Return what stands for vLLM's configuration of an engine of 4 requests."""
+    spec = SimpleNamespace(
+        draft_model_config=SimpleNamespace(
+            hf_config=SimpleNamespace(num_hidden_layers=draft_layers)
+        )
+    )
+    found = SimpleNamespace(
+        model_config=SimpleNamespace(
+            hf_text_config=SimpleNamespace(num_hidden_layers=10, hidden_size=64)
+        ),
+        speculative_config=None if asked is None else spec,
+        parallel_config=SimpleNamespace(
+            tensor_parallel_size=1, data_parallel_size=1, enable_expert_parallel=False
+        ),
+        scheduler_config=SimpleNamespace(max_num_seqs=4),
+        compilation_config=SimpleNamespace(
+            cudagraph_mode=SimpleNamespace(name="FULL_AND_PIECEWISE"),
+            cudagraph_capture_sizes=[*DECODE, *MIXED],
+        ),
+    )
+    if asked is not None:
+        resolved.attach(found, asked)
+    return found
+
+
+def checked(asked: Speculation | None, built: Any) -> dict[str, Any]:
+    record = capture_of_engine(None, asked, Engine(), built, is_elsewhere=False)
+    return record["estimates"]
+
+
+@pytest.mark.parametrize(
+    ("draft_loop", "given", "layers"), [("auto", 2, 2), ("auto", 0, 1), (None, 32, 0)]
+)
+def test_the_layers_of_a_draft_are_those_of_its_loop(
+    draft_loop: str | None, given: int, layers: int
+) -> None:
+    asked = speculation(draft_loop)
+    built = engine(asked, draft_layers=given)
+    assert layers_of(built, asked) == (10, layers)
+    cost = estimate(10, draft_layers=layers, hidden_size=64)
+    assert checked(asked, built)["bytes"] == cost.bytes_of(8, 128)
+
+
+def test_only_sizes_of_decode_batches_are_captured_both_ways() -> None:
+    asked = speculation()
+    assert checked(asked, engine(asked))["graphs"] == 2 * len(DECODE) + len(MIXED)
+    # Without speculation a batch of 4 requests has 4 tokens.
+    assert checked(None, engine(None))["graphs"] == 1 + 5
+
+
+@pytest.mark.parametrize("changes", [False, True], ids=["one-k", "by-k"])
+def test_an_engine_says_the_same(changes: bool) -> None:
+    asked = speculation(draft_lengths=(0, 1, 3) if changes else None)
+    built = engine(asked)
+    if changes:
+        lay_sizes_by_k(built.compilation_config, {0: (4,), 1: (8,), 3: (16,)})
+        cost = estimate(10, draft_layers=2 * 2, hidden_size=64)
+    else:
+        cost = estimate(10, draft_layers=2, hidden_size=64)
+    found = checked(asked, built)
+    assert found["bytes"] == cost.bytes_of(8, 128)
+    told = estimated(Capture(DECODE, MIXED, "1/n", 0.0), built, "FULL_AND_PIECEWISE")
+    assert told is not None
+    assert f"{found['graphs']} graphs take {found['bytes'] / MIB:.0f} MiB" in told

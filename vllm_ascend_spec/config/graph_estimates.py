@@ -1,0 +1,88 @@
+"""What an engine's graphs are estimated to take, by the configurations of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.graphs.estimates import estimate
+from vllm_ascend_spec.graphs.modes import MODES
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What capturing takes, estimated.
+
+    Attributes:
+        graphs: how many are captured.
+        bytes: that they take.
+        streams: of an old CANN.
+    """
+
+    graphs: int
+    bytes: int
+    streams: int
+
+
+def layers_of(vllm_config: VllmConfig, speculation: Speculation | None) -> tuple[int, int]:
+    """Return how many layers the target and the draft have.
+
+    The target's are 0 where that is not known. The draft's are 0 where there is no draft loop, and
+    at least 1 where there is one, whatever its configuration says.
+    """
+    target = getattr(vllm_config.model_config, "hf_text_config", None)
+    layers = getattr(target, "num_hidden_layers", 0) or 0
+    if speculation is None or speculation.draft_loop is None:
+        return layers, 0  # vLLM names the target where there is no draft model
+    draft: Any = getattr(vllm_config.speculative_config, "draft_model_config", None)
+    draft_layers = getattr(getattr(draft, "hf_config", None), "num_hidden_layers", 0) or 0
+    # MiMo's layers for multi-token prediction are called none.
+    return layers, max(1, draft_layers)
+
+
+def estimates_of(
+    vllm_config: VllmConfig,
+    speculation: Speculation | None,
+    mode: str,
+    sizes: Sequence[int],
+    decode: Sequence[int],
+    *,
+    has_graphs_by_k: bool,
+) -> Estimates | None:
+    """Return the estimates; None without graphs, or where the target's layers are not known.
+
+    Args:
+        vllm_config: of the engine.
+        speculation: of the engine; None for none.
+        mode: a key of :data:`vllm_ascend_spec.graphs.modes.MODES`.
+        sizes: all that are captured, in tokens.
+        decode: those of them that decode batches are replayed at.
+        has_graphs_by_k: whether full graphs are captured for each K where K changes.
+    """
+    layers, draft_layers = layers_of(vllm_config, speculation)
+    if not layers or not sizes:
+        return None
+    if speculation is not None and has_graphs_by_k and MODES[mode].has_full_decode:
+        # Beside each graph of the target some of the draft, one for each number of its steps.
+        draft_layers *= max(1, len(speculation.lengths_of_graphs))
+    parallel = vllm_config.parallel_config
+    several = (
+        parallel.tensor_parallel_size > 1,
+        parallel.data_parallel_size > 1,
+        parallel.enable_expert_parallel,
+    )
+    cost = estimate(
+        layers,
+        draft_layers=draft_layers,
+        hidden_size=getattr(vllm_config.model_config.hf_text_config, "hidden_size", 0),
+        communication_domains=sum(several),
+    )
+    graphs = len(sizes)
+    if MODES[mode].has_full_decode and MODES[mode].has_pieces:
+        graphs += len(decode)  # these are captured both ways
+    return Estimates(graphs, cost.bytes_of(graphs, max(sizes)), cost.streams_of(graphs))
