@@ -89,7 +89,7 @@ PANELS = (
         title=("Tokens per step and request", "每个请求每步的 token 数"),
         about=(
             "Acceptance length: 1 would be as without speculation.",
-            "接受长度：1 相当于没有推测解码。",
+            "接受长度：1 相当于没有投机推理。",
         ),
         queries=((share(TOKENS, REQUESTS), "tokens"),),
     ),
@@ -109,7 +109,7 @@ PANELS = (
         kind="stat",
         width=6,
         height=4,
-        title=("Rule of verification", "验证规则"),
+        title=("Rule of verification", "校验规则"),
         about=("Synthetic acceptance is not lossless.", "合成接受率（synthetic）不是无损的。"),
         queries=((f"{SPEC}verify_rule{SERVER} == 1", "{{rule}}, lossless: {{lossless}}"),),
     ),
@@ -216,7 +216,7 @@ PANELS = (
         unit="s",
     ),
 )
-TITLE = ("Speculative decoding: vllm-ascend-spec", "推测解码：vllm-ascend-spec")
+TITLE = ("Speculative decoding: vllm-ascend-spec", "投机推理：vllm-ascend-spec")
 
 
 def targets(panel: Panel) -> list[dict[str, Any]]:
