@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec.bench.accuracy import fall_of_score, format_table
-from vllm_ascend_spec.bench.differences import ROUNDING, first_difference, judge
+from vllm_ascend_spec.bench.differences import ROUNDING, first_difference, judge, likeliest
 from vllm_ascend_spec.bench.harness import compare, equal_answers
 from vllm_ascend_spec.bench.timed_engine import ENVIRONMENT
 from vllm_ascend_spec.cli.main import main
@@ -34,7 +36,7 @@ def test_the_first_difference(ours: list[int], theirs: list[int], place: int | N
         (8, "float16", 0.1, False),
         (8, "float32", 0.1, False),
         (9, "bfloat16", 2.5, False),
-        (5, "bfloat16", None, False),  # not among the likeliest
+        (5, "bfloat16", None, False),  # not known
         (None, "bfloat16", None, False),  # the answer has ended
     ],
 )
@@ -49,6 +51,54 @@ def test_rounding_swaps_tokens_that_are_about_as_likely(
 
 def test_in_float32_two_equal_logits_are_no_excuse() -> None:
     assert not judge(1, 0, (7, 8), {7: -0.5, 8: -0.5}, ROUNDING["float32"]).is_rounding
+
+
+@pytest.mark.parametrize(
+    ("tokens", "gap", "is_rounding"),
+    [((8, 9), 0.1, True), ((9, 8), -0.1, True), ((8, 7), -4.0, False), ((8, None), None, False)],
+)
+def test_choices_of_a_grammar_are_compared_with_each_other(
+    tokens: tuple[int, int | None], gap: float | None, is_rounding: bool
+) -> None:
+    # The likeliest token, 7, is none of the choices.
+    found = judge(1, 0, tokens, {7: -0.5, 8: -4.5, 9: -4.6}, ROUNDING["bfloat16"])
+    assert found.gap == (gap if gap is None else pytest.approx(gap))
+    assert found.is_rounding is is_rounding
+
+
+@pytest.mark.parametrize("likely", [{}, {7: -0.5}])
+def test_fewer_than_two_likely_tokens(likely: dict[int, float]) -> None:
+    found = judge(1, 0, (7, 8), likely, ROUNDING["bfloat16"])
+    assert (found.gap, found.top2_gap, found.is_rounding) == (None, None, False)
+    row = {"configuration": "eagle", "temperature": 0, "equal": 0, "tasks": 1, "score": 1.0}
+    row |= {"score_without": 1.0, "passed": False, "rule": "token"}
+    told = format_table({"results": [{**row, "differences": [asdict(found)]}]})
+    assert "instead of 7, not comparable: no rounding" in told
+
+
+class NamesTwo:
+    """Stands for an engine that names its two likeliest tokens and the one that it picks."""
+
+    logits = (-0.5, -1.0, -5.0, -6.0)
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def generate(self, prompt: Any, parameters: Any, **_: Any) -> list[Any]:
+        self.asked += 1
+        (picked,) = parameters.allowed_token_ids or [0]
+        named = {t: SimpleNamespace(logprob=self.logits[t]) for t in (picked, 0, 1)}
+        return [SimpleNamespace(outputs=[SimpleNamespace(logprobs=[named])])]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "asked"), [((1, 0), 1), ((1, 3), 2), ((2, 3), 3), ((1, None), 1)]
+)
+def test_both_tokens_are_asked_for_however_unlikely(tokens: Any, asked: int) -> None:
+    llm = NamesTwo()
+    found = likeliest(llm, [1, 2], [3], tokens)
+    assert found == {t: llm.logits[t] for t in {0, 1, *tokens} - {None}}
+    assert llm.asked == asked
 
 
 def test_a_fall_of_greedy_scores_is_never_chance() -> None:
@@ -143,7 +193,7 @@ def test_a_verifier_that_accepts_everything_is_found(
     assert 0 < len(wrong["differences"]) == 5 - wrong["equal"]
     first = wrong["differences"][0]
     # What the wrong verifier took is less likely than what the target would have written.
-    assert first["gap"] is None or first["gap"] >= first["top2_gap"] > 0
+    assert first["gap"] >= first["top2_gap"] > 0
     assert wrong_drawn["passed"] is True
     told = capfd.readouterr().err
     assert "FAILED (synthetic, not lossless)" in told

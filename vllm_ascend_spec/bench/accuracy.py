@@ -189,7 +189,7 @@ def compare(
             place = first_difference(ours.tokens, theirs.tokens)
             if place is not None:
                 tokens = (_token(theirs.tokens, place), _token(ours.tokens, place))
-                likely = likeliest(none, theirs.prompt, theirs.tokens[:place])
+                likely = likeliest(none, theirs.prompt, theirs.tokens[:place], tokens)
                 differences.append(judge(task.line, place, tokens, likely, plan.rounding))
     fall = fall_of_score(
         [mean([answer.score for answer in answers]) for answers in expected],
@@ -249,8 +249,12 @@ def format_table(record: Mapping[str, Any]) -> str:
 
 def _told(one: Mapping[str, Any]) -> str:
     why = "rounding" if one["is_rounding"] else "no rounding"
-    gap = "not among the likeliest" if one["gap"] is None else f"{one['gap']:.4f} less likely"
+    gap, top2 = "not comparable", ""
+    if one["gap"] is not None:
+        gap = f"{abs(one['gap']):.4f} {'less' if one['gap'] >= 0 else 'more'} likely"
+    if one["top2_gap"] is not None:
+        top2 = f"; the two likeliest are {one['top2_gap']:.4f} apart"
     return (
         f"task {one['task']}: token {one['position']} is {one['actual']} instead of "
-        f"{one['expected']}, {gap}; the two likeliest are {one['top2_gap']:.4f} apart: {why}"
+        f"{one['expected']}, {gap}{top2}: {why}"
     )

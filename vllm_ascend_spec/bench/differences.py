@@ -2,7 +2,9 @@
 
 Rows that are verified together are multiplied in other shapes than one row. In bfloat16 that
 changes the last bits of a logit, so that of two tokens that are about as likely the other one can
-win. A fault looks otherwise: it picks a token that is far less likely than the best one.
+win. A fault looks otherwise: it picks a token that is far less likely than the one without
+speculation. The two are compared with each other and not with the likeliest, which a grammar may
+forbid.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ class Difference:
         position: of the token in the answer, from 0.
         expected: the token without speculation; None where that answer ends.
         actual: the one with speculation; None where that one ends.
-        gap: log-probability of the likeliest token less that of ``actual``, asked without
-            speculation; None where it is not among those that the engine names.
-        top2_gap: of the likeliest token less the second.
+        gap: log-probability of ``expected`` less that of ``actual``, asked without speculation and
+            without a grammar; None where one of them is not known.
+        top2_gap: of the likeliest token less the second; None where fewer are named.
         is_rounding: whether rounding explains it.
     """
 
@@ -36,7 +38,7 @@ class Difference:
     expected: int | None
     actual: int | None
     gap: float | None
-    top2_gap: float
+    top2_gap: float | None
     is_rounding: bool
 
 
@@ -61,34 +63,51 @@ def judge(
         task: line of the task.
         position: of the difference.
         tokens: without and with speculation.
-        likely: the likeliest tokens there with their log-probabilities, without speculation.
+        likely: log-probabilities of the likeliest tokens there and of these two, without
+            speculation.
         rounding: the largest gap that rounding explains.
     """
-    first, second = sorted(likely.values(), reverse=True)[:2]
     expected, actual = tokens
-    there = None if actual is None else likely.get(actual)
-    gap = None if there is None else round(first - there, 5)
+    here, there = (None if token is None else likely.get(token) for token in tokens)
+    gap = None if here is None or there is None else round(here - there, 5)
+    best = sorted(likely.values(), reverse=True)[:2]
     return Difference(
         task,
         position,
         expected,
         actual,
         gap,
-        round(first - second, 5),
-        gap is not None and gap <= rounding and rounding > 0,
+        round(best[0] - best[1], 5) if len(best) > 1 else None,
+        gap is not None and abs(gap) <= rounding and rounding > 0,
     )
 
 
-def likeliest(llm: Any, prompt: Sequence[int], answer: Sequence[int]) -> dict[int, float]:
+def likeliest(
+    llm: Any, prompt: Sequence[int], answer: Sequence[int], tokens: Sequence[int | None] = ()
+) -> dict[int, float]:
     """Return the likeliest tokens behind an answer with their log-probabilities.
 
     Args:
         llm: an engine without speculation.
         prompt: token ids.
         answer: token ids up to the position.
+        tokens: further ones to name, however unlikely; None for none.
     """
     from vllm import SamplingParams
 
-    parameters = SamplingParams(temperature=0, max_tokens=1, logprobs=20)
-    (output,) = llm.generate({"prompt_token_ids": [*prompt, *answer]}, parameters, use_tqdm=False)
-    return {token: found.logprob for token, found in output.outputs[0].logprobs[0].items()}
+    found: dict[int, float] = {}
+    for token in (None, *tokens):
+        if token in found or (found and token is None):
+            continue
+        # What an engine picks is named beside the likeliest, and before others are forbidden.
+        parameters = SamplingParams(
+            temperature=0,
+            max_tokens=1,
+            logprobs=20,
+            allowed_token_ids=None if token is None else [token],
+        )
+        asked = {"prompt_token_ids": [*prompt, *answer]}
+        (output,) = llm.generate(asked, parameters, use_tqdm=False)
+        named = {t: one.logprob for t, one in output.outputs[0].logprobs[0].items()}
+        found |= named if token is None else {token: named[token]}
+    return found
