@@ -69,7 +69,8 @@ def test_a_sweep_that_cannot_be(
 ) -> None:
     given = arguments if "--model" in arguments else ["--model", TARGET, *arguments]
     given = given if "--prompts" in given else ["--prompts", PROMPTS, *given]
-    line = refused(capsys, "sweep", "--concurrency", "1", *given)
+    given = arguments if "--record" in arguments else ["--concurrency", "1", *given]
+    line = refused(capsys, "sweep", *given)
     for word in words:
         assert word in line
 
@@ -81,6 +82,51 @@ def test_a_record_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixtur
     line = refused(capsys, "sweep", "--record", str(path), "--html", str(report))
     assert "is not a record of bench sweep" in line
     assert not report.exists()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"plan": []},
+        {"plan": {"note": "", "temperatures": [], "prompts": {}}, "provenance": {}},
+    ],
+)
+def test_a_record_of_another_shape(
+    record: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, report = tmp_path / "record.json", tmp_path / "report.html"
+    path.write_text(json.dumps({"benchmark": "sweep", **record}))
+    line = refused(capsys, "sweep", "--record", str(path), "--html", str(report))
+    assert "is not a record of this version's bench sweep" in line
+    assert not report.exists()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--speculative-config", "--num-speculative-tokens", "--prompts", "--categories"),
+        *("--num-prompts", "--concurrency", "--temperatures", "--max-tokens", "--rounds"),
+        *("--at-once", "--model", "--kv-cache-mib", "--max-model-len", "--output"),
+        *("--dtype=bfloat16", "--compiled"),
+    ],
+)
+def test_what_measures_has_no_effect_with_a_record(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [option] if option == "--compiled" or "=" in option else [option, "7"]
+    if option == "--output":
+        given = [option, str(tmp_path / "7")]
+    report = ["--record", PROMPTS, "--html", str(tmp_path / "report.html")]
+    line = refused(capsys, "sweep", *report, *given)
+    assert f"{option.partition('=')[0]}=" in line
+    assert "has no effect with --record" in line
+
+
+def test_options_without_effect_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "sweep", "--record", PROMPTS, "--rounds", "9", "--at-once", "2")
+    assert "--rounds, --at-once=" in line
+    assert "have no effect with --record" in line
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ SPECS = (
     '{"method": "suffix"}',
 )
 LENGTHS = "1,3,5"
-# Have no effect where a record was made before.
-MEASURES = ("speculative_config", "num_speculative_tokens", "categories", "num_prompts", "output")
+# What makes a report of a record that was made before; all other options measure.
+REPORTS = ("record", "html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,13 +58,13 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         ConfigError: an option cannot be used.
     """
-    from vllm_ascend_spec.bench import sweep, sweep_page
+    from vllm_ascend_spec.bench import sweep
 
     bench_engine.check_can_be_written("--html", args.html)
     bench_engine.check_can_be_written("--output", args.output)
     record = _read(args) if args.record else sweep.run(make_plan(args))
     if args.html is not None:
-        args.html.write_text(sweep_page.page(record), encoding="utf-8")
+        args.html.write_text(_page(args, record), encoding="utf-8")
         sys.stderr.write(f"report: {args.html}\n")
     return record
 
@@ -142,10 +142,7 @@ def _read(args: argparse.Namespace) -> dict[str, Any]:
         ConfigError: it is none, or something else was asked for, too.
     """
     path: Path = args.record
-    for name in MEASURES:
-        if getattr(args, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise ConfigError(option, str(getattr(args, name)), "has no effect with --record")
+    _require_no_measures(args)
     if args.html is None:
         raise ConfigError("--record", str(path), "needs --html FILE, where its report goes")
     try:
@@ -155,3 +152,40 @@ def _read(args: argparse.Namespace) -> dict[str, Any]:
     if not isinstance(record, dict) or record.get("benchmark") != "sweep":
         raise ConfigError("--record", str(path), "is not a record of bench sweep")
     return record
+
+
+def _require_no_measures(args: argparse.Namespace) -> None:
+    """Refuse options that say what is measured.
+
+    Raises:
+        ConfigError: naming all of them.
+    """
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    defaults = vars(parser.parse_args([]))
+    names = [n for n in defaults if n not in REPORTS and getattr(args, n) != defaults[n]]
+    if names:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        problem = "has no effect" if len(names) == 1 else "have no effect"
+        values = ", ".join(str(getattr(args, name)) for name in names)
+        raise ConfigError(options, values, f"{problem} with --record")
+
+
+def _page(args: argparse.Namespace, record: dict[str, Any]) -> str:
+    """Return the report.
+
+    Raises:
+        ConfigError: an earlier record has not the shape of one.
+    """
+    from vllm_ascend_spec.bench import sweep_page
+
+    try:
+        return sweep_page.page(record)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        if args.record is None:
+            raise
+        raise ConfigError(
+            "--record",
+            str(args.record),
+            f"is not a record of this version's bench sweep ({type(error).__name__}: {error})",
+        ) from None
