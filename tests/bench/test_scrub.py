@@ -23,12 +23,26 @@ WORD = "Tr0ub4dor&3/x"
         ["--speculative-config", f'{{"hf_token": "{WORD}"'],
         ["--speculative-config", f"{{'api_key': '{WORD}'"],
         [f"api_key={WORD}"],
+        # Commands as one word, with a mistake in it or without.
+        [f"vllm serv M --api-key {WORD}"],
+        [f"vllm serve M --api-key={WORD} --rounds 3"],
+        [f"vllm serve M --api-key '{WORD}' --rounds 3"],
+        [f"vllm serve M --api-key '{WORD} --rounds 3"],
+        [f'vllm serve \'M --api-key="{WORD}"'],
+        [f"VLLM_API_KEY='{WORD}' vllm serve M"],
+        ["sh", "-c", f"exec sh -c 'vllm serve M --api-key {WORD}'"],
+        ["--", f'vllm serve M --speculative-config \'{{"hf_token": "{WORD}"}}\''],
     ],
 )
 def test_secrets_of_the_command_line(argv: list[str]) -> None:
     text = f"non-default args: {{'api_key': ['{WORD}'], 'max_tokens': 3}}\nkey={WORD}"
     expected = f"non-default args: {{'api_key': ['{HIDDEN}'], 'max_tokens': 3}}\nkey={HIDDEN}"
     assert scrub(text, argv, {}) == expected
+
+
+def test_a_secret_of_several_words() -> None:
+    argv = ["vllm serve M --api-key 'ab cd' --rounds 3"]
+    assert scrub("x ab cd y", argv, {}) == f"x {HIDDEN} y"
 
 
 def test_a_secret_may_look_like_an_option() -> None:
@@ -72,6 +86,7 @@ def test_other_text_stays() -> None:
     variables = {"MAX_TOKENS": "max_tokens", "TOKENIZERS_PARALLELISM": "hf_overrides", "KEY": "3"}
     argv = ["--max-tokens", "max_tokens", "--tokenizer", "hf_overrides", "--rounds", "3"]
     assert scrub(text, argv, variables) == text
+    assert scrub(text, [" ".join(["vllm serve", *argv])], {}) == text
     assert scrub("keyhole", [], {"KEY": "hole"}) == "keyhole"  # a part of a word
 
 

@@ -225,6 +225,8 @@ def test_a_server_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path:
         ["bench", "serve", "--speculative-config", f'{{"method": "eagle", "api_key": "{WORD}"}}'],
         ["bench", "serve", "--additional-config", f'{{"ascend_spec": {{"token": "{WORD}"}}}}'],
         ["check", f"https://me:{WORD}@host/m", "--speculative-config", '{"method": "eagle"}'],
+        ["check", "--light", "--", f"vllm serv M --api-key {WORD}"],
+        ["check", "--light", "--", f"vllm serve M 'x --api-key {WORD}"],
     ],
 )
 def test_errors_of_the_command(arguments: list[str], capsys) -> None:
@@ -234,6 +236,20 @@ def test_errors_of_the_command(arguments: list[str], capsys) -> None:
         status = end.code
     assert status == 2
     assert_hidden("".join(capsys.readouterr()))
+
+
+@pytest.mark.parametrize("quote", ["", "'"])
+def test_a_secret_that_a_long_command_cuts_in_two(
+    quote: str, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """For there is no environment that names it, and what is left of it is another word."""
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name)
+    secret = 40 * "0123456789"
+    assert main(["check", "--", f"vllm serv M --api-key {secret} {quote}{300 * 'x'}"]) == 2
+    printed = "".join(capsys.readouterr())
+    assert "0123" not in printed
+    assert "COMMAND='vllm serv M --api-key …" in printed
 
 
 def test_a_process_that_ends_instead_of_answering(monkeypatch: pytest.MonkeyPatch) -> None:

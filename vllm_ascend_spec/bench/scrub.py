@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -73,6 +74,21 @@ def _in_arguments(argv: Sequence[str]) -> Iterator[str]:
         elif is_secret:
             yield argument
         yield from _in_text(value if is_joined and argument.startswith("-") else argument)
+        if len(argument.split()) > 1:
+            yield from _in_command(argument)
+
+
+def _in_command(text: str) -> Iterator[str]:
+    """Yield the secrets of an argument that is a command itself, or a part of one."""
+    # Not as a shell reads it alone: a quote without an end would hold the rest.
+    yield from _in_arguments(re.sub("[\"']", "", text).split())
+    for end in ("", "'", '"', "\\"):
+        try:
+            words = shlex.split(text + end)
+        except ValueError:
+            continue
+        yield from _in_arguments(words)
+        return
 
 
 def _in_text(text: str) -> Iterator[str]:

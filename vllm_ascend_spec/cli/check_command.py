@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.devices import registry, select
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.legacy.rewrite import ASSIGNMENT
@@ -51,11 +52,13 @@ def asked_of(words: Sequence[str]) -> Asked:
 
 
 def _of_command(words: list[str]) -> Asked:
+    given = words
     if len(words) == 1 and " " in words[0]:
         try:
             words = shlex.split(words[0].replace("\\\n", " "), comments=True)
         except ValueError as error:
-            raise ConfigError("COMMAND", words[0], f"cannot be read: {error}") from None
+            value = scrub(words[0], given)  # what is cut in two is not known again
+            raise ConfigError("COMMAND", value, f"cannot be read: {error}") from None
     for place, word in enumerate(words):
         after = words[place + 1 : place + 2]
         is_program = PurePath(word).name in PROGRAMS and after == ["serve"]
@@ -65,7 +68,8 @@ def _of_command(words: list[str]) -> Asked:
             if not rest:
                 raise ConfigError("MODEL", None, "is missing in the command")
             return Asked(rest, {match[1]: match[2] for match in assigned})
-    raise ConfigError("COMMAND", shlex.join(words), f"starts no server; {COMMANDS}")
+    value = scrub(shlex.join(words), [*given, *words])
+    raise ConfigError("COMMAND", value, f"starts no server; {COMMANDS}")
 
 
 @contextmanager
