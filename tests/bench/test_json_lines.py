@@ -69,6 +69,17 @@ def test_what_is_too_long_is_told_before_an_engine_starts() -> None:
         check_lengths("--prompts", ["a b", "a b c"], 4, 2, lambda text: len(text.split()))
 
 
+def test_a_prompt_may_have_a_limit_of_its_own() -> None:
+    def check(limits: list[int | None]) -> None:
+        check_lengths("--tasks", ["a b c", "a"], 4, 2, lambda text: len(text.split()), limits)
+
+    check([1, None])
+    with pytest.raises(ConfigError, match=r"with 2 \(--max-tokens\)"):
+        check([None, 3])
+    with pytest.raises(ConfigError, match=r"1 tokens, which with 4 \(its max_tokens\)"):
+        check([1, 4])
+
+
 def test_the_zoo_has_prompts_of_several_kinds() -> None:
     found = read_prompts("--prompts", ZOO / "sweep_prompts.jsonl")
     assert list(found) == ["code", "docstrings", "edits", "imports", "comments"]

@@ -44,6 +44,12 @@ def test_tasks_are_read(tmp_path: Path) -> None:
     ]
 
 
+def test_a_task_has_its_line_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(f"\n\n{json.dumps(PROMPT)}\n\n{json.dumps(PROMPT)}\n")
+    assert [task.line for task in read_tasks("--tasks", path)] == [3, 5]
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [

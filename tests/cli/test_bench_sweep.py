@@ -154,3 +154,16 @@ def test_a_comparison_that_cannot_be(
     line = refused(capsys, "accuracy", "--model", TARGET, *given)
     for word in words:
         assert word in line
+
+
+def test_each_task_is_checked_with_its_own_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(accuracy, "run", lambda plan: {"passed": len(plan.tasks) == 2})
+    tasks = tmp_path / "tasks.jsonl"
+    long = {"prompt": "x = 1\n" * 80, "expected": "x", "max_tokens": 1}
+    for most, status in ((400, 0), (600, 2)):
+        short = {"prompt": "x", "expected": "x", "max_tokens": most}
+        tasks.write_text("".join(json.dumps(row) + "\n" for row in (long, short)))
+        assert main(["bench", "accuracy", "--model", TARGET, "--tasks", str(tasks)]) == status
+    assert "with 600 (its max_tokens) are more than --max-model-len 512" in capsys.readouterr().err

@@ -120,6 +120,7 @@ def check_lengths(
     most: int,
     max_tokens: int,
     count_tokens: Callable[[str], int],
+    limits: Sequence[int | None] | None = None,
 ) -> None:
     """Check that prompts and their answers fit into a request.
 
@@ -129,16 +130,18 @@ def check_lengths(
         most: ``max_model_len``.
         max_tokens: of an answer.
         count_tokens: of a text.
+        limits: of each prompt's own answer instead of ``max_tokens``, where it is not None.
 
     Raises:
         ConfigError: one does not fit.
     """
-    for prompt in prompts:
+    for prompt, own in zip(prompts, limits or [None] * len(prompts), strict=True):
         tokens = count_tokens(prompt)
-        if tokens + max_tokens > most:
+        answer, said_by = (max_tokens, "--max-tokens") if own is None else (own, "its max_tokens")
+        if tokens + answer > most:
             raise ConfigError(
                 option,
                 f"{prompt[:40]}…",
-                f"has {tokens} tokens, which with {max_tokens} (--max-tokens) are more than "
+                f"has {tokens} tokens, which with {answer} ({said_by}) are more than "
                 f"--max-model-len {most}",
             )

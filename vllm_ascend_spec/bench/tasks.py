@@ -19,7 +19,7 @@ class Task:
     """One task.
 
     Attributes:
-        line: of the file.
+        line: of the file, from 1.
         prompt: what is asked.
         expected: what is right, or a regular expression that fits what is right.
         scoring: a key of :data:`SCORINGS`.
@@ -64,10 +64,10 @@ def read_tasks(option: str, path: Path) -> list[Task]:
     Raises:
         ConfigError: a line is no task.
     """
-    return [_task(number, line) for number, line in enumerate(read_lines(option, path, SHAPE), 1)]
+    return [_task(line) for line in read_lines(option, path, SHAPE)]
 
 
-def _task(number: int, line: Line) -> Task:
+def _task(line: Line) -> Task:
     for key in line.values:
         if key not in KEYS:
             raise line.wrong(f'"{key}" is no key of a task; there are {", ".join(KEYS)}')
@@ -87,7 +87,8 @@ def _task(number: int, line: Line) -> Task:
     most = line.values.get("max_tokens")
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
         raise line.wrong('"max_tokens" has to be a number of 1 or more')
-    return Task(number, line.text("prompt"), expected, scoring, choices, _texts(line, "stop"), most)
+    prompt, stop = line.text("prompt"), _texts(line, "stop")
+    return Task(line.number, prompt, expected, scoring, choices, stop, most)
 
 
 def _texts(line: Line, key: str) -> tuple[str, ...]:

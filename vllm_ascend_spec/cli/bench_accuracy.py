@@ -96,8 +96,10 @@ def make_plan(args: argparse.Namespace) -> Any:
         raise ConfigError("--rounding", rounding, "valid: 0 and more")
     tasks = read_tasks("--tasks", args.tasks or TASKS)
     configurations, device = _common(args)
-    most = max(task.max_tokens or args.max_tokens for task in tasks)
-    bench_engine.check_prompts(args, [task.prompt for task in tasks], "--tasks", most)
+    limits = [task.max_tokens for task in tasks]
+    bench_engine.check_prompts(
+        args, [task.prompt for task in tasks], "--tasks", args.max_tokens, limits
+    )
     return accuracy.Plan(
         model=args.model,
         configurations=configurations,

@@ -78,7 +78,11 @@ def resolve(
 
 
 def check_prompts(
-    args: argparse.Namespace, prompts: Sequence[str], option: str, max_tokens: int
+    args: argparse.Namespace,
+    prompts: Sequence[str],
+    option: str,
+    max_tokens: int,
+    limits: Sequence[int | None] | None = None,
 ) -> None:
     """Check that prompts and their answers fit, with the target's tokenizer.
 
@@ -87,6 +91,7 @@ def check_prompts(
         prompts: texts.
         option: that names their file.
         max_tokens: of an answer.
+        limits: of each prompt's own answer instead, where it is not None.
 
     Raises:
         ConfigError: one does not, or there is no tokenizer.
@@ -105,6 +110,7 @@ def check_prompts(
         args.max_model_len,
         max_tokens,
         lambda text: len(tokenizer(text).input_ids),
+        limits,
     )
 
 
