@@ -289,7 +289,11 @@ def test_serve_hands_everything_on(monkeypatch) -> None:
     ("arguments", "words"),
     [
         (["--modes", "fast"], ["--modes", "eager, compiled"]),
-        (["--batches", "one"], ["--batches", "int"]),
+        (["--batches", "one"], ["--batches", "comma-separated", "1 and more"]),
+        (["--batches", "0"], ["--batches", "1 and more"]),
+        (["--batches", "2,2"], ["--batches", "each once"]),
+        (["--temperatures", "nan"], ["--temperatures", "0 and more"]),
+        (["--temperatures=-1"], ["--temperatures", "0 and more"]),
         (["--num-prompts", "9999"], ["--num-prompts", "valid: 1 to"]),
         (["--prompts", "nowhere.json"], ["--prompts", "no such file"]),
     ],

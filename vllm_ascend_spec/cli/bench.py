@@ -12,6 +12,7 @@ from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench import peer
 from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
 from vllm_ascend_spec.cli import bench_accuracy, bench_adaptive, bench_sweep, bench_verify
+from vllm_ascend_spec.cli.bench_engine import numbers
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices import select
@@ -119,16 +120,6 @@ def read_prompts(path: Path, count: int | None = None) -> list[str]:
     return prompts[:count]
 
 
-def numbers(option: str, text: str, kind: type) -> list[Any]:
-    """Parse a comma-separated list."""
-    try:
-        return [kind(item) for item in text.split(",")]
-    except ValueError:
-        raise ConfigError(
-            option, text, f"valid: a comma-separated list of {kind.__name__}"
-        ) from None
-
-
 def run_serve(args: argparse.Namespace) -> int:
     """Run ``bench serve``."""
     from vllm_ascend_spec.bench import serve
@@ -143,8 +134,8 @@ def run_serve(args: argparse.Namespace) -> int:
     prompts = read_prompts(args.prompts, args.num_prompts)
     loads = tuple(
         Load(prompts, args.max_tokens, temperature, batch)
-        for batch in numbers("--batches", args.batches, int)
-        for temperature in numbers("--temperatures", args.temperatures, float)
+        for batch in numbers("--batches", args.batches, int, 1)
+        for temperature in numbers("--temperatures", args.temperatures, float, 0)
     )
     other = None if args.peer_python is None else peer.find_peer(args.peer_python)
     plan = serve.Plan(
@@ -207,7 +198,7 @@ def run_propose(args: argparse.Namespace) -> int:
                 batch=batch,
                 temperature=args.temperature,
             )
-            for batch in numbers("--batches", args.batches, int)
+            for batch in numbers("--batches", args.batches, int, 1)
         ],
         rounds=args.rounds,
         compiled=args.compiled,
@@ -222,8 +213,8 @@ def run_adaptive(args: argparse.Namespace) -> int:
     resolve_engine(args.model, spec, section, Engine(device=select.find_device()))
     prompts = read_prompts(args.prompts)
     repetitive = read_prompts(args.repetitive)
-    clients = numbers("--clients", args.clients, int)
-    temperatures = numbers("--temperatures", args.temperatures, float)
+    clients = numbers("--clients", args.clients, int, 1)
+    temperatures = numbers("--temperatures", args.temperatures, float, 0)
     record = bench_adaptive.measure(args, spec, prompts, repetitive, clients, temperatures)
     return finish(record, args.output)
 
