@@ -333,6 +333,19 @@ def test_a_port_that_is_taken_is_a_warning(capsys: pytest.CaptureFixture[str]) -
     assert any(f"--port={port}: another process" in text for text in record["warnings"])
 
 
+def test_a_page_that_nobody_sees(capsys: pytest.CaptureFixture[str]) -> None:
+    """It says what the parser of `vllm serve` does."""
+    page = [*EAGLE, "--additional-config", '{"ascend_spec": {"spec_page": true}}']
+    name = "additional_config.ascend_spec.spec_page=True"
+    refused = check(capsys, TARGET, *page, "--grpc")
+    assert refused["exit"] == 2
+    assert [error["message"].partition(": ")[0] for error in refused["errors"]] == [name]
+    warned = check(capsys, TARGET, *page, "--headless")
+    assert warned["exit"] == 0
+    assert any(text.startswith(f"{name} has no effect") for text in warned["warnings"])
+    assert check(capsys, TARGET, *page)["warnings"] == []
+
+
 def test_without_vllm_it_says_what_it_can(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

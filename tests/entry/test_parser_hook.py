@@ -99,6 +99,24 @@ def test_a_page_of_a_server_without_http_is_refused(
     assert message.startswith("additional_config.ascend_spec.spec_page=True: has no effect here")
 
 
+def test_a_page_of_another_node_is_a_warning(
+    right: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes of a group are given the same options."""
+    said: list[str] = []
+    monkeypatch.setattr(mend, "log_once", lambda _level, text: said.append(text))
+    parser = make_parser()
+    parser.add_argument("--headless", action="store_true")
+    mend.apply(parser)
+    wanted = [*right, "--additional-config", '{"ascend_spec": {"spec_page": true}}']
+    parser.parse_args([*right, "--headless"])
+    parser.parse_args(wanted)
+    assert said == []
+    parser.parse_args([*wanted, "--headless"])
+    (text,) = said
+    assert text.startswith("additional_config.ascend_spec.spec_page=True has no effect with --head")
+
+
 def test_unknown_arguments_are_still_returned(right: list[str]) -> None:
     parser = make_parser()
     mend.apply(parser)

@@ -21,7 +21,7 @@ from vllm_ascend_spec.config.preflight import check_port
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.config.without_effect import LEAVE_OUT, NoEffect, without_effect
 from vllm_ascend_spec.devices import select
-from vllm_ascend_spec.entry import engine_args, legacy_flags, problems, serve_flags
+from vllm_ascend_spec.entry import engine_args, legacy_flags, parser_hook, problems, serve_flags
 from vllm_ascend_spec.errors import AscendSpecError, ConfigError, FlagsError
 from vllm_ascend_spec.legacy.names import told
 from vllm_ascend_spec.methods.registry import all_methods
@@ -149,6 +149,11 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
     found.spec = engine_args.merged_speculative_config(namespace)
     speculation, errors = problems.resolved(namespace)
     found.speculation = speculation
+    unseen: tuple[str, ...] = ()
+    try:
+        unseen = parser_hook.check_page(namespace)
+    except AscendSpecError as error:
+        errors = (*errors, error)
     found.problems += [problem_of(error) for error in errors]
     if errors:
         return
@@ -161,7 +166,7 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         found.notes = [*dict.fromkeys([*found.notes, told(*translated)])]
         why = "vLLM has had no such option since 0.9"
         found.without_effect += [NoEffect(name, why) for name in translated[1].without_effect]
-    found.warnings = list(speculation.warnings) if speculation is not None else []
+    found.warnings = [*(speculation.warnings if speculation is not None else ()), *unseen]
 
 
 def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:

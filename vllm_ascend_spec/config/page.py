@@ -31,6 +31,19 @@ def refuse_page(additional_config: Any) -> None:
         raise ConfigError(OPTION, True, problem)
 
 
+def unseen(*, headless: bool, additional_config: Any) -> tuple[str, ...]:
+    """Return what to say of a page that another process may show: no more than a warning.
+
+    Args:
+        headless: whether this process serves no HTTP. All those of a group are given one
+            configuration, and the group's server has the page.
+        additional_config: not checked yet.
+    """
+    if not headless or not wants_page(additional_config):
+        return ()
+    return (f"{OPTION}=True has no effect with --headless: the page is that of the server's node.",)
+
+
 def check_page(request: Request) -> None:
     """Refuse a page that would have nothing to show.
 

@@ -10,14 +10,16 @@ Until: never; this is our own feature. The parser is vLLM's own hook for platfor
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from typing import Any
 
 from vllm_ascend_spec.config.json_option import check_texts
-from vllm_ascend_spec.config.page import refuse_page
+from vllm_ascend_spec.config.page import refuse_page, unseen
 from vllm_ascend_spec.config.preflight import check_port
 from vllm_ascend_spec.entry import engine_args, legacy_flags
 from vllm_ascend_spec.errors import AscendSpecError
+from vllm_ascend_spec.log import log_once
 
 
 def apply(parser: Any) -> None:
@@ -50,8 +52,20 @@ def release(parser: Any) -> None:
 def check(namespace: argparse.Namespace) -> None:
     """Check the options of an engine and of the server."""
     engine_args.resolve_args(namespace)
-    if getattr(namespace, "grpc", False):
-        refuse_page(namespace.additional_config)
+    for warning in check_page(namespace):
+        log_once(logging.WARNING, warning)
     port = getattr(namespace, "port", None)
     if isinstance(port, int) and not getattr(namespace, "uds", None):
         check_port(getattr(namespace, "host", None), port)
+
+
+def check_page(namespace: argparse.Namespace) -> tuple[str, ...]:
+    """Check whether a page could be seen that is asked for; return what to warn of.
+
+    Raises:
+        ConfigError: nobody could see it.
+    """
+    if getattr(namespace, "grpc", False):
+        refuse_page(namespace.additional_config)
+    headless = bool(getattr(namespace, "headless", False))
+    return unseen(headless=headless, additional_config=namespace.additional_config)
