@@ -1,8 +1,9 @@
 """Start `vllm serve` with settings from the environment, as ModelArts hands them to a container.
 
-It prints the command and becomes it; `ASCEND_SPEC_PRINT_ONLY=true` prints it and ends. It goes by
-way of `vllm-ascend-spec serve`, which sets what the plugin needs: beside vllm-ascend it has to be
-named in VLLM_PLUGINS, or vllm-ascend's own drafting would run.
+It prints the command `vllm serve …` that the settings come to; `ASCEND_SPEC_PRINT_ONLY=true` ends
+it there. Else it becomes `vllm-ascend-spec serve` with the same words, which sets what the plugin
+needs and becomes the printed command: beside vllm-ascend the plugin has to be named in
+VLLM_PLUGINS, or vllm-ascend's own drafting would run.
 docs/modelarts.md lists the settings. Only Python's standard library is needed here.
 """
 
@@ -282,7 +283,7 @@ def command(values: Mapping[str, Any], options: Mapping[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Print the command, and become it."""
+    """Print the command of vLLM, and become it by way of our own."""
     try:
         values, options = read(os.environ)
         check(values)

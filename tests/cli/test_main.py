@@ -277,6 +277,24 @@ def test_serve_keeps_what_is_preloaded(tmp_path, monkeypatch) -> None:
     assert "LD_PRELOAD" not in serve.environment({"LD_PRELOAD": "/x/libiomp5.so"})
 
 
+def test_serve_finds_vllm_on_the_path(monkeypatch, tmp_path, capsys) -> None:
+    """Beside Python there is none after ``pip install --user``."""
+    calls: list[list[str]] = []
+    monkeypatch.setattr(serve.os, "execv", lambda path, argv: calls.append([path, *argv]))
+    monkeypatch.setattr(serve, "environment", lambda current: {})
+    monkeypatch.setattr(serve.sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["serve", "model"]) == 2
+    assert calls == []
+    error = capsys.readouterr().err
+    assert error.startswith("vllm-ascend-spec serve: error: ")
+    assert f"no program {tmp_path}/bin/vllm, and no vllm on PATH" in error
+    program = tmp_path / "vllm"
+    program.touch(mode=0o755)
+    main(["serve", "model"])
+    assert calls == [[str(program), str(program), "serve", "model"]]
+
+
 def test_serve_hands_everything_on(monkeypatch) -> None:
     calls: list[list[str]] = []
     monkeypatch.setattr(serve.os, "execv", lambda path, argv: calls.append(argv))

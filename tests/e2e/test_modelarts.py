@@ -147,7 +147,9 @@ def test_a_key_is_not_shown(tmp_path: Path) -> None:
     The server is started by our own command, which names our plugin beside vllm-ascend.
     """
     ours = tmp_path / "vllm-ascend-spec"
-    ours.write_text('#!/bin/sh\necho "$1 $VLLM_API_KEY"; env | grep -c ^ASCEND_SPEC_\n')
+    ours.write_text(
+        '#!/bin/sh\necho "$1 $VLLM_API_KEY"; env | grep -c ^ASCEND_SPEC_; printf "%s\\n" "$@"\n'
+    )
     ours.chmod(0o755)
     given = variables({**EAGLE, "MODEL": TARGET, "API_KEY": "SECRET"})
     plain = environment(**given, PYTHON=sys.executable)
@@ -158,9 +160,10 @@ def test_a_key_is_not_shown(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    shown, key, others = result.stdout.splitlines()
+    shown, key, others, *words = result.stdout.splitlines()
     assert "SECRET" not in shown
     assert (key, others) == ("serve SECRET", "0")
+    assert shlex.split(shown) == ["vllm", *words]
 
 
 # Servers of one kind start alike; two of them are tried by day.
