@@ -1,6 +1,6 @@
 """Ask the server of this container for its health: status 0 if it is well, 1 if not.
 
-It reads the settings that start.py reads, so that port and protocol are the server's.
+It reads the settings that start.py reads, so that host, port and protocol are the server's.
 """
 
 from __future__ import annotations
@@ -11,11 +11,19 @@ import sys
 import urllib.error
 import urllib.request
 
+# A server that listens everywhere does so here.
+EVERYWHERE = ("", "0.0.0.0", "::")
+
 
 def address() -> str:
     """Return the server's address for health checks."""
     protocol = "https" if os.environ.get("ASCEND_SPEC_CERT") else "http"
-    return f"{protocol}://127.0.0.1:{os.environ.get('ASCEND_SPEC_PORT') or 8080}/health"
+    host = os.environ.get("ASCEND_SPEC_HOST", "")
+    if host in EVERYWHERE:
+        host = "127.0.0.1"
+    elif ":" in host:
+        host = f"[{host}]"
+    return f"{protocol}://{host}:{os.environ.get('ASCEND_SPEC_PORT') or 8080}/health"
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -209,6 +210,29 @@ def test_health_is_the_servers(
     result = health(ASCEND_SPEC_PORT=str(port), ASCEND_SPEC_CERT="")
     assert result.returncode == code, result.stderr
     assert ("503" in result.stderr) == (code == 1)
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [
+        (None, "127.0.0.1"),
+        ("", "127.0.0.1"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("::", "127.0.0.1"),
+        ("10.0.0.5", "10.0.0.5"),
+        ("::1", "[::1]"),
+        ("localhost", "localhost"),
+    ],
+)
+def test_health_asks_where_the_server_listens(
+    host: str | None, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOST", "PORT", "CERT"):
+        monkeypatch.delenv(f"ASCEND_SPEC_{name}", raising=False)
+    if host is not None:
+        monkeypatch.setenv("ASCEND_SPEC_HOST", host)
+    address = runpy.run_path(str(FOLDER / "health.py"))["address"]
+    assert address() == f"http://{asked}:8080/health"
 
 
 def test_health_without_a_server(port: int) -> None:
