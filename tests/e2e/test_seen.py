@@ -164,6 +164,8 @@ def test_a_browser_shows_it_in_both_languages(server: Server, prompts: list[str]
         browser.open(f"{server.url}/spec")
         wait_for(lambda: "API key" in browser.text("#ask"), "the page asks for the key")
         assert browser.text("#tokens") == "", "nothing is shown before"
+        enter(browser, "\uff4b\uff45\uff59")
+        assert "does not take this key" in browser.text("#notice"), "no header can hold it"
         enter(browser, "wrong")
         wait_for(lambda: "does not take this key" in browser.text("#notice"), "it was refused")
         enter(browser, KEY)

@@ -69,6 +69,19 @@ def test_the_page_asks_nobody_else() -> None:
     assert len(PAGE) < 40_000
 
 
+@pytest.mark.parametrize(
+    ("key", "is_refused"),
+    [("sk-Key_1 ~", False), ("\u00fcber", False), ("\uff4b\uff45\uff59", True), ("密钥", True)],
+)
+def test_a_key_that_no_header_can_hold_is_not_kept(key: str, is_refused: bool) -> None:
+    """For with it ``fetch`` throws, as if the server did not answer."""
+    submit = PAGE[PAGE.index('addEventListener("submit"') :]
+    test = re.search(r"if \(/(.+)/\.test\(key\)\) return notice\(\"wrongKey\"\);", submit)
+    assert test is not None
+    assert test.start() < submit.index("stored(sessionStorage, KEY, key)")
+    assert bool(re.search(test[1], key)) == is_refused
+
+
 def test_both_languages_have_the_same_words() -> None:
     english, chinese = (
         set(re.findall(r"(?:^|[,{]) *(\w+): (?:\"|\{)", words(name), re.MULTILINE))
