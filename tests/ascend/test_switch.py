@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 from tests.ascend.environment import CPU, NPU
+from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.cli import env
 
 SHOW = """
@@ -19,14 +21,16 @@ load_general_plugins()
 """
 
 
-def start(plugins: str | None, **more: str) -> subprocess.CompletedProcess[str]:
+def start(
+    plugins: str | None, *words: str, **more: str
+) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name not in (*NPU, *CPU)}
     environment |= NPU | {"VLLM_LOGGING_LEVEL": "INFO"} | more
     environment.pop("VLLM_PLUGINS", None)
     if plugins is not None:
         environment["VLLM_PLUGINS"] = plugins
     return subprocess.run(
-        [sys.executable, "-c", SHOW],
+        [sys.executable, *(words or ("-c", SHOW))],
         env=environment,
         capture_output=True,
         text=True,
@@ -61,6 +65,17 @@ def test_device_that_does_not_exist_is_one_message() -> None:
     done = start(str(env.plugins({})), VLLM_ASCEND_SPEC_DEVICE="gpu")
     assert done.returncode != 0
     assert "VLLM_ASCEND_SPEC_DEVICE='gpu': valid: npu, cuda, cpu" in done.stderr
+
+
+def test_check_runs_on_the_device_that_the_environment_names() -> None:
+    """As an engine does; in a process in which nothing has chosen a platform before."""
+    words = ["-m", "vllm_ascend_spec.cli.main", "check", "--json", TARGET]
+    done = start(str(env.plugins({})), *words, "--speculative-config", json.dumps(SPECS["eagle"]))
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["device"] == "npu"
+    assert "SpecNpuPlatform" in record["platform"]
+    assert not any("this machine's device" in note for note in record["notes"])
 
 
 @pytest.mark.parametrize("missing", ["ascend_model"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ from tests.cli.test_help import words_of
 from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.cli import check_found, check_light
+from vllm_ascend_spec.cli.check_command import device_here
 from vllm_ascend_spec.cli.examples import EXAMPLES
 from vllm_ascend_spec.cli.main import main
+from vllm_ascend_spec.devices import select
+from vllm_ascend_spec.devices.registry import all_devices
 from vllm_ascend_spec.entry import serve_flags
 from vllm_ascend_spec.errors import PlatformError
 from vllm_ascend_spec.ops import OPS
@@ -372,6 +377,38 @@ def test_a_device_that_cannot_be_used_is_refused(
     assert record["errors"] == [
         {"option": None, "message": why, "remedy": "Remedy: source set_env.sh."}
     ]
+
+
+@pytest.mark.parametrize("device", [[], ["--device", "npu"]])
+def test_without_any_device_nothing_is_read_by_vllm(
+    device: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM for a GPU on a machine without one: its parser would raise."""
+    monkeypatch.setattr(check_found.serve_flags, "load", lambda: "")
+    monkeypatch.setattr(check_found.serve_flags, "parser", lambda: pytest.fail("parsed"))
+    record = check(capsys, *device, TARGET, *EAGLE)
+    assert record["exit"] == 3
+    assert "vLLM finds no device that it can use on this machine" in record["unchecked"]
+    assert check(capsys, *device, TARGET, "--light", *EAGLE)["exit"] == 0
+
+
+def test_a_device_of_the_environment_counts_where_it_can_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VLLM_ASCEND_SPEC_DEVICE", "npu")
+    for own, problem, here in (
+        ("cuda", None, "cuda"),
+        ("cuda", "it has no driver", "cpu"),
+        (None, None, "cpu"),
+        ("abacus", None, "cpu"),
+    ):
+        cuda = replace(all_devices()["cuda"], host_problem=lambda why=problem: why)
+        devices = {**all_devices(), "cuda": cuda}
+        monkeypatch.setattr(select.registry, "all_devices", lambda found=devices: found)
+        device = device_here(own)
+        assert device is not None
+        assert device.name == here
+        assert os.environ["VLLM_ASCEND_SPEC_DEVICE"] == "npu"
 
 
 def test_a_broken_vllm_is_one_line(

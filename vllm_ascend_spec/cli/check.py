@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 
 from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.cli import check_report
 from vllm_ascend_spec.cli.check_command import asked_of, device_variable, variables
 from vllm_ascend_spec.cli.check_found import Found, find
+from vllm_ascend_spec.devices import select
 
 HELP = "check the flags of `vllm serve`, or a whole command, without loading weights"
 USAGE = """vllm-ascend-spec check [options] MODEL [flags of vllm serve]
@@ -47,8 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check, and print what was found."""
     asked = asked_of(args.arguments)
+    own_device = os.environ.get(select.DEVICE_VARIABLE)
     with variables({**asked.environment, **device_variable(args.device)}):
-        found = find(asked.arguments, is_light=args.light)
+        found = find(asked.arguments, is_light=args.light, own_device=own_device)
         record = check_report.record(found)
 
     def shown(text: str) -> str:

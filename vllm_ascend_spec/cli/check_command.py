@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from vllm_ascend_spec.bench.scrub import scrub
+from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices import registry, select
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.legacy.rewrite import ASSIGNMENT
@@ -87,14 +88,30 @@ def variables(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def detected() -> Iterator[None]:
-    """Forget for a while which device was asked for, so that the one that is there is found."""
+def on_device(name: str | None) -> Iterator[None]:
+    """Let a device be asked for, or none, whatever is asked for outside."""
     before = os.environ.pop(select.DEVICE_VARIABLE, None)
     try:
-        yield
+        with variables({} if name is None else {select.DEVICE_VARIABLE: name}):
+            yield
     finally:
         if before is not None:
             os.environ[select.DEVICE_VARIABLE] = before
+
+
+def device_here(own: str | None) -> Device | None:
+    """Return the kind of device on which vLLM runs on this machine, whatever is checked.
+
+    Args:
+        own: what this process's environment asks for, before ``--device`` and the command do.
+    """
+    if own in registry.all_devices():
+        with on_device(own):
+            device = select.find_device()
+        if device is not None and device.host_problem() is None:
+            return device
+    with on_device(None):
+        return select.find_device()
 
 
 def device_variable(name: str | None) -> dict[str, str]:

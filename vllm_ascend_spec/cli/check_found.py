@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.cli import check_light
 from vllm_ascend_spec.cli.check_command import MODEL as MISSING_MODEL
-from vllm_ascend_spec.cli.check_command import detected
+from vllm_ascend_spec.cli.check_command import device_here, on_device
 from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import Engine
@@ -37,6 +37,10 @@ REMEDY = re.compile(
     re.IGNORECASE,
 )
 OF_ARGPARSE = re.compile(r"argument ([^:]+): (.*)", re.DOTALL)
+NO_DEVICE = (
+    "vLLM finds no device that it can use on this machine, and cannot read its flags without one; "
+    "--light checks those that matter to speculation"
+)
 ASK_VLLM = "see `vllm serve --help=all`"
 
 
@@ -61,7 +65,7 @@ class Found:
 
     Attributes:
         device: the kind that it is for; None where there is none.
-        is_elsewhere: whether that is another one than this machine has.
+        here: the kind that vLLM runs on here; None where there is none.
         platform: what vLLM runs on here; None where something is wrong before.
         vllm: distribution and version; None while it has not been asked.
         model: the target.
@@ -77,7 +81,7 @@ class Found:
     """
 
     device: Device | None = None
-    is_elsewhere: bool = False
+    here: Device | None = None
     platform: str | None = None
     vllm: str | None = None
     model: str | None = None
@@ -91,18 +95,26 @@ class Found:
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is for another kind of device than this machine has."""
+        return self.device is not None and self.device != self.here
 
-def find(arguments: Sequence[str], *, is_light: bool = False) -> Found:
+
+def find(
+    arguments: Sequence[str], *, is_light: bool = False, own_device: str | None = None
+) -> Found:
     """Look at flags of ``vllm serve``, on the device of this environment.
 
     Args:
         arguments: the words behind ``vllm serve``.
         is_light: whether vLLM is left out of it.
+        own_device: what the environment asked for, before ``--device`` and the command did.
     """
     found = Found()
     try:
         check_texts(arguments)
-        found.device = select.find_device()
+        found.device, found.here = select.find_device(), device_here(own_device)
         namespace, rest = check_light.read(arguments)
     except FlagsError as error:
         if is_light:
@@ -126,9 +138,6 @@ def find(arguments: Sequence[str], *, is_light: bool = False) -> Found:
 
 
 def _find_platform(found: Found) -> None:
-    with detected():
-        here = select.find_device()
-    found.is_elsewhere = found.device is not None and found.device != here
     choice = select.select_platform()
     found.platform = choice.platform or choice.note or "vLLM's own"
     if choice.is_refusal and not found.is_elsewhere:
@@ -178,13 +187,16 @@ def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:
         return
     with serve_flags.quiet():
         try:
-            with detected():
+            with on_device(found.here and found.here.name):
                 vllm_device = serve_flags.load()
         except AscendSpecError as error:  # the device's libraries, for one
             found.problems.append(problem_of(error))
             return
         except (Exception, SystemExit) as error:  # whatever is broken
             found.unchecked = f"vLLM cannot be imported: {serve_flags.said(error)}"
+            return
+        if not vllm_device:
+            found.unchecked = NO_DEVICE
             return
         try:
             namespace, given = serve_flags.read(arguments)
