@@ -21,9 +21,7 @@ load_general_plugins()
 """
 
 
-def start(
-    plugins: str | None, *words: str, **more: str
-) -> subprocess.CompletedProcess[str]:
+def start(plugins: str | None, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name not in (*NPU, *CPU)}
     environment |= NPU | {"VLLM_LOGGING_LEVEL": "INFO"} | more
     environment.pop("VLLM_PLUGINS", None)
