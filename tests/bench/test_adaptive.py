@@ -14,6 +14,8 @@ from vllm_ascend_spec.bench.adaptive import (
     ADAPTIVE,
     NONE,
     best_of_each_phase,
+    cell_figures,
+    factors,
     figures,
     format_table,
     joined,
@@ -35,6 +37,38 @@ def test_the_adaptive_one_stands_beside_none_and_the_best_fixed_of_the_same_roun
 
 def test_the_best_fixed_may_be_none() -> None:
     assert figures({NONE: [5.0], "K=1": [4.0], ADAPTIVE: [4.9]})["best_fixed"] == NONE
+
+
+def test_the_best_of_the_other_rounds_is_no_luck_of_this_one() -> None:
+    lucky = {NONE: [100.0, 90.0, 90.0], "K=1": [50.0, 200.0, 110.0], ADAPTIVE: [100.0, 100.0, 99.0]}
+    found = figures(lucky)
+    assert (found["best_fixed"], found["to_best_fixed"]["median"]) == ("K=1", 0.9)
+    # K=1, none, K=1.
+    assert found["to_chosen_before"] == {"median": 1.1111, "low": 0.9, "high": 2.0}
+
+
+def test_factors_multiply_to_the_ratio_of_the_speeds() -> None:
+    def runs(*steps: tuple[float, int, int | None]) -> list[Run]:
+        whole = Run()
+        for seconds, tokens, k in steps:
+            whole = joined([whole, Run(tokens, seconds, [(seconds, tokens, k)])])
+        return [whole]
+
+    cell = {
+        NONE: runs((1.0, 4, None)),
+        "K=1": runs((2.0, 12, None)),
+        "K=2": runs((3.0, 15, None)),
+        ADAPTIVE: runs((1.0, 4, 0), (2.2, 12, 1), (2.0, 12, 1), (3.0, 18, 2)),
+    }
+    found = cell_figures(cell)
+    assert found["best_fixed"] == "K=1"
+    assert found["factors"] == factors(found["steps"], "K=1")
+    parts = found["factors"]
+    assert parts["lengths"] == pytest.approx(43 / 8 / 6, abs=1e-4)
+    assert parts["step_time"] == pytest.approx(8 / 8.2, abs=1e-4)
+    assert parts["acceptance"] == pytest.approx(46 / 43, abs=1e-4)
+    product = parts["lengths"] * parts["step_time"] * parts["acceptance"]
+    assert product == pytest.approx(found["to_best_fixed"]["median"], abs=1e-3)
 
 
 def test_every_fixed_length_is_a_peer() -> None:
@@ -84,9 +118,11 @@ def test_the_table_has_a_line_for_each_load() -> None:
         "cells": {"1 clients": figures(SPEEDS)},
         "alternating": {"both": {**figures(SPEEDS), "best_of_each_phase": known}},
     }
-    *lines, last = format_table(record).splitlines()
+    record["cells"]["1 clients"]["factors"] = {"lengths": 0.98, "step_time": 1.0}
+    *lines, parts, last = format_table(record).splitlines()
     assert [line.split()[0] for line in lines] == ["tokens/s", "1", "both"]
     assert all(line.endswith("K=1") for line in lines[1:])
+    assert parts == "1 clients: of that ratio lengths 0.98, step time 1.00"
     assert last == "both: 174 with the best of each phase, 1.20 of K=1 (K=2, none)"
 
 

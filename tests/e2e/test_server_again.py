@@ -9,7 +9,7 @@ import openai
 import psutil
 import pytest
 
-from tests.e2e.test_server_ends import OURS, kill_engine, new_server, wait
+from tests.e2e.test_server_ends import DEAD, OURS, end_by_a_kill, new_server, wait
 from tests.zoo import TARGET
 from vllm_ascend_spec.bench.server import Server
 
@@ -32,8 +32,9 @@ def test_a_server_serves_again() -> None:
     server = new_server(OURS)
     with server:
         before = answer_of(server)
-        kill_engine(server)
-        assert wait(server)[0] == 1
+        status, log = end_by_a_kill(server)
+        assert status == 1
+        assert DEAD in log
     with server:
         assert answer_of(server) == before
         already = len(server.log_text())

@@ -104,11 +104,7 @@ def run(plan: Plan) -> dict[str, Any]:
             "compiled": plan.compiled,
             "alternates": plan.alternates,
         },
-        "cells": {
-            name: figures({c: [run.speed for run in runs] for c, runs in cell.items()})
-            | {"steps": {c: steps_by_length(runs) for c, runs in cell.items()}}
-            for name, cell in cells.items()
-        },
+        "cells": {name: cell_figures(cell) for name, cell in cells.items()},
         "alternating": {
             name: figures({c: [joined(runs).speed for runs in found] for c, found in load.items()})
             | {"best_of_each_phase": best_of_each_phase(load)}
@@ -165,7 +161,9 @@ def figures(speeds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
     Returns:
         ``tokens_per_s`` by configuration; ``to_none`` and ``to_best_fixed``, ratios of rounds made
-        in turn, the latter to the configuration named ``best_fixed``.
+        in turn, the latter to the configuration named ``best_fixed``; with more rounds than one,
+        ``to_chosen_before``, to the one that is best in all other rounds: the best of several is
+        best by luck, too.
     """
     summaries = {name: Summary.of(found) for name, found in speeds.items()}
     best = max((name for name in speeds if name != ADAPTIVE), key=lambda n: summaries[n].median)
@@ -174,7 +172,67 @@ def figures(speeds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
         "to_none": paired_ratio(speeds[ADAPTIVE], speeds[NONE]).as_dict(),
         "best_fixed": best,
         "to_best_fixed": paired_ratio(speeds[ADAPTIVE], speeds[best]).as_dict(),
+        **({"to_chosen_before": to_chosen_before(speeds)} if len(speeds[ADAPTIVE]) > 1 else {}),
     }
+
+
+def to_chosen_before(speeds: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the ratio to whichever fixed configuration is best in all rounds but the one it is of.
+
+    Args:
+        speeds: tokens per second of each of at least two rounds, by configuration.
+    """
+    fixed = {name: found for name, found in speeds.items() if name != ADAPTIVE}
+    chosen = []
+    for place in range(len(speeds[ADAPTIVE])):
+        others = {
+            name: Summary.of([*found[:place], *found[place + 1 :]]).median
+            for name, found in fixed.items()
+        }
+        chosen.append(fixed[max(others, key=lambda name: others[name])][place])
+    return paired_ratio(speeds[ADAPTIVE], chosen).as_dict()
+
+
+def cell_figures(cell: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
+    """Return the figures of a cell, its steps, and what its ratio is made of."""
+    found = figures({name: [run.speed for run in runs] for name, runs in cell.items()})
+    steps = {name: steps_by_length(runs) for name, runs in cell.items()}
+    return found | {"steps": steps, "factors": factors(steps, found["best_fixed"])}
+
+
+def factors(steps: Mapping[str, Mapping[str, Mapping[str, float]]], best: str) -> dict[str, float]:
+    """Split the ratio of the adaptive engine's speed to that of the best fixed one.
+
+    Args:
+        steps: by configuration, what its steps came to, by K (:func:`steps_by_length`).
+        best: the configuration that is compared with.
+
+    Returns:
+        Three ratios whose product is that of the speeds. ``lengths``: what its lengths would come
+        to if each step was as fast and wrote as much as those of the engine with that K alone;
+        ``step_time``: theirs to its own; ``acceptance``: its tokens to theirs.
+    """
+    its, fixed = (
+        steps[ADAPTIVE],
+        {name: found["fixed"] for name, found in steps.items() if name != ADAPTIVE},
+    )
+    shares = {fixed_name(k): row["share"] for k, row in its.items()}
+    tokens = sum(share * fixed[name]["tokens_per_step"] for name, share in shares.items())
+    seconds = sum(share * fixed[name]["ms_per_step"] for name, share in shares.items())
+    its_tokens = sum(row["share"] * row["tokens_per_step"] for row in its.values())
+    its_seconds = sum(row["share"] * row["ms_per_step"] for row in its.values())
+    return {
+        "lengths": round(
+            tokens / seconds / (fixed[best]["tokens_per_step"] / fixed[best]["ms_per_step"]), 4
+        ),
+        "step_time": round(seconds / its_seconds, 4),
+        "acceptance": round(its_tokens / tokens, 4),
+    }
+
+
+def fixed_name(k: str) -> str:
+    """Return the configuration whose steps are all of a K, as :func:`steps_by_length` names it."""
+    return NONE if k == "0" else f"K={k}"
 
 
 def steps_by_length(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
@@ -243,6 +301,10 @@ def format_table(record: Mapping[str, Any]) -> str:
         speeds = "".join(f"{row['tokens_per_s'][name]['median']:10.0f}" for name in names)
         ratios = f"{row['to_none']['median']:9.2f}{row['to_best_fixed']['median']:9.2f}"
         lines.append(f"{load:32}{speeds}{ratios}  {row['best_fixed']}")
+    for load, row in record["cells"].items():
+        if parts := row.get("factors"):
+            named = (f"{name.replace('_', ' ')} {value:.2f}" for name, value in parts.items())
+            lines.append(f"{load}: of that ratio {', '.join(named)}")
     for load, row in record["alternating"].items():
         known = row["best_of_each_phase"]
         best = row["tokens_per_s"][row["best_fixed"]]["median"]

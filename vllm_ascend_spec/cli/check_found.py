@@ -187,7 +187,7 @@ def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:
         return
     with serve_flags.quiet():
         try:
-            with on_device(found.here and found.here.name):
+            with on_device(found.here.name if found.here is not None else None):
                 vllm_device = serve_flags.load()
         except AscendSpecError as error:  # the device's libraries, for one
             found.problems.append(problem_of(error))
