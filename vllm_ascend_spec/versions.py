@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from importlib import metadata
+from pathlib import Path
 
 from vllm_ascend_spec.errors import UnsupportedVersionError
 
@@ -30,6 +33,24 @@ def installed_version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
+
+
+def vllm_program() -> str:
+    """Return the program ``vllm``: that beside Python, else that on PATH.
+
+    ``pip install --user`` puts programs elsewhere.
+
+    Raises:
+        UnsupportedVersionError: there is none.
+    """
+    beside = Path(sys.executable).with_name("vllm")
+    found = shutil.which(beside) or shutil.which("vllm")
+    if found is None:
+        raise UnsupportedVersionError(
+            f"There is no program {beside}, and no vllm on PATH. "
+            "Remedy: add the folder of vLLM's programs to PATH."
+        )
+    return found
 
 
 def is_cpu_build() -> bool:

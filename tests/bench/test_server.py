@@ -20,14 +20,14 @@ def script(tmp_path: Path, text: str) -> str:
 
 def test_a_start_that_fails_ends_with_the_log(tmp_path: Path, monkeypatch) -> None:
     executable = script(tmp_path, "import sys\nsys.exit('no such model')")
-    monkeypatch.setattr(server, "vllm_executable", lambda: executable)
+    monkeypatch.setattr(server, "vllm_program", lambda: executable)
     with pytest.raises(server.ServerError, match="no such model"), server.Server("m"):
         pass
 
 
 def test_a_start_that_hangs_is_ended(tmp_path: Path, monkeypatch) -> None:
     executable = script(tmp_path, "import time\nprint('loading', flush=True)\ntime.sleep(600)")
-    monkeypatch.setattr(server, "vllm_executable", lambda: executable)
+    monkeypatch.setattr(server, "vllm_program", lambda: executable)
     monkeypatch.setattr(server, "START_TIMEOUT_S", 2.0)
     waited: list[float] = []
     candidate = server.Server("m", on_wait=waited.append)

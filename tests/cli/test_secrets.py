@@ -204,7 +204,7 @@ def test_a_server_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "print('args:', sys.argv)\nprint(dict(os.environ))\nsys.exit(1)\n"
     )
     executable.chmod(0o755)
-    monkeypatch.setattr(server, "vllm_executable", lambda: str(executable))
+    monkeypatch.setattr(server, "vllm_program", lambda: str(executable))
     monkeypatch.delenv("LD_PRELOAD")
     monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN")
     with pytest.raises(server.ServerError) as raised:

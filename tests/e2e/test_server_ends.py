@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.bench.server import Server, vllm_executable
+from vllm_ascend_spec.bench.server import Server
+from vllm_ascend_spec.versions import vllm_program
 
 # Seconds from the engine's end to the server's.
 MOST_SECONDS = 10.0
@@ -28,7 +29,7 @@ dead_engine_status.apply = lambda: None
 from vllm.entrypoints.cli.main import main
 main()
 """
-OURS = [vllm_executable(), "serve", TARGET]
+OURS = [vllm_program(), "serve", TARGET]
 
 
 def new_server(launcher: list[str], *arguments: str) -> Server:

@@ -19,6 +19,7 @@ from typing import Any
 
 from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.errors import AscendSpecError
+from vllm_ascend_spec.versions import vllm_program
 
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 30.0
@@ -39,11 +40,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def vllm_executable() -> str:
-    """Return the ``vllm`` command of this environment."""
-    return str(Path(sys.executable).with_name("vllm"))
 
 
 class Server:
@@ -70,7 +66,7 @@ class Server:
         launcher: Sequence[str] | None = None,
     ) -> None:
         self.port = free_port()
-        launcher = launcher or [vllm_executable(), "serve", model]
+        launcher = launcher or [vllm_program(), "serve", model]
         self.command = [*launcher, "--port", str(self.port), *arguments]
         if speculative_config is not None:
             self.command += ["--speculative-config", json.dumps(speculative_config)]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from pathlib import Path
 
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.cli import env
 from vllm_ascend_spec.devices import select
-from vllm_ascend_spec.errors import PlatformError, UnsupportedVersionError
+from vllm_ascend_spec.errors import PlatformError
 
 HELP = "run `vllm serve` with this plugin; takes all its arguments"
 
@@ -44,29 +43,11 @@ def problem() -> str | None:
     return device.import_problem_elsewhere() if device is not None else None
 
 
-def executable() -> str:
-    """Return the program ``vllm``: that beside Python, else that on PATH.
-
-    ``pip install --user`` puts programs elsewhere.
-
-    Raises:
-        UnsupportedVersionError: there is none.
-    """
-    beside = Path(sys.executable).with_name("vllm")
-    found = shutil.which(beside) or shutil.which("vllm")
-    if found is None:
-        raise UnsupportedVersionError(
-            f"There is no program {beside}, and no vllm on PATH. "
-            "Remedy: add the folder of vLLM's programs to PATH."
-        )
-    return found
-
-
 def run(args: argparse.Namespace) -> int:
     """Replace this process by ``vllm serve``."""
     versions.require_vllm()
     os.environ.update(environment(dict(os.environ)))
     if why := problem():
         raise PlatformError(why)
-    program = executable()
+    program = versions.vllm_program()
     os.execv(program, [program, "serve", *args.arguments])
