@@ -7,27 +7,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
 from vllm.compilation.cuda_graph import CUDAGraphStat
 from vllm.v1.metrics.loggers import StatLoggerManager
 from vllm.v1.metrics.prometheus import unregister_vllm_metrics
 from vllm.v1.metrics.reader import get_metrics_snapshot
 
+from tests.metrics.apart import apart
 from vllm_ascend_spec.control.told import METRIC, Told
 from vllm_ascend_spec.entry import stats_hook
 from vllm_ascend_spec.metrics import draft_lengths
 
 
 @pytest.fixture(autouse=True)
-def _apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Count from nothing, and leave the process's counter as it was."""
-    collector = draft_lengths._collector()
-    REGISTRY.unregister(collector)  # type: ignore[arg-type]
-    fresh = draft_lengths.DraftLengthsCollector()
-    monkeypatch.setattr(draft_lengths, "_collector", lambda: fresh)
-    yield
-    REGISTRY.unregister(fresh)  # type: ignore[arg-type]
-    REGISTRY.register(collector)  # type: ignore[arg-type]
+def _apart() -> Iterator[None]:
+    """Count from nothing."""
+    with apart(draft_lengths, "_lengths"):
+        yield
 
 
 def counted() -> dict[tuple[str, str, str], float]:

@@ -13,6 +13,7 @@ from vllm.v1.metrics.loggers import StatLoggerManager
 from vllm.v1.metrics.prometheus import unregister_vllm_metrics
 from vllm.v1.metrics.reader import get_metrics_snapshot
 
+from tests.metrics.apart import apart
 from vllm_ascend_spec.entry import stats_hook
 from vllm_ascend_spec.graphs import load_metrics
 from vllm_ascend_spec.graphs.step import WIDE, Step
@@ -23,15 +24,10 @@ from vllm_ascend_spec.metrics.prometheus import read_samples
 
 
 @pytest.fixture(autouse=True)
-def _apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Count from nothing, and leave the process's counters as they were."""
-    collector = graph_steps._collector()
-    REGISTRY.unregister(collector)  # type: ignore[arg-type]
-    fresh = graph_steps.GraphStepsCollector()
-    monkeypatch.setattr(graph_steps, "_collector", lambda: fresh)
-    yield
-    REGISTRY.unregister(fresh)  # type: ignore[arg-type]
-    REGISTRY.register(collector)  # type: ignore[arg-type]
+def _apart() -> Iterator[None]:
+    """Count from nothing."""
+    with apart(graph_steps, "_steps"):
+        yield
 
 
 def stat(step: Step, num_tokens: int) -> CUDAGraphStat:

@@ -6,34 +6,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from typing import Any
 
 from vllm_ascend_spec.control.told import METRIC, Told
+from vllm_ascend_spec.metrics.group import Group, counter
 
 
-class DraftLengthsCollector:
-    """Brings the counter to prometheus_client's registry, past vLLM's broom; see ``rule.py``."""
+class DraftLengths(Group):
+    """One counter; without samples where no engine speculates."""
 
     def __init__(self) -> None:
-        from prometheus_client import REGISTRY, Counter
-
-        self.steps = Counter(
-            METRIC,
-            "Steps by how many drafts they make for each request, and why as many.",
-            labelnames=["engine", "k", "reason"],
-            registry=None,
-        )
-        REGISTRY.register(self)
-
-    def collect(self) -> Iterable[Any]:
-        """Return the counter; without samples where no engine speculates."""
-        return self.steps.collect()
+        about = "Steps by how many drafts they make for each request, and why as many."
+        self.steps = counter(METRIC, about, "k", "reason")
+        super().__init__((self.steps,))
 
 
 @functools.cache
-def _collector() -> DraftLengthsCollector:
-    return DraftLengthsCollector()
+def _lengths() -> DraftLengths:
+    return DraftLengths()
 
 
 def count_length(told: Told, engine: int = 0) -> None:
@@ -43,4 +32,5 @@ def count_length(told: Told, engine: int = 0) -> None:
         told: what its scheduler says of it.
         engine: its number, 0 for the only one.
     """
-    _collector().steps.labels(str(engine), str(told.drafts), told.reason).inc()
+    metrics = _lengths()
+    metrics.of(metrics.steps, str(engine), str(told.drafts), told.reason).inc()

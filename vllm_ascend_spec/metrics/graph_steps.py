@@ -8,67 +8,51 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from typing import Any
 
 from vllm_ascend_spec.graphs.load_metrics import REQUESTS
 from vllm_ascend_spec.graphs.step import DRAFT_METRIC as DRAFTS
 from vllm_ascend_spec.graphs.step import METRIC as STEPS
 from vllm_ascend_spec.graphs.step import Step
+from vllm_ascend_spec.metrics.group import Group, counter, histogram
 
 # Each of the sizes that most engines decode at has a bucket.
 BUCKETS = (*range(1, 17), *range(20, 65, 4), *range(80, 257, 16), 384, 512, 768, 1024)
 
 
-class GraphStepsCollector:
-    """Brings them to prometheus_client's registry, past vLLM's broom; see ``rule.py``."""
+class GraphSteps(Group):
+    """Two counters and a histogram; without samples where no engine has graphs."""
 
     def __init__(self) -> None:
-        from prometheus_client import REGISTRY, Counter, Histogram
-
-        self.steps = Counter(
+        self.steps = counter(
             STEPS,
             "Steps by the graph that they replayed, and why they had none.",
-            labelnames=["engine", "graph", "reason"],
-            registry=None,
+            "graph",
+            "reason",
         )
-        self.drafts = Counter(
+        self.drafts = counter(
             DRAFTS,
             "Steps in which a model drafted, by the graph that its first pass replayed.",
-            labelnames=["engine", "graph"],
-            registry=None,
+            "graph",
         )
-        self.requests = Histogram(
-            REQUESTS,
-            "Requests of a decode batch in which each has k drafts.",
-            labelnames=["engine", "k"],
-            buckets=BUCKETS,
-            registry=None,
+        self.requests = histogram(
+            REQUESTS, "Requests of a decode batch in which each has k drafts.", BUCKETS, "k"
         )
-        self.is_used = False
-        REGISTRY.register(self)
+        super().__init__((self.steps, self.drafts, self.requests))
 
-    def collect(self) -> Iterable[Any]:
-        """Return all; nothing where no engine has graphs."""
-        if not self.is_used:
-            return []
-        return [*self.steps.collect(), *self.drafts.collect(), *self.requests.collect()]
-
-    def count(self, step: Step, num_tokens: int, engine: int) -> None:
+    def count(self, step: Step, num_tokens: int, engine: str) -> None:
         """Count one step."""
-        self.is_used = True
-        self.steps.labels(str(engine), step.graph.lower(), step.reason).inc()
+        self.of(self.steps, engine, step.graph.lower(), step.reason).inc()
         if step.draft:
-            self.drafts.labels(str(engine), step.draft.lower()).inc()
+            self.of(self.drafts, engine, step.draft.lower()).inc()
         if step.drafts is not None:
-            self.requests.labels(str(engine), str(step.drafts)).observe(
-                num_tokens / (step.drafts + 1)
-            )
+            num_requests = num_tokens / (step.drafts + 1)
+            self.of(self.requests, engine, str(step.drafts)).observe(num_requests)
 
 
 @functools.cache
-def _collector() -> GraphStepsCollector:
-    return GraphStepsCollector()
+def _steps() -> GraphSteps:
+    return GraphSteps()
 
 
 def count_step(stat: Any, engine: int = 0) -> None:
@@ -80,4 +64,4 @@ def count_step(stat: Any, engine: int = 0) -> None:
     """
     step = None if stat is None else Step.parse(stat.runtime_mode)
     if step is not None:
-        _collector().count(step, stat.num_unpadded_tokens, engine)
+        _steps().count(step, stat.num_unpadded_tokens, str(engine))

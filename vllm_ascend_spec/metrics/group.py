@@ -36,6 +36,13 @@ def counter(name: str, about: str, *labels: str) -> Any:
     return Counter(name, about, labelnames=["engine", *labels], registry=None)
 
 
+def histogram(name: str, about: str, buckets: Sequence[float], *labels: str) -> Any:
+    """Return a histogram for a group, with the engine's number as its first label."""
+    from prometheus_client import Histogram
+
+    return Histogram(name, about, labelnames=["engine", *labels], buckets=buckets, registry=None)
+
+
 def gauge(name: str, about: str) -> Any:
     """Return a gauge for a group, with the engine's number as its label."""
     from prometheus_client import Gauge
