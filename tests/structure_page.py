@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.imports import PACKAGE, ROOT
@@ -59,6 +60,7 @@ def files_in(text: str, title: str) -> dict[str, list[Path]]:
     return {pattern: sorted(PACKAGE.glob(pattern)) for pattern in patterns}
 
 
+@cache
 def parts_there() -> dict[str, list[Path]]:
     """Return the folders and files of the package, and the Python files of each."""
     folders = {

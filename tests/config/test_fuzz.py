@@ -90,18 +90,24 @@ def by_engine(case: fuzz.Case) -> str | None:
     return None
 
 
-def by_server(case: fuzz.Case, capsys: pytest.CaptureFixture[str]) -> str | None:
-    """Return what ``vllm serve`` says against a case, in its one line."""
+@functools.cache
+def server_parser() -> argparse.ArgumentParser:
+    """Return a parser as the hook leaves that of ``vllm serve``."""
     parser = argparse.ArgumentParser(prog="vllm serve", usage="")
     parser.add_argument("--speculative-config", type=json.loads)
     parser.add_argument("--additional-config", type=json.loads)
     parser.set_defaults(model=TARGET, load_format="auto")
     parser_hook.apply(parser)
+    return parser
+
+
+def by_server(case: fuzz.Case, capsys: pytest.CaptureFixture[str]) -> str | None:
+    """Return what ``vllm serve`` says against a case, in its one line."""
     arguments = [f"--speculative-config={json.dumps(case.spec)}"]
     arguments.append(f"--additional-config={json.dumps(case.additional)}")
     status = 0
     try:
-        parser.parse_args(arguments)
+        server_parser().parse_args(arguments)
     except SystemExit as end:
         status = end.code
     printed = capsys.readouterr().err.splitlines()
