@@ -1,4 +1,4 @@
-"""A server's status says that its engine has died; tests/e2e/test_server_ends.py kills one."""
+"""A server's status says that its engine has died; tests/e2e/test_server_again.py kills one."""
 
 from __future__ import annotations
 
