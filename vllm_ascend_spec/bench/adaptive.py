@@ -212,19 +212,16 @@ def factors(steps: Mapping[str, Mapping[str, Mapping[str, float]]], best: str) -
         to if each step was as fast and wrote as much as those of the engine with that K alone;
         ``step_time``: theirs to its own; ``acceptance``: its tokens to theirs.
     """
-    its, fixed = (
-        steps[ADAPTIVE],
-        {name: found["fixed"] for name, found in steps.items() if name != ADAPTIVE},
-    )
+    its = steps[ADAPTIVE]
+    fixed = {name: found["fixed"] for name, found in steps.items() if name != ADAPTIVE}
     shares = {fixed_name(k): row["share"] for k, row in its.items()}
     tokens = sum(share * fixed[name]["tokens_per_step"] for name, share in shares.items())
     seconds = sum(share * fixed[name]["ms_per_step"] for name, share in shares.items())
     its_tokens = sum(row["share"] * row["tokens_per_step"] for row in its.values())
     its_seconds = sum(row["share"] * row["ms_per_step"] for row in its.values())
+    of_best = fixed[best]["tokens_per_step"] / fixed[best]["ms_per_step"]
     return {
-        "lengths": round(
-            tokens / seconds / (fixed[best]["tokens_per_step"] / fixed[best]["ms_per_step"]), 4
-        ),
+        "lengths": round(tokens / seconds / of_best, 4),
         "step_time": round(seconds / its_seconds, 4),
         "acceptance": round(its_tokens / tokens, 4),
     }

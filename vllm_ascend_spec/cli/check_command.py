@@ -105,11 +105,9 @@ def device_here(own: str | None) -> Device | None:
     Args:
         own: what this process's environment asks for, before ``--device`` and the command do.
     """
-    if own in registry.all_devices():
-        with on_device(own):
-            device = select.find_device()
-        if device is not None and device.host_problem() is None:
-            return device
+    named = None if own is None else registry.all_devices().get(own)
+    if named is not None and named.host_problem() is None:
+        return named
     with on_device(None):
         return select.find_device()
 
