@@ -79,7 +79,7 @@ def test_figures_come_over_line_by_line(tmp_path: Path) -> None:
     )
     text = f"while read line; do echo '{figures}'; done"
     found = peer.Peer(script(tmp_path, text), {"vllm": "0.32.0"})
-    with peer.PeerEngine(found, {}, LOAD, {"draft": ("drafter", "propose")}) as engine:
+    with peer.PeerEngine(found, {}, LOAD, {"draft": ("runner.drafter", "propose")}) as engine:
         engine.start()
         engine.generate(record=True)
         assert engine.tokens_per_engine_step == 2.0

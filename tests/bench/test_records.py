@@ -71,6 +71,8 @@ def test_bench_step_compares_draft_loops_where_there_are_any(
     method: str, names: tuple[str, ...]
 ) -> None:
     assert step.configurations({"method": method}) == names
+    none, *others = names
+    assert step.configurations({"method": method}, idle=True) == (none, step.IDLE, *others)
 
 
 @pytest.mark.parametrize("rule", NOTES)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vllm_ascend_spec.bench.timed_engine import build_engine
-from vllm_ascend_spec.bench.turns import forget_answers
+from vllm_ascend_spec.bench.turns import forget_answers, scheduler_of
 from vllm_ascend_spec.metrics.acceptance import Acceptance, added_up
 from vllm_ascend_spec.metrics.rule import rule_from_engine
 
@@ -136,7 +136,7 @@ class ClosedLoopEngine:
     @property
     def length(self) -> int | None:
         """K that was chosen last; None where it is fixed."""
-        chooser = getattr(self.llm.llm_engine.engine_core.engine_core.scheduler, "chooser", None)
+        chooser = getattr(scheduler_of(self.llm), "chooser", None)
         return None if chooser is None else chooser.choice.drafts
 
     def serve(self, phase: Phase, prompts: Sequence[str]) -> Run:

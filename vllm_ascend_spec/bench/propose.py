@@ -21,15 +21,15 @@ DRAFT = "draft, all"
 # The draft model's own work. Our loop calls a Llama draft's kernels through ``direct``. EAGLE-3
 # also joins the states of several layers, DFlash also writes the keys and values of the text.
 OF_THE_MODEL: dict[str, tuple[str, str]] = {
-    "forward": ("drafter.model", "forward"),
-    "logits": ("drafter.model.logits_processor", "forward"),
-    "forward, directly": ("drafter.direct", "forward"),
-    "logits, directly": ("drafter.direct", "logits"),
-    "heads": ("drafter.heads", "forward"),
-    "joined states": ("drafter.model", "combine_hidden_states"),
-    "keys of the text": ("drafter.model", "precompute_and_store_context_kv"),
+    "forward": ("runner.drafter.model", "forward"),
+    "logits": ("runner.drafter.model.logits_processor", "forward"),
+    "forward, directly": ("runner.drafter.direct", "forward"),
+    "logits, directly": ("runner.drafter.direct", "logits"),
+    "heads": ("runner.drafter.heads", "forward"),
+    "joined states": ("runner.drafter.model", "combine_hidden_states"),
+    "keys of the text": ("runner.drafter.model", "precompute_and_store_context_kv"),
 }
-PARTS = {DRAFT: ("drafter", "draft"), **OF_THE_MODEL}
+PARTS = {DRAFT: ("runner.drafter", "draft"), **OF_THE_MODEL}
 
 
 @dataclass(frozen=True, kw_only=True)

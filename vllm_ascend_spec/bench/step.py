@@ -1,9 +1,11 @@
 """``bench step``: where the time of an engine step goes, for a few configurations in turn.
 
 No speculation, speculation with vLLM's own draft loop (before), and with ours (after); methods
-without a draft model have no loop, so there are two. These engines live in this process. A peer,
-if one is named, is the vLLM of another environment, in a process of its own. All take turns, so the
-machine's drift hits them alike.
+without a draft model have no loop, so there are two. One more, on demand, could choose K and is
+held at 0: it shows what standing by costs. These engines live in this process.
+
+A peer, if one is named, is the vLLM of another environment, in a process of its own. All take
+turns, so the machine's drift hits them alike.
 """
 
 from __future__ import annotations
@@ -18,27 +20,36 @@ from vllm_ascend_spec.bench.peer import Peer, PeerEngine
 from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.bench.timed_engine import TimedEngine, engine_arguments, prepare_environment
-from vllm_ascend_spec.bench.turns import Load
+from vllm_ascend_spec.bench.turns import Load, scheduler_of
 from vllm_ascend_spec.config.preflight import check_method, with_underscores
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.metrics.rule import note_on_rule
 
 BEFORE, AFTER, NONE = "stock draft loop", "our draft loop", "none"
 WITHOUT_LOOP = "speculation"
-# Part -> (object below the runner, method). Parts inside another are indented in the table.
+IDLE = "adaptive at K=0"
+SECTIONS: dict[str, dict[str, Any]] = {
+    BEFORE: {"draft_loop": "stock"},
+    AFTER: {"draft_loop": "auto"},
+    IDLE: {"draft_length": "adaptive"},
+}
+# Part -> (object, method). Parts inside another are indented in the table.
 PARTS: dict[str, tuple[str, str]] = {
-    "prepare inputs": ("", "_prepare_inputs"),
-    "attention metadata": ("", "_build_attention_metadata"),
-    "target forward": ("", "_model_forward"),
-    "target logits": ("model", "compute_logits"),
-    "sample or verify": ("", "_sample"),
-    "bookkeeping": ("", "_bookkeeping_sync"),
-    "draft, all": ("", "propose_draft_token_ids"),
-    "- draft inputs": ("drafter", "set_inputs_first_pass"),
-    "- draft inputs, on the host": ("drafter", "inputs_on_host"),
-    "- draft metadata": ("drafter", "build_per_group_and_layer_attn_metadata"),
-    "- draft forward": ("drafter.model", "forward"),
-    "- draft logits, argmax": ("drafter", "_greedy_sample"),
+    "schedule": ("scheduler", "schedule"),
+    "prepare inputs": ("runner", "_prepare_inputs"),
+    "attention metadata": ("runner", "_build_attention_metadata"),
+    "target forward": ("runner", "_model_forward"),
+    "target logits": ("runner.model", "compute_logits"),
+    "sample or verify": ("runner", "_sample"),
+    "bookkeeping": ("runner", "_bookkeeping_sync"),
+    "draft, all": ("runner", "propose_draft_token_ids"),
+    "- draft inputs": ("runner.drafter", "set_inputs_first_pass"),
+    "- draft inputs, on the host": ("runner.drafter", "inputs_on_host"),
+    "- draft metadata": ("runner.drafter", "build_per_group_and_layer_attn_metadata"),
+    "- draft forward": ("runner.drafter.model", "forward"),
+    "- draft forward, directly": ("runner.drafter.direct", "forward"),
+    "- draft logits, argmax": ("runner.drafter", "_greedy_sample"),
+    "take up the step": ("scheduler", "update_from_output"),
 }
 
 
@@ -51,6 +62,7 @@ class Plan:
     load: Load
     rounds: int
     compiled: bool
+    idle: bool = False
     peer: Peer | None = None
 
 
@@ -68,14 +80,12 @@ def figures(engine: TimedEngine | PeerEngine) -> dict[str, Any]:
     }
 
 
-def configurations(speculative_config: Mapping[str, Any]) -> tuple[str, ...]:
+def configurations(speculative_config: Mapping[str, Any], *, idle: bool = False) -> tuple[str, ...]:
     """Return what there is to compare, no speculation first."""
     spec = with_underscores(speculative_config)
-    return (
-        (NONE, BEFORE, AFTER)
-        if check_method(spec, all_methods()).has_draft_loop
-        else (NONE, WITHOUT_LOOP)
-    )
+    has_loop = check_method(spec, all_methods()).has_draft_loop
+    drafting = (BEFORE, AFTER) if has_loop else (WITHOUT_LOOP,)
+    return (NONE, *((IDLE,) if idle else ()), *drafting)
 
 
 def run(plan: Plan) -> dict[str, Any]:
@@ -87,17 +97,20 @@ def run(plan: Plan) -> dict[str, Any]:
 
 def _start(plan: Plan, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
     engines: dict[str, TimedEngine | PeerEngine] = {}
-    for name in configurations(plan.speculative_config):
+    for name in configurations(plan.speculative_config, idle=plan.idle):
         say(f"loading: {name}")
-        engines[name] = TimedEngine(
+        engine = TimedEngine(
             plan.model,
             plan.load,
             None if name == NONE else plan.speculative_config,
             parts=PARTS,
-            draft_loop={BEFORE: "stock", AFTER: "auto"}.get(name),
+            section=SECTIONS.get(name),
             compiled=plan.compiled,
         )
-        engines[name].start()
+        if name == IDLE:
+            scheduler_of(engine.llm).rehearsed_length = 0
+        engine.start()
+        engines[name] = engine
     if plan.peer is not None:
         name = plan.peer.name
         say(f"loading: {name}")

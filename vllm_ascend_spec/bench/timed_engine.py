@@ -102,9 +102,9 @@ class TimedEngine(EngineTurns):
         model: the target.
         load: what it will be asked.
         spec: ``speculative_config``; None for none.
-        draft_loop: which draft loop; None for the default.
+        section: our options.
         compiled: with torch.compile.
-        parts: name of a part -> (object below the runner, method), for :meth:`instrument`.
+        parts: name of a part -> (object, method), as ``EngineTurns`` takes them.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class TimedEngine(EngineTurns):
         spec: Mapping[str, Any] | None,
         *,
         parts: Mapping[str, tuple[str, str]],
-        draft_loop: str | None = None,
+        section: Mapping[str, Any] | None = None,
         compiled: bool = False,
     ) -> None:
         llm = build_engine(
             model,
             spec,
             most_requests=max(load.batch, 1),
-            section={"draft_loop": draft_loop} if draft_loop else None,
+            section=section,
             compiled=compiled,
             counts=True,
         )

@@ -92,7 +92,8 @@ class EngineTurns(Figures):
     Args:
         llm: vLLM's ``LLM``.
         load: what it will be asked.
-        parts: name of a part -> (object below the runner, method), for :meth:`instrument`.
+        parts: name of a part -> (object, method), for :meth:`instrument`. The object is
+            ``scheduler`` or ``runner`` or one below it (``runner.drafter``).
     """
 
     def __init__(
@@ -121,9 +122,11 @@ class EngineTurns(Figures):
 
     def instrument(self) -> None:
         """Start to watch the parts."""
+        tops = {"runner": self.runner, "scheduler": scheduler_of(self.llm)}
         for part, (path, method) in self.parts.items():
-            owner = self.runner
-            for name in filter(None, path.split(".")):
+            top, *names = path.split(".")
+            owner = tops[top]
+            for name in names:
                 owner = getattr(owner, name, None)
             if owner is not None and hasattr(owner, method):
                 self.clock.watch(owner, method, part)
@@ -174,6 +177,11 @@ class EngineTurns(Figures):
 def runner_of(llm: Any) -> Any:
     """Return the model runner of an engine of this process."""
     return llm.llm_engine.model_executor.driver_worker.worker.model_runner
+
+
+def scheduler_of(llm: Any) -> Any:
+    """Return the scheduler of an engine of this process."""
+    return llm.llm_engine.engine_core.engine_core.scheduler
 
 
 def forget_answers(llm: Any) -> None:

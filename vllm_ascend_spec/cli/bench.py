@@ -45,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     step.add_argument("--temperature", type=float, default=0.0)
     step.add_argument("--rounds", type=int, default=3)
     step.add_argument("--compiled", action="store_true", help="with torch.compile")
+    step.add_argument(
+        "--idle", action="store_true", help="one more engine that could draft, held at K=0"
+    )
     add_peer(step)
     step.set_defaults(benchmark_run=run_step)
     propose = benchmarks.add_parser("propose", help="what drafting costs beside the draft model")
@@ -174,6 +177,7 @@ def run_step(args: argparse.Namespace) -> int:
         ),
         rounds=args.rounds,
         compiled=args.compiled,
+        idle=args.idle,
         peer=other,
     )
     return finish(step.run(plan), args.output)

@@ -10,6 +10,7 @@ import torch
 
 from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.methods.families.own_loop import Picked
+from vllm_ascend_spec.methods.families.vllm.deferred import DeferredReads, Unread
 from vllm_ascend_spec.methods.families.vllm.host_inputs import (
     FirstPass,
     rotated,
@@ -18,7 +19,9 @@ from vllm_ascend_spec.methods.families.vllm.host_inputs import (
 from vllm_ascend_spec.methods.families.vllm.plan import LastRows, StepPlan
 
 if TYPE_CHECKING:
+    from vllm.config import VllmConfig
     from vllm.v1.attention.backend import CommonAttentionMetadata
+    from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.sample.metadata import SamplingMetadata
 
     from vllm_ascend_spec.methods.families.sampling import DraftSampler
@@ -32,9 +35,12 @@ class DirectStepsMixin:
 
     Attributes:
         direct: the draft, if it can be called directly.
+        deferred: what it has yet to read; None where it has to read everything at once.
     """
 
     direct: DirectLlama | None = None
+    deferred: DeferredReads | None = None
+    vllm_config: VllmConfig
     model: Any
     block_size: int
     max_model_len: int
@@ -58,6 +64,33 @@ class DirectStepsMixin:
             self.direct = direct_of(self.model)
         else:
             logger.info("The draft runs through its modules, because of %s.", found)
+
+    def initialize_attn_backend(
+        self, kv_cache_config: KVCacheConfig, kernel_block_sizes: list[int] | None = None
+    ) -> None:
+        """Learn what the KV cache is like; the signature is vLLM's."""
+        super().initialize_attn_backend(kv_cache_config, kernel_block_sizes)  # type: ignore[misc]
+        self.deferred = DeferredReads(self._read) if self._may_defer(kv_cache_config) else None
+
+    def _may_defer(self, kv_cache_config: KVCacheConfig) -> bool:
+        """Tell whether keys and values may be written later than their step.
+
+        Layers behind the first one attend to the cache. Groups share memory, so that a block may
+        be another layer's by then. A connector takes blocks away when a request ends.
+        """
+        return (
+            self.direct is not None
+            and len(self.direct.layers) == 1
+            and len(kv_cache_config.kv_cache_groups) == 1
+            and self.vllm_config.kv_transfer_config is None
+        )
+
+    def _read(self, tokens: Unread) -> None:
+        """Let a draft of one layer write keys and values of tokens."""
+        assert self.direct is not None
+        token_ids, positions, hidden, slots = tokens
+        nothing = LastRows(positions[:0], None)
+        self.direct.forward(token_ids, positions, hidden, {}, slots, nothing)
 
     def inputs_on_host(
         self,
@@ -109,6 +142,11 @@ class DirectStepsMixin:
         """
         assert self.direct is not None
         num_reqs, slots = first.rows.shape[0], metadata.slot_mapping
+        if self.deferred is not None:
+            if self.num_speculative_tokens == 0:
+                self.deferred.add(Unread(first.token_ids, first.positions, first.hidden, slots))
+                return self.no_drafts(num_reqs)
+            self.deferred.catch_up()
         has_lower = len(self.direct.layers) > 1
         lower = self.build_per_group_and_layer_attn_metadata(metadata)[1] if has_lower else {}
         first_pass = partial(

@@ -1,0 +1,59 @@
+"""A draft that reads later what was written meanwhile drafts as if it had read it at once."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.e2e.drafts import watch
+from tests.engines import assert_same, token_ids
+from tests.zoo import EVERY
+from vllm_ascend_spec.control.goodput import PAYS, Choice
+from vllm_ascend_spec.methods.families.vllm.deferred import DeferredReads
+
+ADAPTIVE = {"ascend_spec": {"draft_length": "adaptive"}}
+# Longer pauses than a pass may wait, and shorter ones.
+LENGTHS = [3, 3, *[0] * 20, 3, 0, 3, *[0] * 5]
+
+
+@pytest.mark.parametrize("method", ["eagle", "eagle3"])
+def test_drafts_are_accepted_as_often(
+    method: str,
+    make_engine: Any,
+    generate: Any,
+    prompts: list[str],
+    expect: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    llm = make_engine(EVERY[method], additional_config=ADAPTIVE)
+    core = llm.llm_engine
+    drafter = core.model_executor.driver_worker.worker.model_runner.drafter
+    chooser = core.engine_core.engine_core.scheduler.chooser
+    passes = [0]
+    forward = drafter.direct.forward
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        passes[0] += 1
+        return forward(*arguments, **more)
+
+    monkeypatch.setattr(drafter.direct, "forward", counted)
+
+    def accepted(reads: DeferredReads | None) -> int:
+        turn = itertools.cycle(LENGTHS)
+        monkeypatch.setattr(chooser, "choose", lambda _: Choice(next(turn), PAYS))
+        monkeypatch.setattr(drafter, "deferred", reads)
+        passes[0] = 0
+        with watch(llm) as seen:
+            assert_same(token_ids(generate(llm, prompts[:24])), token_ids(expect(prompts))[:24])
+        return int(seen.acceptance.num_accepted_tokens)
+
+    assert isinstance(drafter.deferred, DeferredReads)
+    later, of_later = accepted(drafter.deferred), passes[0]
+    at_once, of_at_once = accepted(None), passes[0]
+    # The last bits of what many rows at a time come to may differ.
+    assert later == pytest.approx(at_once, rel=0.02)
+    assert of_later < 0.6 * of_at_once
+    # Negative control: what was never read is missed.
+    assert accepted(DeferredReads(lambda _: None)) < 0.8 * at_once
