@@ -107,7 +107,7 @@ def test_a_trace_is_thinned_and_keeps_its_end() -> None:
 
 
 def test_a_load_has_enough_requests_for_all_of_its_clients() -> None:
-    assert Phase(1, "plain", 0.0).num_requests == 8
+    assert Phase(1, "plain", 0.0).num_requests == 32
     assert Phase(16, "plain", 0.0).num_requests == 64
     assert Phase(16, "plain", 0.8, 5).num_requests == 5
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 
-from vllm_ascend_spec.control.costs import ENOUGH, StepCosts
+from vllm_ascend_spec.control.costs import ENOUGH, REFIT, StepCosts
 from vllm_ascend_spec.control.steps import Step, StepClock
 
 
@@ -63,6 +64,27 @@ def test_other_batches_are_estimated_by_the_fit() -> None:
         for drafts in (0, 1, 3):
             found = costs.seconds(requests, drafts)
             assert found == pytest.approx(seconds_of(requests, drafts), rel=0.02)
+
+
+def test_the_fit_is_made_anew_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = measured((1, 0), (1, 3), (8, 0), (8, 3))
+    fits = []
+    stock = np.linalg.lstsq
+    monkeypatch.setattr(np.linalg, "lstsq", lambda *a, **k: fits.append(1) or stock(*a, **k))
+    for _ in range(4 * REFIT):
+        for n in (1, 8):
+            for k in (0, 3):
+                costs.note(n, k, 2 * seconds_of(n, k))
+        costs.seconds(4, 1)
+        costs.row_seconds(4)
+    assert 8 <= len(fits) <= 4 * 4 * REFIT / REFIT + 1
+    assert costs.seconds(4, 3) == pytest.approx(2 * seconds_of(4, 3), rel=0.02)
+    # A cell that is new counts at once.
+    before = len(fits)
+    for _ in range(ENOUGH):
+        costs.note(16, 3, 2 * seconds_of(16, 3))
+    costs.seconds(12, 3)
+    assert len(fits) == before + 1
 
 
 def test_one_size_of_batch_alone_is_scaled_with_care() -> None:

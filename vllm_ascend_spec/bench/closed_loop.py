@@ -22,7 +22,7 @@ class Phase:
         clients: how many there are.
         text: name of the prompts.
         temperature: 0 is greedy.
-        requests: of all clients together; None for four of each, and 8 at least.
+        requests: of all clients together; None for four of each, and 32 at least.
     """
 
     clients: int
@@ -33,7 +33,7 @@ class Phase:
     @property
     def num_requests(self) -> int:
         """Requests of all clients together."""
-        return self.requests or max(8, 4 * self.clients)
+        return self.requests or max(32, 4 * self.clients)
 
     @property
     def name(self) -> str:

@@ -13,6 +13,8 @@ FAR = 2.0
 ENOUGH = 2
 # Steps before they tell what context costs, and those after which they are forgotten.
 MANY, FADE = 32, 1024
+# Steps for which the fit of all cells does.
+REFIT = 32
 # By how many of its standard deviations it has to be more than nothing.
 SURE = 3.0
 
@@ -92,6 +94,8 @@ class StepCosts:
 
     def __init__(self) -> None:
         self._cells: dict[tuple[int, int], Cell] = {}
+        self._fitted: tuple[float, float, float] | None = None
+        self._until_fit = 0
         self._of_context = ContextCost()
         self._context = 0.0
 
@@ -107,6 +111,7 @@ class StepCosts:
         if not 0 < seconds < math.inf:
             return
         self._context = context
+        self._until_fit -= 1
         cell = self._cells.get((requests, drafts))
         if cell is None:
             self._cells[requests, drafts] = Cell(seconds, context)
@@ -114,6 +119,8 @@ class StepCosts:
         if cell.count >= ENOUGH and not cell.is_far(seconds):
             self._of_context.note(requests * (context - cell.context), seconds - cell.seconds)
         cell.note(seconds, context)
+        if cell.count == ENOUGH:
+            self._until_fit = 0
 
     def _now(self, requests: int, drafts: int) -> float:
         """Return a measured time, brought to the context of the last step."""
@@ -168,7 +175,13 @@ class StepCosts:
         return max(found, 0.5 * min(first, second))
 
     def _fit(self) -> tuple[float, float, float] | None:
-        """Return a, b and c by least squares of relative errors; None without enough to go by."""
+        """Return a, b and c; None without enough to go by."""
+        if self._until_fit <= 0:
+            self._fitted, self._until_fit = self._fit_anew(), REFIT
+        return self._fitted
+
+    def _fit_anew(self) -> tuple[float, float, float] | None:
+        """Return a, b and c by least squares of relative errors."""
         known = [key for key, cell in self._cells.items() if cell.count >= ENOUGH]
         if len({n for n, _ in known}) < 2 or len(known) < 3:
             return None
