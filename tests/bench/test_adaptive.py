@@ -12,9 +12,11 @@ from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench import adaptive, adaptive_picture
 from vllm_ascend_spec.bench.adaptive import (
     ADAPTIVE,
+    CONTROL,
     NONE,
     best_of_each_phase,
     cell_figures,
+    control_figures,
     factors,
     figures,
     format_table,
@@ -79,6 +81,24 @@ def test_every_fixed_length_is_a_peer() -> None:
         "K=3": 3,
         ADAPTIVE: None,
     }
+    assert adaptive.configurations(2, has_control=True) == {
+        NONE: None,
+        "K=1": 1,
+        "K=2": 2,
+        ADAPTIVE: None,
+        CONTROL: 2,
+    }
+
+
+def test_the_control_is_compared_with_its_like_and_is_no_peer() -> None:
+    cell = {
+        "K=2": [Run(10, 1.0), Run(10, 1.0)],
+        "K=3": [Run(10, 1.0), Run(10, 2.0)],
+        CONTROL: [Run(11, 1.0), Run(9, 2.0)],
+    }
+    assert control_figures(cell, "K=3") == {CONTROL: {"median": 1.0, "low": 0.9, "high": 1.1}}
+    assert list(cell) == ["K=2", "K=3"]
+    assert control_figures(cell, "K=3") == {}
 
 
 def test_phases_follow_each_other() -> None:
@@ -173,9 +193,11 @@ def test_a_small_run(tmp_path: Path) -> None:
     spec: dict[str, Any] = {**SPECS["eagle"], "num_speculative_tokens": 1}
     arguments = ["bench", "adaptive", "--model", TARGET, "--rounds", "1", "--clients", "2"]
     arguments += ["--speculative-config", json.dumps(spec), "--max-tokens", "8"]
-    assert main([*arguments, "--temperatures", "0", "--output", str(output)]) == 0
+    arguments += ["--temperatures", "0", "--control", "--output", str(output)]
+    assert main(arguments) == 0
     record = json.loads(output.read_text())
     assert set(record["cells"]) == {"2 clients, plain, T=0"}
+    assert record["cells"]["2 clients, plain, T=0"][CONTROL]["median"] > 0
     assert set(record["alternating"]) == {"alternating, T=0"}
     for row in (*record["cells"].values(), *record["alternating"].values()):
         assert set(row["tokens_per_s"]) == {NONE, "K=1", ADAPTIVE}

@@ -20,6 +20,8 @@ from vllm_ascend_spec.bench.timed_engine import prepare_environment
 from vllm_ascend_spec.bench.turns import keep_out_of_collections
 
 NONE, ADAPTIVE = "none", "adaptive"
+# A second engine of the longest K: the two differ by chance alone.
+CONTROL = "control"
 PLAIN, REPETITIVE = "plain", "repetitive"
 # The load that alternates: how many clients, and what they write about.
 ALTERNATING = ((1, PLAIN), (16, PLAIN), (1, REPETITIVE), (16, REPETITIVE))
@@ -40,6 +42,7 @@ class Plan:
         compiled: with torch.compile.
         alternates: whether the load that alternates is measured, too.
         trace: whether the steps of the load that alternates are kept, for the picture.
+        has_control: whether there is a second engine with the longest K.
     """
 
     model: str
@@ -52,6 +55,12 @@ class Plan:
     compiled: bool
     alternates: bool = True
     trace: bool = False
+    has_control: bool = False
+
+    @property
+    def longest(self) -> int:
+        """The longest K."""
+        return int(self.speculative_config["num_speculative_tokens"])
 
     @property
     def cells(self) -> list[Phase]:
@@ -63,9 +72,10 @@ class Plan:
         return [Phase(n, text, temperature, 64 if n > 1 else 12) for n, text in ALTERNATING]
 
 
-def configurations(longest: int) -> dict[str, int | None]:
+def configurations(longest: int, *, has_control: bool = False) -> dict[str, int | None]:
     """Return K by configuration; None for none, and for a K that is chosen."""
-    return {NONE: None, **{f"K={k}": k for k in range(1, longest + 1)}, ADAPTIVE: None}
+    control = {CONTROL: longest} if has_control else {}
+    return {NONE: None, **{f"K={k}": k for k in range(1, longest + 1)}, ADAPTIVE: None, **control}
 
 
 def run(plan: Plan) -> dict[str, Any]:
@@ -85,6 +95,8 @@ def run(plan: Plan) -> dict[str, Any]:
                     cells.setdefault(phase.name, {}).setdefault(name, []).append(found)
         for temperature in plan.temperatures if plan.alternates else ():
             for name, engine in engines.items():
+                if name == CONTROL:
+                    continue
                 runs = [
                     engine.serve(p, plan.prompts[p.text]) for p in plan.alternating(temperature)
                 ]
@@ -104,7 +116,10 @@ def run(plan: Plan) -> dict[str, Any]:
             "compiled": plan.compiled,
             "alternates": plan.alternates,
         },
-        "cells": {name: cell_figures(cell) for name, cell in cells.items()},
+        "cells": {
+            name: control_figures(cell, fixed_name(plan.longest)) | cell_figures(cell)
+            for name, cell in cells.items()
+        },
         "alternating": {
             name: figures({c: [joined(runs).speed for runs in found] for c, found in load.items()})
             | {"best_of_each_phase": best_of_each_phase(load)}
@@ -121,10 +136,9 @@ def run(plan: Plan) -> dict[str, Any]:
 
 
 def _start(plan: Plan) -> dict[str, ClosedLoopEngine]:
-    longest = plan.speculative_config["num_speculative_tokens"]
     most = max(*plan.clients, *(n for n, _ in ALTERNATING))
     engines = {}
-    for name, drafts in configurations(longest).items():
+    for name, drafts in configurations(plan.longest, has_control=plan.has_control).items():
         say(f"loading: {name}")
         spec: dict[str, Any] | None = dict(plan.speculative_config)
         if name == NONE:
@@ -193,6 +207,20 @@ def to_chosen_before(speeds: Mapping[str, Sequence[float]]) -> dict[str, float]:
     return paired_ratio(speeds[ADAPTIVE], chosen).as_dict()
 
 
+def control_figures(cell: dict[str, list[Run]], longest: str) -> dict[str, Any]:
+    """Take the control out of a cell and return its ratio to the engine that it is like.
+
+    Args:
+        cell: runs by configuration.
+        longest: name of the configuration with the longest K.
+    """
+    control = cell.pop(CONTROL, None)
+    if control is None:
+        return {}
+    one, other = ([run.speed for run in runs] for runs in (control, cell[longest]))
+    return {CONTROL: paired_ratio(one, other).as_dict()}
+
+
 def cell_figures(cell: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
     """Return the figures of a cell, its steps, and what its ratio is made of."""
     found = figures({name: [run.speed for run in runs] for name, runs in cell.items()})
@@ -227,9 +255,9 @@ def factors(steps: Mapping[str, Mapping[str, Mapping[str, float]]], best: str) -
     }
 
 
-def fixed_name(k: str) -> str:
+def fixed_name(k: int | str) -> str:
     """Return the configuration whose steps are all of a K, as :func:`steps_by_length` names it."""
-    return NONE if k == "0" else f"K={k}"
+    return NONE if str(k) == "0" else f"K={k}"
 
 
 def steps_by_length(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
@@ -299,6 +327,8 @@ def format_table(record: Mapping[str, Any]) -> str:
         ratios = f"{row['to_none']['median']:9.2f}{row['to_best_fixed']['median']:9.2f}"
         lines.append(f"{load:32}{speeds}{ratios}  {row['best_fixed']}")
     for load, row in record["cells"].items():
+        if control := row.get(CONTROL):
+            lines.append(f"{load}: control {Summary(**control)}")
         if parts := row.get("factors"):
             named = (f"{name.replace('_', ' ')} {value:.2f}" for name, value in parts.items())
             lines.append(f"{load}: of that ratio {', '.join(named)}")

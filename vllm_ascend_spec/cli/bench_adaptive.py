@@ -27,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser, add_common: Callable[..., Non
     parser.add_argument(
         "--cells-only", action="store_true", help="leave out the load that alternates"
     )
+    parser.add_argument(
+        "--control", action="store_true", help="one more engine with the longest K, for the noise"
+    )
     parser.add_argument("--png", type=Path, metavar="FILE", help="draw speed and K over time")
 
 
@@ -61,6 +64,7 @@ def measure(
             compiled=args.compiled,
             alternates=not args.cells_only,
             trace=args.png is not None,
+            has_control=args.control,
         )
     )
     if args.png is not None:
