@@ -16,11 +16,12 @@ class Acceptance:
     """Rates of acceptance by position.
 
     Args:
-        longest: K, the most drafts of a request.
+        longest: K, the most drafts of a request; kept as an attribute.
         window: how many observations count; older ones fade by 1/e over it.
     """
 
     def __init__(self, longest: int, window: int = WINDOW) -> None:
+        self.longest = longest
         self._keep = 1.0 - 1.0 / window
         self._verified = [0.0] * longest
         self._accepted = [0.0] * longest
@@ -34,7 +35,7 @@ class Acceptance:
             drafts: how many there were.
             accepted: how many of them, from the first one on.
         """
-        for place in range(min(accepted + 1, drafts, len(self._verified))):
+        for place in range(min(accepted + 1, drafts, self.longest)):
             self._verified[place] = self._verified[place] * self._keep + 1.0
             self._accepted[place] = self._accepted[place] * self._keep + float(place < accepted)
 

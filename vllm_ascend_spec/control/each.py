@@ -58,8 +58,10 @@ class RequestAcceptance:
 
     def note(self, req_id: str, drafts: int, accepted: int) -> None:
         """Take up what became of a request's drafts, as :meth:`Acceptance.note` does."""
-        longest = len(self.overall.rates())
-        counts = self._counts.setdefault(req_id, Counts([0.0] * longest, [0.0] * longest))
+        longest = self.overall.longest
+        counts = self._counts.get(req_id)
+        if counts is None:
+            counts = self._counts[req_id] = Counts([0.0] * longest, [0.0] * longest)
         counts.fade(self._step)
         for place in range(min(accepted + 1, drafts, longest)):
             counts.verified[place] += 1.0
