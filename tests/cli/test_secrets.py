@@ -72,6 +72,12 @@ def assert_hidden(text: str) -> None:
     assert place < 0, f"…{text[max(place - 100, 0) : place + 100]}…"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def fonts_known() -> None:
+    """Let matplotlib list the fonts: at first it calls a program, and PRELOAD is news to that."""
+    import matplotlib.font_manager  # noqa: F401
+
+
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put secrets into this process's environment and command line."""
