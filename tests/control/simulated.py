@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from vllm_ascend_spec.control.goodput import LengthChooser
+from vllm_ascend_spec.control.steps import SETTLE
 
 # Seconds of a step: requests, rows of the target, steps of the draft.
 Cost = Callable[[int, int, int], float]
@@ -30,6 +32,8 @@ class Engine:
         cost: of a step.
         rate: how often a draft is accepted where all before it were.
         noise: relative deviation of the times.
+        settling: by which share the first step with fewer drafts takes longer than later ones; it
+            fades by 1/e over five steps.
         seconds: spent so far.
         tokens: written so far.
     """
@@ -38,6 +42,7 @@ class Engine:
     rate: float
     noise: float = 0.05
     seed: int = 0
+    settling: float = 0.0
     seconds: float = 0.0
     tokens: int = 0
     chosen: list[int] = field(default_factory=list)
@@ -45,6 +50,8 @@ class Engine:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.before = 0
+        self.alike = 0
+        self.unsettled = 0.0
 
     def accepted(self, drafts: int) -> int:
         """Return how many drafts of a request are accepted."""
@@ -57,15 +64,19 @@ class Engine:
         """Verify the drafts of the step before and make ``drafts`` new ones."""
         rows = requests * (self.before + 1)
         seconds = self.cost(requests, rows, drafts)
-        seconds *= max(0.2, self.random.gauss(1.0, self.noise))
+        seconds *= max(0.2, self.random.gauss(1.0, self.noise)) * (1.0 + self.unsettled)
         self.seconds += seconds
         for _ in range(requests):
             accepted = self.accepted(self.before)
             self.tokens += accepted + 1
             if chooser is not None and self.before:
                 chooser.acceptance.note(self.before, accepted)
-        if chooser is not None and self.before == drafts:
+        self.alike = self.alike + 1 if self.before == drafts else 0
+        if chooser is not None and self.alike >= SETTLE:
             chooser.costs.note(requests, drafts, seconds)
+        self.unsettled *= math.exp(-1 / 5)
+        if drafts < self.before:
+            self.unsettled = self.settling
         self.before = drafts
         self.chosen.append(drafts)
 

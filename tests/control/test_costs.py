@@ -116,13 +116,15 @@ def test_no_time_is_not_taken(nonsense: float) -> None:
     assert costs.cells() == {}
 
 
-def test_a_step_is_timed_where_it_verifies_as_many_drafts_as_it_makes() -> None:
+def test_a_step_is_timed_where_those_before_it_made_as_many_drafts() -> None:
     costs = StepCosts()
     clock = StepClock(costs)
     ends = [
-        (Step(4, 3, has_prompts=True), 1.0),
+        (Step(4, 3, has_prompts=True), 0.7),
+        (Step(4, 3, has_prompts=False), 1.0),  # the first that verifies as many as it makes
         (Step(4, 3, has_prompts=False), 1.1),
-        (Step(4, 1, has_prompts=False), 1.7),  # verifies three
+        (Step(4, 1, has_prompts=False), 1.6),  # verifies three
+        (Step(4, 1, has_prompts=False), 1.7),
         (Step(4, 1, has_prompts=False), 1.75),
         (Step(3, 1, has_prompts=False), 1.79),  # one request has ended
         (Step(4, 1, has_prompts=True), 9.0),  # waited for, perhaps

@@ -168,9 +168,9 @@ def test_steps_with_prompts_are_told_apart(scheduled: Any, found: Step) -> None:
 
 
 def test_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler, now = Scheduler(), iter([1.0, 1.5, 2.1])
+    scheduler, now = Scheduler(), iter([0.0, 1.0, 1.5, 2.1])
     monkeypatch.setattr("time.perf_counter", lambda: next(now))
-    for _ in range(3):
+    for _ in range(4):
         scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": [1]}))
     # Nothing was scheduled, so nothing ended.
     scheduler.update_from_output(step({}), outcome({}))
@@ -193,12 +193,12 @@ def sampling(name: str, temperature: float) -> Any:
 
 def test_batches_that_sample_are_known_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What greedy requests accepted says nothing of others, nor does the time of their steps."""
-    scheduler, now = Scheduler(), iter([1.0, 1.5, 2.1, 9.0, 9.2, 9.5])
+    scheduler, now = Scheduler(), iter([0.0, 1.0, 1.5, 2.1, 9.0, 9.8, 10.0, 10.3])
     monkeypatch.setattr("time.perf_counter", lambda: next(now))
     greedy, drawn = sampling("a", 0.0), sampling("b", 0.8)
     for running, tokens in (((greedy,), [1, 2, 3, 4]), ((greedy, drawn), [1])):
         scheduler.running = running
-        for _ in range(3):
+        for _ in range(4):
             assert scheduler._lookup[1] == 3
             scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": tokens}))
     first, second = scheduler.kinds[False].chooser, scheduler.kinds[True].chooser

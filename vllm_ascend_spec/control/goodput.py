@@ -17,12 +17,16 @@ HOLD = 8
 MARGIN = 0.03
 # By how much an estimate may be off from what was measured at other lengths.
 GUESS = 0.1
-# Steps of an unknown length until it is known: one to change over, and those that are measured.
+# Steps of an unknown length until it is known: two to change over (steps.py), and those that are
+# measured.
 LOOK = 4
 # First drafts until acceptance is more than a guess, and steps after which it has to do.
 SEEN, BEGINNING = 5.0, 16
 # Steps between two looks at lengths that were not chosen; it doubles while they do not pay.
 PROBE_FIRST, PROBE_LAST = 64, 2048
+# Steps of such a look, and of a second one at a length that comes so close to the best: what pays
+# by less than the times of a few steps differ by would be missed.
+PROBE_LOOK, SECOND_LOOK, CLOSE = 5, 10, 0.06
 # Why a length was chosen.
 UNKNOWN, PROBE, PAYS = "unknown", "probe", "pays"
 
@@ -58,6 +62,7 @@ class LengthChooser:
         self.costs = StepCosts()
         self.choice = Choice(self.lengths[-1], UNKNOWN)
         self._before_probe = self.choice.drafts
+        self._has_looked_twice = False
         self._left = self._requests = 0
         self._until_probe = self._patience = PROBE_FIRST
         # When each length was last chosen for its own sake, to look at the oldest first.
@@ -92,6 +97,9 @@ class LengthChooser:
         if self._until_probe <= 0:
             return self._probe(best)
         if self.choice.reason == PROBE:
+            if self._deserves_second_look(requests, best):
+                self._has_looked_twice = True
+                return self._take(self.choice, SECOND_LOOK)
             # What was seen may have changed the best.
             self._patience = min(self._patience * 2, PROBE_LAST)
             if best != self._before_probe:
@@ -117,6 +125,13 @@ class LengthChooser:
         estimated = (k for k in self.lengths if not self.costs.is_measured(k))
         return next((k for k in estimated if self.goodput(requests, k) > least), None)
 
+    def _deserves_second_look(self, requests: int, best: int) -> bool:
+        """Tell whether the length that was looked at may be the best after all."""
+        looked_at = self.choice.drafts
+        if self._has_looked_twice or looked_at == best:
+            return False
+        return self.goodput(requests, looked_at) > self.goodput(requests, best) * (1 - CLOSE)
+
     def goodput(self, requests: int, drafts: int) -> float:
         """Return the expected tokens per second of a batch; 0 where its time is not known."""
         seconds = self.costs.seconds(requests, drafts)
@@ -130,8 +145,8 @@ class LengthChooser:
         if not beside:
             return self._take(Choice(best, PAYS), HOLD)
         oldest = min(beside, key=lambda k: (self._last_seen[k], -k))
-        self._until_probe = self._patience
-        return self._take(Choice(oldest, PROBE), LOOK)
+        self._until_probe, self._has_looked_twice = self._patience, False
+        return self._take(Choice(oldest, PROBE), PROBE_LOOK)
 
     def _take(self, choice: Choice, steps: int) -> Choice:
         self.choice, self._left = choice, steps - 1

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 # Batches of 1, 4, 16 … requests are timed, and the largest.
 FACTOR = 4
 # Times of a cell after each pass: the first one has what runs for the first time. And the most
-# steps until there are as many: one changes over, with steps scheduled ahead another one.
-TIMES, MOST_STEPS = (1, 4), 8
+# steps until there are as many: two change over, with steps scheduled ahead another one.
+TIMES, MOST_STEPS = (1, 8), 12
 # Tokens of a made-up prompt, and how many different ones: the first tokens of any vocabulary.
 PROMPT, TOKENS = 8, 64
 # Seconds after which no further cell is begun.

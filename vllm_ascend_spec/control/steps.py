@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from vllm_ascend_spec.control.costs import StepCosts
 
+# Steps with a K before they are timed: the first verifies the drafts of another K, and the next
+# finds the caches as that one left them.
+SETTLE = 2
+
 
 @dataclass(frozen=True)
 class Step:
@@ -30,7 +34,8 @@ class StepClock:
     """Times steps from the end of one to the end of the next.
 
     With steps scheduled ahead the two overlap, so a step has no beginning of its own. It verifies
-    what the one before it drafted: only where both have the same K is its time that of one K. A
+    what the one before it drafted: only where both have the same K is its time that of one K. The
+    first such step takes longer than those after it, by a few percent, and is not timed either. A
     step without prompts goes on with requests of the one before, so nobody was waited for.
 
     Args:
@@ -40,6 +45,7 @@ class StepClock:
     def __init__(self, costs: StepCosts) -> None:
         self._costs = costs
         self._drafts: int | None = None
+        self._alike = 0
         self._ended = 0.0
 
     def ended(self, step: Step, now: float) -> None:
@@ -49,7 +55,8 @@ class StepClock:
             step: what it was.
             now: seconds of a clock that never goes back.
         """
-        if not step.has_prompts and step.drafts == self._drafts:
+        self._alike = self._alike + 1 if step.drafts == self._drafts else 0
+        if not step.has_prompts and self._alike >= SETTLE:
             row = self._costs.row_seconds(step.requests) if step.left_out else None
             left_out = step.left_out * (row or 0.0)
             seconds = now - self._ended + left_out
@@ -57,5 +64,5 @@ class StepClock:
         self._drafts, self._ended = step.drafts, now
 
     def restart(self) -> None:
-        """Time nothing until the next step but one: steps in between were not told."""
+        """Time nothing until steps have settled again: those in between were not told."""
         self._drafts = None
