@@ -82,30 +82,36 @@ class LengthChooser:
             self._left -= 1
             return self.choice
         self._requests = requests
+        self.choice, steps = self._choose_anew(requests)
+        self._left = steps - 1
+        return self.choice
+
+    def _choose_anew(self, requests: int) -> tuple[Choice, int]:
+        """Return a choice, and for how many steps it is kept."""
         if self.acceptance.num_observed < SEEN and self._step <= BEGINNING:
-            return self._take(Choice(self.lengths[-1], UNKNOWN), LOOK)
+            return Choice(self.lengths[-1], UNKNOWN), LOOK
         unknown = [k for k in self.lengths if self.costs.seconds(requests, k) is None]
         if unknown:
             # The longest first, so that an engine starts as a fixed K would, and then the shortest:
             # what is between can be told from the two.
             is_first = len(unknown) == len(self.lengths)
-            return self._take(Choice(unknown[-1 if is_first else 0], UNKNOWN), LOOK)
+            return Choice(unknown[-1 if is_first else 0], UNKNOWN), LOOK
         best = self._best(requests)
         promising = self._promising(requests, best)
         if promising is not None:
-            return self._take(Choice(promising, UNKNOWN), LOOK)
+            return Choice(promising, UNKNOWN), LOOK
         if self._until_probe <= 0:
             return self._probe(best)
         if self.choice.reason == PROBE:
             if self._deserves_second_look(requests, best):
                 self._has_looked_twice = True
-                return self._take(self.choice, SECOND_LOOK)
+                return self.choice, SECOND_LOOK
             # What was seen may have changed the best.
             self._patience = min(self._patience * 2, PROBE_LAST)
             if best != self._before_probe:
                 self._patience = PROBE_FIRST
             self._until_probe = self._patience
-        return self._take(Choice(best, PAYS), HOLD)
+        return Choice(best, PAYS), HOLD
 
     def _is_alike(self, requests: int) -> bool:
         """Tell whether a batch is like the one that was chosen for, or less than twice another."""
@@ -137,17 +143,13 @@ class LengthChooser:
         seconds = self.costs.seconds(requests, drafts)
         return requests * self.expected_tokens(drafts) / seconds if seconds else 0.0
 
-    def _probe(self, best: int) -> Choice:
+    def _probe(self, best: int) -> tuple[Choice, int]:
         """Look at a length beside the best: the next one up, or the one not seen for longest."""
         place = self.lengths.index(best)
         beside = self.lengths[max(0, place - 1) : place] + self.lengths[place + 1 : place + 2]
         self._before_probe = best
         if not beside:
-            return self._take(Choice(best, PAYS), HOLD)
+            return Choice(best, PAYS), HOLD
         oldest = min(beside, key=lambda k: (self._last_seen[k], -k))
         self._until_probe, self._has_looked_twice = self._patience, False
-        return self._take(Choice(oldest, PROBE), PROBE_LOOK)
-
-    def _take(self, choice: Choice, steps: int) -> Choice:
-        self.choice, self._left = choice, steps - 1
-        return choice
+        return Choice(oldest, PROBE), PROBE_LOOK
