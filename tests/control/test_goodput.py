@@ -21,7 +21,6 @@ from vllm_ascend_spec.control.goodput import (
     LOOK,
     PAYS,
     PROBE,
-    PROBE_LOOK,
     UNKNOWN,
     LengthChooser,
 )
@@ -56,12 +55,12 @@ def test_faster_than_every_fixed_length_where_the_load_changes() -> None:
     assert found >= 0.98 * known
 
 
-def test_it_comes_back_when_drafts_are_accepted_again() -> None:
-    engine, chooser = Engine(bound_by_memory, 0.01), LengthChooser(LENGTHS)
-    for _ in range(1200):
+@pytest.mark.parametrize("seed", range(8))
+def test_it_comes_back_when_drafts_are_accepted_again(seed: int) -> None:
+    engine, chooser = Engine(bound_by_memory, 0.01, seed=seed), LengthChooser(LENGTHS)
+    for _ in range(600):
         engine.step(4, chooser.choose(4).drafts, chooser)
-    # One draft, at 5% more for a step, is looked at twice each time.
-    assert engine.chosen[-600:].count(0) > 450
+    assert engine.chosen[-200:].count(0) > 150
     engine.rate = 0.9
     for _ in range(1200):
         engine.step(4, chooser.choose(4).drafts, chooser)
@@ -89,7 +88,7 @@ def test_what_does_not_pay_is_looked_at_ever_more_seldom() -> None:
     for _ in range(6000):
         engine.step(8, chooser.choose(8).drafts, chooser)
     late = engine.chosen[3000:]
-    assert 0 < late.count(3) <= 4 * PROBE_LOOK
+    assert 0 < late.count(3) <= 4 * LOOK
 
 
 def first_lengths(cost: Cost, rate: float, requests: int) -> list[int]:

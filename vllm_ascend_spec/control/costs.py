@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 # Weight of a new measurement; one that is far off, as something else had the machine, counts less.
-NEW, STRANGE = 0.2, 0.02
+NEW, STRANGE = 0.14, 0.02
 FAR = 2.0
 # Measurements of a cell before it is believed.
 ENOUGH = 2

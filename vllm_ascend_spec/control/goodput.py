@@ -24,9 +24,8 @@ LOOK = 4
 SEEN, BEGINNING = 5.0, 16
 # Steps between two looks at lengths that were not chosen; it doubles while they do not pay.
 PROBE_FIRST, PROBE_LAST = 64, 2048
-# Steps of such a look, and of a second one at a length that comes so close to the best: what pays
-# by less than the times of a few steps differ by would be missed.
-PROBE_LOOK, SECOND_LOOK, CLOSE = 5, 10, 0.06
+# Steps of such a look: one more, as they change an average of measurements.
+PROBE_LOOK = 5
 # Why a length was chosen.
 UNKNOWN, PROBE, PAYS = "unknown", "probe", "pays"
 
@@ -62,7 +61,6 @@ class LengthChooser:
         self.costs = StepCosts()
         self.choice = Choice(self.lengths[-1], UNKNOWN)
         self._before_probe = self.choice.drafts
-        self._has_looked_twice = False
         self._left = self._requests = 0
         self._until_probe = self._patience = PROBE_FIRST
         # When each length was last chosen for its own sake, to look at the oldest first.
@@ -103,9 +101,6 @@ class LengthChooser:
         if self._until_probe <= 0:
             return self._probe(best)
         if self.choice.reason == PROBE:
-            if self._deserves_second_look(requests, best):
-                self._has_looked_twice = True
-                return self.choice, SECOND_LOOK
             # What was seen may have changed the best.
             self._patience = min(self._patience * 2, PROBE_LAST)
             if best != self._before_probe:
@@ -119,10 +114,12 @@ class LengthChooser:
         return more < 2 * fewer
 
     def _best(self, requests: int) -> int:
-        """Return the length of the highest goodput, the present one if that is hardly higher."""
+        """Return the length of the highest goodput, the one before if that is hardly higher."""
         goodput = {k: self.goodput(requests, k) for k in self.lengths}
         best = max(self.lengths, key=lambda k: goodput[k])
-        now = self.choice.drafts if self.choice.reason == PAYS else best
+        # What was only looked at has to promise as much more as any other.
+        settled = {PAYS: self.choice.drafts, PROBE: self._before_probe}
+        now = settled.get(self.choice.reason, best)
         return best if goodput[best] > goodput[now] * (1 + MARGIN) else now
 
     def _promising(self, requests: int, best: int) -> int | None:
@@ -130,13 +127,6 @@ class LengthChooser:
         least = self.goodput(requests, best) * (1 - GUESS)
         estimated = (k for k in self.lengths if not self.costs.is_measured(k))
         return next((k for k in estimated if self.goodput(requests, k) > least), None)
-
-    def _deserves_second_look(self, requests: int, best: int) -> bool:
-        """Tell whether the length that was looked at may be the best after all."""
-        looked_at = self.choice.drafts
-        if self._has_looked_twice or looked_at == best:
-            return False
-        return self.goodput(requests, looked_at) > self.goodput(requests, best) * (1 - CLOSE)
 
     def goodput(self, requests: int, drafts: int) -> float:
         """Return the expected tokens per second of a batch; 0 where its time is not known."""
@@ -151,5 +141,5 @@ class LengthChooser:
         if not beside:
             return Choice(best, PAYS), HOLD
         oldest = min(beside, key=lambda k: (self._last_seen[k], -k))
-        self._until_probe, self._has_looked_twice = self._patience, False
+        self._until_probe = self._patience
         return Choice(oldest, PROBE), PROBE_LOOK
