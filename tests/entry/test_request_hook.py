@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vllm_ascend_spec.config.resolved import ATTRIBUTE
-from vllm_ascend_spec.control.names import SCHEDULERS
+from vllm_ascend_spec.config.schedulers import SCHEDULERS
 from vllm_ascend_spec.entry.request_hook import check
 from vllm_ascend_spec.errors import ConfigError
 

@@ -12,7 +12,7 @@ from vllm.config import CUDAGraphMode
 
 from vllm_ascend_spec.config.capture import has_graphs_by_k
 from vllm_ascend_spec.config.resolved import Speculation, attach
-from vllm_ascend_spec.control.names import SCHEDULERS
+from vllm_ascend_spec.config.schedulers import SCHEDULERS
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform.changing_k import keep_to_ourselves
 

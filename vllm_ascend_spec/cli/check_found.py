@@ -13,12 +13,17 @@ from vllm_ascend_spec.cli import check_light
 from vllm_ascend_spec.cli.check_command import MODEL as MISSING_MODEL
 from vllm_ascend_spec.cli.check_command import device_here, on_device
 from vllm_ascend_spec.config import preflight
+from vllm_ascend_spec.config.ascend import FULL_MODES
+from vllm_ascend_spec.config.capture import DEFAULT_MODE
+from vllm_ascend_spec.config.changing_k import blocker_of_auto
 from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.draft_length import because
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.head_as_model import read_head
 from vllm_ascend_spec.config.json_option import check_texts
 from vllm_ascend_spec.config.preflight import check_port
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.resolved import Speculation, speculation_of
+from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.config.without_effect import LEAVE_OUT, NoEffect, without_effect
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.entry import engine_args, legacy_flags, parser_hook, problems, serve_flags
@@ -227,9 +232,24 @@ def _build(
         found.notes.append(
             f"vLLM's own defaults and checks are those of this machine's device, {vllm_device}"
         )
+        found.speculation = _settled(found)
     else:
         found.without_effect += changed(given, found.engine)
+        if found.speculation is not None:
+            found.speculation = speculation_of(found.engine)
     _look_at_port(found, namespace)
+
+
+def _settled(found: Found) -> Speculation | None:
+    """Return the speculation as the platform of another device would leave it."""
+    speculation, engine, device = found.speculation, found.engine, found.device
+    if speculation is None or engine is None or device is None or speculation.draft_length != AUTO:
+        return speculation
+    is_full = (
+        not found.asked.enforce_eager and (found.asked.cudagraph_mode or DEFAULT_MODE) in FULL_MODES
+    )
+    reason = blocker_of_auto(engine, speculation, device, is_full=is_full)
+    return speculation if reason is None else speculation.with_fixed_length(because(reason))
 
 
 def _look_at_port(found: Found, namespace: argparse.Namespace) -> None:

@@ -25,6 +25,7 @@ SPECULATION = {
     "method": "method",
     "num_drafts": "K",
     "schedule": "tiers [first, last, K]",
+    "draft_length": "K is",
     "draft_lengths": "K chosen from",
     "draft_sample_method": "drafts are picked",
     "rule": "rule",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import UNKNOWN, Request
 from vllm_ascend_spec.config.one_pass import in_one_pass
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.errors import ConfigError
@@ -53,16 +53,27 @@ def check_for_npu(request: Request) -> None:
         ConfigError: naming the option and the reason.
     """
     check_ascend_options(request.additional, request.spec.get)
-    if not request.method.has_draft_loop:
-        return
+    check_full_graph(mode_of_draft(request), samples_drafts=samples_drafts(request.spec.get))
+
+
+def mode_of_draft(request: Request) -> str:
+    """Return the mode of the draft's graphs: vLLM's name, or :data:`UNKNOWN`."""
     engine, spec = request.engine, request.spec
-    if in_one_pass(request):
-        return  # outside of graphs, see methods/families/ascend/loop.py
-    # What full graphs cannot hold has graphs of pieces where K changes (platform/changing_k.py).
-    mode = FULL_MODES[0] if engine.cudagraph_mode is None else engine.cudagraph_mode
-    mode = "PIECEWISE" if spec.get(SCHEDULE) else mode
-    if not engine.enforce_eager and not spec.get("enforce_eager"):
-        check_full_graph(mode, samples_drafts=samples_drafts(spec.get))
+    # Drafts of one pass are made outside of graphs, see methods/families/ascend/loop.py.
+    has_graphs = request.method.has_draft_loop and not in_one_pass(request)
+    if not has_graphs or engine.enforce_eager or spec.get("enforce_eager"):
+        return "NONE"
+    # What full graphs cannot hold has piecewise ones where K changes (platform/changing_k.py).
+    if spec.get(SCHEDULE):
+        return "PIECEWISE"
+    return FULL_MODES[0] if engine.cudagraph_mode is None else engine.cudagraph_mode
+
+
+def reason_for_greedy(request: Request) -> str | None:
+    """Return what keeps drafts from being sampled on an NPU, or None."""
+    if mode_of_draft(request) in (*FULL_MODES, UNKNOWN):
+        return "full graphs on an NPU, whose drafts are greedy"
+    return None
 
 
 def samples_drafts(get: Callable[[str], Any]) -> bool:

@@ -130,13 +130,14 @@ def given_sizes(compilation: Any) -> tuple[int, ...] | None:
     return None if sizes is None else tuple(sizes)
 
 
-def note_graphs_by_k(compilation: Any) -> None:
-    """Note that each K is to have graphs of whole decode batches.
+def note_graphs_by_k(compilation: Any, is_wanted: bool) -> None:
+    """Note whether each K is to have graphs of whole decode batches.
 
     Args:
         compilation: vLLM's ``CompilationConfig``.
+        is_wanted: whether it is.
     """
-    setattr(compilation, _KEEPS, True)
+    setattr(compilation, _KEEPS, is_wanted)
 
 
 def has_graphs_by_k(compilation: Any) -> bool:

@@ -33,6 +33,9 @@ class Device:
         import_problem_elsewhere: the same, found out in a process of its own.
         preload: a library that its worker wants loaded first, where it is installed.
         has_graphs: whether vLLM captures graphs on it.
+        has_graphs_by_k: whether full graphs are captured for each K where K changes.
+        reason_for_greedy: returns what keeps the drafts of a request from being sampled on it, or
+            None.
         whole_drafts: methods whose draft may be on every device as a whole where the target is
             split.
     """
@@ -50,4 +53,6 @@ class Device:
     import_problem_elsewhere: Callable[[], str | None] = no_problem
     preload: str | None = None
     has_graphs: bool = True
+    has_graphs_by_k: bool = False
+    reason_for_greedy: Callable[[Request], str | None] | None = None
     whole_drafts: frozenset[str] = frozenset()

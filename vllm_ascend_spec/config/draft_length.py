@@ -1,14 +1,20 @@
-"""Whether K is fixed or chosen from step to step, and from what."""
+"""Whether K is fixed or chosen from step to step, and from what.
+
+With ``auto`` it is K or 0, or K alone where the engine has something that does not go with a K that
+changes. What options say is looked at here; what only vLLM's configuration says, at
+``platform/changing_k.py``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from vllm_ascend_spec.config.draft_loop import cause_against_our_loop
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.config.schedule import option_of
-from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION, SpecOptions
+from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, FIXED, SECTION, STOCK, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
 LENGTH = f"additional_config.{SECTION}.draft_length"
@@ -60,9 +66,44 @@ def check_draft_length(request: Request) -> None:
         raise ConfigError(LENGTHS, lengths, valid)
 
 
+def draft_length_of(request: Request) -> str:
+    """Return how K is chosen: by the option, or ``fixed`` where ``auto`` is not possible."""
+    asked = request.options.draft_length
+    return FIXED if asked == AUTO and reason_for_fixed(request) is not None else asked
+
+
+def reason_for_fixed(request: Request) -> str | None:
+    """Return what of the options keeps K from being chosen, or None."""
+    if SCHEDULE not in request.method.options:
+        return f"method {request.method.name!r}, which drafts nothing that pays"
+    if request.spec.get(SCHEDULE) is not None:
+        return option_of(request.spec)
+    if request.method.has_draft_loop:
+        # Only ours reads on while nothing is drafted.
+        is_stock = request.options.draft_loop == STOCK
+        return f"draft_loop={STOCK!r}" if is_stock else cause_against_our_loop(request)
+    return None
+
+
+def source_of(request: Request) -> str | None:
+    """Return where the way to choose K came from where nobody gave it, or None."""
+    if request.options.draft_length != AUTO:
+        return None
+    reason = reason_for_fixed(request)
+    return AUTO if reason is None else because(reason)
+
+
+def because(reason: str) -> str:
+    """Return where a K that is fixed came from, although ``auto`` was asked for."""
+    return f"{AUTO!r} is not possible with {reason}"
+
+
 def lengths_of(request: Request) -> tuple[int, ...] | None:
     """Return what K is chosen from, ascending; None where it is fixed."""
-    if request.options.draft_length != ADAPTIVE:
+    how = draft_length_of(request)
+    if how == AUTO:
+        return 0, request.spec["num_speculative_tokens"]
+    if how == FIXED:
         return None
     if request.options.draft_lengths is not None:
         return tuple(sorted(set(request.options.draft_lengths)))

@@ -88,12 +88,12 @@ def check_checkpoint(request: Request, folder: Path, target: Path | None) -> Non
 
 def check_vocabularies(request: Request) -> None:
     """Raise if drafts of another vocabulary were to be sampled."""
-    how = request.spec.get("draft_sample_method", "greedy")
-    if request.spec.get("use_heterogeneous_vocab") and how != "greedy":
+    how = request.spec.get("draft_sample_method")
+    if request.spec.get("use_heterogeneous_vocab") and how == "probabilistic":
         raise ConfigError(
             "speculative_config.draft_sample_method",
             how,
-            "not possible with use_heterogeneous_vocab; valid: 'greedy'",
+            "not possible with use_heterogeneous_vocab; valid: 'auto', 'greedy'",
         )
 
 

@@ -34,7 +34,8 @@ MAX_NGRAM = 2**20
 MAX_LENGTH = 2**31 - 1  # positions are 32 bit
 # Each token of a text is put into the tree as often as the tree is deep.
 MAX_TREE_DEPTH = 1024
-DRAFT_SAMPLE_METHODS = ("greedy", "probabilistic")
+# vLLM's, behind our default: "probabilistic" where that is possible (draft_sampling.py).
+DRAFT_SAMPLE_METHODS = ("auto", "greedy", "probabilistic")
 # vLLM's names; "standard" leaves the choice to verify_rule.
 RULE_METHODS = ("standard", "block", "synthetic")
 
@@ -92,7 +93,7 @@ OPTIONS: dict[str, Option] = {
             "draft_sample_method",
             "how drafts are picked",
             one_of(*DRAFT_SAMPLE_METHODS),
-            unset=DRAFT_SAMPLE_METHODS[0],
+            unset=DRAFT_SAMPLE_METHODS[1],
         ),
         Option(
             "disable_by_batch_size",

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vllm_ascend_spec.config import draft_length, draft_sampling
 from vllm_ascend_spec.config.capture import GIVEN, SIZES, capture_warnings, has_draft_rows
 from vllm_ascend_spec.config.draft_length import LENGTH, lengths_of
+from vllm_ascend_spec.config.draft_sampling import draft_sample_method
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.head_as_model import SOURCE as HEAD
 from vllm_ascend_spec.config.resolved import DEFAULT, Speculation
-from vllm_ascend_spec.config.rules import GREEDY, STANDARD, resolve_rule, rule_warnings
+from vllm_ascend_spec.config.rules import STANDARD, resolve_rule, rule_warnings
 from vllm_ascend_spec.config.schedule import LIMIT, option_of
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
-from vllm_ascend_spec.config.schema import SECTION
+from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION
 from vllm_ascend_spec.errors import ConfigError
 
 SPEC, OURS = "speculative_config", f"additional_config.{SECTION}"
@@ -42,7 +44,7 @@ def resolve(request: Request) -> Speculation:
     spec, method, device = request.spec, request.method, request.engine.device
     rule_method = spec.get(RULE_METHOD) or STANDARD
     rule = resolve_rule(rule_method, request.section)
-    drafts = spec.get("draft_sample_method") or GREEDY
+    drafts = draft_sample_method(request)
     rows = spec.get(SCHEDULE)
     return Speculation(
         device=device.name if device is not None else None,
@@ -52,6 +54,7 @@ def resolve(request: Request) -> Speculation:
         drafter=method.drafters.get(device.family, ()) if device is not None else (),
         num_drafts=spec["num_speculative_tokens"],
         schedule=None if rows is None else tuple(tuple(row) for row in rows),
+        draft_length=draft_length.draft_length_of(request),
         draft_lengths=lengths_of(request),
         draft_sample_method=drafts,
         rule=rule,
@@ -118,10 +121,9 @@ def _sources(request: Request, rule_method: str) -> dict[str, str]:
             sources[name] = HEAD
     if spec.get(SCHEDULE) is not None:
         sources["schedule"] = option_of(spec)
-    if request.options.draft_lengths is not None:
-        sources["draft_lengths"] = f"{OURS}.draft_lengths"
-    if lengths_of(request) is not None:
-        sources |= {"schedule": LENGTH, "draft_lengths": sources.get("draft_lengths", LENGTH)}
+    if (source := draft_sampling.source_of(request)) is not None:
+        sources["draft_sample_method"] = source
+    sources |= _sources_of_length(request)
     for name in OF_THE_RECORD:
         sources[name] = f"{OURS}.{name}" if section.get(name) is not None else DEFAULT
     if not request.method.has_draft_loop:
@@ -135,3 +137,14 @@ def _sources(request: Request, rule_method: str) -> dict[str, str]:
     elif section.get("verify_rule") is not None:
         sources["rule"] = f"{OURS}.verify_rule"
     return sources
+
+
+def _sources_of_length(request: Request) -> dict[str, str]:
+    found = {"draft_length": draft_length.source_of(request) or LENGTH}
+    if lengths_of(request) is not None:
+        found["draft_lengths"] = found["draft_length"]
+    if request.options.draft_lengths is not None:
+        found["draft_lengths"] = f"{OURS}.draft_lengths"
+    if draft_length.draft_length_of(request) == ADAPTIVE:
+        found["schedule"] = LENGTH  # vLLM is shown one
+    return found

@@ -7,11 +7,11 @@ process, and says of each value where it came from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.rules import SYNTHETIC
-from vllm_ascend_spec.config.schema import PLANNED, VERIFY_RULES
+from vllm_ascend_spec.config.schema import FIXED, PLANNED, VERIFY_RULES
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -35,7 +35,8 @@ class Speculation:
         drafter: bases of the drafter's class on this device, as ``module:Class``.
         num_drafts: K, the most drafts per request and step.
         schedule: rows (first batch size, last batch size, K); None for K always.
-        draft_lengths: what K is chosen from, ascending; None where it is not.
+        draft_length: who chooses K: ``fixed``, ``auto`` or ``adaptive``.
+        draft_lengths: what it is chosen from, ascending; None where it is not.
         draft_sample_method: how drafts are picked: ``greedy`` or ``probabilistic``.
         rule: how they are accepted: ``token``, ``block`` or ``synthetic``.
         verify_backend: of the verification ops; None for the best one.
@@ -60,6 +61,7 @@ class Speculation:
     drafter: tuple[str, ...]
     num_drafts: int
     schedule: tuple[tuple[int, int, int], ...] | None = None
+    draft_length: str = FIXED
     draft_lengths: tuple[int, ...] | None = None
     draft_sample_method: str = "greedy"
     rule: str = VERIFY_RULES[0]
@@ -91,6 +93,16 @@ class Speculation:
         One step keeps the draft's KV cache in step where there is nothing to draft.
         """
         return tuple(sorted({1, *self.lengths} - {0})) if len(self.lengths) > 1 else ()
+
+    def with_fixed_length(self, source: str) -> Speculation:
+        """Return the same with K fixed.
+
+        Args:
+            source: where that came from.
+        """
+        sources = {**self.sources, "draft_length": source}
+        sources.pop("draft_lengths", None)
+        return replace(self, draft_length=FIXED, draft_lengths=None, sources=sources)
 
     @property
     def verify_rule(self) -> str:

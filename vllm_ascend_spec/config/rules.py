@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from vllm_ascend_spec.config.method import Method
-from vllm_ascend_spec.config.options import RULE_METHODS
+from vllm_ascend_spec.config.options import DRAFT_SAMPLE_METHODS, RULE_METHODS
 from vllm_ascend_spec.config.schema import SECTION, VERIFY_RULES
 from vllm_ascend_spec.config.values import number
 from vllm_ascend_spec.errors import ConfigError
@@ -15,7 +15,7 @@ from vllm_ascend_spec.errors import ConfigError
 OPTION = "speculative_config.rejection_sample_method"
 SYNTHETIC_OPTIONS = ("synthetic_acceptance_rates", "synthetic_acceptance_length")
 STANDARD, BLOCK, SYNTHETIC = RULE_METHODS
-GREEDY = "greedy"
+AUTO, GREEDY, PROBABILISTIC = DRAFT_SAMPLE_METHODS
 
 
 def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
@@ -87,7 +87,7 @@ def check_synthetic(spec: Mapping[str, Any]) -> None:
     if len(given) != 1:
         names = " or ".join(SYNTHETIC_OPTIONS)
         raise ConfigError(OPTION, SYNTHETIC, f"needs either {names}; {len(given)} are given")
-    if spec.get("draft_sample_method", GREEDY) != GREEDY:
+    if spec.get("draft_sample_method") == PROBABILISTIC:
         raise ConfigError(
             "speculative_config.draft_sample_method",
             spec["draft_sample_method"],

@@ -16,8 +16,8 @@ VERIFY_RULES = ("token", "block")
 DRAFT_LOOPS = ("auto", "ours", "stock")
 AUTO, OURS, STOCK = DRAFT_LOOPS
 # Who chooses K.
-LENGTHS = ("fixed", "adaptive")
-FIXED, ADAPTIVE = LENGTHS
+LENGTHS = ("auto", "fixed", "adaptive")
+FIXED, ADAPTIVE = LENGTHS[1:]
 # Who chooses which graphs are captured.
 CAPTURES = ("planned", "stock")
 PLANNED = CAPTURES[0]
@@ -58,9 +58,10 @@ class SpecOptions:
             size; ``stock`` those of vLLM or vllm-ascend.
         capture_graphs: the most graphs for decode batches; ``None`` for as many as stock has.
         capture_load: how often batches of each size are decoded; ``None`` for ``zipf``, 1/n.
-        draft_length: ``fixed`` drafts K tokens, or what a schedule says; ``adaptive`` chooses in
-            each step how many pay.
-        draft_lengths: what it chooses from; ``None`` for 0 to K, above 5 for some of them.
+        draft_length: ``fixed`` drafts K tokens, or what a schedule says; ``auto`` drafts K or
+            none, by which of the two pays; ``adaptive`` chooses in each step how many pay.
+        draft_lengths: what ``adaptive`` chooses from; ``None`` for 0 to K, above 5 for some of
+            them.
         draft_loop: ``ours`` plans draft steps 2..K at once; ``stock`` is vLLM's own loop, or
             vllm-ascend's, to compare against; ``auto`` is ``ours`` where that is possible.
             Methods without a draft model have no loop.
@@ -74,7 +75,7 @@ class SpecOptions:
     capture: str = PLANNED
     capture_graphs: int | None = None
     capture_load: str | None = None
-    draft_length: str = FIXED
+    draft_length: str = AUTO
     draft_lengths: list[int] | None = None
     draft_loop: str = "auto"
     spec_page: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vllm_ascend_spec.config.capture import ineffective
+from vllm_ascend_spec.config.draft_sampling import draft_sample_method
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.rules import BLOCK, GREEDY, STANDARD, resolve_rule
 
@@ -49,5 +50,5 @@ def _of_rule(request: Request) -> Iterator[NoEffect]:
     why = "drafts that are not sampled are accepted by the token rule as often"
     if not request.method.can_sample_drafts:
         yield NoEffect(option, f"{why}, and method {request.method.name!r} samples none")
-    elif (request.spec.get("draft_sample_method") or GREEDY) == GREEDY:
+    elif draft_sample_method(request) == GREEDY:
         yield NoEffect(option, why, 'add "draft_sample_method": "probabilistic", or leave it out')

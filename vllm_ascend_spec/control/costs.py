@@ -136,6 +136,13 @@ class StepCosts:
         """Tell whether such a step was measured often enough."""
         return self.count(requests, drafts) >= ENOUGH
 
+    def is_known_near(self, requests: int, drafts: int) -> bool:
+        """Tell whether such a step was measured in a batch of less than twice or half as many."""
+        return any(
+            k == drafts and cell.count >= ENOUGH and max(n, requests) < 2 * min(n, requests)
+            for (n, k), cell in self._cells.items()
+        )
+
     def count(self, requests: int, drafts: int) -> int:
         """Return how often such a step was measured."""
         cell = self._cells.get((requests, drafts))

@@ -26,6 +26,9 @@ SEEN, BEGINNING = 5.0, 16
 PROBE_FIRST, PROBE_LAST = 64, 2048
 # Steps of such a look: one more, as they change an average of measurements.
 PROBE_LOOK = 5
+# Fewer drafts than the best are looked at only where they promise so much of it: how often they are
+# accepted is known from the best, and what their steps take hardly changes.
+NEAR = 0.8
 # Why a length was chosen.
 UNKNOWN, PROBE, PAYS = "unknown", "probe", "pays"
 
@@ -99,7 +102,7 @@ class LengthChooser:
         if promising is not None:
             return Choice(promising, UNKNOWN), LOOK
         if self._until_probe <= 0:
-            return self._probe(best)
+            return self._probe(requests, best)
         if self.choice.reason == PROBE:
             # What was seen may have changed the best.
             self._patience = min(self._patience * 2, PROBE_LAST)
@@ -128,17 +131,26 @@ class LengthChooser:
         estimated = (k for k in self.lengths if not self.costs.is_measured(k))
         return next((k for k in estimated if self.goodput(requests, k) > least), None)
 
+    def _may_be_better(self, requests: int, drafts: int, best: int) -> bool:
+        """Tell whether fewer drafts than the best are worth a look."""
+        if not self.costs.is_known_near(requests, drafts):
+            return True
+        return self.goodput(requests, drafts) > NEAR * self.goodput(requests, best)
+
     def goodput(self, requests: int, drafts: int) -> float:
         """Return the expected tokens per second of a batch; 0 where its time is not known."""
         seconds = self.costs.seconds(requests, drafts)
         return requests * self.expected_tokens(drafts) / seconds if seconds else 0.0
 
-    def _probe(self, best: int) -> tuple[Choice, int]:
+    def _probe(self, requests: int, best: int) -> tuple[Choice, int]:
         """Look at a length beside the best: the next one up, or the one not seen for longest."""
         place = self.lengths.index(best)
-        beside = self.lengths[max(0, place - 1) : place] + self.lengths[place + 1 : place + 2]
+        fewer, more = self.lengths[max(0, place - 1) : place], self.lengths[place + 1 : place + 2]
+        beside = [k for k in fewer if self._may_be_better(requests, k, best)] + more
         self._before_probe = best
         if not beside:
+            self._patience = min(self._patience * 2, PROBE_LAST)
+            self._until_probe = self._patience
             return Choice(best, PAYS), HOLD
         oldest = min(beside, key=lambda k: (self._last_seen[k], -k))
         self._until_probe = self._patience

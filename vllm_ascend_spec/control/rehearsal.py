@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedule import are_copies_coupled
+from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.control.scheduler import AdaptiveLengthMixin
 from vllm_ascend_spec.log import get_logger
 
@@ -62,6 +63,8 @@ def rehearse(core: Any) -> None:
 def reason_against(vllm_config: VllmConfig) -> str | None:
     """Return why no made-up requests can be served; None where they can."""
     asked = speculation_of(vllm_config)
+    if asked.draft_length == AUTO:
+        return "K and 0 are soon told apart"
     if not asked.has_draft_model:
         return f"method {asked.method!r} drafts from text, and made-up text tells nothing"
     if are_copies_coupled(vllm_config):

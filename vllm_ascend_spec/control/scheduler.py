@@ -18,13 +18,14 @@ from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedule import are_copies_coupled
+from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.control.acceptance import Acceptance
 from vllm_ascend_spec.control.goodput import PAYS, LengthChooser
 from vllm_ascend_spec.control.kinds import Kind
 from vllm_ascend_spec.control.request import most_drafts
 from vllm_ascend_spec.control.steps import Step
 from vllm_ascend_spec.control.tally import Tally
-from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, Told
+from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED, Told
 from vllm_ascend_spec.control.watch import Watchdog
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 
 # What a worker without graphs says of a step's.
 NOTHING = CUDAGraphStat(0, 0, 0, "")
-# On what a step is scheduled with: how many of its drafts are verified, where more are made.
-VERIFIED = "ascend_spec_verified"
+# On what a step is scheduled with: how many of its drafts are verified, where more are made; and
+# how many drafts the step before it was to make.
+VERIFIED, CARRIED = "ascend_spec_verified", "ascend_spec_carried"
 
 
 class SpeculationMixin:
@@ -105,11 +107,13 @@ class SpeculationMixin:
         A request whose prompt is known but for its last token decodes at once. vLLM pads it to the
         width of the others, so that the batch replays a graph of decode batches.
         """
-        self.num_spec_tokens = self._carried
+        self.num_spec_tokens = carried = self._carried
         try:
-            return super().schedule(*args, **kwargs)  # type: ignore[misc]
+            scheduled = super().schedule(*args, **kwargs)  # type: ignore[misc]
         finally:
             self.num_spec_tokens = self._most
+        setattr(scheduled, CARRIED, carried)
+        return scheduled
 
     def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         """Do what vLLM does, which holds places for drafts where steps are scheduled ahead."""
@@ -219,7 +223,13 @@ class AdaptiveLengthMixin(SpeculationMixin):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        asked = speculation_of(self.vllm_config)
         lengths, is_ragged = self._lengths()
+        # Whether K is fixed while a request draws by a seed, whose tokens would change with it.
+        self._keeps_seeds = asked.draft_length == AUTO
+        self._is_kept = False
+        # K of the drafts that are verified in the step that is taken up.
+        self._wanted = 0
         # By whether any request of the batch samples.
         self.kinds = {samples: Kind(lengths, may_be_ragged=is_ragged) for samples in (False, True)}
         self._kind = self.kinds[False]
@@ -231,8 +241,9 @@ class AdaptiveLengthMixin(SpeculationMixin):
 
     def _lengths(self) -> tuple[Sequence[int], bool]:
         """Return K to choose from, and whether requests of a batch may differ in it."""
-        config = self.vllm_config
-        return speculation_of(config).draft_lengths or (), may_be_ragged(config)
+        asked = speculation_of(self.vllm_config)
+        is_ragged = asked.draft_length != AUTO and may_be_ragged(self.vllm_config)
+        return asked.draft_lengths or (), is_ragged
 
     @property
     def lengths(self) -> Sequence[int]:
@@ -250,7 +261,10 @@ class AdaptiveLengthMixin(SpeculationMixin):
 
     def _length(self, requests: int) -> int:
         kind = self.kind_now()
-        return kind.length(requests) if self.rehearsed_length is None else self.rehearsed_length
+        if self.rehearsed_length is not None:
+            return self.rehearsed_length
+        self._is_kept = self._keeps_seeds and any(map(draws_by_a_seed, self.running))
+        return self._most if self._is_kept else kind.length(requests)
 
     def kind_now(self) -> Kind:
         """Return what is known of batches like that of the requests that run."""
@@ -281,17 +295,36 @@ class AdaptiveLengthMixin(SpeculationMixin):
         for kind in self.kinds.values():
             kind.forget(req_id)
 
+    def _note_acceptance(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> None:
+        self._wanted = getattr(scheduler_output, CARRIED, 0)
+        super()._note_acceptance(scheduler_output, model_runner_output)
+        if self._wanted == 0 or self.rehearsed_length is not None:
+            return
+        # A step with drafts costs its time whether a request got some or not.
+        drafted = scheduler_output.scheduled_spec_decode_tokens
+        for req_id in scheduler_output.num_scheduled_tokens:
+            request = self.requests.get(req_id)
+            decodes = request is not None and request.num_output_tokens > 0
+            if decodes and req_id not in drafted and self._limits.get(req_id) != 0:
+                self._kind.note(req_id, self._wanted, 0)
+
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
-        # What becomes of drafts for made-up text tells nothing.
+        # What becomes of drafts for dummy requests tells nothing.
         if self.rehearsed_length is None:
             super()._note_one(req_id, drafts, accepted)
-            self._kind.note(req_id, drafts, accepted)
+            # Drafts that a request did not get are as good as rejected, but for those it is denied.
+            wanted = drafts if req_id in self._limits else max(drafts, self._wanted)
+            self._kind.note(req_id, wanted, accepted)
 
     def _pauses(self) -> tuple[bool, int]:
         pauses = sum(kind.reporter.pauses for kind in self.kinds.values())
         return self._kind.reporter.is_paused, pauses
 
     def _reason(self) -> str:
+        if self._is_kept:
+            return SEEDED
         choice = self.chooser.choice
         if choice.reason == PAYS and choice.drafts == 0:
             return REJECTED if self._watchdog.is_low else COSTLY
@@ -302,6 +335,12 @@ def samples_tokens(request: Request) -> bool:
     """Tell whether a request's tokens are drawn."""
     params = request.sampling_params
     return params is not None and params.temperature > 0
+
+
+def draws_by_a_seed(request: Request) -> bool:
+    """Tell whether a request's tokens are drawn by a seed of its own."""
+    params = request.sampling_params
+    return samples_tokens(request) and params is not None and params.seed is not None
 
 
 def may_be_ragged(vllm_config: VllmConfig) -> bool:

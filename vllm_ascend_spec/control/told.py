@@ -14,7 +14,7 @@ from vllm_ascend_spec.step_text import behind
 # Of the counter that steps come to.
 METRIC = "vllm:spec_decode_draft_length_steps"
 # Why a step makes as many drafts as it does, beside the reasons of goodput.py.
-FIXED, SCHEDULED = "fixed", "scheduled"
+FIXED, SCHEDULED, SEEDED = "fixed", "scheduled", "seed"
 # And of a step without drafts, where they were chosen.
 REJECTED, COSTLY = "hardly accepted", "does not pay"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.config.ascend import check_for_npu
+from vllm_ascend_spec.config.ascend import check_for_npu, reason_for_greedy
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices import ascend_host
 
@@ -29,5 +29,7 @@ DEVICE = Device(
     host_warning=ascend_host.host_warning,
     import_problem=ascend_host.import_problem,
     import_problem_elsewhere=ascend_host.import_problem_elsewhere,
+    has_graphs_by_k=True,
+    reason_for_greedy=reason_for_greedy,
     whole_drafts=frozenset({"eagle", "eagle3"}),
 )

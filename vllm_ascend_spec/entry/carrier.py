@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from vllm_ascend_spec.config.draft_sampling import OPTION as SAMPLING
 from vllm_ascend_spec.config.draft_split import SIZE
 from vllm_ascend_spec.config.preflight import with_underscores
 from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.rules import GREEDY
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 
 # vLLM refuses a key that is given by one of these flags, too.
@@ -28,6 +30,9 @@ def for_vllm(spec: dict[str, Any], speculation: Speculation) -> dict[str, Any]:
     known = {field.name for field in fields(SpeculativeConfig)}
     kept = {name: value for name, value in with_underscores(spec).items() if name in known}
     shown = {**kept, "method": speculation.vllm_method}
+    # vLLM's default is the other one.
+    if speculation.draft_sample_method != shown.get(SAMPLING, GREEDY):
+        shown[SAMPLING] = speculation.draft_sample_method
     if SIZE in shown:  # vLLM refuses 1, which stands for the target's
         shown[SIZE] = speculation.options.get(SIZE)
     if speculation.schedule is not None:  # another option may stand for it

@@ -16,14 +16,15 @@ from vllm_ascend_spec.config.additional import section_of
 from vllm_ascend_spec.config.capture import given_sizes
 from vllm_ascend_spec.config.combinations import OF_BUILT
 from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.draft_length import LENGTH
+from vllm_ascend_spec.config.draft_length import LENGTH, because
+from vllm_ascend_spec.config.draft_sampling import OPTION as SAMPLING
 from vllm_ascend_spec.config.engine import UNKNOWN, Engine, Request, kv_connector_of
 from vllm_ascend_spec.config.options import is_unset
 from vllm_ascend_spec.config.page import refuse_page
 from vllm_ascend_spec.config.preflight import check_method
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
 from vllm_ascend_spec.config.resolved import ATTRIBUTE, Speculation, attach
-from vllm_ascend_spec.config.schema import ADAPTIVE, SpecOptions
+from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.registry import all_methods
 
@@ -92,7 +93,12 @@ def resolve_built(vllm_config: VllmConfig, device: Device) -> Speculation:
         )
         raise ConfigError(LENGTH, ADAPTIVE, problem)
     request = Request(
-        spec={k: v for k, v in values.items() if v is not None and not is_unset(k, v)},
+        spec={
+            name: value
+            for name, value in values.items()
+            # How drafts are picked stands in vLLM's configuration, whoever chose it.
+            if value is not None and (name == SAMPLING or not is_unset(name, value))
+        },
         method=method,
         section=section,
         options=SpecOptions.from_mapping(section),
@@ -101,7 +107,10 @@ def resolve_built(vllm_config: VllmConfig, device: Device) -> Speculation:
     )
     for check in OF_BUILT:
         check(request)
-    return resolve(request)
+    found = resolve(request)
+    if found.draft_length == AUTO:
+        return found.with_fixed_length(because("a VllmConfig that was built by hand"))
+    return found
 
 
 def confirm(vllm_config: VllmConfig, speculation: Speculation) -> None:

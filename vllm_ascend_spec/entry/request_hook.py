@@ -13,7 +13,7 @@ from typing import Any
 from vllm_ascend_spec.compat.patching import Patches
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
-from vllm_ascend_spec.control.names import SCHEDULERS
+from vllm_ascend_spec.config.schedulers import SCHEDULERS
 from vllm_ascend_spec.control.request import NAME, check_request
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.registry import all_methods

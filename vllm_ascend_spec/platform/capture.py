@@ -19,7 +19,7 @@ from vllm_ascend_spec.config.capture import (
 )
 from vllm_ascend_spec.config.graph_estimates import estimates_of, layers_of
 from vllm_ascend_spec.config.resolved import Speculation, speculation_of
-from vllm_ascend_spec.config.schema import PLANNED
+from vllm_ascend_spec.config.schema import AUTO, PLANNED
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import load_name
 from vllm_ascend_spec.graphs.capture import Capture, Wanted, capture_of, share_of_draft
@@ -33,6 +33,7 @@ from vllm_ascend_spec.graphs.tiers import (
     tiers_of_schedule,
 )
 from vllm_ascend_spec.log import log_once
+from vllm_ascend_spec.platform.changing_k import fix_length
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -72,8 +73,23 @@ def lay_capture_sizes(
     if mode not in MODES or hasattr(compilation, _DONE):
         return
     setattr(compilation, _DONE, True)
-    asked = speculation_of(vllm_config)
-    divisor, widest = divisor_of(vllm_config), vllm_config.scheduler_config.max_num_seqs
+    asked, divisor = speculation_of(vllm_config), divisor_of(vllm_config)
+    stock = [*(compilation.cudagraph_capture_sizes or ())]
+    _lay(vllm_config, asked, mode, divisor, draft_has_pieces)
+    if asked.draft_length == AUTO and (streams := _streams_of(vllm_config, mode)) > USABLE_STREAMS:
+        reason = (
+            f"the streams before HDK 25.5.1: graphs for K and for 0 are estimated to take "
+            f"{streams} of about {USABLE_STREAMS}"
+        )
+        fix_length(vllm_config, asked, reason)
+        _set_sizes(vllm_config, stock)
+        _lay(vllm_config, speculation_of(vllm_config), mode, divisor, draft_has_pieces)
+
+
+def _lay(
+    vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int, draft_has_pieces: bool
+) -> None:
+    compilation, widest = vllm_config.compilation_config, vllm_config.scheduler_config.max_num_seqs
     tiers = tiers_of(vllm_config, asked)
     if len(tiers) > 1 and MODES[mode].has_full_decode:
         found = sizes_of_tiers(compilation.cudagraph_capture_sizes, tiers, widest, divisor)
@@ -82,6 +98,14 @@ def lay_capture_sizes(
         _require_exactly(vllm_config, mode, divisor)
     elif asked.capture == PLANNED:
         _plan(vllm_config, asked, mode, divisor, draft_has_pieces)
+
+
+def _streams_of(vllm_config: VllmConfig, mode: str) -> int:
+    """Return the estimated streams of the graphs of all K on an old CANN; 0 for one K."""
+    sizes = [size for row in sizes_by_k(vllm_config.compilation_config).values() for size in row]
+    asked = speculation_of(vllm_config)
+    found = estimates_of(vllm_config, asked, mode, sizes, sizes, has_graphs_by_k=True)
+    return 0 if found is None else found.streams
 
 
 def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:

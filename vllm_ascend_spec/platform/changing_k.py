@@ -3,7 +3,8 @@
 vLLM drops a schedule of K where there are copies of the target
 (``vllm/config/vllm.py:VllmConfig._maybe_disable_dynamic_sd_for_data_parallel``) and lowers full
 graphs to graphs of pieces (``VllmConfig._maybe_override_dynamic_sd_cudagraph_mode``). Nobody but
-its scheduler reads the schedule otherwise, and ours has its own.
+its scheduler reads the schedule otherwise, and ours has its own. With ``draft_length="auto"`` vLLM
+is shown no schedule, and where something of the engine does not go with K and 0, K is fixed.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.config.ascend import FULL_MODES
-from vllm_ascend_spec.config.capture import note_graphs_by_k
+from vllm_ascend_spec.config.capture import lay_sizes_by_k, note_graphs_by_k
+from vllm_ascend_spec.config.changing_k import blocker_of_auto, blocker_of_full_graphs
+from vllm_ascend_spec.config.draft_length import because
+from vllm_ascend_spec.config.resolved import ATTRIBUTE, attach
 from vllm_ascend_spec.config.schedule import are_copies_coupled
-from vllm_ascend_spec.control.names import SCHEDULERS
+from vllm_ascend_spec.config.schedulers import SCHEDULERS
+from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.entry.handover import waiting_or_laid
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import log_once
@@ -22,7 +27,45 @@ from vllm_ascend_spec.log import log_once
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
+    from vllm_ascend_spec.config.device import Device
     from vllm_ascend_spec.config.resolved import Speculation
+
+
+def settle_auto(vllm_config: VllmConfig, device: Device) -> None:
+    """Fix K where it was to be K or 0 and something of the engine does not go with that.
+
+    A draft's copy of the configuration is shown to the platform later; it changes nothing.
+
+    Args:
+        vllm_config: as vLLM shows it to the platform before it fills in defaults.
+        device: the kind that the platform is for.
+    """
+    spec, speculation = vllm_config.speculative_config, waiting_or_laid(vllm_config)
+    if spec is None or speculation is None or speculation.draft_length != AUTO:
+        return
+    if device.has_graphs_by_k:
+        note_graphs_by_k(vllm_config.compilation_config, True)
+    if hasattr(spec, ATTRIBUTE):
+        return
+    attach(vllm_config, speculation)
+    reason = blocker_of_auto(vllm_config, speculation, device, is_full=is_full(vllm_config))
+    if reason is not None:
+        fix_length(vllm_config, speculation, reason)
+
+
+def fix_length(vllm_config: VllmConfig, speculation: Speculation, reason: str) -> None:
+    """Fix K where it was to be K or 0, and say why.
+
+    Args:
+        vllm_config: of the engine.
+        speculation: of the engine.
+        reason: what K or 0 is not possible with.
+    """
+    source = because(reason)
+    attach(vllm_config, speculation.with_fixed_length(source))
+    note_graphs_by_k(vllm_config.compilation_config, False)
+    lay_sizes_by_k(vllm_config.compilation_config, {})
+    log_once(logging.INFO, f"K={speculation.num_drafts} is fixed: draft_length={source}.")
 
 
 def keep_to_ourselves(vllm_config: VllmConfig, *, has_graphs_by_k: bool) -> None:
@@ -43,10 +86,10 @@ def keep_to_ourselves(vllm_config: VllmConfig, *, has_graphs_by_k: bool) -> None
     if has_copies and scheduler not in {None, *SCHEDULERS.values()}:
         wrong = "not possible with --data-parallel-size and a K that changes; leave it out"
         raise ConfigError("--scheduler-cls", scheduler, wrong)
-    problem = problem_of(vllm_config, speculation)
+    problem = blocker_of_full_graphs(vllm_config, speculation)
     keeps_full = has_graphs_by_k and problem is None
     if keeps_full and not are_copies_coupled(vllm_config):
-        note_graphs_by_k(vllm_config.compilation_config)
+        note_graphs_by_k(vllm_config.compilation_config, True)
     if has_copies or keeps_full:
         spec.num_speculative_tokens_per_batch_size = None
     elif has_graphs_by_k and is_full(vllm_config):
@@ -65,25 +108,3 @@ def is_full(vllm_config: VllmConfig) -> bool:
     # vLLM's default from its second level of optimization on.
     is_default = mode is None and vllm_config.optimization_level >= 2
     return is_default or (mode is not None and mode.name in FULL_MODES)
-
-
-def problem_of(vllm_config: VllmConfig, speculation: Speculation) -> str | None:
-    """Return what keeps graphs from being full where K changes, or None."""
-    model, mode = vllm_config.model_config, vllm_config.compilation_config.cudagraph_mode
-    parallel = vllm_config.parallel_config
-    problems = {
-        "a scheduler that is not ours": vllm_config.scheduler_config.scheduler_cls
-        not in {None, *SCHEDULERS.values()},
-        # What a replay of it is to change is kept by the number of tokens, one for all K
-        # (vllm_ascend/compilation/acl_graph.py:set_graph_params).
-        "multi-head latent attention": model is None or model.use_mla,
-        "graphs for any mixture of requests (FULL)": mode is not None and mode.name == "FULL",
-    }
-    if speculation.draft_loop is not None:
-        problems |= {
-            "the draft loop of vllm-ascend": speculation.draft_loop == "stock",
-            "drafts that are drawn": speculation.samples_drafts,
-            "a multimodal target": model is None or model.is_multimodal_model,
-            "decode context parallelism": parallel.decode_context_parallel_size > 1,
-        }
-    return next((name for name, is_there in problems.items() if is_there), None)

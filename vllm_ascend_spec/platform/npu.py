@@ -32,7 +32,7 @@ compat.apply("npu_platform")
 class SpecNpuPlatform(CommandLineMixin, DefaultsMixin, NPUPlatform):
     """NPU platform that runs speculative decoding through our drafters and verifier."""
 
-    has_graphs_by_k = True
+    spec_device = DEVICE
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from vllm_ascend_spec.config.capture import note_given
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.resolved import speculation_of
-from vllm_ascend_spec.control.names import SCHEDULERS
+from vllm_ascend_spec.config.schedulers import SCHEDULERS
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.platform.changing_k import keep_to_ourselves
+from vllm_ascend_spec.platform.changing_k import keep_to_ourselves, settle_auto
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -33,16 +33,17 @@ class DefaultsMixin:
     """Mix into a platform, before vLLM's or vllm-ascend's in the bases.
 
     Attributes:
-        has_graphs_by_k: whether full graphs are captured for each K.
+        spec_device: the kind of device that it is for.
     """
 
-    has_graphs_by_k = False
+    spec_device: Device
 
     @classmethod
     def apply_config_platform_defaults(cls, vllm_config: VllmConfig) -> None:
         """Keep what a person asked for, before defaults are laid over it."""
         note_given(vllm_config.compilation_config)
-        keep_to_ourselves(vllm_config, has_graphs_by_k=cls.has_graphs_by_k)
+        settle_auto(vllm_config, cls.spec_device)
+        keep_to_ourselves(vllm_config, has_graphs_by_k=cls.spec_device.has_graphs_by_k)
         super().apply_config_platform_defaults(vllm_config)  # type: ignore[misc]
 
 
