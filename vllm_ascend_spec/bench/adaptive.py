@@ -1,14 +1,15 @@
-"""``bench adaptive``: K chosen from step to step, beside no speculation and every fixed K.
+"""``bench adaptive``: K chosen from step to step, beside no speculation and fixed K.
 
 Engines of all configurations live in this process and take turns, phase by phase, so the machine's
-drift hits them alike. Each goes through all loads in the same order: the adaptive one has to notice
-by itself that they have changed, and what that costs is part of its figures.
+drift hits them alike. Each goes through all loads in the same order: the one that chooses has to
+notice by itself that they have changed, and what that costs is part of its figures. ``adaptive`` is
+compared with every fixed K, ``auto`` with the one that it is given.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,9 @@ from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.bench.timed_engine import prepare_environment
 from vllm_ascend_spec.bench.turns import keep_out_of_collections
+from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, FIXED
 
-NONE, ADAPTIVE = "none", "adaptive"
+NONE = "none"
 # A second engine of the longest K: the two differ by chance alone.
 CONTROL = "control"
 PLAIN, REPETITIVE = "plain", "repetitive"
@@ -43,6 +45,7 @@ class Plan:
         alternates: whether the load that alternates is measured, too.
         trace: whether the steps of the load that alternates are kept, for the picture.
         has_control: whether there is a second engine with the longest K.
+        draft_length: what is compared: ``adaptive`` or ``auto``.
     """
 
     model: str
@@ -56,6 +59,7 @@ class Plan:
     alternates: bool = True
     trace: bool = False
     has_control: bool = False
+    draft_length: str = ADAPTIVE
 
     @property
     def longest(self) -> int:
@@ -72,10 +76,25 @@ class Plan:
         return [Phase(n, text, temperature, 64 if n > 1 else 12) for n, text in ALTERNATING]
 
 
-def configurations(longest: int, *, has_control: bool = False) -> dict[str, int | None]:
-    """Return K by configuration; None for none, and for a K that is chosen."""
+def configurations(
+    longest: int, *, has_control: bool = False, chosen: str = ADAPTIVE
+) -> dict[str, int | None]:
+    """Return K by configuration; None for none, and for a K that is chosen.
+
+    Args:
+        longest: the largest K.
+        has_control: whether there is one more with that.
+        chosen: how K is chosen.
+    """
     control = {CONTROL: longest} if has_control else {}
-    return {NONE: None, **{f"K={k}": k for k in range(1, longest + 1)}, ADAPTIVE: None, **control}
+    shortest = longest if chosen == AUTO else 1
+    fixed = {f"K={k}": k for k in range(shortest, longest + 1)}
+    return {NONE: None, **fixed, chosen: None, **control}
+
+
+def chosen_in(names: Iterable[str]) -> str:
+    """Return which configuration chooses K."""
+    return next(name for name in names if name in (ADAPTIVE, AUTO))
 
 
 def run(plan: Plan) -> dict[str, Any]:
@@ -115,6 +134,7 @@ def run(plan: Plan) -> dict[str, Any]:
             "rounds": plan.rounds,
             "compiled": plan.compiled,
             "alternates": plan.alternates,
+            "draft_length": plan.draft_length,
         },
         "cells": {
             name: control_figures(cell, fixed_name(plan.longest)) | cell_figures(cell)
@@ -138,7 +158,10 @@ def run(plan: Plan) -> dict[str, Any]:
 def _start(plan: Plan) -> dict[str, ClosedLoopEngine]:
     most = max(*plan.clients, *(n for n, _ in ALTERNATING))
     engines = {}
-    for name, drafts in configurations(plan.longest, has_control=plan.has_control).items():
+    all_of_them = configurations(
+        plan.longest, has_control=plan.has_control, chosen=plan.draft_length
+    )
+    for name, drafts in all_of_them.items():
         say(f"loading: {name}")
         spec: dict[str, Any] | None = dict(plan.speculative_config)
         if name == NONE:
@@ -150,11 +173,18 @@ def _start(plan: Plan) -> dict[str, ClosedLoopEngine]:
             spec,
             most_clients=most,
             max_tokens=plan.max_tokens,
-            section={"draft_length": "adaptive"} if name == ADAPTIVE else None,
+            section=_section_of(name),
             compiled=plan.compiled,
         )
     keep_out_of_collections()
     return engines
+
+
+def _section_of(name: str) -> dict[str, str] | None:
+    """Return our options of a configuration; None for none."""
+    if name == NONE:
+        return None
+    return {"draft_length": name if name in (ADAPTIVE, AUTO) else FIXED}
 
 
 def joined(runs: Sequence[Run]) -> Run:
@@ -179,14 +209,15 @@ def figures(speeds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
         ``to_chosen_before``, to the one that is best in all other rounds: the best of several is
         best by luck, too.
     """
+    chosen = chosen_in(speeds)
     summaries = {name: Summary.of(found) for name, found in speeds.items()}
-    best = max((name for name in speeds if name != ADAPTIVE), key=lambda n: summaries[n].median)
+    best = max((name for name in speeds if name != chosen), key=lambda n: summaries[n].median)
     return {
         "tokens_per_s": {name: summary.as_dict() for name, summary in summaries.items()},
-        "to_none": paired_ratio(speeds[ADAPTIVE], speeds[NONE]).as_dict(),
+        "to_none": paired_ratio(speeds[chosen], speeds[NONE]).as_dict(),
         "best_fixed": best,
-        "to_best_fixed": paired_ratio(speeds[ADAPTIVE], speeds[best]).as_dict(),
-        **({"to_chosen_before": to_chosen_before(speeds)} if len(speeds[ADAPTIVE]) > 1 else {}),
+        "to_best_fixed": paired_ratio(speeds[chosen], speeds[best]).as_dict(),
+        **({"to_chosen_before": to_chosen_before(speeds)} if len(speeds[chosen]) > 1 else {}),
     }
 
 
@@ -196,15 +227,16 @@ def to_chosen_before(speeds: Mapping[str, Sequence[float]]) -> dict[str, float]:
     Args:
         speeds: tokens per second of each of at least two rounds, by configuration.
     """
-    fixed = {name: found for name, found in speeds.items() if name != ADAPTIVE}
+    judged = speeds[chosen_in(speeds)]
+    fixed = {name: found for name, found in speeds.items() if found is not judged}
     chosen = []
-    for place in range(len(speeds[ADAPTIVE])):
+    for place in range(len(judged)):
         others = {
             name: Summary.of([*found[:place], *found[place + 1 :]]).median
             for name, found in fixed.items()
         }
         chosen.append(fixed[max(others, key=lambda name: others[name])][place])
-    return paired_ratio(speeds[ADAPTIVE], chosen).as_dict()
+    return paired_ratio(judged, chosen).as_dict()
 
 
 def control_figures(cell: dict[str, list[Run]], longest: str) -> dict[str, Any]:
@@ -240,8 +272,8 @@ def factors(steps: Mapping[str, Mapping[str, Mapping[str, float]]], best: str) -
         to if each step was as fast and wrote as much as those of the engine with that K alone;
         ``step_time``: theirs to its own; ``acceptance``: its tokens to theirs.
     """
-    its = steps[ADAPTIVE]
-    fixed = {name: found["fixed"] for name, found in steps.items() if name != ADAPTIVE}
+    its = steps[chosen_in(steps)]
+    fixed = {name: found["fixed"] for name, found in steps.items() if found is not its}
     shares = {fixed_name(k): row["share"] for k, row in its.items()}
     tokens = sum(share * fixed[name]["tokens_per_step"] for name, share in shares.items())
     seconds = sum(share * fixed[name]["ms_per_step"] for name, share in shares.items())
@@ -296,7 +328,7 @@ def best_of_each_phase(rounds: Mapping[str, Sequence[Sequence[Run]]]) -> dict[st
         ``tokens_per_s``, and which ``configurations`` that takes, a phase each.
     """
     chosen, tokens, seconds = [], 0.0, 0.0
-    fixed = {name: found for name, found in rounds.items() if name != ADAPTIVE}
+    fixed = {name: found for name, found in rounds.items() if name != chosen_in(rounds)}
     for place, phase in enumerate(next(iter(fixed.values()))[0]):
         speeds = {
             name: Summary.of([runs[place].speed for runs in found]).median

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.bench.adaptive import ADAPTIVE
+from vllm_ascend_spec.bench.adaptive import chosen_in
 from vllm_ascend_spec.bench.picture import NO_MATPLOTLIB, save
 
 Trace = Sequence[Sequence[Any]]
@@ -27,14 +27,15 @@ def draw(record: Mapping[str, Any], path: Path) -> str:
     panels: list[Any] = list(figure.subplots(2 * len(loads), 1, squeeze=False)[:, 0])
     for place, (load, traces) in enumerate(loads.items()):
         speeds, lengths = panels[2 * place], panels[2 * place + 1]
+        chosen = chosen_in(traces)
         for name, trace in traces.items():
-            width = 2.0 if name == ADAPTIVE else 1.0
+            width = 2.0 if name == chosen else 1.0
             speeds.plot(*speed_over_time(trace), label=name, linewidth=width)
-        times = [point[0] for point in traces[ADAPTIVE]]
-        lengths.step(times, [point[2] for point in traces[ADAPTIVE]], where="pre", color="black")
+        times = [point[0] for point in traces[chosen]]
+        lengths.step(times, [point[2] for point in traces[chosen]], where="pre", color="black")
         speeds.set_title(load, loc="left", fontsize="small")
         speeds.set_ylabel("tokens/s")
-        lengths.set_ylabel("K, adaptive")
+        lengths.set_ylabel(f"K, {chosen}")
         lengths.set_xlabel("seconds")
         for panel in (speeds, lengths):
             panel.grid(alpha=0.3)

@@ -22,6 +22,7 @@ from vllm_ascend_spec.bench.sweep_configurations import Configuration, grouped
 from vllm_ascend_spec.bench.sweep_figures import NONE, best_of, figures
 from vllm_ascend_spec.bench.timed_engine import end_engines, prepare_environment
 from vllm_ascend_spec.bench.turns import keep_out_of_collections
+from vllm_ascend_spec.config.schema import FIXED
 from vllm_ascend_spec.metrics.rule import note_on_rule
 
 
@@ -143,6 +144,7 @@ def _engines(plan: Plan, group: Sequence[Configuration]) -> Iterator[dict[str, C
                 spec,
                 most_clients=max(plan.concurrency),
                 max_tokens=plan.max_tokens,
+                section=None if spec is None else {"draft_length": FIXED},
                 compiled=plan.compiled,
                 counts=True,
                 arguments=plan.arguments,

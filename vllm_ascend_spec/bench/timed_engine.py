@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec.bench.turns import EngineTurns, Load
-from vllm_ascend_spec.config.schema import SECTION
+from vllm_ascend_spec.config.schema import FIXED, SECTION
 from vllm_ascend_spec.metrics.rule import rule_from_engine
 
 # Before vLLM is imported, which reads them once.
@@ -117,11 +117,13 @@ class TimedEngine(EngineTurns):
         section: Mapping[str, Any] | None = None,
         compiled: bool = False,
     ) -> None:
+        # A step is timed with its drafts, whether they pay or not.
+        length = None if spec is None else {"draft_length": FIXED}
         llm = build_engine(
             model,
             spec,
             most_requests=max(load.batch, 1),
-            section=section,
+            section={**length, **(section or {})} if length else section,
             compiled=compiled,
             counts=True,
         )

@@ -213,7 +213,7 @@ def run_propose(args: argparse.Namespace) -> int:
 def run_adaptive(args: argparse.Namespace) -> int:
     """Run ``bench adaptive``."""
     spec = parse_speculative(args.speculative_config)
-    section = {"ascend_spec": {"draft_length": "adaptive"}}
+    section = {"ascend_spec": {"draft_length": args.draft_length}}
     resolve_engine(args.model, spec, section, Engine(device=select.find_device()))
     prompts = read_prompts(args.prompts)
     repetitive = read_prompts(args.repetitive)

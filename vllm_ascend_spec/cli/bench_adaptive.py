@@ -23,6 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser, add_common: Callable[..., Non
     parser.add_argument("--clients", default="1,2,4,8,16", help="that each wait, a list")
     parser.add_argument("--temperatures", default="0,0.8", help="a list; 0 is greedy")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--draft-length",
+        choices=("adaptive", "auto"),
+        default="adaptive",
+        help="what is compared: with every fixed K, or K or none with that K",
+    )
     parser.add_argument("--compiled", action="store_true", help="with torch.compile")
     parser.add_argument(
         "--cells-only", action="store_true", help="leave out the load that alternates"
@@ -65,6 +71,7 @@ def measure(
             alternates=not args.cells_only,
             trace=args.png is not None,
             has_control=args.control,
+            draft_length=args.draft_length,
         )
     )
     if args.png is not None:
