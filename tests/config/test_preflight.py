@@ -211,13 +211,13 @@ def test_draft_length_is_checked_before_what_depends_on_it(target: str, eagle: S
 def test_unknown_ways_to_pick_drafts_are_refused(target: str, eagle: Spec, how: Any) -> None:
     error = refusal(target, {**eagle, "draft_sample_method": how})
     assert error.option == "speculative_config.draft_sample_method"
-    assert error.problem == "valid: 'greedy', 'probabilistic'"
+    assert error.problem == "valid: 'auto', 'greedy', 'probabilistic'"
 
 
-def test_ways_to_pick_drafts_are_those_of_vllm() -> None:
+def test_ways_to_pick_drafts_are_those_of_vllm_and_auto() -> None:
     from vllm.config.speculative import DraftSampleMethod
 
-    assert get_args(DraftSampleMethod) == DRAFT_SAMPLE_METHODS
+    assert ("auto", *get_args(DraftSampleMethod)) == DRAFT_SAMPLE_METHODS
 
 
 @pytest.mark.parametrize("additional", [{"ascend_spec": {"draft_lop": 1}}, {"ascend_spec": 1}])

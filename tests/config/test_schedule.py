@@ -100,7 +100,7 @@ def test_copies_of_experts_are_coupled(copies: int, is_moe: bool, are_coupled: b
 @pytest.mark.parametrize(
     ("asked", "lengths", "of_graphs"),
     [
-        ({}, (3,), ()),
+        ({}, (0, 3), (1, 3)),
         ({NAME: [[1, 4, 3]]}, (3,), ()),
         ({NAME: [[1, 4, 3], [5, 8, 2], [9, 9, 3]]}, (2, 3), (1, 2, 3)),
         ({LIMIT: 4}, (0, 3), (1, 3)),

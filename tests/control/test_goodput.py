@@ -91,6 +91,31 @@ def test_what_does_not_pay_is_looked_at_ever_more_seldom() -> None:
     assert 0 < late.count(3) <= 4 * LOOK
 
 
+def test_none_is_not_looked_at_again_where_drafts_pay_by_far() -> None:
+    """What steps without drafts take is known, and what they yield."""
+    engine, chooser = Engine(bound_by_memory, 0.8), LengthChooser([0, 3])
+    for _ in range(3000):
+        engine.step(4, chooser.choose(4).drafts, chooser)
+    assert engine.chosen.count(0) == LOOK
+    # Of four times as many requests it is not.
+    for _ in range(200):
+        engine.step(16, chooser.choose(16).drafts, chooser)
+    assert engine.chosen[3000:].count(0) > 0
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("requests", [1, 4, 16])
+@pytest.mark.parametrize("cost", [bound_by_memory, bound_by_compute])
+def test_k_or_none_is_nearly_as_fast_as_the_better_of_the_two(
+    cost: Cost, requests: int, rate: float
+) -> None:
+    batches, ratios = [requests] * 1500, []
+    for seed in range(4):
+        best = max(fixed(Engine(cost, rate, seed=seed), batches, k) for k in (0, 3))
+        ratios.append(adaptive(Engine(cost, rate, seed=seed), batches, [0, 3]) / best)
+    assert sum(ratios) / len(ratios) >= 0.97
+
+
 def first_lengths(cost: Cost, rate: float, requests: int) -> list[int]:
     """Return the lengths that are looked at before one is chosen because it pays."""
     engine, chooser = Engine(cost, rate), LengthChooser(LENGTHS)

@@ -19,13 +19,13 @@ from vllm_ascend_spec.control.scheduler import (
     step_of,
 )
 from vllm_ascend_spec.control.steps import Step
-from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, Told
+from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED, Told
 from vllm_ascend_spec.step_text import split
 
 Rows = tuple[tuple[int, int, int], ...]
 
 
-def engine(schedule: Rows | None = None, copies: int = 1) -> Any:
+def engine(schedule: Rows | None = None, copies: int = 1, length: str = "fixed") -> Any:
     """Return vLLM's configuration of an engine, as far as a scheduler reads it."""
     config = SimpleNamespace(
         speculative_config=SimpleNamespace(),
@@ -41,6 +41,8 @@ def engine(schedule: Rows | None = None, copies: int = 1) -> Any:
         drafter=(),
         num_drafts=3,
         schedule=schedule,
+        draft_length=length,
+        draft_lengths=(0, 3) if length == "auto" else None,
     )
     attach(config, record)
     return config
@@ -206,6 +208,82 @@ def test_batches_that_sample_are_known_apart(monkeypatch: pytest.MonkeyPatch) ->
     # From the greedy ones to the others 6.9 seconds went by, which were no step of the latter.
     assert first.costs.seconds(1, 3) == pytest.approx(0.5)
     assert second.costs.seconds(1, 3) == pytest.approx(0.2)
+
+
+class Auto(AdaptiveLengthMixin, Stock):
+    """With K or 0."""
+
+    vllm_config = engine(length="auto")
+    running: tuple[Any, ...] = ()
+
+
+def test_auto_chooses_between_k_and_none_for_all_requests_alike() -> None:
+    scheduler = Auto()
+    assert scheduler.lengths == [0, 3]
+    assert all(kind.each is None for kind in scheduler.kinds.values())
+
+
+@pytest.mark.parametrize(
+    ("temperature", "seed", "k"), [(0.8, 7, 3), (0.8, None, 0), (0.0, 7, 0), (0.8, 0, 3)]
+)
+def test_k_is_fixed_while_a_request_draws_by_a_seed(
+    temperature: float, seed: int | None, k: int
+) -> None:
+    """Its tokens would be others with another K, and K goes by how long steps take."""
+    scheduler = Auto()
+    for kind in scheduler.kinds.values():
+        kind.chooser.choose = lambda requests: Choice(0, PAYS)  # type: ignore[method-assign]
+        kind.chooser.choice = Choice(0, PAYS)
+    greedy, drawn = sampling("a", 0.0), sampling("b", temperature)
+    drawn.sampling_params.seed = seed
+    scheduler.running = (greedy, drawn)
+    out = scheduler.schedule(2)
+    assert out.num_spec_tokens_to_schedule == k
+    assert scheduler._reason() == (SEEDED if k else COSTLY)
+    # And is chosen again behind it.
+    scheduler.running = (greedy,)
+    assert scheduler.schedule(1).num_spec_tokens_to_schedule == 0
+    assert scheduler._reason() == COSTLY
+
+
+def test_adaptive_by_name_goes_on_choosing() -> None:
+    scheduler = Scheduler()
+    scheduler.kinds[True].chooser.choose = lambda n: Choice(0, PAYS)  # type: ignore[method-assign]
+    drawn = sampling("b", 0.8)
+    drawn.sampling_params.seed = 7
+    scheduler.running = (drawn,)
+    assert scheduler._lookup[1] == 0
+
+
+def decoding(scheduler: Any, *names: str) -> None:
+    """Let requests be in the midst of their answers."""
+    for name in names:
+        scheduler.requests[name] = SimpleNamespace(num_output_tokens=4, sampling_params=None)
+
+
+def test_requests_that_got_no_drafts_count_in_what_a_step_yields() -> None:
+    """Where n-grams find nothing a step with drafts is no better than one without."""
+    scheduler = Scheduler()
+    decoding(scheduler, "found", "some", "nothing", "denied")
+    scheduler._limits["denied"] = 0
+    drafted = step({"found": [1, 2, 3], "some": [1], "nothing": [], "denied": []})
+    drafted.ascend_spec_carried = 3
+    tokens = {"found": [1, 2, 3, 4], "some": [1, 2], "nothing": [1], "denied": [1]}
+    scheduler.update_from_output(drafted, outcome(tokens))
+    acceptance = scheduler.chooser.acceptance
+    assert [round(n) for n in acceptance._verified] == [3, 2, 1]
+    assert [round(n) for n in acceptance._accepted] == [2, 1, 1]
+    # What is told of drafts is of those that there were.
+    assert [round(n) for n in scheduler.acceptance._verified] == [2, 1, 1]
+
+
+def test_a_step_behind_one_without_drafts_says_nothing_of_them() -> None:
+    scheduler = Scheduler()
+    decoding(scheduler, "a")
+    drafted = step({"a": []})
+    drafted.ascend_spec_carried = 0
+    scheduler.update_from_output(drafted, outcome({"a": [1]}))
+    assert observed(scheduler) == [0, 0, 0]
 
 
 def hopeless_batch(scheduler: Scheduler, steps: int) -> None:

@@ -71,6 +71,7 @@ def test_right_arguments_reach_vllm_unchanged(
     tmp_path: Path, stock_calls: list[Any], spec: dict[str, Any]
 ) -> None:
     mend.apply()
+    spec["draft_sample_method"] = "probabilistic"
     args = engine_args(write_checkpoint(tmp_path / "target"), spec)
     before = dict(vars(args))
     config = args.create_engine_config("usage", headless=True)

@@ -93,13 +93,34 @@ def test_a_spawned_process_has_it_too(config: Any) -> None:
 
 @pytest.mark.parametrize("method", [name for name in SPECS if METHODS[name].carrier is None])
 def test_a_config_built_by_hand_is_resolved_the_same(method: str) -> None:
-    by_args = speculation_of(found := build(dict(SPECS[method])))
+    fixed = {"ascend_spec": {"draft_length": "fixed"}}
+    by_args = speculation_of(found := build(dict(SPECS[method]), fixed))
     vars(found.speculative_config).pop(ATTRIBUTE)
     by_hand = speculation_of(replace_config(found))
     # vLLM fills in options, so those are more.
     assert set(by_args.options.items()) <= set(by_hand.options.items())
     same = {"options": by_args.options, "sources": by_args.sources}
     assert replace(by_hand, **same) == by_args
+
+
+def test_vllm_is_told_that_drafts_are_sampled_and_no_schedule() -> None:
+    config = build(dict(SPECS["eagle"]))
+    found = speculation_of(config)
+    assert (found.draft_length, found.draft_lengths) == ("auto", (0, 3))
+    assert found.schedule is None
+    assert config.speculative_config.num_speculative_tokens_per_batch_size is None
+    assert config.speculative_config.draft_sample_method == "probabilistic"
+    assert found.samples_drafts
+
+
+def test_a_config_built_by_hand_has_a_fixed_k() -> None:
+    """vLLM's configuration says how drafts are picked; whether K may change was nobody asked."""
+    config = build(dict(SPECS["eagle"], draft_sample_method="greedy"))
+    vars(config.speculative_config).pop(ATTRIBUTE)
+    by_hand = speculation_of(replace_config(config))
+    assert (by_hand.draft_length, by_hand.draft_lengths) == ("fixed", None)
+    assert "by hand" in by_hand.sources["draft_length"]
+    assert by_hand.draft_sample_method == "greedy"
 
 
 def test_a_config_built_by_hand_is_checked(config: Any) -> None:

@@ -87,7 +87,7 @@ def check_synthetic(spec: Mapping[str, Any]) -> None:
     if len(given) != 1:
         names = " or ".join(SYNTHETIC_OPTIONS)
         raise ConfigError(OPTION, SYNTHETIC, f"needs either {names}; {len(given)} are given")
-    if spec.get("draft_sample_method") == PROBABILISTIC:
+    if spec.get("draft_sample_method", AUTO) not in (AUTO, GREEDY):
         raise ConfigError(
             "speculative_config.draft_sample_method",
             spec["draft_sample_method"],

@@ -26,6 +26,8 @@ SEEN, BEGINNING = 5.0, 16
 PROBE_FIRST, PROBE_LAST = 64, 2048
 # Steps of such a look: one more, as they change an average of measurements.
 PROBE_LOOK = 5
+# Of the time, what looks that do not pay may cost at most.
+SHARE = 0.01
 # Fewer drafts than the best are looked at only where they promise so much of it: how often they are
 # accepted is known from the best, and what their steps take hardly changes.
 NEAR = 0.8
@@ -82,6 +84,11 @@ class LengthChooser:
         if self._left > 0 and self._is_alike(requests):
             self._left -= 1
             return self.choice
+        if not self._is_alike(requests) and not all(
+            self.costs.is_known_near(requests, k) for k in self.lengths
+        ):
+            # What was found out about other batches is no reason to wait.
+            self._until_probe = min(self._until_probe, PROBE_FIRST)
         self._requests = requests
         self.choice, steps = self._choose_anew(requests)
         self._left = steps - 1
@@ -105,7 +112,8 @@ class LengthChooser:
             return self._probe(requests, best)
         if self.choice.reason == PROBE:
             # What was seen may have changed the best.
-            self._patience = min(self._patience * 2, PROBE_LAST)
+            patience = max(self._patience * 2, self._worth_of_look(requests, best))
+            self._patience = min(patience, PROBE_LAST)
             if best != self._before_probe:
                 self._patience = PROBE_FIRST
             self._until_probe = self._patience
@@ -130,6 +138,15 @@ class LengthChooser:
         least = self.goodput(requests, best) * (1 - GUESS)
         estimated = (k for k in self.lengths if not self.costs.is_measured(k))
         return next((k for k in estimated if self.goodput(requests, k) > least), None)
+
+    def _worth_of_look(self, requests: int, best: int) -> int:
+        """Return over how many steps the look that has just ended costs no more than its share."""
+        look, steps = self.choice.drafts, self.costs.seconds(requests, best)
+        seconds = self.costs.seconds(requests, look)
+        if not steps or not seconds:
+            return 0
+        lost = 1.0 - self.goodput(requests, look) / self.goodput(requests, best)
+        return int(PROBE_LOOK * seconds / steps * max(0.0, lost) / SHARE)
 
     def _may_be_better(self, requests: int, drafts: int, best: int) -> bool:
         """Tell whether fewer drafts than the best are worth a look."""

@@ -25,8 +25,6 @@ WORKER = "vllm_ascend_spec.worker.cpu.SpecCPUWorker"
 class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
     """CPU platform that runs speculative decoding through our drafters and verifier."""
 
-    spec_device = DEVICE
-
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
         """Validate our options and name our worker, whatever vLLM's platform chose before."""

@@ -35,8 +35,6 @@ class SpecCudaPlatform(CommandLineMixin, DefaultsMixin, CudaPlatform):
     imported. An engine without speculation is vLLM's own, worker, runner and all.
     """
 
-    spec_device = DEVICE
-
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
         """Validate our options and, with speculation, name our worker."""

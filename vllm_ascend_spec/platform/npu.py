@@ -32,8 +32,6 @@ compat.apply("npu_platform")
 class SpecNpuPlatform(CommandLineMixin, DefaultsMixin, NPUPlatform):
     """NPU platform that runs speculative decoding through our drafters and verifier."""
 
-    spec_device = DEVICE
-
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
         """Validate our options and, with speculation, name our worker."""

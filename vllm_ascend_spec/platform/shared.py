@@ -8,6 +8,7 @@ from vllm_ascend_spec.config.capture import note_given
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedulers import SCHEDULERS
+from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform.changing_k import keep_to_ourselves, settle_auto
 
@@ -30,20 +31,15 @@ class CommandLineMixin:
 
 
 class DefaultsMixin:
-    """Mix into a platform, before vLLM's or vllm-ascend's in the bases.
-
-    Attributes:
-        spec_device: the kind of device that it is for.
-    """
-
-    spec_device: Device
+    """Mix into a platform, before vLLM's or vllm-ascend's in the bases."""
 
     @classmethod
     def apply_config_platform_defaults(cls, vllm_config: VllmConfig) -> None:
         """Keep what a person asked for, before defaults are laid over it."""
         note_given(vllm_config.compilation_config)
-        settle_auto(vllm_config, cls.spec_device)
-        keep_to_ourselves(vllm_config, has_graphs_by_k=cls.spec_device.has_graphs_by_k)
+        if (device := find_device()) is not None:
+            settle_auto(vllm_config, device)
+            keep_to_ourselves(vllm_config, has_graphs_by_k=device.has_graphs_by_k)
         super().apply_config_platform_defaults(vllm_config)  # type: ignore[misc]
 
 
