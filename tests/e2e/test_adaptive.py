@@ -82,14 +82,53 @@ def test_a_length_that_changes_with_every_step(
     assert seen.acceptance.num_accepted_tokens > 0.6 * seen.acceptance.num_draft_tokens
 
 
+def test_k_or_none_is_the_default(
+    make_engine: Any, generate: Any, prompts: list[str], expected: Any
+) -> None:
+    llm = make_engine(EVERY["eagle"])
+    scheduler = scheduler_of(llm)
+    assert isinstance(scheduler, AdaptiveScheduler)
+    # Nothing was timed before the first request.
+    assert not scheduler.chooser.costs.cells()
+    with watch(llm) as seen:
+        answers = token_ids(generate(llm, prompts[:24]))
+    assert_same(answers, expected[:24])
+    assert {k for _, k in scheduler.chooser.costs.cells()} == {0, 3}
+    assert {num for step in seen.steps for num in step.drafts} == {3}
+    # What was drafted after a pause is accepted: the draft's cache stayed in step meanwhile.
+    assert seen.acceptance.num_accepted_tokens > 0.6 * seen.acceptance.num_draft_tokens
+
+
+def test_drafts_for_a_seed_do_not_pause(
+    make_engine: Any, generate: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another K its tokens would be others; beside it greedy requests go on as before."""
+    llm = make_engine(EVERY["eagle"])
+    texts, params = prompts[:4], {"temperature": 0.8, "seed": 11, "max_tokens": 24}
+    fixed = make_engine(
+        EVERY["eagle"], additional_config={"ascend_spec": {"draft_length": "fixed"}}
+    )
+    wanted = token_ids(generate(fixed, texts, **params))
+    for kind in scheduler_of(llm).kinds.values():
+        monkeypatch.setattr(kind.chooser, "choose", lambda requests: Choice(0, PAYS))
+    with watch(llm) as seen:
+        assert token_ids(generate(llm, texts, **params)) == wanted
+    assert all(step.drafts for step in seen.steps[1:])
+    with watch(llm) as seen:
+        generate(llm, texts, temperature=0.8, max_tokens=8)
+    assert not any(step.drafts for step in seen.steps)
+
+
+@pytest.mark.parametrize("options", [ADAPTIVE, {}], ids=["adaptive", "auto"])
 def test_drafts_that_are_never_accepted_are_given_up(
     make_engine: Any,
     generate: Any,
     prompts: list[str],
     expected: Any,
     monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
 ) -> None:
-    llm = make_engine(WRONG, additional_config=ADAPTIVE)
+    llm = make_engine(WRONG, additional_config=options)
     kind = scheduler_of(llm).kinds[False]
     stock, seconds = kind.ended, [0.0]
 

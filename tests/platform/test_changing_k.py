@@ -11,10 +11,11 @@ import pytest
 from vllm.config import CUDAGraphMode
 
 from vllm_ascend_spec.config.capture import has_graphs_by_k
-from vllm_ascend_spec.config.resolved import Speculation, attach
+from vllm_ascend_spec.config.resolved import Speculation, attach, speculation_of
 from vllm_ascend_spec.config.schedulers import SCHEDULERS
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.platform.changing_k import keep_to_ourselves
+from vllm_ascend_spec.devices.registry import all_devices
+from vllm_ascend_spec.platform.changing_k import keep_to_ourselves, settle_auto
 
 ROWS = ((1, 4, 3), (5, 64, 1))
 RECORD = Speculation(
@@ -73,7 +74,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
 
     def note(level: int, line: str) -> None:
-        assert level == logging.WARNING
+        assert level in (logging.WARNING, logging.INFO)
         lines.append(line)
 
     monkeypatch.setattr("vllm_ascend_spec.platform.changing_k.log_once", note)
@@ -166,3 +167,86 @@ def test_what_vllm_has_of_others_is_left_alone(record: Speculation | None) -> No
     found = engine(record)
     keep_to_ourselves(found, has_graphs_by_k=True)
     assert sees_schedule(found)
+
+
+AUTO = replace(RECORD, schedule=None, draft_length="auto", draft_lengths=(0, 3))
+NPU, CUDA, CPU = (all_devices()[name] for name in ("npu", "cuda", "cpu"))
+
+
+def settled(
+    monkeypatch: pytest.MonkeyPatch, device: Any = NPU, record: Speculation = AUTO, **changes: Any
+) -> Any:
+    """Return an engine's configuration with K and 0 settled, as vLLM builds it."""
+    found = engine(None, **changes)
+    found.speculative_config.num_speculative_tokens_per_batch_size = None
+    monkeypatch.setattr("vllm_ascend_spec.platform.changing_k.waiting_or_laid", lambda _: record)
+    settle_auto(found, device)
+    return found
+
+
+@pytest.mark.parametrize("mode", [None, CUDAGraphMode.FULL_DECODE_ONLY, CUDAGraphMode.NONE])
+def test_k_or_none_has_graphs_for_both_on_an_npu(
+    mode: Any, monkeypatch: pytest.MonkeyPatch, told: list[str]
+) -> None:
+    found = settled(monkeypatch, mode=mode)
+    assert speculation_of(found) == AUTO
+    assert has_graphs_by_k(found.compilation_config)
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("device", "record", "changes", "reason"),
+    [
+        (NPU, {}, {"use_mla": True}, "multi-head latent attention"),
+        (NPU, {}, {"mode": CUDAGraphMode.FULL}, "any mixture of requests"),
+        (NPU, {}, {"is_multimodal_model": True}, "a multimodal target"),
+        (NPU, {"capture": "given"}, {}, "cudagraph_capture_sizes"),
+        (NPU, {"capture_graphs": 3}, {}, "capture_graphs"),
+        (CUDA, {}, {}, "full graphs, which vLLM makes piecewise"),
+        (CUDA, {}, {"mode": CUDAGraphMode.FULL_DECODE_ONLY}, "full graphs, which vLLM makes"),
+        (CPU, {}, {"scheduler_cls": "my.Scheduler"}, "--scheduler-cls"),
+        (CPU, {}, {"is_multimodal_model": True}, "a multimodal target"),
+        (CPU, {}, {"data_parallel_size": 2, "is_moe": True}, "replicas that step together"),
+    ],
+)
+def test_k_is_fixed_where_something_does_not_go_with_none(
+    device: Any,
+    record: dict[str, Any],
+    changes: dict[str, Any],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    told: list[str],
+) -> None:
+    found = settled(monkeypatch, device, replace(AUTO, **record), **changes)
+    speculation = speculation_of(found)
+    assert (speculation.draft_length, speculation.draft_lengths) == ("fixed", None)
+    assert reason in speculation.sources["draft_length"]
+    assert speculation.lengths == (3,)
+    assert not has_graphs_by_k(found.compilation_config)
+    (line,) = told
+    assert line.startswith("K=3 is fixed: ")
+    assert reason in line
+
+
+@pytest.mark.parametrize(
+    ("device", "changes"),
+    [
+        (CUDA, {"mode": CUDAGraphMode.PIECEWISE}),
+        (CPU, {}),
+        (CPU, {"use_mla": True}),
+        (CPU, {"data_parallel_size": 2}),
+    ],
+)
+def test_k_or_none_goes_with_everything_else(
+    device: Any, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert speculation_of(settled(monkeypatch, device, **changes)) == AUTO
+
+
+def test_a_copy_of_the_configuration_for_a_draft_settles_nothing_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = settled(monkeypatch)
+    found.model_config.use_mla = True
+    settle_auto(found, NPU)
+    assert speculation_of(found) == AUTO
