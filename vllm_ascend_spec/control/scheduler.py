@@ -52,7 +52,7 @@ class SpeculationMixin:
     dynamic_sd_lookup: Any
     num_spec_tokens: int
     requests: dict[str, Request]
-    remedy = 'With draft_length="adaptive" drafting pauses where it does not pay.'
+    remedy = 'With draft_length="auto" drafting pauses where it does not pay.'
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
