@@ -19,6 +19,17 @@ ENGINE: dict[str, Any] = {
     "kv_cache_memory_bytes": 128 << 20,
 }
 
+
+def with_fixed_length(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return an engine's arguments with K fixed, unless they say who chooses it.
+
+    By default K follows from how long steps take, so what is counted would differ from run to run.
+    """
+    additional = dict(arguments.get("additional_config") or {})
+    section = {"draft_length": "fixed", **additional.get("ascend_spec", {})}
+    return {**arguments, "additional_config": {**additional, "ascend_spec": section}}
+
+
 MakeEngine = Callable[..., Any]
 Generate = Callable[..., list[Any]]
 

@@ -103,8 +103,9 @@ LOOPS = [
 
 
 def drafting(method: str, how: str) -> dict[str, Any]:
-    """Return the spec of a method whose drafts are picked so; "greedy" is the default."""
-    return EVERY[method] | ({} if how == "greedy" else {"draft_sample_method": how})
+    """Return the spec of a method whose drafts are picked so; some cannot be sampled."""
+    can_sample = METHODS[EVERY[method]["method"]].can_sample_drafts
+    return EVERY[method] | ({"draft_sample_method": how} if can_sample else {})
 
 
 def target_of(spec: Mapping[str, Any] | None) -> str:

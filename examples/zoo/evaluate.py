@@ -39,7 +39,9 @@ class Draft:
         """Return the ``speculative_config``."""
         model = {"model": str(ZOO / self.folder)} if self.folder else {}
         common = {"method": self.method, "num_speculative_tokens": NUM_DRAFTS}
-        return {**common, **model, **self.options}
+        # By default drafts are sampled where requests are.
+        how = {"draft_sample_method": "greedy"} if model or self.method == "mtp" else {}
+        return {**common, **model, **how, **self.options}
 
 
 NUM_DRAFTS = 3
@@ -77,6 +79,8 @@ ENGINE: dict[str, Any] = {
     "disable_log_stats": False,
     "seed": 0,
     "kv_cache_memory_bytes": 128 << 20,
+    # Every step is to draft, whether it pays here or not.
+    "additional_config": {"ascend_spec": {"draft_length": "fixed"}},
 }
 REQUESTS = {
     "greedy": {"temperature": 0.0},

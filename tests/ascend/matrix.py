@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.engines import with_fixed_length
 from tests.zoo import EVERY, TARGET, WITH_A_LOOP, ZOO, target_of
 
 ENGINE: dict[str, Any] = {
@@ -122,7 +123,8 @@ class Case:
         spec = self.spec()
         model = {"model": target_of(spec)}
         mode = modes(K if spec is None else spec["num_speculative_tokens"])[self.mode]
-        return {**ENGINE, **model, **mode, **parallel, **self.engine}
+        arguments = {**ENGINE, **model, **mode, **parallel, **self.engine}
+        return arguments if spec is None else with_fixed_length(arguments)
 
 
 # Every method in every mode, with everything that a request can ask for in one of the modes. In

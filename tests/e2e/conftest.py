@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines import ENGINE, Generate, MakeEngine
+from tests.engines import ENGINE, Generate, MakeEngine, with_fixed_length
 from tests.zoo import ZOO, target_of
 
 
@@ -63,6 +63,8 @@ def nothing_ends_meanwhile() -> Iterator[None]:
 def make_engine() -> Iterator[MakeEngine]:
     """Return ``make(spec=None, **arguments) -> LLM``; equal arguments give the same engine.
 
+    K is fixed unless ``additional_config`` says otherwise, see :func:`with_fixed_length`.
+
     Engines live as long as the module, the latest :data:`MOST_ENGINES` of those that speculate.
     """
     engines: dict[str, Any] = {}
@@ -79,6 +81,8 @@ def make_engine() -> Iterator[MakeEngine]:
             # vLLM fills what it is given, so it gets a copy.
             given = None if spec is None else dict(spec)
             given_arguments = {**ENGINE, "model": target_of(spec), **arguments}
+            if spec is not None:
+                given_arguments = with_fixed_length(given_arguments)
             with nothing_ends_meanwhile():
                 engines[key] = LLM(**given_arguments, speculative_config=given)
         return engines[key]

@@ -12,12 +12,14 @@ from tests.e2e.drafts import watch
 from tests.e2e.held import holders_of
 from tests.engines import assert_same, token_ids
 from tests.zoo import EVERY, MOST_DRAFTS
+from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.control import kinds
 from vllm_ascend_spec.control.goodput import PAYS, Choice
 from vllm_ascend_spec.control.scheduler import AdaptiveScheduler
 from vllm_ascend_spec.control.steps import Step
 
 ADAPTIVE = {"ascend_spec": {"draft_length": "adaptive"}}
+AUTO = {"ascend_spec": {"draft_length": "auto"}}
 BY_DAY = ("eagle", "pard", "medusa", "ngram")
 FROM_TEXT = ("ngram", "suffix", "custom_class")
 WRONG = {"method": "custom_class", "model": "tests.e2e.wrong.Wrong", "num_speculative_tokens": 3}
@@ -82,10 +84,20 @@ def test_a_length_that_changes_with_every_step(
     assert seen.acceptance.num_accepted_tokens > 0.6 * seen.acceptance.num_draft_tokens
 
 
-def test_k_or_none_is_the_default(
-    make_engine: Any, generate: Any, prompts: list[str], expected: Any
+def test_k_or_none_is_the_default() -> None:
+    assert SpecOptions().draft_length == "auto"
+
+
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in EVERY],
+)
+def test_answers_with_k_or_none_are_those_of_no_speculation(
+    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
 ) -> None:
-    llm = make_engine(EVERY["eagle"])
+    longest = min(3, MOST_DRAFTS.get(method, 3))
+    spec = {**EVERY[method], "num_speculative_tokens": longest}
+    llm = make_engine(spec, additional_config=AUTO)
     scheduler = scheduler_of(llm)
     assert isinstance(scheduler, AdaptiveScheduler)
     # Nothing was timed before the first request.
@@ -93,22 +105,21 @@ def test_k_or_none_is_the_default(
     with watch(llm) as seen:
         answers = token_ids(generate(llm, prompts[:24]))
     assert_same(answers, expected[:24])
-    assert {k for _, k in scheduler.chooser.costs.cells()} == {0, 3}
-    assert {num for step in seen.steps for num in step.drafts} == {3}
-    # What was drafted after a pause is accepted: the draft's cache stayed in step meanwhile.
-    assert seen.acceptance.num_accepted_tokens > 0.6 * seen.acceptance.num_draft_tokens
+    assert {k for _, k in scheduler.chooser.costs.cells()} == {0, longest}
+    if method == "eagle":
+        assert {num for step in seen.steps for num in step.drafts} == {3}
+        # What was drafted after a pause is accepted: the draft's cache stayed in step meanwhile.
+        assert seen.acceptance.num_accepted_tokens > 0.6 * seen.acceptance.num_draft_tokens
+    assert seen.acceptance.num_accepted_tokens > 0
 
 
 def test_drafts_for_a_seed_do_not_pause(
     make_engine: Any, generate: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With another K its tokens would be others; beside it greedy requests go on as before."""
-    llm = make_engine(EVERY["eagle"])
+    llm = make_engine(EVERY["eagle"], additional_config=AUTO)
     texts, params = prompts[:4], {"temperature": 0.8, "seed": 11, "max_tokens": 24}
-    fixed = make_engine(
-        EVERY["eagle"], additional_config={"ascend_spec": {"draft_length": "fixed"}}
-    )
-    wanted = token_ids(generate(fixed, texts, **params))
+    wanted = token_ids(generate(make_engine(EVERY["eagle"]), texts, **params))
     for kind in scheduler_of(llm).kinds.values():
         monkeypatch.setattr(kind.chooser, "choose", lambda requests: Choice(0, PAYS))
     with watch(llm) as seen:
@@ -119,7 +130,7 @@ def test_drafts_for_a_seed_do_not_pause(
     assert not any(step.drafts for step in seen.steps)
 
 
-@pytest.mark.parametrize("options", [ADAPTIVE, {}], ids=["adaptive", "auto"])
+@pytest.mark.parametrize("options", [ADAPTIVE, AUTO], ids=["adaptive", "auto"])
 def test_drafts_that_are_never_accepted_are_given_up(
     make_engine: Any,
     generate: Any,
