@@ -13,8 +13,8 @@ from vllm.config import CUDAGraphMode
 from vllm_ascend_spec.config.capture import has_graphs_by_k
 from vllm_ascend_spec.config.resolved import Speculation, attach, speculation_of
 from vllm_ascend_spec.config.schedulers import SCHEDULERS
-from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.devices.registry import all_devices
+from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform.changing_k import keep_to_ourselves, settle_auto
 
 ROWS = ((1, 4, 3), (5, 64, 1))
