@@ -8,7 +8,10 @@ import pytest
 from vllm.config import VllmConfig
 from vllm.engine.arg_utils import EngineArgs
 
+from tests.engines import with_fixed_length
 from tests.zoo import SPECS, TARGET
+from vllm_ascend_spec.config.capture import has_graphs_by_k, sizes_by_k
+from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import AscendSpecError
 from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.planner import plan
@@ -27,16 +30,17 @@ def configured(
     method: str = "eagle",
     **details: object,
 ) -> VllmConfig:
-    """Return what vLLM and vllm-ascend make of an engine's arguments."""
-    return EngineArgs(
-        model=str(TARGET),
-        max_num_seqs=max_num_seqs,
-        max_model_len=512,
-        dtype="float32",
-        speculative_config={**SPECS[method], "num_speculative_tokens": k},
-        additional_config=additional or {},
-        compilation_config={"cudagraph_mode": mode, **details},
-    ).create_engine_config()
+    """Return what vLLM and vllm-ascend make of an engine's arguments; K is fixed by default."""
+    arguments = {
+        "model": str(TARGET),
+        "max_num_seqs": max_num_seqs,
+        "max_model_len": 512,
+        "dtype": "float32",
+        "speculative_config": {**SPECS[method], "num_speculative_tokens": k},
+        "additional_config": additional or {},
+        "compilation_config": {"cudagraph_mode": mode, **details},
+    }
+    return EngineArgs(**with_fixed_length(arguments)).create_engine_config()
 
 
 def sizes_of(config: VllmConfig) -> list[int]:
@@ -95,6 +99,32 @@ def test_a_plan_has_no_more_graphs_than_stock_or_as_many_as_asked_for() -> None:
     few = configured(20, 3, additional={"ascend_spec": {"capture_graphs": 3}})
     assert len(sizes_of(few)) == 3
     assert sizes_of(few)[-1] == 80
+
+
+AUTO = {"ascend_spec": {"draft_length": "auto"}}
+
+
+def test_k_and_none_have_graphs_of_their_own() -> None:
+    config = configured(8, 3, additional=AUTO)
+    assert speculation_of(config).draft_lengths == (0, 3)
+    found = sizes_by_k(config.compilation_config)
+    # As many for K as where it is fixed.
+    assert list(found[3]) == sizes_of(configured(8, 3))
+    assert found[0][-1] == 8
+
+
+def test_graphs_for_none_give_way_where_an_old_device_has_no_streams_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vllm_ascend_spec.platform.capture.USABLE_STREAMS", 60)
+    config = configured(8, 3, additional=AUTO)
+    found = speculation_of(config)
+    assert (found.draft_length, found.draft_lengths) == ("fixed", None)
+    assert "streams before HDK 25.5.1" in found.sources["draft_length"]
+    assert not has_graphs_by_k(config.compilation_config)
+    assert not sizes_by_k(config.compilation_config)
+    assert "Adaptive" not in config.scheduler_config.scheduler_cls
+    assert sizes_of(config) == sizes_of(configured(8, 3))
 
 
 def test_a_load_decides_which() -> None:

@@ -15,6 +15,7 @@ from vllm_ascend_spec.graphs.step import WIDE
 # As requests come to their ends, K goes from 2 to 1 to 3.
 SCHEDULE = {"num_speculative_tokens_per_batch_size": [[1, 3, 3], [4, 6, 1], [7, 8, 2]]}
 ADAPTIVE = {"draft_length": "adaptive"}
+AUTO = {"draft_length": "auto"}
 
 
 def case(
@@ -25,7 +26,7 @@ def case(
 ) -> Case:
     """Return an engine with a schedule of K, or with what ``section`` says instead."""
     section = section or {}
-    options = SCHEDULE if method is not None and section != ADAPTIVE else {}
+    options = SCHEDULE if method is not None and section not in (ADAPTIVE, AUTO) else {}
     graphs = {"compilation_config": {"cudagraph_mode": mode} if mode else {}}
     engine = {"additional_config": {"ascend_spec": section} if section else {}} | graphs | engine
     return Case(
@@ -91,6 +92,13 @@ def test_with_k_chosen_too(run_engine: Any) -> None:
     found = run_engine(case("eagle", ADAPTIVE), chosen=[3, 0, 1, 0, 0, 2, 3, 1])
     check(found, run_engine)
     assert set(found["lengths"]) == {"0", "1", "2", "3"}
+
+
+def test_with_k_or_none(run_engine: Any) -> None:
+    """What an engine does by default."""
+    found = run_engine(case("eagle", AUTO), chosen=[3, 0, 0, 3, 0])
+    check(found, run_engine)
+    assert set(found["lengths"]) == {"0", "3"}
 
 
 def test_drafts_are_those_of_an_engine_without_graphs(run_engine: Any) -> None:

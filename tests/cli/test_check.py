@@ -319,10 +319,18 @@ def test_options_without_effect(capsys: pytest.CaptureFixture[str]) -> None:
         "compilation_config.cudagraph_capture_sizes",
         "rejection_sample_method",
     }
-    sampled = json.dumps({**SPECS["eagle"], "rejection_sample_method": "block"})
-    record = check(capsys, "--light", TARGET, "--speculative-config", sampled)
-    (item,) = record["without_effect"]
-    assert "probabilistic" in item["remedy"]
+    spec = {**SPECS["eagle"], "rejection_sample_method": "block"}
+    words = ["--light", TARGET, "--speculative-config"]
+    assert check(capsys, *words, json.dumps(spec))["without_effect"] == []
+    spec["draft_sample_method"] = "greedy"
+    (item,) = check(capsys, *words, json.dumps(spec))["without_effect"]
+    assert "draft_sample_method" in item["remedy"]
+    # Where drafts are greedy whatever is asked for.
+    words = ["--device", "npu", *words]
+    (item,) = check(capsys, *words, json.dumps({**spec, "draft_sample_method": "auto"}))[
+        "without_effect"
+    ]
+    assert item["remedy"] == "leave it out"
 
 
 def test_a_port_that_is_taken_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

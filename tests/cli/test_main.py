@@ -85,8 +85,9 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
         },
         "num_drafts": {"value": 3, "from": f"{given}num_speculative_tokens"},
         "schedule": {"value": None, **default},
-        "draft_lengths": {"value": None, **default},
-        "draft_sample_method": {"value": "greedy", **default},
+        "draft_length": {"value": "auto", "from": "auto"},
+        "draft_lengths": {"value": [0, 3], "from": "auto"},
+        "draft_sample_method": {"value": "probabilistic", "from": "auto"},
         "rule": {"value": "token", **default},
         "verify_backend": {"value": None, **default},
         "has_draft_model": {"value": True, **default},
@@ -138,15 +139,15 @@ def test_check_without_speculation_prints_no_options_of_ours(capsys) -> None:
 @pytest.mark.parametrize(
     ("change", "ours", "rule", "lossless", "warning"),
     [
-        ({}, {"verify_rule": "block"}, "block", True, "probabilistic"),
-        ({"rejection_sample_method": "block"}, None, "block", True, "probabilistic"),
-        ({"rejection-sample-method": "block"}, None, "block", True, "probabilistic"),
+        ({}, {"verify_rule": "block"}, "block", True, None),
+        ({"rejection_sample_method": "block"}, None, "block", True, None),
+        ({"rejection-sample-method": "block"}, {"verify_rule": "block"}, "block", True, None),
         (
-            {"rejection_sample_method": "block", "draft-sample-method": "probabilistic"},
+            {"rejection_sample_method": "block", "draft-sample-method": "greedy"},
             {"verify_rule": "block"},
             "block",
             True,
-            None,
+            "where drafts are greedy",
         ),
         (
             {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.5},

@@ -63,7 +63,7 @@ def rule_warnings(rule: str, method: Method, draft_sample_method: str) -> list[s
     if rule == BLOCK and draft_sample_method == GREEDY:
         return [
             "The block rule accepts no more drafts than the token rule where "
-            "draft_sample_method='greedy'; it gains with 'probabilistic'."
+            "drafts are greedy; it gains where they are sampled."
         ]
     return []
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vllm_ascend_spec.config.capture import ineffective
-from vllm_ascend_spec.config.draft_sampling import draft_sample_method
+from vllm_ascend_spec.config.draft_sampling import draft_sample_method, reason_for_greedy
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.rules import BLOCK, GREEDY, STANDARD, resolve_rule
 
 LEAVE_OUT = "leave it out"
+GREEDY_REMEDY = 'leave out "draft_sample_method": "greedy", or this option'
 
 
 @dataclass(frozen=True)
@@ -51,4 +52,5 @@ def _of_rule(request: Request) -> Iterator[NoEffect]:
     if not request.method.can_sample_drafts:
         yield NoEffect(option, f"{why}, and method {request.method.name!r} samples none")
     elif draft_sample_method(request) == GREEDY:
-        yield NoEffect(option, why, 'add "draft_sample_method": "probabilistic", or leave it out')
+        is_possible = reason_for_greedy(request) is None
+        yield NoEffect(option, why, GREEDY_REMEDY if is_possible else LEAVE_OUT)
