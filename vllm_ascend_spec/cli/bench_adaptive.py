@@ -40,8 +40,9 @@ def measure(
     repetitive: Sequence[str],
     clients: Sequence[int],
     temperatures: Sequence[float],
+    tell: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Run the benchmark and draw the picture, if one is wanted.
+    """Run the benchmark and draw the picture, if one is wanted; ``tell`` prints the table.
 
     Raises:
         ConfigError: an option is out of range.
@@ -65,7 +66,8 @@ def measure(
             alternates=not args.cells_only,
             trace=args.png is not None,
             has_control=args.control,
-        )
+        ),
+        tell,
     )
     if args.png is not None:
         sys.stderr.write(adaptive_picture.draw(record, args.png) + "\n")
