@@ -22,6 +22,10 @@ for name, value in (
 # In whole GiB for each engine, and these are many: engines.py says how much.
 os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
 
+# Offline, a model of a hub that is not on this machine is refused. Tests of that say so themselves.
+for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+    os.environ.pop(name, None)
+
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
 

@@ -44,7 +44,8 @@ def vllm_program() -> str:
         UnsupportedVersionError: there is none.
     """
     beside = Path(sys.executable).with_name("vllm")
-    found = shutil.which(beside) or shutil.which("vllm")
+    # Of a text; of a path it returns a path.
+    found = shutil.which(str(beside)) or shutil.which("vllm")
     if found is None:
         raise UnsupportedVersionError(
             f"There is no program {beside}, and no vllm on PATH. "

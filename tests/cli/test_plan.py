@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.cli import plan_policies
+from vllm_ascend_spec.cli import plan_picture, plan_policies
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.graphs import stock_own, stock_rules
 from vllm_ascend_spec.graphs.stock_rules import Engine
@@ -199,13 +199,19 @@ def test_estimates_are_labelled_and_bound_the_plan(capsys) -> None:
 
 
 @pytest.mark.usefixtures("without_stock")
-def test_picture(capsys, tmp_path: Path) -> None:
+def test_picture(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "new" / "waste.png"
     assert main(["plan", *ENGINE, "--png", str(picture)]) == 0
     assert capsys.readouterr().err == f"picture: {picture}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert main(["plan", "--max-num-seqs", "64", "--tiers", "1,3", "--png", str(picture)]) == 0
+    kept: list[Any] = []
+    monkeypatch.setattr(plan_picture, "save", lambda figure, path: str(kept.append(figure)))
+    assert main(["plan", "--max-num-seqs", "4", "--tiers", "1,3", "--png", str(picture)]) == 0
+    (figure,) = kept
+    assert figure.get_suptitle()
+    assert len({panel.get_xlim() for panel in figure.axes}) == 1
+    assert all(float(tick).is_integer() for tick in figure.axes[-1].get_xticks())
 
 
 @pytest.mark.usefixtures("without_stock")

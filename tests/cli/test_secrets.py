@@ -124,7 +124,7 @@ def test_record_of_bench_verify(
 ) -> None:
     monkeypatch.setattr(timing, "MIN_SAMPLE_S", 0.0)
     monkeypatch.setattr(overhead, "REPEATS", 2)
-    monkeypatch.setattr(bench, "stop_servers_on_sigterm", lambda: None)
+    monkeypatch.setattr(server, "stop_servers_on_sigterm", lambda: None)
     record = tmp_path / "record.json"
     small = ["--kinds", "greedy", "--vocab", "64", "--batch", "1", "--rounds", "1"]
     arguments = ["bench", "verify", *small, "--backend", "reference", "--output", str(record)]
@@ -151,12 +151,14 @@ def test_record_of_bench_serve(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
         yield {serve.CANDIDATE: FakeServer(), serve.NONE: FakeServer()}
 
     monkeypatch.setattr(serve, "_servers", servers)
-    monkeypatch.setattr(serve, "_compare", lambda plan, load, servers: {"load": load.name})
+    monkeypatch.setattr(
+        serve, "_compare", lambda plan, load, servers, progress: {"load": load.name}
+    )
     monkeypatch.setattr(serve, "format_row", str)
     plan = serve.Plan(
         MODEL, SPEC, (Load(["a"], 1),), arguments=tuple(ARGUMENTS), environment=ENVIRONMENT
     )
-    record = serve.run(plan)
+    record = serve.run(plan, print)
     assert_hidden(json.dumps(record) + "".join(capsys.readouterr()))
     assert record["speculative_config"]["num_speculative_tokens"] == 3
 
@@ -191,14 +193,14 @@ def test_record_and_error_of_the_counts_on_the_simulated_npu(
     plan = counts.Plan(MODEL, SPEC, ["a"] * 8, 16, f"{MODEL}", ("greedy",))
     with monkeypatch.context() as patch:
         patch.setattr(counts, "_count", lambda plan, name, plugins: GOOD[name])
-        record = counts.run(plan, "ascend_spec")
+        record = counts.run(plan, "ascend_spec", print)
     printed = capsys.readouterr()
     assert_hidden(json.dumps(record) + printed.out)
 
     failed = SimpleNamespace(returncode=1, stdout=f"{ENVIRONMENT}\n", stderr=f"{LOGGED}\n")
     monkeypatch.setattr(counts, "subprocess", SimpleNamespace(run=lambda *_, **__: failed))
     with pytest.raises(RuntimeError) as raised:
-        counts.run(plan, "ascend_spec")
+        counts.run(plan, "ascend_spec", print)
     assert_hidden(str(raised.value))
 
 

@@ -48,7 +48,7 @@ def compiles(text: str) -> None:
 def entry_point(text: str) -> None:
     """The group is one that a registry of ours reads."""
     groups = (methods.GROUP, devices.GROUP)
-    assert any(text.startswith(f'[project.entry-points."{group}"]\n') for group in groups)
+    assert any(f'\n[project.entry-points."{group}"]\n' in text for group in groups)
 
 
 def make(text: str) -> None:

@@ -27,6 +27,7 @@ MODELS = {
     "path/to/eagle-head": str(ZOO / "eagle"),
     "/path/to/base_model": TARGET,
     "/path/to/spec_model": str(ZOO / "draft"),
+    "/deepseek-ai/DeepSeek-V3.2-Exp-W8A8": str(ZOO / "target-deepseek-w8a8"),
 }
 HEAD = """\
 from {package} import LLM, SamplingParams
@@ -361,7 +362,6 @@ vllm serve /deepseek-ai/DeepSeek-V3.2-Exp-W8A8 \\
 --compilation-config '{"cudagraph_mode": "FULL_DECODE_ONLY"}' \\
 --speculative-config '{"num_speculative_tokens": 2, "method":"deepseek_mtp", "disable_padded_drafter_batch": "False"}'
 """  # noqa: E501
-DEEPSEEK = "/deepseek-ai/DeepSeek-V3.2-Exp-W8A8"
 
 
 def deep_target(folder: Path) -> str:

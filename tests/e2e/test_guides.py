@@ -16,16 +16,15 @@ import vllm
 from vllm import SamplingParams
 
 from tests.docs.person import ONE_THREAD, environment, server, succeed
-from tests.e2e import deepseek_experts
 from tests.e2e.drafts import watch
 from tests.e2e.guides import (
     COMMANDS,
     CURL,
-    DEEPSEEK,
     EXTRACT,
     MTP_ON_NPUS,
     SCRIPTS,
     deep_target,
+    with_our_models,
 )
 from vllm_ascend_spec.config.flags import with_flags
 from vllm_ascend_spec.config.resolved import speculation_of
@@ -159,20 +158,12 @@ NPUS, HERE = "--tensor-parallel-size 16", "--tensor-parallel-size {}"
 TEXTS = ["import os\n\ndef ", "class Queue:\n    def ", "The future of AI is"]
 
 
-@pytest.fixture(scope="module")
-def deepseek(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A quantized DeepSeek with experts and an MTP layer, as long as the guide asks for."""
-    return deepseek_experts.write(tmp_path_factory.mktemp("deepseek"))
-
-
-def test_mtp_with_quantized_experts_is_asked_for_on_npus(
-    deepseek: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mtp_with_quantized_experts_is_asked_for_on_npus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word by word, with the rules of sixteen NPUs."""
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    words = shlex.split(MTP_ON_NPUS.replace(DEEPSEEK, deepseek).replace("\\\n", ""))
+    words = shlex.split(with_our_models(MTP_ON_NPUS).replace("\\\n", ""))
     args = make_arg_parser(FlexibleArgumentParser()).parse_args(["--model", *words[2:]])
     monkeypatch.setattr(engine_args, "find_device", lambda: npu.DEVICE)
     monkeypatch.setattr(quantized, "find_device", lambda: npu.DEVICE)
@@ -188,9 +179,9 @@ def test_mtp_with_quantized_experts_is_asked_for_on_npus(
 
 
 @pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.nightly)])
-def test_mtp_with_quantized_experts_serves(deepseek: str, devices: int) -> None:
-    """As it is, but for the model and for as many devices as there are."""
-    text = MTP_ON_NPUS.replace(DEEPSEEK, deepseek).replace(NPUS, HERE.format(devices))
+def test_mtp_with_quantized_experts_serves(devices: int) -> None:
+    """As it is, but for the zoo's model and for as many devices as there are."""
+    text = with_our_models(MTP_ON_NPUS).replace(NPUS, HERE.format(devices))
     assert NPUS not in text
     with server(text.rstrip(), **MACHINE, **ONE_THREAD) as running:
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0)

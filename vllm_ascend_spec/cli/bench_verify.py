@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -61,9 +62,15 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+    from vllm_ascend_spec.bench import progress
     from vllm_ascend_spec.bench.verify import benchmark, report
 
-    record = read_record(args.record) if args.record else benchmark.run(make_plan(args))
+    if args.record:
+        record = read_record(args.record)
+    else:
+        # Stdout has the record, the tables, or else what is told.
+        tell = functools.partial(progress.tell, to_stderr=args.markdown or not args.output)
+        record = benchmark.run(make_plan(args), tell)
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         if not args.record:
