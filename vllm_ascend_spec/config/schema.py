@@ -56,7 +56,8 @@ class SpecOptions:
     Attributes:
         capture: ``planned`` captures the graphs with the least expected padding, for every batch
             size; ``stock`` those of vLLM or vllm-ascend.
-        capture_graphs: the most graphs for decode batches; ``None`` for as many as stock has.
+        capture_graphs: the most graphs for decode batches; ``None`` for as many as stock has,
+            or up to 32 if that is more.
         capture_load: how often batches of each size are decoded; ``None`` for ``zipf``, 1/n.
         draft_length: ``fixed`` drafts K tokens, or what a schedule says; ``adaptive`` chooses in
             each step how many pay.
