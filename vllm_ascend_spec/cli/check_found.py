@@ -13,6 +13,7 @@ from vllm_ascend_spec.cli import check_light
 from vllm_ascend_spec.cli.check_command import MODEL as MISSING_MODEL
 from vllm_ascend_spec.cli.check_command import device_here, on_device
 from vllm_ascend_spec.config import preflight
+from vllm_ascend_spec.config.checkpoint.folder import check_target
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.head_as_model import read_head
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 # How the part of a message begins that says what to do.
 REMEDY = re.compile(
-    r"(?:^|[;:,.] )((?:valid|nearest|remedy|leave|give|choose|take|set|add|use|name|needs?|write|"
-    r"install|decrease|increase|must be)\b.*)",
+    r"(?:^|[;:,.] )((?:did you mean|valid|nearest|remedy|leave|give|choose|take|set|add|use|name|"
+    r"needs?|write|install|decrease|increase|must be)\b.*)",
     re.IGNORECASE,
 )
 OF_ARGPARSE = re.compile(r"argument ([^:]+): (.*)", re.DOTALL)
@@ -41,7 +42,6 @@ NO_DEVICE = (
     "vLLM finds no device that it can use on this machine, and cannot read its flags without one; "
     "--light checks those that matter to speculation"
 )
-ASK_VLLM = "see `vllm serve --help=all`"
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,10 @@ def find(
         return found
     else:
         if is_light and rest:
-            message = plain_line(f"{rest[0]} is not looked at with --light; leave out --light")
-            found.problems.append(Problem(rest[0], message, "leave out --light"))
+            near = check_light.near(rest[0])
+            message = f"{rest[0]} is not looked at with --light; {near}leave out --light"
+            remedy = f"{near}leave out --light"
+            found.problems.append(Problem(rest[0], plain_line(message), remedy))
         if namespace.model is None and not rest:
             found.problems.append(problem_of(ConfigError("MODEL", None, MISSING_MODEL)))
         _look_at(found, namespace)
@@ -159,10 +161,13 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
     speculation, errors = problems.resolved(namespace)
     found.speculation = speculation
     unseen: tuple[str, ...] = ()
+    about_target: str | None = None
     try:
         unseen = parser_hook.check_page(namespace)
+        about_target = check_target(namespace.model or "")
     except AscendSpecError as error:
-        errors = (*errors, error)
+        if str(error) not in map(str, errors):
+            errors = (*errors, error)
     found.problems += [problem_of(error) for error in errors]
     if errors:
         return
@@ -176,6 +181,7 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         why = "vLLM has had no such option since 0.9"
         found.without_effect += [NoEffect(name, why) for name in translated[1].without_effect]
     found.warnings = [*(speculation.warnings if speculation is not None else ()), *unseen]
+    found.warnings += [about_target] if about_target is not None else []
 
 
 def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:
@@ -279,4 +285,6 @@ def remedy_of(text: str, option: str | None) -> str:
     """Return the part of a message that says what to do, or the next best."""
     if said := REMEDY.search(text):
         return said[1]
-    return ASK_VLLM if option is None or option.startswith("-") else f"leave out {option}"
+    return (
+        serve_flags.ASK_VLLM if option is None or option.startswith("-") else f"leave out {option}"
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from vllm_ascend_spec.config.values import Check, boolean, one_of, optional, text, whole
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 SECTION = "ascend_spec"
 # Of the verification ops, in this release; tests/config/test_schema.py compares with the ops.
@@ -103,6 +103,7 @@ class SpecOptions:
                 raise ConfigError(
                     f"additional_config.{SECTION}.{name}",
                     value,
-                    f"there is no such option; valid: {', '.join(sorted(known))}",
+                    f"there is no such option; {did_you_mean(name, known)}"
+                    f"valid: {', '.join(sorted(known))}",
                 )
         return cls(**values)
