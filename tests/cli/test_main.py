@@ -230,6 +230,17 @@ def test_info_is_json_and_names_the_backends(capsys) -> None:
         assert report["op_backends"][op.name]["reference"] == "ready"
 
 
+@pytest.mark.parametrize(
+    ("device", "best"), [("cpu", ["cpu"]), ("cuda", ["triton"]), ("npu", ["ascendc", "triton"])]
+)
+def test_info_has_the_backends_best_first(device: str, best: list[str]) -> None:
+    """So the first one that is ready is the one that is used."""
+    for op in OPS:
+        states = list(info.op_backends(device)[op.name])
+        assert states[: len(best) + 1] == [*best, "reference"]
+        assert sorted(states) == sorted(op.backends)
+
+
 def test_info_on_no_device_tells_of_the_cpu(monkeypatch) -> None:
     pretend_devices(monkeypatch)
     asked: list[tuple[str, ...]] = []

@@ -115,14 +115,14 @@ def _built(speculation: Speculation | None, engine: VllmConfig) -> dict[str, Any
 
 def _of_one_k(
     sizes: Sequence[int], widest: int, speculation: Speculation | None
-) -> dict[int, list[int]]:
+) -> dict[int, tuple[int, ...]]:
     """Return those of some sizes that decode batches are replayed at, by their one K.
 
     As ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.initialize_cudagraph_keys`` picks them.
     """
     drafts = 0 if speculation is None else speculation.num_drafts
     query_len = drafts + 1
-    return {drafts: [size for size in sizes if query_len <= size <= widest * query_len]}
+    return {drafts: tuple(size for size in sizes if query_len <= size <= widest * query_len)}
 
 
 def _planned(
