@@ -98,6 +98,8 @@ def test_report_of_info(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(info, "call_elsewhere", fail)
     monkeypatch.setattr(info.select, "select_platform", fail)
     assert main(["info"]) == 0
+    assert_hidden("".join(capsys.readouterr()))
+    assert main(["info", "--json"]) == 0
     output = "".join(capsys.readouterr())
     assert_hidden(output)
     report = json.loads(output)
@@ -109,7 +111,7 @@ def test_report_of_info(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
 def test_info_as_a_command() -> None:
     variables = {name: value for name, value in os.environ.items() if name not in PRELOAD}
     done = subprocess.run(
-        [sys.executable, "-m", "vllm_ascend_spec.cli.main", "info"],
+        [sys.executable, "-m", "vllm_ascend_spec.cli.main", "info", "--json"],
         env={**variables, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

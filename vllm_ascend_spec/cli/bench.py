@@ -19,7 +19,7 @@ from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.entry.preflight import resolve_engine
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 HELP = (
     "measure: `bench serve` end to end, `bench step` by parts, `bench propose` drafting, "
@@ -138,7 +138,8 @@ def run_serve(args: argparse.Namespace) -> int:
     modes = tuple(args.modes.split(","))
     for mode in modes:
         if mode not in serve.MODES:
-            raise ConfigError("--modes", args.modes, f"valid: {', '.join(serve.MODES)}")
+            problem = f"{did_you_mean(mode, serve.MODES)}valid: {', '.join(serve.MODES)}"
+            raise ConfigError("--modes", args.modes, problem)
     prompts = read_prompts(args.prompts, args.num_prompts)
     loads = tuple(
         Load(prompts, args.max_tokens, temperature, batch)

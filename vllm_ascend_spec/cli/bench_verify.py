@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
@@ -136,7 +136,7 @@ def _check_device(device: str) -> None:
 def one_of(option: str, value: str, valid: tuple[str, ...]) -> None:
     """Refuse a value that is not among ``valid``."""
     if value not in valid:
-        raise ConfigError(option, value, f"valid: {', '.join(valid)}")
+        raise ConfigError(option, value, f"{did_you_mean(value, valid)}valid: {', '.join(valid)}")
 
 
 def names(option: str, text: str | None, valid: tuple[str, ...]) -> tuple[str, ...] | None:

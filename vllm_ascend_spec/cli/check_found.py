@@ -16,6 +16,7 @@ from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.ascend import FULL_MODES
 from vllm_ascend_spec.config.capture import DEFAULT_MODE
 from vllm_ascend_spec.config.changing_k import blocker_of_auto
+from vllm_ascend_spec.config.checkpoint.folder import check_target
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import because
 from vllm_ascend_spec.config.engine import Engine
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 # How the part of a message begins that says what to do.
 REMEDY = re.compile(
-    r"(?:^|[;:,.] )((?:valid|nearest|remedy|leave|give|choose|take|set|add|use|name|needs?|write|"
-    r"install|decrease|increase|must be)\b.*)",
+    r"(?:^|[;:,.] )((?:did you mean|valid|nearest|remedy|leave|give|choose|take|set|add|use|name|"
+    r"needs?|write|install|decrease|increase|must be)\b.*)",
     re.IGNORECASE,
 )
 OF_ARGPARSE = re.compile(r"argument ([^:]+): (.*)", re.DOTALL)
@@ -46,7 +47,6 @@ NO_DEVICE = (
     "vLLM finds no device that it can use on this machine, and cannot read its flags without one; "
     "--light checks those that matter to speculation"
 )
-ASK_VLLM = "see `vllm serve --help=all`"
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,10 @@ def find(
         return found
     else:
         if is_light and rest:
-            message = plain_line(f"{rest[0]} is not looked at with --light; leave out --light")
-            found.problems.append(Problem(rest[0], message, "leave out --light"))
+            near = check_light.near(rest[0])
+            message = f"{rest[0]} is not looked at with --light; {near}leave out --light"
+            remedy = f"{near}leave out --light"
+            found.problems.append(Problem(rest[0], plain_line(message), remedy))
         if namespace.model is None and not rest:
             found.problems.append(problem_of(ConfigError("MODEL", None, MISSING_MODEL)))
         _look_at(found, namespace)
@@ -164,10 +166,13 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
     speculation, errors = problems.resolved(namespace)
     found.speculation = speculation
     unseen: tuple[str, ...] = ()
+    about_target: str | None = None
     try:
         unseen = parser_hook.check_page(namespace)
+        about_target = check_target(namespace.model or "")
     except AscendSpecError as error:
-        errors = (*errors, error)
+        if str(error) not in map(str, errors):
+            errors = (*errors, error)
     found.problems += [problem_of(error) for error in errors]
     if errors:
         return
@@ -181,6 +186,7 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         why = "vLLM has had no such option since 0.9"
         found.without_effect += [NoEffect(name, why) for name in translated[1].without_effect]
     found.warnings = [*(speculation.warnings if speculation is not None else ()), *unseen]
+    found.warnings += [about_target] if about_target is not None else []
 
 
 def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:
@@ -299,4 +305,6 @@ def remedy_of(text: str, option: str | None) -> str:
     """Return the part of a message that says what to do, or the next best."""
     if said := REMEDY.search(text):
         return said[1]
-    return ASK_VLLM if option is None or option.startswith("-") else f"leave out {option}"
+    return (
+        serve_flags.ASK_VLLM if option is None or option.startswith("-") else f"leave out {option}"
+    )

@@ -27,7 +27,7 @@ from vllm_ascend_spec.config.resolve import require_speculation, resolve
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.config.schedule import with_schedule
 from vllm_ascend_spec.config.schema import SpecOptions
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 SPEC = "speculative_config"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -153,7 +153,8 @@ def check_method(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Meth
         found = methods.get(name) or next(known_as, None)
     if found is None:
         reason = REFUSED.get(name, "") if isinstance(name, str) else ""
-        problem = f"not supported by this release{reason}; valid: {valid}"
+        near = "" if reason else did_you_mean(name, methods)
+        problem = f"not supported by this release{reason}; {near}valid: {valid}"
         raise ConfigError(f"{SPEC}.method", name, problem)
     return found
 
@@ -181,8 +182,9 @@ def check_options(method: Method, spec: Mapping[str, Any], methods: Mapping[str,
 def _no_effect(key: str, method: Method, methods: Mapping[str, Method]) -> str:
     owners = [repr(other.name) for other in methods.values() if key in other.options]
     only = f", only with {' and '.join(owners)}" if owners else ""
+    near = "" if owners else did_you_mean(key, method.options)
     valid = nearest(key, method.options)
-    return f"has no effect with method {method.name!r}{only}; valid: {valid}"
+    return f"has no effect with method {method.name!r}{only}; {near}valid: {valid}"
 
 
 def nearest(key: str, names: Iterable[str]) -> str:

@@ -45,7 +45,8 @@ class Speculation:
         draft_loop: ``auto``, ``ours`` or ``stock``; None for methods without a loop.
         capture: who chooses which graphs are captured: ``planned``, ``stock`` or, by
             ``cudagraph_capture_sizes``, ``given``.
-        capture_graphs: the most graphs for decode batches; None for as many as stock has.
+        capture_graphs: the most graphs for decode batches; None for as many as stock has,
+            or up to 32 if that is more.
         capture_load: how often batches of each size are decoded, by name; None for 1/n.
         spec_page: whether a server shows what becomes of drafts at ``/spec``.
         has_draft_rows: whether the draft has passes of one row for each request.

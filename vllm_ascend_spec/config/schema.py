@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from vllm_ascend_spec.config.values import Check, boolean, one_of, optional, text, whole
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 SECTION = "ascend_spec"
 # Of the verification ops, in this release; tests/config/test_schema.py compares with the ops.
@@ -56,7 +56,8 @@ class SpecOptions:
     Attributes:
         capture: ``planned`` captures the graphs with the least expected padding, for every batch
             size; ``stock`` those of vLLM or vllm-ascend.
-        capture_graphs: the most graphs for decode batches; ``None`` for as many as stock has.
+        capture_graphs: the most graphs for decode batches; ``None`` for as many as stock has,
+            or up to 32 if that is more.
         capture_load: how often batches of each size are decoded; ``None`` for ``zipf``, 1/n.
         draft_length: ``fixed`` drafts K tokens, or what a schedule says; ``auto`` drafts K or
             none, by which of the two pays; ``adaptive`` chooses in each step how many pay.
@@ -103,6 +104,7 @@ class SpecOptions:
                 raise ConfigError(
                     f"additional_config.{SECTION}.{name}",
                     value,
-                    f"there is no such option; valid: {', '.join(sorted(known))}",
+                    f"there is no such option; {did_you_mean(name, known)}"
+                    f"valid: {', '.join(sorted(known))}",
                 )
         return cls(**values)

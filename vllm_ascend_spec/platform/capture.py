@@ -15,9 +15,12 @@ from vllm_ascend_spec.config.capture import (
     has_graphs_by_k,
     lay_draft_rows,
     lay_sizes_by_k,
-    sizes_by_k,
 )
-from vllm_ascend_spec.config.graph_estimates import estimates_of, layers_of
+from vllm_ascend_spec.config.graph_estimates import (
+    capture_within_streams,
+    estimates_of,
+    layers_of,
+)
 from vllm_ascend_spec.config.resolved import Speculation, speculation_of
 from vllm_ascend_spec.config.schema import AUTO, PLANNED
 from vllm_ascend_spec.errors import ConfigError
@@ -54,6 +57,7 @@ def lay_capture_sizes(
     divisor_of: Callable[[VllmConfig], int],
     *,
     draft_has_pieces: bool = False,
+    may_lack_streams: bool = False,
 ) -> None:
     """Let an engine with speculation capture what was planned, or exactly what was asked for.
 
@@ -61,6 +65,7 @@ def lay_capture_sizes(
         vllm_config: of the engine, its mode of graphs settled.
         divisor_of: returns what every size has to be a multiple of on this device.
         draft_has_pieces: whether a draft runs in vLLM's graphs of pieces on this device.
+        may_lack_streams: whether this device may have few streams for graphs.
 
     Raises:
         ConfigError: the sizes that were given, or the limits, cannot be kept to; names the nearest
@@ -97,7 +102,7 @@ def _lay(
     if asked.capture == GIVEN:
         _require_exactly(vllm_config, mode, divisor)
     elif asked.capture == PLANNED:
-        _plan(vllm_config, asked, mode, divisor, draft_has_pieces)
+        _plan(vllm_config, asked, mode, divisor, draft_has_pieces, may_lack_streams)
 
 
 def _streams_of(vllm_config: VllmConfig, mode: str) -> int:
@@ -123,11 +128,21 @@ def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
 
 
 def _plan(
-    vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int, draft_has_pieces: bool
+    vllm_config: VllmConfig,
+    asked: Speculation,
+    mode: str,
+    divisor: int,
+    draft_has_pieces: bool,
+    may_lack_streams: bool,
 ) -> None:
     try:
         wanted = wanted_of(vllm_config, asked, mode, divisor)
-        capture = capture_of(replace(wanted, draft_has_pieces=draft_has_pieces))
+        wanted = replace(wanted, draft_has_pieces=draft_has_pieces)
+        capture = (
+            capture_within_streams(wanted, vllm_config, asked)
+            if may_lack_streams
+            else capture_of(wanted)
+        )
     except ConfigError as error:
         option = OPTIONS.get(error.option, error.option)
         refused = ConfigError(option, error.value, error.problem)
@@ -211,14 +226,8 @@ def told(capture: Capture, vllm_config: VllmConfig, asked: Speculation, mode: st
 
 def estimated(capture: Capture, vllm_config: VllmConfig, mode: str) -> str | None:
     """Return the estimates of what the graphs take, labelled as such; None without layers."""
-    found = estimates_of(
-        vllm_config,
-        speculation_of(vllm_config),
-        mode,
-        capture.sizes,
-        capture.decode,
-        has_graphs_by_k=bool(sizes_by_k(vllm_config.compilation_config)),
-    )
+    asked = speculation_of(vllm_config)
+    found = estimates_of(vllm_config, asked, mode, capture.sizes, capture.decode_by_k)
     if found is None:
         return None
     return (
