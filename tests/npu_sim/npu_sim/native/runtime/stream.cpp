@@ -74,6 +74,7 @@ ACL_API AclError aclrtSynchronizeDevice() { return wait_for_all(); }
 ACL_API AclError aclrtSynchronizeDeviceWithTimeout(int32_t) { return wait_for_all(); }
 
 ACL_API AclError aclrtStreamQuery(void* stream, int* status) {
+  npu_sim::resume_here();
   *status = !stream_of(stream)->backlog.empty();
   return *status ? kOk : npu_sim::host_learns(stream_of(stream));
 }
@@ -149,6 +150,7 @@ ACL_API AclError aclrtSynchronizeEvent(void* event) {
   return error ? error : npu_sim::host_learns(static_cast<Event*>(event)->done);
 }
 ACL_API AclError aclrtQueryEventStatus(void* event, int* status) {
+  npu_sim::resume_here();
   auto* asked = static_cast<Event*>(event);
   *status = asked->external ? asked->recorded : asked->pending.expired();
   return *status ? npu_sim::host_learns(asked->done) : kOk;

@@ -42,6 +42,10 @@ struct Update {
 thread_local std::unique_ptr<Capture> capture;
 thread_local std::unique_ptr<Update> update;
 thread_local Stream* performing_stream = nullptr;
+thread_local bool is_of_program = false;  // not torch_npu's own for its task queue
+thread_local bool resumes = false;
+std::atomic<bool> left_to_resume{false};
+std::mutex resuming;
 
 std::mutex mutex;  // guards what several threads may reach: streams with a backlog, all tapes
 std::vector<Stream*> blocked;
@@ -173,15 +177,20 @@ void perform(const Task& task, Launch launch, Stream* stream) {
 }
 
 AclError host_waits(const char* why, Stream* stream) {
+  resume_here();
   std::unique_lock<std::mutex> lock(mutex);
   const bool is_blocked = stream ? !stream->backlog.empty() : !blocked.empty();
   lock.unlock();
   return wait(why, is_blocked);
 }
 
-AclError host_waits_for(const Event* event) { return wait("event", !event->pending.expired()); }
+AclError host_waits_for(const Event* event) {
+  resume_here();
+  return wait("event", !event->pending.expired());
+}
 
 AclError may_launch(Stream* stream, const std::string& name) {
+  resume_here();
   if (capture && stream->capture != capture->tape)
     return fail(kStreamNotCaptured,
                 name + " is launched on stream " + std::to_string(stream->id) +
@@ -220,12 +229,30 @@ AclError submit(Stream* stream, Task task, void* changes, size_t bytes) {
 }
 
 void resume() {
+  if (!is_of_program) {
+    left_to_resume = true;
+    return;
+  }
   std::vector<Stream*> waiting;
   {
     std::lock_guard<std::mutex> lock(mutex);
     waiting = blocked;
   }
   for (Stream* stream : waiting) drain(stream);
+}
+
+void resume_here() {
+  is_of_program = true;
+  if (resumes) return;
+  const std::lock_guard<std::mutex> lock(resuming);
+  resumes = true;
+  try {
+    if (left_to_resume.exchange(false)) resume();
+  } catch (...) {
+    resumes = false;
+    throw;
+  }
+  resumes = false;
 }
 
 }  // namespace npu_sim
@@ -277,6 +304,7 @@ ACL_API AclError aclmdlRICaptureGetInfo(void* handle, int* status, void** model)
 ACL_API AclError aclmdlRICaptureThreadExchangeMode(int*) { return kOk; }
 
 ACL_API AclError aclmdlRIExecuteAsync(void* model, void* handle) {
+  resume_here();
   Stream* stream = stream_of(handle);
   Replay replay;
   {

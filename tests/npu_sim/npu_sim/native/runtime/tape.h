@@ -90,7 +90,12 @@ SIM_API AclError may_launch(Stream* stream, const std::string& name);
 // `changes`) also runs when it is captured.
 AclError submit(Stream* stream, Task task, void* changes = nullptr, size_t bytes = 0);
 
-// Go on with what waits and need not wait any longer.
+// Go on with what waits and need not wait any longer. What torch_npu's thread for its task queue
+// ends is gone on with by the next thread of the program that asks for anything: replays run Python,
+// and whoever fills that queue waits for it.
 void resume();
+
+// The calling thread is one of the program's; do for it what `resume` has left.
+void resume_here();
 
 }  // namespace npu_sim

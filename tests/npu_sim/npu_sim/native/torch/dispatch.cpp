@@ -269,10 +269,10 @@ void check_launch(const std::string& name) {
   TORCH_CHECK(may_launch(current_stream(), name) == kOk, aclGetRecentErrMsg());
 }
 
-void check_wait(const char* why) {
+void check_wait(const char* why, const std::string& name) {
   Stream* stream = current_stream();
-  TORCH_CHECK(host_waits(why, stream) == kOk, aclGetRecentErrMsg());
-  TORCH_CHECK(host_learns(stream) == kOk, aclGetRecentErrMsg());
+  TORCH_CHECK(host_waits(why, stream) == kOk, name, ": ", aclGetRecentErrMsg());
+  TORCH_CHECK(host_learns(stream) == kOk, name, ": ", aclGetRecentErrMsg());
 }
 
 void launch(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
@@ -291,7 +291,7 @@ void launch(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     task.name = full_name(op);
   }
   if (is_item || transfer.waits || waits_for_result(op, call.arguments()))
-    check_wait(is_item ? "item" : transfer.waits ? "copy" : "result");
+    check_wait(is_item ? "item" : transfer.waits ? "copy" : "result", full_name(op));
   switch (mode()) {
     case Mode::kEager: {
       check_launch(full_name(op));
@@ -327,7 +327,7 @@ void launch(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
 }
 
 void fall_back(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
-  check_wait("fallback");
+  check_wait("fallback", full_name(op));
   count_event("fallback:" + full_name(op));
   Call call(op, stack);
   int64_t read = 0;

@@ -27,8 +27,8 @@ void fall_back(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
 // Launch an op on the current stream; throws where that may not be.
 void check_launch(const std::string& name);
 
-// Make sure that the host may wait for the device now, and count it; throws where it may not.
-void check_wait(const char* why);
+// The host waits for the device because of an op, which counts; throws where it may not.
+void check_wait(const char* why, const std::string& name);
 
 // Register `launch`, or `refuse` where there is nothing to run, for all ops of "aten" that the
 // NPU needs kernels for, except those named in `own`, which stay torch_npu's.
