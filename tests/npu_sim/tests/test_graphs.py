@@ -215,9 +215,9 @@ class Updatable:
     """A graph of one layer, `x + attention(length)`, as vllm-ascend updates them."""
 
     def __init__(self, x, layers=2):
-        self.cache = torch.arange(16.0, device="npu").view(1, 16, 1)
+        self.cache = torch.arange(16.0, device="npu").view(1, 16, 1).repeat(1, 1, 16)
         self.block_table = torch.zeros(1, 1, dtype=torch.int32, device="npu")
-        self.query = torch.zeros(1, 1, 1, device="npu")
+        self.query = torch.zeros(1, 1, 16, device="npu")
         self.events = [torch.npu.ExternalEvent() for _ in range(layers)]
         self.handles, self.outs = [], []
         self.graph, self.result = capture(lambda: self.run(x))
@@ -236,12 +236,12 @@ class Updatable:
         for event in self.events:
             event.wait(stream)
             event.reset(stream)
-            out = [torch.zeros(1, 1, 1, device="npu"), torch.zeros(1, device="npu")]
+            out = [torch.zeros(1, 1, 16, device="npu"), torch.zeros(1, device="npu")]
             torch.npu.graph_task_group_begin(stream)
             self.attend(1, out)
             self.handles.append(torch.npu.graph_task_group_end(stream))
             self.outs.append(out)
-            x = x + out[0].view(1)
+            x = x + out[0][0, 0, 0]
         return x
 
     def update(self, lengths):

@@ -68,7 +68,9 @@ def test_a_pinned_buffer_may_be_overwritten_after_a_wait_only(wait):
 
 
 @pytest.mark.parametrize("wait", WAITS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.int64, torch.int32, torch.bfloat16], ids=str
+)
 def test_a_pinned_target_holds_poison_until_a_wait(wait, dtype):
     host = pinned([0, 0], dtype=dtype)
     host.copy_(torch.tensor(NUMBERS, dtype=dtype).to("npu"), non_blocking=True)
