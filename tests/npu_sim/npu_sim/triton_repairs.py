@@ -1,6 +1,7 @@
 """What Triton 3.9's interpreter and autotuner do differently from triton-ascend's, put right.
 
-triton-ascend replaces Triton and is of an older version. vllm-ascend's kernels are written for that.
+triton-ascend replaces Triton and is of an older version, for which vllm-ascend's kernels are
+written.
 """
 
 import functools

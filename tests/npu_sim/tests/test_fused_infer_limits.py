@@ -74,7 +74,8 @@ def with_gaps(arguments, name):
 
 WITHIN = [
     tokens(), tokens(block=16), tokens(block=1024), tokens(sparse_mode=0, atten_mask=None),
-    tokens(sparse_mode=4), unpaged(192, 128), unpaged(192, 192), padded(), padded(block=16), padded(3, block=512),
+    tokens(sparse_mode=4), unpaged(192, 128), unpaged(192, 192), padded(), padded(block=16),
+    padded(3, block=512),
     padded(layout="BSND"), padded(2, layout="BNSD_BSND"), padded(2, layout="BNSD_NBSD"),
     padded(atten_mask=torch.zeros(2, 1, 1, BLOCK, dtype=torch.bool)), latent(),
     latent(128), latent(1, sparse_mode=3, atten_mask=TRIANGLE), latent(layout="TND_NTD"),

@@ -1,8 +1,8 @@
 """What the documents of FusedInferAttentionScore (FIA) do not allow, limit by limit.
 
-From Ascend's documentation of `npu_fused_infer_attention_score` and `…_v2` (op-plugin, docs/zh), for
-the layouts, caches and modes that have a reference here. `NPU_SIM_BEYOND` names the limits that a
-call may exceed, `ALLOWED` those that vllm-ascend itself exceeds on real devices.
+From Ascend's documentation of `npu_fused_infer_attention_score` and `…_v2` (op-plugin, docs/zh),
+for the layouts, caches and modes that have a reference here. `NPU_SIM_BEYOND` names the limits that
+a call may exceed, `ALLOWED` those that vllm-ascend itself exceeds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from npu_sim.references.fused_infer_problem import Problem
 
 BEYOND = "NPU_SIM_BEYOND"
-# With why vllm-ascend 0.30.0rc2 shows that a device takes it.
+# What vllm-ascend 0.30.0rc2 does for which they are allowed.
 ALLOWED = {
     "head_size": "it serves models with heads of 64, 80, 96 and 256 through TND",
     "nbsd_rows": "its MLA decodes one row per request with BNSD_NBSD and BSND_NBSD",
