@@ -66,10 +66,10 @@ def many(count):
     )
 
 
-def with_gaps(arguments, name):
-    """Give the call with gaps in one tensor."""
-    wide = arguments[name].repeat_interleave(2, -1)
-    return {**arguments, name: wide[..., ::2]}
+def with_gaps(arguments, name, dim=-1):
+    """Give the call with gaps in one tensor, between its elements or between its blocks."""
+    wide = arguments[name].repeat_interleave(2, dim)
+    return {**arguments, name: wide[..., ::2] if dim else wide[::2]}
 
 
 WITHIN = [
@@ -84,6 +84,8 @@ WITHIN = [
 EXCEEDING = [
     *[("contiguous", with_gaps(tokens(), name)) for name in ("query", "key", "atten_mask")],
     *[("contiguous", with_gaps(latent(), name)) for name in ("query_rope", "key_rope")],
+    *[("paged_gaps", with_gaps(tokens(), name, 0)) for name in ("key", "value")],
+    ("paged_gaps", with_gaps(latent(), "key_rope", 0)),
     ("head_alignment", padded(size=72)),
     ("head_size", tokens(64)),
     ("head_size", unpaged(128, 192, query_rope=torch.zeros(3, HEADS, 64),

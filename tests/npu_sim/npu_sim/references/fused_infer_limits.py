@@ -8,8 +8,10 @@ a call may exceed, `ALLOWED` those that vllm-ascend itself exceeds.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+
+import torch
 
 from npu_sim.references.checks import fail
 
@@ -21,11 +23,13 @@ BEYOND = "NPU_SIM_BEYOND"
 ALLOWED = {
     "head_size": "it serves models with heads of 64, 80, 96 and 256 through TND",
     "nbsd_rows": "its MLA decodes one row per request with BNSD_NBSD and BSND_NBSD",
+    "paged_gaps": "its caches have one layer's keys and values of a block side by side",
     "paged_heads": "it gives MLA a cache of [blocks, kv_heads, block_size, size] with BSND_NBSD",
 }
 LATENT_SIZE, ROPE_SIZE = 512, 64
 TND_SIZES = ((128, 128), (192, 128), (192, 192))  # of queries and keys, and of values
 MOST_SEQUENCES = 4096
+CACHED = ("key", "value", "key_rope")  # may lie in the blocks of a cache
 
 # A limit gives what is wrong, or nothing.
 Limit = Callable[["Problem"], str | None]
@@ -69,12 +73,31 @@ def _is_latent(problem: Problem) -> bool:
     return problem.query_rope is not None and _sizes(problem)[0] == LATENT_SIZE
 
 
+def _tensors(problem: Problem) -> Iterator[tuple[str, torch.Tensor]]:
+    """Give a call's tensors by name, of a cache its first block."""
+    for name in ("query", "mask", "query_rope", *CACHED):
+        tensor = getattr(problem, name)
+        if tensor is not None:
+            yield name, tensor[0] if name in CACHED and problem.is_paged else tensor
+
+
 @limit
 def contiguous(problem: Problem) -> str | None:
-    """No tensor with gaps."""
-    names = ("query", "key", "value", "mask", "query_rope", "key_rope")
-    gaps = [n for n in names if (t := getattr(problem, n)) is not None and not t.is_contiguous()]
+    """No tensor with gaps; no block of a cache."""
+    gaps = [name for name, tensor in _tensors(problem) if not tensor.is_contiguous()]
     return f"not contiguous: {', '.join(gaps)}" if gaps else None
+
+
+@limit
+def paged_gaps(problem: Problem) -> str | None:
+    """No gaps between the blocks of a cache."""
+    blocks = {name: tensor for name, tensor in _tensors(problem) if name in CACHED}
+    gaps = [
+        name
+        for name, block in blocks.items()
+        if problem.is_paged and block.is_contiguous() and not getattr(problem, name).is_contiguous()
+    ]
+    return f"gaps between the blocks of {', '.join(gaps)}" if gaps else None
 
 
 @limit
