@@ -1,4 +1,4 @@
-"""torch_npu's queue of launches (`TASK_QUEUE_ENABLE`): off unless the environment says otherwise."""
+"""torch_npu's queue of launches, `TASK_QUEUE_ENABLE`: off unless the environment says otherwise."""
 
 from __future__ import annotations
 
