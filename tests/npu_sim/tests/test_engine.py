@@ -87,6 +87,7 @@ def test_full_graphs(generate, expected):
     assert outcome["ops_replayed"] > 10 * outcome["replays"]
 
 
+@pytest.mark.nightly
 def test_runner_v2(generate, expected):
     outcome = generate(EAGER, VLLM_USE_V2_MODEL_RUNNER="1")
     assert outcome["tokens"] == expected
@@ -101,6 +102,7 @@ def test_runner_v2_with_eagle_and_graphs(generate, expected, model):
     assert outcome["replays"] > 0
 
 
+@pytest.mark.nightly
 def test_with_the_task_queue(generate, expected):
     outcome = generate(FULL, TASK_QUEUE_ENABLE="1")
     assert outcome["tokens"] == expected
