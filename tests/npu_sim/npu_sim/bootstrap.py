@@ -39,10 +39,13 @@ OWN_NPU = (
     "npu_view_copy",
 )
 ENVIRONMENT = {
-    # torch_npu would launch from a thread of its own, later than the CPU's kernels run.
-    "TASK_QUEUE_ENABLE": "0",
     # torch_npu's compiled functions are not of the type that this cache of torch 2.13 stores.
     "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+}
+# What holds unless the environment says otherwise.
+DEFAULTS = {
+    # With 1, torch_npu's own default, events are recorded by a thread of its own, somewhat later.
+    "TASK_QUEUE_ENABLE": "0",
 }
 WRONG_OP = "NPU_SIM_WRONG_OP"
 WRONG_FACTOR = 1.5
@@ -53,7 +56,7 @@ def before_torch_npu() -> None:
     """Prepare the process: environment, vLLM's name, the fake CANN."""
     from npu_sim import distribution
 
-    os.environ.update(ENVIRONMENT)
+    os.environ.update({**DEFAULTS, **os.environ, **ENVIRONMENT})
     # A CANN that is installed after all must not be mixed with the fake one.
     os.environ.pop("ASCEND_HOME_PATH", None)
     distribution.install()
