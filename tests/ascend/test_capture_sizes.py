@@ -131,7 +131,7 @@ def test_k_and_none_have_graphs_of_their_own() -> None:
 def test_graphs_for_none_give_way_where_an_old_device_has_no_streams_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("vllm_ascend_spec.platform.capture.USABLE_STREAMS", 60)
+    monkeypatch.setattr(graph_estimates, "USABLE_STREAMS", 60)
     config = configured(8, 3, additional=AUTO)
     found = speculation_of(config)
     assert (found.draft_length, found.draft_lengths) == ("fixed", None)

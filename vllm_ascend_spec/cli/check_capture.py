@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.capture import DEFAULT_MODE, GIVEN, sizes_by_k
 from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.draft_length import because
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.graph_estimates import (
     capture_within_streams,
     estimates_of,
     layers_of,
+    reason_against_none,
 )
 from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import load_name, stock_rules
 from vllm_ascend_spec.graphs.capture import Wanted, capture_of, share_of_draft
@@ -166,8 +169,13 @@ def _planned(
         if family.may_lack_streams
         else capture_of(wanted)
     )
-    by_k = {str(k): list(row) for k, row in capture.decode_by_k.items()}
     sizes = tuple(capture.sizes)
+    if speculation.draft_length == AUTO and family.may_lack_streams:
+        reason = reason_against_none(engine, speculation, mode, sizes, capture.decode_by_k)
+        if reason is not None:
+            fixed = speculation.with_fixed_length(because(reason))
+            return {**_planned(device, fixed, asked, engine), "note": because(reason)}
+    by_k = {str(k): list(row) for k, row in capture.decode_by_k.items()}
     record = _record(mode, sizes, by_k, "; ".join((ELSEWHERE, *capture.notes)))
     return {
         **record,

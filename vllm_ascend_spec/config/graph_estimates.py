@@ -69,6 +69,31 @@ def capture_within_streams(
     return capture_of(replace(wanted, own=0))
 
 
+def reason_against_none(
+    vllm_config: VllmConfig,
+    speculation: Speculation,
+    mode: str,
+    sizes: Sequence[int],
+    by_k: Mapping[int, Sequence[int]],
+) -> str | None:
+    """Return why an NPU cannot have graphs for K and for 0, or None.
+
+    Args:
+        vllm_config: of the engine.
+        speculation: of the engine.
+        mode: as for :func:`estimates_of`, like the rest.
+        sizes: all that are captured, in tokens.
+        by_k: those of them for each K; of fewer than two there is nothing to say.
+    """
+    found = estimates_of(vllm_config, speculation, mode, sizes, by_k)
+    if len(by_k) < 2 or found is None or found.streams <= USABLE_STREAMS:
+        return None
+    return (
+        "the streams before HDK 25.5.1: graphs for K and for 0 are estimated to take "
+        f"{found.streams} of about {USABLE_STREAMS}"
+    )
+
+
 def estimates_of(
     vllm_config: VllmConfig,
     speculation: Speculation | None,

@@ -15,11 +15,13 @@ from vllm_ascend_spec.config.capture import (
     has_graphs_by_k,
     lay_draft_rows,
     lay_sizes_by_k,
+    sizes_by_k,
 )
 from vllm_ascend_spec.config.graph_estimates import (
     capture_within_streams,
     estimates_of,
     layers_of,
+    reason_against_none,
 )
 from vllm_ascend_spec.config.resolved import Speculation, speculation_of
 from vllm_ascend_spec.config.schema import AUTO, PLANNED
@@ -80,19 +82,25 @@ def lay_capture_sizes(
     setattr(compilation, _DONE, True)
     asked, divisor = speculation_of(vllm_config), divisor_of(vllm_config)
     stock = [*(compilation.cudagraph_capture_sizes or ())]
-    _lay(vllm_config, asked, mode, divisor, draft_has_pieces)
-    if asked.draft_length == AUTO and (streams := _streams_of(vllm_config, mode)) > USABLE_STREAMS:
-        reason = (
-            f"the streams before HDK 25.5.1: graphs for K and for 0 are estimated to take "
-            f"{streams} of about {USABLE_STREAMS}"
-        )
+    device = draft_has_pieces, may_lack_streams
+    _lay(vllm_config, asked, mode, divisor, *device)
+    if asked.draft_length != AUTO or not may_lack_streams:
+        return
+    sizes, by_k = compilation.cudagraph_capture_sizes, sizes_by_k(compilation)
+    reason = reason_against_none(vllm_config, asked, mode, sizes, by_k)
+    if reason is not None:
         fix_length(vllm_config, asked, reason)
         _set_sizes(vllm_config, stock)
-        _lay(vllm_config, speculation_of(vllm_config), mode, divisor, draft_has_pieces)
+        _lay(vllm_config, speculation_of(vllm_config), mode, divisor, *device)
 
 
 def _lay(
-    vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int, draft_has_pieces: bool
+    vllm_config: VllmConfig,
+    asked: Speculation,
+    mode: str,
+    divisor: int,
+    draft_has_pieces: bool,
+    may_lack_streams: bool,
 ) -> None:
     compilation, widest = vllm_config.compilation_config, vllm_config.scheduler_config.max_num_seqs
     tiers = tiers_of(vllm_config, asked)
@@ -103,14 +111,6 @@ def _lay(
         _require_exactly(vllm_config, mode, divisor)
     elif asked.capture == PLANNED:
         _plan(vllm_config, asked, mode, divisor, draft_has_pieces, may_lack_streams)
-
-
-def _streams_of(vllm_config: VllmConfig, mode: str) -> int:
-    """Return the estimated streams of the graphs of all K on an old CANN; 0 for one K."""
-    sizes = [size for row in sizes_by_k(vllm_config.compilation_config).values() for size in row]
-    asked = speculation_of(vllm_config)
-    found = estimates_of(vllm_config, asked, mode, sizes, sizes, has_graphs_by_k=True)
-    return 0 if found is None else found.streams
 
 
 def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
