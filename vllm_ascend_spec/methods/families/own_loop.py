@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vllm_ascend_spec.config.draft_context import draft_context
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.methods.families.certain import CertainDraftsMixin
@@ -37,12 +38,16 @@ class OwnLoopMixin(CertainDraftsMixin):
             KV cache in step; set by drafters that have something better, before each step.
         last_graph: name of vLLM's ``CUDAGraphMode`` that the first pass of a step ran in; emptied
             by the runner that reads it.
+        draft_context: most tokens of a request that drafts are made for. No position from there on
+            is looked up in a table of the draft's.
     """
 
     stock_name: str
     uses_own_loop: bool
     keeps_cache_only: bool = False
     last_graph: str = ""
+    draft_context: int
+    max_model_len: int
     vllm_config: VllmConfig
     speculative_config: Any
     model: Any
@@ -64,6 +69,8 @@ class OwnLoopMixin(CertainDraftsMixin):
         # The stock proposers hand the distributions over for the standard method alone; the block
         # rule needs them as much.
         drafter._enable_probabilistic_draft_probs = asked.samples_drafts
+        longest = engine.vllm_config.model_config.max_model_len
+        drafter.draft_context = draft_context(engine.vllm_config) or longest
         drafter.require_possible()
         drafter.uses_own_loop = drafter.chooses_own_loop(asked.draft_loop)
         return drafter
@@ -103,6 +110,25 @@ class OwnLoopMixin(CertainDraftsMixin):
     def has_all_steps_in_a_graph(self) -> bool:
         """Tell whether the draft steps are recorded together, so that none can be left out."""
         return False
+
+    def keep_positions_inside(
+        self,
+        positions: torch.Tensor,  # [num_tokens]
+    ) -> None:
+        """Clamp positions beyond the draft's context, in place: nothing is drafted from there.
+
+        Where keys and values go has been worked out, by the true positions. No draft that is
+        verified attends to those of positions from there on.
+
+        Args:
+            positions: int32 or int64, of the rows of a pass.
+        """
+        if self.draft_context == self.max_model_len:
+            return
+        # A head whose keys and values come from the target's states (DFlash) has those of the text.
+        of_text = getattr(self, "_context_positions_buffer", None)
+        for own in (positions,) if of_text is None else (positions, of_text):
+            own.clamp_(max=self.draft_context - 1)
 
     @property
     def drafts_to_the_end(self) -> bool:
