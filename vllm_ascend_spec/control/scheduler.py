@@ -22,6 +22,7 @@ from vllm_ascend_spec.config.schedule import are_copies_coupled
 from vllm_ascend_spec.control.acceptance import Acceptance
 from vllm_ascend_spec.control.context import ContextMixin
 from vllm_ascend_spec.control.goodput import PAYS, LengthChooser
+from vllm_ascend_spec.control.kept_drafts import KeptDraftsMixin
 from vllm_ascend_spec.control.kinds import Kind
 from vllm_ascend_spec.control.request import most_drafts
 from vllm_ascend_spec.control.steps import Step
@@ -42,7 +43,7 @@ NOTHING = CUDAGraphStat(0, 0, 0, "")
 VERIFIED = "ascend_spec_verified"
 
 
-class SpeculationMixin(ContextMixin):
+class SpeculationMixin(ContextMixin, KeptDraftsMixin):
     """Mix into a scheduler of vLLM's, before it in the bases.
 
     Requests may have fewer drafts than others, acceptance is watched, and each step tells its K.
@@ -105,7 +106,7 @@ class SpeculationMixin(ContextMixin):
         """
         self.num_spec_tokens = self._carried
         try:
-            return super().schedule(*args, **kwargs)  # type: ignore[misc]
+            return super().schedule(*args, **kwargs)
         finally:
             self.num_spec_tokens = self._most
 
