@@ -71,6 +71,7 @@ def resolve(request: Request) -> Speculation:
             *rule_warnings(rule, method, drafts),
             *(method.warn(request) if method.warn is not None else ()),
             *_scheduling_warnings(request),
+            *_seed_warnings(request),
             *capture_warnings(request),
         ),
     )
@@ -93,6 +94,19 @@ def _scheduling_warnings(request: Request) -> list[str]:
     return [
         f"Asynchronous scheduling is off: method {name!r} drafts from the tokens of the step "
         "before."
+    ]
+
+
+def _seed_warnings(request: Request) -> list[str]:
+    """Return what a person should know whose K changes with what runs beside a request."""
+    spec = request.spec
+    lengths = lengths_of(request) or {k for _, _, k in spec.get(SCHEDULE) or ()}
+    if len(set(lengths)) < 2:
+        return []
+    option = LENGTH if lengths_of(request) is not None else option_of(spec)
+    return [
+        f"A request with a seed may give another text beside other requests: {option} changes the "
+        "number of drafts with the load (docs/losslessness.md)."
     ]
 
 
