@@ -51,6 +51,7 @@ MENDS: tuple[Mend, ...] = (
     Mend("v1_model_runner", "vllm", VLLM_030, "front_end"),
     Mend("hidden_states_file", "vllm", VLLM_030, "front_end"),
     Mend("mtp_one_layer", "vllm", VLLM_030, "front_end"),
+    Mend("mtp_target_overrides", "vllm", VLLM_030, "front_end"),
     Mend("spec_logits_processors", "vllm", VLLM_030_033, "before_runner"),
     Mend("allowed_token_mask", "vllm", VLLM_030, "before_runner"),
     Mend("thinking_budget_state", "vllm", VLLM_030_033, "before_runner"),

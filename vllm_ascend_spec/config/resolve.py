@@ -15,7 +15,7 @@ from vllm_ascend_spec.config.resolved import DEFAULT, Speculation
 from vllm_ascend_spec.config.rules import STANDARD, resolve_rule, rule_warnings
 from vllm_ascend_spec.config.schedule import LIMIT, option_of
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
-from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION
+from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, SECTION
 from vllm_ascend_spec.errors import ConfigError
 
 SPEC, OURS = "speculative_config", f"additional_config.{SECTION}"
@@ -74,6 +74,7 @@ def resolve(request: Request) -> Speculation:
             *rule_warnings(rule, method, drafts),
             *(method.warn(request) if method.warn is not None else ()),
             *_scheduling_warnings(request),
+            *_seed_warnings(request),
             *capture_warnings(request),
         ),
     )
@@ -96,6 +97,21 @@ def _scheduling_warnings(request: Request) -> list[str]:
     return [
         f"Asynchronous scheduling is off: method {name!r} drafts from the tokens of the step "
         "before."
+    ]
+
+
+def _seed_warnings(request: Request) -> list[str]:
+    """Return what a person should know whose K changes with what runs beside a request."""
+    spec = request.spec
+    if draft_length.draft_length_of(request) == AUTO:
+        return []  # K is fixed while such a request runs
+    lengths = lengths_of(request) or {k for _, _, k in spec.get(SCHEDULE) or ()}
+    if len(set(lengths)) < 2:
+        return []
+    option = LENGTH if lengths_of(request) is not None else option_of(spec)
+    return [
+        f"A request with a seed may give another text beside other requests: {option} changes the "
+        "number of drafts with the load (docs/losslessness.md)."
     ]
 
 

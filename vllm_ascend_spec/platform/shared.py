@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.config.capture import note_given
 from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.draft_context import context_warnings
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedulers import SCHEDULERS
 from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.platform.changing_k import keep_to_ourselves, settle_auto
 
 if TYPE_CHECKING:
@@ -79,6 +82,9 @@ def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
         announce_rule(speculation)
     if speculation is not None:
         check_model_runner(vllm_config)
+        if vllm_config.model_config is not None:
+            for warning in context_warnings(vllm_config):
+                log_once(logging.WARNING, warning)
 
 
 def check_model_runner(vllm_config: VllmConfig) -> None:
