@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ascend.matrix import KINDS
+from tests.ascend.mutations import MUTATIONS
 from tests.ascend.prompts import NUM_PROMPTS, prompts
 
 STEPS = "vllm:spec_decode_graph_steps"
@@ -189,6 +190,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     """Start the engine and ask it everything, one kind of request after the other."""
     from vllm.platforms import current_platform
 
+    if "mutation" in job:
+        MUTATIONS[job["mutation"]].put_in()
     rows: list[list[int]] = []
     if job["watched"]:
         watch_draft_rows(rows)

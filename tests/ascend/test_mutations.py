@@ -1,0 +1,53 @@
+"""Errors in our code for the NPU are noticed by the checks of this folder; each error is put in once.
+
+So the prompts, and what is compared, are strong enough: mutations.py has the errors, and names the
+check that has to notice each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.ascend import test_changing_k, test_matrix, test_same_drafts
+from tests.ascend.environment import CPU, IS_SIMULATED, NPU
+from tests.ascend.matrix import BY_NIGHT, Case
+from tests.ascend.mutations import MUTATIONS
+from tests.ascend.processes import Outcome, Run
+
+CHECKS: dict[str, Callable[[str, Run, Outcome], None]] = {
+    "answers": test_matrix.test_answers,
+    "drafts": lambda name, run, on_cpu: test_same_drafts.test_drafts_are_those_of_a_cpu(name, run),
+    "changing k": lambda name, run, on_cpu: (
+        test_changing_k.test_drafts_are_those_of_an_engine_without_graphs(run)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_each_can_be_put_in_and_its_check_runs_by_day(name: str) -> None:
+    mutation = MUTATIONS[name]
+    compile(mutation.text(), mutation.file, "exec")
+    assert mutation.case not in BY_NIGHT
+
+
+@pytest.mark.skipif(not IS_SIMULATED, reason="on silicon nobody needs engines with errors")
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_each_is_noticed(name: str, run_engine: Run, on_cpu: Outcome) -> None:
+    mutation = MUTATIONS[name]
+
+    def run(case: Case, environment: dict[str, str] = NPU, **job: Any) -> Outcome:
+        # What is right is worked out without the error.
+        if environment == CPU:
+            return run_engine(case, environment, **job)
+        # Of what is asked for, drafts are compared for greedy requests alone.
+        asked = ("greedy",) if mutation.check == "drafts" else case.requests
+        return run_engine(replace(case, requests=asked), environment, mutation=name, **job)
+
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=mutation.said):
+        CHECKS[mutation.check](mutation.case, run, on_cpu)
