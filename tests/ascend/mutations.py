@@ -16,9 +16,9 @@ SOURCES = Path(__file__).parents[2] / PACKAGE
 LOOP = "methods/families/ascend/loop.py"
 METADATA = "methods/families/ascend/metadata.py"
 GRAPHS = "methods/families/ascend/graphs.py"
-# What a check says that compares drafts; what it says when an engine has ended.
+# What a check says that compares drafts, and one whose engine has ended.
 DRAFTS = "other drafts|drafted .* times"
-ENDED = "the engine ended with"
+ENDED = "(?s)the engine ended with"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Mutation:
     file: str
     old: str
     new: str
-    check: str = "drafts"
+    check: str = "test_same_drafts.py"
     case: str
     said: str = DRAFTS
 
@@ -157,9 +157,9 @@ MUTATIONS: dict[str, Mutation] = {
         old="        self._now().update_draft_model_metadata(draft_model_metadata)",
         new="        if not self._now().draft_model_metadata:\n"
         "            self._now().update_draft_model_metadata(draft_model_metadata)",
-        check="changing k",
+        check="test_changing_k.py",
         case="eagle",
-        said=f"{DRAFTS}|{ENDED}",
+        said=f"{ENDED}|{DRAFTS}",
     ),
     "a stream that a capture does not join": Mutation(
         file=LOOP,
@@ -169,7 +169,7 @@ MUTATIONS: dict[str, Mutation] = {
         "        with torch.npu.stream(side):\n"
         "            drafts = [self.pick(last[rows], sampler)]\n",
         case="eagle-full_decode_only",
-        said=ENDED,
+        said=f"{ENDED}.* ends without waiting for stream",
     ),
     "a host buffer is overwritten after an asynchronous copy": Mutation(
         file="verification/grammar.py",
@@ -177,9 +177,8 @@ MUTATIONS: dict[str, Mutation] = {
         new="    moved = pinned.to(device, non_blocking=True)\n"
         "    pinned.zero_()\n"
         "    return moved\n",
-        check="answers",
+        check="test_matrix.py",
         case="eagle-full_decode_only",
-        said="",
+        said=f"{ENDED}.*overwritten before the host had waited",
     ),
 }
-# What only the simulator's own rules show.
