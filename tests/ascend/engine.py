@@ -66,9 +66,18 @@ def watch_drafts(llm: Any, seen: dict[str, list[Any]]) -> None:
             request = scheduler.requests.get(name)
             # A prompt that goes on has none yet.
             if request is not None and not request.is_prefill_chunk:
-                seen.setdefault(name, []).append([request.num_tokens, [*request.spec_token_ids]])
+                # What is beyond the end of the context nobody verifies.
+                room = max(scheduler.max_model_len - request.num_tokens - 1, 0)
+                drafts = request.spec_token_ids[:room]
+                seen.setdefault(name, []).append([request.num_tokens, drafts])
 
     scheduler.update_draft_token_ids = update_draft_token_ids
+
+
+def drafts_by_request(seen: dict[str, list[Any]]) -> list[list[Any]]:
+    """Return what :func:`watch_drafts` has noted in the order of the prompts."""
+    # Requests are numbered: "6-" and a random part.
+    return [seen[name] for name in sorted(seen, key=lambda name: int(name.partition("-")[0]))]
 
 
 def answer(
@@ -208,9 +217,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         answers[name] = answer(llm, texts, name, job.get("logprobs"))
         counted[name] = {key: value - before[key] for key, value in counters(llm).items()}
         drafted[name] = rows[first:]
-        # Requests are numbered: "6-" and a random part.
-        numbered = sorted(drafts, key=lambda one: int(one.partition("-")[0]))
-        drafts_of[name] = [drafts[one] for one in numbered]
+        drafts_of[name] = drafts_by_request(drafts)
         drafts.clear()
         stepped[name] = {k: v - earlier.get(k, 0) for k, v in graph_steps(llm).items()}
     return {

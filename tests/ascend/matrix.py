@@ -124,8 +124,14 @@ class Case:
         return {**ENGINE, **model, **mode, **parallel, **self.engine}
 
     def for_cpu(self) -> Case:
-        """Return what a CPU is asked for the drafts and the draws to expect: one for all modes."""
-        return replace(self, mode="eager", requests=("greedy", "seeded"), devices=1, watched=False)
+        """Return what a CPU is asked for the drafts and the draws to expect.
+
+        One engine for all modes: both depend on a request's text alone, and on where its context
+        ends, not on how prompts are read and what runs beside it.
+        """
+        engine = {name: v for name, v in self.engine.items() if name == "max_model_len"}
+        same = {"mode": "eager", "engine": engine, "devices": 1, "watched": False}
+        return replace(self, requests=("greedy", "seeded"), **same)
 
 
 # Every method in every mode, with everything that a request can ask for in one of the modes. In

@@ -96,7 +96,7 @@ MUTATIONS: dict[str, Mutation] = {
         file=METADATA,
         old="metadata.block_table_tensor = metadata.block_table_tensor[:num_rows]",
         new="metadata.block_table_tensor = metadata.block_table_tensor.roll(1, 0)[:num_rows]",
-        case="eagle-full_decode_only",
+        case="eagle-eager",
     ),
     "later draft steps begin a row late in what the host says": Mutation(
         file=METADATA,
@@ -114,25 +114,25 @@ MUTATIONS: dict[str, Mutation] = {
         file=LOOP,
         old="self._later_steps(later, hidden[rows], positions, drafts, sampler)",
         new="self._later_steps(later, hidden[rows.roll(1)], positions, drafts, sampler)",
-        case="eagle-full_decode_only",
+        case="eagle-eager",
     ),
     "later draft steps skip a position": Mutation(
         file=LOOP,
         old="positions = positions + 1",
         new="positions = positions + 2",
-        case="eagle-full_decode_only",
+        case="eagle-eager",
     ),
     "rows of the draft keep the token of the step before": Mutation(
         file=LOOP,
         old="self.input_ids[:num_reqs] = drafts[-1][0]",
         new="self.input_ids[:num_reqs] = drafts[0][0]",
-        case="eagle-full_decode_only",
+        case="eagle-eager",
     ),
     "rows of the draft keep the hidden states of the step before": Mutation(
         file=LOOP,
         old="self.hidden_states[:num_reqs] = hidden\n",
         new="self.hidden_states[:num_reqs] = self.hidden_states[:num_reqs]\n",
-        case="eagle-full_decode_only",
+        case="eagle-eager",
     ),
     "the draft's cache misses what was written while nothing was drafted": Mutation(
         file=LOOP,
@@ -146,11 +146,11 @@ MUTATIONS: dict[str, Mutation] = {
         new="fitted",
         case="draft_model-full_decode_only",
     ),
-    "masks beyond the end of the context write somewhere": Mutation(
-        file="methods/families/one_pass.py",
-        old="metadata.slot_mapping.masked_fill(beyond, PADDING_SLOT)",
-        new="metadata.slot_mapping",
-        case="dflash-full_decode_only-end",
+    "a head reads the last token of a prompt behind a piece of it": Mutation(
+        file="compat/prompt_piece_end.py",
+        old="read + 1, ends",
+        new="ends[: batch.num_reqs], ends",
+        case="eagle-chunked",
     ),
     "a graph's parameters are not updated": Mutation(
         file=GRAPHS,
