@@ -65,6 +65,14 @@ def test_stock_sizes_of_a_whole_configuration(max_num_seqs: int, k: int) -> None
     assert found == stock_rules.ascend_sizes(engine)
 
 
+@pytest.mark.parametrize("max_num_seqs", [12, 20])
+def test_stock_has_a_graph_for_the_most_requests(max_num_seqs: int) -> None:
+    """In 0.30.0rc2, if they are few; before, it had none for 12 or 20 (vllm-ascend #16049)."""
+    found = sizes_of(configured(max_num_seqs, 3, additional=STOCK))
+    assert found[-1] == 4 * max_num_seqs
+    assert not any(size % 4 for size in found)
+
+
 @pytest.mark.parametrize(
     ("max_num_seqs", "k"), [(8, 3), (12, 3), (12, 2), (20, 4), (33, 5), (100, 7), (256, 2)]
 )
