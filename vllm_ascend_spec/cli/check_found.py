@@ -18,7 +18,7 @@ from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.head_as_model import read_head
 from vllm_ascend_spec.config.json_option import check_texts
 from vllm_ascend_spec.config.preflight import check_port
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.resolved import ATTRIBUTE, Speculation
 from vllm_ascend_spec.config.without_effect import LEAVE_OUT, NoEffect, without_effect
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.entry import engine_args, legacy_flags, parser_hook, problems, serve_flags
@@ -229,6 +229,10 @@ def _build(
         )
     else:
         found.without_effect += changed(given, found.engine)
+        built = getattr(found.engine.speculative_config, ATTRIBUTE, None)
+        if built is not None:
+            # vLLM has read the draft's config meanwhile.
+            found.warnings = [*dict.fromkeys([*found.warnings, *built.warnings])]
     _look_at_port(found, namespace)
 
 
