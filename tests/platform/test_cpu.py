@@ -52,6 +52,7 @@ def test_threads_are_bound_where_each_worker_has_a_memory_node(
     expected: str | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from vllm import envs
     from vllm.utils import cpu_resource_utils
 
     for name in (BIND, SIMULATED_NODES):
@@ -61,8 +62,13 @@ def test_threads_are_bound_where_each_worker_has_a_memory_node(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(cpu_resource_utils, "get_visible_memory_node", lambda: nodes)
     config: Any = SimpleNamespace(parallel_config=SimpleNamespace(local_world_size=workers))
-    let_workers_share_a_node(config)
-    assert os.environ.get(BIND) == expected
+    envs.enable_envs_cache()  # as an engine does that starts
+    try:
+        let_workers_share_a_node(config)
+        assert os.environ.get(BIND) == expected
+        assert (expected or "auto") == envs.VLLM_CPU_OMP_THREADS_BIND
+    finally:
+        envs.disable_envs_cache()
 
 
 def config_with(is_hybrid: bool, is_attention_free: bool) -> Any:

@@ -83,6 +83,7 @@ def let_workers_share_a_node(vllm_config: VllmConfig) -> None:
     vLLM binds each worker's threads to a node of its own unless it is told otherwise, and ends with
     "Not enough allowed NUMA nodes" (vllm/utils/ompmultiprocessing.py:OMPProcessManager).
     """
+    from vllm import envs
     from vllm.utils.cpu_resource_utils import get_visible_memory_node
 
     workers = vllm_config.parallel_config.local_world_size
@@ -91,6 +92,7 @@ def let_workers_share_a_node(vllm_config: VllmConfig) -> None:
     nodes = len(get_visible_memory_node())
     if nodes < workers:
         os.environ[BIND] = NO_BINDING
+        envs.disable_envs_cache()  # which an earlier engine of this process has filled
         log_once(
             logging.WARNING,
             f"{BIND}={NO_BINDING} is set: {workers} workers share {nodes} memory "
