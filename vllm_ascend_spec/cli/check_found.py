@@ -23,7 +23,7 @@ from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.head_as_model import read_head
 from vllm_ascend_spec.config.json_option import check_texts
 from vllm_ascend_spec.config.preflight import check_port
-from vllm_ascend_spec.config.resolved import Speculation, speculation_of
+from vllm_ascend_spec.config.resolved import ATTRIBUTE, Speculation
 from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.config.without_effect import LEAVE_OUT, NoEffect, without_effect
 from vllm_ascend_spec.devices import select
@@ -241,8 +241,11 @@ def _build(
         found.speculation = _settled(found)
     else:
         found.without_effect += changed(given, found.engine)
-        if found.speculation is not None:
-            found.speculation = speculation_of(found.engine)
+        built = getattr(found.engine.speculative_config, ATTRIBUTE, None)
+        if built is not None:
+            # vLLM has read the draft's config and settled its defaults meanwhile.
+            found.speculation = built
+            found.warnings = [*dict.fromkeys([*found.warnings, *built.warnings])]
     _look_at_port(found, namespace)
 
 

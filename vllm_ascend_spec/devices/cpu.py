@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from vllm_ascend_spec import versions
+from vllm_ascend_spec.config.checkpoint.config_json import NAME, read_config
+from vllm_ascend_spec.config.checkpoint.problem import laid_to
+from vllm_ascend_spec.config.checkpoint.states import with_state
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.errors import ConfigError
@@ -28,6 +33,41 @@ def check_attention_backend(request: Request) -> None:
         )
 
 
+def check_target(request: Request) -> None:
+    """Refuse a target whose layers keep a state; a hub's is looked at when vLLM has its config.
+
+    Raises:
+        ConfigError: naming its architecture.
+    """
+    model = request.model
+    if model is None or not (Path(model) / NAME).is_file():
+        return
+    with laid_to("model", model):
+        architecture = with_state(read_config(Path(model)))
+    if architecture is not None:
+        refuse_state(request.method.name, architecture)
+
+
+def refuse_state(method: str, architecture: str) -> None:
+    """Refuse speculation for a target whose layers keep a state.
+
+    Of vLLM 0.30's kernels for a CPU those of Gated DeltaNet stop at the second request
+    (vllm/model_executor/layers/mamba/ops/cpu/gdn_attention.py:cpu_gdn_attention_core), those of
+    Mamba 2 and of short convolutions give other tokens, and with prefix caching all stop
+    (vllm/v1/worker/mamba_utils.py:precopy_mamba_align_fused_kernel).
+
+    Raises:
+        ConfigError: always.
+    """
+    raise ConfigError(
+        "speculative_config.method",
+        method,
+        f"not possible on a CPU with a target of {architecture}, whose layers keep a state: there "
+        "vLLM 0.30 stops, or answers otherwise than without speculation; leave out "
+        "--speculative-config",
+    )
+
+
 DEVICE = Device(
     name="cpu",
     about="the CPU",
@@ -35,7 +75,7 @@ DEVICE = Device(
     platform="vllm_ascend_spec.platform.cpu.SpecCpuPlatform",
     family="vllm",
     max_drafts=64,
-    checks=(check_attention_backend,),
+    checks=(check_attention_backend, check_target),
     has_graphs=False,
     # vLLM's CPU worker asks for Intel's OpenMP; the distribution intel-openmp puts it there.
     preload="libiomp5.so",
