@@ -6,6 +6,8 @@ not what a device's memory was measured for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_ascend_spec.verification.draft_probs import with_rows
@@ -35,19 +37,17 @@ class KeptProbsMixin:
     use_async_scheduling: bool
     _draft_probs: torch.Tensor | None
     _draft_prob_req_ids: list[str] | None
+    # Of the requests that go on in this step.
+    _resumed_probs: Mapping[str, torch.Tensor] = MappingProxyType({})
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._kept_probs: dict[str, KeptProbs] = {}
-        # Of the requests that go on in this step.
-        self._resumed_probs: dict[str, torch.Tensor] = {}
         super().__init__(*args, **kwargs)
 
     def _update_states(self, scheduler_output: SchedulerOutput) -> Any:
         """Keep what was drafted for requests that are preempted now; the signature is vLLM's."""
         self._keep_probs(scheduler_output)
-        self._resumed_probs = {}
-        if self._kept_probs:
-            self._resume(scheduler_output)
+        self._resumed_probs = self._resumed(scheduler_output) if self._kept_probs else {}
         return super()._update_states(scheduler_output)  # type: ignore[misc]
 
     def _keep_probs(self, scheduler_output: SchedulerOutput) -> None:
@@ -60,17 +60,19 @@ class KeptProbsMixin:
                 probs = known[known_ids.index(req_id)].cpu()
                 self._kept_probs[req_id] = KeptProbs(request.num_tokens, probs)
 
-    def _resume(self, scheduler_output: SchedulerOutput) -> None:
-        """Take up the distributions of requests whose drafts are verified in this step."""
+    def _resumed(self, scheduler_output: SchedulerOutput) -> dict[str, torch.Tensor]:
+        """Return the distributions of requests whose drafts are verified in this step."""
         again = scheduler_output.scheduled_cached_reqs
+        resumed: dict[str, torch.Tensor] = {}
         computed = dict(zip(again.req_ids, again.num_computed_tokens, strict=True))
         for req_id, (num_tokens, probs) in list(self._kept_probs.items()):
             scheduled = scheduler_output.num_scheduled_tokens.get(req_id, 0)
             samples = computed.get(req_id, 0) + scheduled >= num_tokens
             if samples and req_id in scheduler_output.scheduled_spec_decode_tokens:
-                self._resumed_probs[req_id] = probs.to(self.device)
+                resumed[req_id] = probs.to(self.device)
             if samples or req_id in scheduler_output.finished_req_ids:
                 del self._kept_probs[req_id]
+        return resumed
 
     def with_resumed(self) -> tuple[torch.Tensor | None, list[str] | None]:
         """Return the distributions that are known in this step, and the requests they are of."""

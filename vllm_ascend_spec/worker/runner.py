@@ -36,6 +36,7 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, Graph
     drafter: Drafter
     requests: dict[str, Any]
     cudagraph_dispatcher: Any
+    optimistic_seq_lens_cpu: torch.Tensor
     sampler: Any
     rejection_sampler: Any
     execute_model_state: Any
