@@ -28,10 +28,10 @@ Rows = tuple[tuple[int, int, int], ...]
 def engine(schedule: Rows | None = None, copies: int = 1, length: str = "fixed") -> Any:
     """Return vLLM's configuration of an engine, as far as a scheduler reads it."""
     config = SimpleNamespace(
-        speculative_config=SimpleNamespace(),
+        speculative_config=SimpleNamespace(method="eagle", max_model_len=64),
         scheduler_config=SimpleNamespace(max_num_seqs=5),
         parallel_config=SimpleNamespace(data_parallel_size=copies),
-        model_config=SimpleNamespace(is_moe=True),
+        model_config=SimpleNamespace(is_moe=True, max_model_len=64),
     )
     record = Speculation(
         device="npu",
@@ -54,6 +54,10 @@ class Stock:
     num_spec_tokens = 3
     dynamic_sd_lookup: Any = None
     vllm_config = engine()
+    scheduler_config = SimpleNamespace(async_scheduling=False)
+    need_mamba_block_aligned_split = False
+    num_prefill_lookahead = 0
+    running: tuple[Any, ...] = ()
 
     def __init__(self) -> None:
         self.requests: dict[str, Any] = {}
@@ -187,7 +191,7 @@ def test_vllm_looks_k_up_in_what_stands_for_its_list() -> None:
 
 def sampling(name: str, temperature: float) -> Any:
     """Return a request that draws its tokens, or not."""
-    params = SimpleNamespace(extra_args=None, temperature=temperature)
+    params = SimpleNamespace(extra_args=None, temperature=temperature, seed=None)
     return SimpleNamespace(
         request_id=name, sampling_params=params, spec_token_ids=[], num_computed_tokens=0
     )

@@ -26,6 +26,8 @@ class ContextMixin:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._draft_context = draft_context(self.vllm_config)
+        # K; vLLM's attribute has that of the step before while a step is scheduled.
+        self._longest = self.num_spec_tokens
         # Most drafts of the requests that have fewer than the others, for whatever reason.
         self._limits: dict[str, int] = {}
 
@@ -35,14 +37,14 @@ class ContextMixin:
             return
         for request in self.running:
             room = self.room_in_context(request.request_id)
-            if room < self._limits.get(request.request_id, self.num_spec_tokens):
+            if room < self._limits.get(request.request_id, self._longest):
                 self._limits[request.request_id] = room
 
     def room_in_context(self, req_id: str) -> int:
         """Return how many drafts of a request the context has room for, K at most."""
         if self._draft_context is None or req_id not in self.requests:
-            return self.num_spec_tokens
+            return self._longest
         request = self.requests[req_id]
         # Placeholders are tokens that the steps under way may have.
         known = request.num_tokens + request.num_output_placeholders
-        return min(self.num_spec_tokens, max(0, self._draft_context - known))
+        return min(self._longest, max(0, self._draft_context - known))
