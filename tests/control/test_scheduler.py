@@ -25,10 +25,24 @@ from vllm_ascend_spec.step_text import split
 Rows = tuple[tuple[int, int, int], ...]
 
 
-def engine(schedule: Rows | None = None, copies: int = 1, length: str = "fixed") -> Any:
+def engine(
+    schedule: Rows | None = None,
+    copies: int = 1,
+    context: int = 64,
+    *,
+    is_full: bool = False,
+    length: str = "fixed",
+) -> Any:
     """Return vLLM's configuration of an engine, as far as a scheduler reads it."""
     config = SimpleNamespace(
-        speculative_config=SimpleNamespace(method="eagle", max_model_len=64),
+        speculative_config=SimpleNamespace(
+            max_model_len=None,
+            method="eagle",
+            draft_model_config=SimpleNamespace(max_model_len=context),
+        ),
+        compilation_config=SimpleNamespace(
+            cudagraph_mode=SimpleNamespace(has_full_cudagraphs=lambda: is_full)
+        ),
         scheduler_config=SimpleNamespace(max_num_seqs=5),
         parallel_config=SimpleNamespace(data_parallel_size=copies),
         model_config=SimpleNamespace(is_moe=True, max_model_len=64),
@@ -61,6 +75,7 @@ class Stock:
 
     def __init__(self) -> None:
         self.requests: dict[str, Any] = {}
+        self.running: list[Any] = []
         self.taken_up: Any = None
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> str:
@@ -97,8 +112,6 @@ class Fixed(SpeculationMixin, Stock):
 
 class Scheduler(AdaptiveLengthMixin, Stock):
     """The same, with K chosen."""
-
-    running: tuple[Any, ...] = ()
 
     def _lengths(self) -> tuple[list[int], bool]:
         return [0, 1, 3], True
@@ -389,6 +402,40 @@ def test_each_step_tells_its_length_once(cls: type, lookup: Any, reason: str) ->
         assert (text, Told.of(parts)) == (before, Told(3, reason, "eagle", verified))
         verified = {}
         assert scheduler.make_stats(stat).cudagraph_stats is stat
+
+
+class Short(Fixed):
+    """With a draft model for 10 tokens, and a target for 64."""
+
+    vllm_config = engine(context=10)
+
+
+class ShortInFullGraphs(Fixed):
+    """The same, with as many rows for each request."""
+
+    vllm_config = engine(context=10, is_full=True)
+
+
+@pytest.mark.parametrize(("cls", "kept"), [(Short, [3, 1, 0]), (ShortInFullGraphs, [3, 3, 3])])
+def test_requests_past_the_draft_models_context_have_no_drafts(
+    cls: type[Fixed], kept: list[int]
+) -> None:
+    scheduler = cls()
+    lengths = {"short": 5, "near": 9, "past": 12}
+    for name, length in lengths.items():
+        one = request(name)
+        one.num_tokens, one.num_output_placeholders = length, 0
+        scheduler.add_request(one)
+        scheduler.running.append(one)
+    drafts = {name: [5, 6, 7] for name in lengths}
+    scheduler.update_from_output(step({}), outcome({}))
+    scheduler.update_draft_token_ids(
+        SimpleNamespace(req_ids=list(drafts), draft_token_ids=list(drafts.values()))
+    )
+    assert [len(tokens) for tokens in scheduler.taken_up.values()] == kept
+    # What is verified in vain tells nothing of the draft model.
+    scheduler.update_from_output(step(drafts), outcome({name: [5] for name in drafts}))
+    assert observed(scheduler) == [2.0, 0.0, 0.0]
 
 
 class Scheduled(Fixed):

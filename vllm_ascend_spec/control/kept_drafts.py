@@ -48,19 +48,12 @@ class KeptDraftsMixin:
         self._kept: dict[str, Kept] = {}
         # Drafts that a step which is being scheduled may have taken already.
         self._taken: dict[str, Sequence[int]] = {}
-        # Where blocks or layers bind a prompt's parts, none of one token may be left.
-        self._keeps_drafts = not (
-            self.scheduler_config.async_scheduling
-            or self.need_mamba_block_aligned_split
-            or self.num_prefill_lookahead > 1
-        )
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Schedule a step; the signature is vLLM's."""
         self._give_back()
-        if self._keeps_drafts:
-            seeded = filter(has_seed, self.running)
-            self._taken = {request.request_id: request.spec_token_ids for request in seeded}
+        keeping = filter(self._keeps, self.running)
+        self._taken = {request.request_id: request.spec_token_ids for request in keeping}
         try:
             return super().schedule(*args, **kwargs)  # type: ignore[misc]
         finally:
@@ -79,7 +72,7 @@ class KeptDraftsMixin:
     def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Preempt a request, and keep its drafts; the signature is vLLM's."""
         drafts = request.spec_token_ids or self._taken.get(request.request_id)
-        if drafts and self._keeps_drafts and has_seed(request):
+        if drafts and self._keeps(request):
             self._kept[request.request_id] = Kept(request.num_tokens, list(drafts))
         super()._preempt_request(request, *args, **kwargs)  # type: ignore[misc]
 
@@ -105,8 +98,11 @@ class KeptDraftsMixin:
             request.request_id in self._kept and is_last and num_new_tokens > 1
         )
 
-
-def has_seed(request: Request) -> bool:
-    """Tell whether a request's tokens are drawn from random numbers of its own."""
-    params = request.sampling_params
-    return params is not None and params.seed is not None and params.temperature > 0
+    def _keeps(self, request: Request) -> bool:
+        """Tell whether a request has to keep its drafts, and can."""
+        params = request.sampling_params
+        if params is None or params.seed is None or params.temperature <= 0:
+            return False
+        # Where blocks or layers bind a prompt's parts, none of one token may be left.
+        is_bound = self.need_mamba_block_aligned_split or self.num_prefill_lookahead > 1
+        return not (self.scheduler_config.async_scheduling or is_bound)

@@ -41,7 +41,6 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, Graph
     rejection_sampler: Any
     execute_model_state: Any
     use_aux_hidden_state_outputs: bool
-    optimistic_seq_lens_cpu: torch.Tensor
 
     def create_drafter(self) -> Drafter:
         """Build our drafter; called where the stock runner would build its own."""
