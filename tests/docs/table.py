@@ -91,7 +91,7 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     "docker build": NotRun(
         "needs docker; tests/examples runs the steps of the CPU's", checks.dockerfile
     ),
-    "kubectl": NotRun("needs a cluster; tests/examples checks the files", checks.example_files),
+    "kubectl": NotRun("needs a cluster; tests/examples checks the files", checks.kubectl),
     "IMAGE=TAG": NotRun("needs docker and an NPU; tests/examples runs it", checks.example_files),
     "source": NotRun("needs CANN", checks.bash_reads),
     "python -m vllm_ascend_spec.ops.build_ascendc": NotRun("needs CANN", checks.python_parses),

@@ -100,7 +100,7 @@ def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
 def _start(plan: Plan, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
     engines: dict[str, TimedEngine | PeerEngine] = {}
     names = configurations(plan.speculative_config, idle=plan.idle)
-    progress = stack.enter_context(Progress(len(names) + (plan.peer is not None)))
+    progress = Progress(len(names) + (plan.peer is not None))
     for name in names:
         progress.next(f"loading {name}")
         engine = TimedEngine(
@@ -128,6 +128,7 @@ def _start(plan: Plan, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
         )
         engines[name] = stack.enter_context(PeerEngine(plan.peer, arguments, plan.load, PARTS))
         engines[name].start()
+    progress.close()
     return engines
 
 
