@@ -100,9 +100,14 @@ class KeptDraftsMixin:
 
     def _keeps(self, request: Request) -> bool:
         """Tell whether a request has to keep its drafts, and can."""
-        params = request.sampling_params
-        if params is None or params.seed is None or params.temperature <= 0:
+        if not has_seed(request):
             return False
         # Where blocks or layers bind a prompt's parts, none of one token may be left.
         is_bound = self.need_mamba_block_aligned_split or self.num_prefill_lookahead > 1
         return not (self.scheduler_config.async_scheduling or is_bound)
+
+
+def has_seed(request: Request) -> bool:
+    """Tell whether a request's tokens are drawn from random numbers of its own."""
+    params = request.sampling_params
+    return params is not None and params.seed is not None and params.temperature > 0
