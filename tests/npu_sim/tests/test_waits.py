@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from npu_sim import counters
+from processes import run_python
 
 OVERWRITTEN = r"overwritten before the host had waited.*16 bytes.*test_waits\.py:\d+"
 NUMBERS = [1, 2]
@@ -151,3 +152,29 @@ def test_copies_that_torch_npu_cannot_do_asynchronously_are_waits(case):
     source.fill_(4)
     torch.npu.synchronize()
     assert target.tolist() == ([0, 0] if target.device.type == "npu" else [1, 1])
+
+
+TOLERATED = """
+import torch
+
+def launch(host):
+    return host.to("npu", non_blocking=True)
+
+def other(host):
+    return host.to("npu", non_blocking=True)
+
+for function in (launch, other):
+    host = torch.ones(2).pin_memory()
+    device = function(host)
+    host.fill_(5)
+    try:
+        torch.npu.synchronize()
+        print(function.__name__, device.tolist())
+    except RuntimeError as error:
+        print(function.__name__, "in other" in str(error))
+"""
+
+
+def test_a_place_may_be_named_where_it_is_no_error():
+    done = run_python(TOLERATED, NPU_SIM_OVERWRITTEN="<string>:launch")
+    assert done.stdout.splitlines()[-2:] == ["launch [1.0, 1.0]", "other True"], done.stderr

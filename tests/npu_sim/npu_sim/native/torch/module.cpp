@@ -83,6 +83,7 @@ PYBIND11_MODULE(_npu_sim_native, module) {
   module.def("count_launch", [](const std::string& name, int64_t read, int64_t written) {
     count_op(name, {read, written}, Launch::kEager);
   });
+  module.def("tolerate", &tolerate);
   module.def("count_event", &count_event, py::arg("name"), py::arg("amount") = 1);
   module.def("counters", &snapshot);
 }

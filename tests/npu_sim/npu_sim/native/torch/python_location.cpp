@@ -17,7 +17,8 @@ std::string python_location() {
     const auto file = py::str(code.attr("co_filename")).cast<std::string>();
     if (file.find("/site-packages/torch") == std::string::npos) {
       if (found++) location += ", from ";
-      location += file + ":" + std::to_string(PyFrame_GetLineNumber(raw));
+      location += file + ":" + std::to_string(PyFrame_GetLineNumber(raw)) + " in " +
+                  py::str(code.attr("co_name")).cast<std::string>();
     }
     frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
   }

@@ -5,7 +5,7 @@
 
 namespace npu_sim {
 
-// "file:line" of the innermost Python frames that are not PyTorch's, innermost first.
+// "file:line in function" of the innermost Python frames that are not PyTorch's, innermost first.
 std::string python_location();
 
 }  // namespace npu_sim
