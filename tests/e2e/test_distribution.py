@@ -13,9 +13,20 @@ from typing import Any
 import pytest
 import torch
 from vllm import SamplingParams, TokensPrompt
+from vllm.sampling_params import StructuredOutputsParams
 
-from tests.e2e.drafts import watch
-from tests.e2e.tiny import KNOWN, write_draft, write_eagle3_head, write_head, write_target
+from tests.e2e.drafts import Drafts, watch
+from tests.e2e.tiny import (
+    KNOWN,
+    write_dflash_head,
+    write_draft,
+    write_eagle3_head,
+    write_head,
+    write_mlp_speculator,
+    write_target,
+    write_tokenizer,
+)
+from vllm_ascend_spec.methods.families import sampling
 from vllm_ascend_spec.methods.families.sampling import DraftSampler
 from vllm_ascend_spec.methods.hybrid.drafter import HybridMixin
 
@@ -34,7 +45,7 @@ ARGUMENTS: dict[str, Any] = {
 SIGMAS = 4.5
 # How drafts reach the verifier: certain, drawn, as many as there are, or all of this.
 SPECS: dict[str, dict[str, Any]] = {
-    "one-hot": {"method": "eagle", "num_speculative_tokens": 3},
+    "one-hot": {"method": "eagle", "num_speculative_tokens": 3, "draft_sample_method": "greedy"},
     "sampled": {
         "method": "eagle",
         "num_speculative_tokens": 3,
@@ -48,6 +59,23 @@ SPECS: dict[str, dict[str, Any]] = {
     "sampled, draft model": {
         "method": "draft_model",
         "num_speculative_tokens": 2,
+        "draft_sample_method": "probabilistic",
+    },
+    "sampled, heads": {
+        "method": "mlp_speculator",
+        "num_speculative_tokens": 3,
+        "draft_sample_method": "probabilistic",
+    },
+    # All drafts of a step in one pass: none has seen the ones before it.
+    "sampled, peagle": {
+        "method": "eagle3",
+        "num_speculative_tokens": 3,
+        "parallel_drafting": True,
+        "draft_sample_method": "probabilistic",
+    },
+    "sampled, dflash": {
+        "method": "dflash",
+        "num_speculative_tokens": 3,
         "draft_sample_method": "probabilistic",
     },
     # Suffix trees beside a model: certain drafts of any number, and drawn ones, in one batch.
@@ -70,45 +98,59 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the folders of the target and of each method's draft."""
     folder: Path = tmp_path_factory.mktemp("tiny")
     target = write_target(folder / "target")
+    write_tokenizer(target)
     return {
         "target": target,
         "eagle": write_head(folder / "eagle", target),
+        # Its end is amid the continuations.
+        "short": write_head(folder / "short", target, max_position_embeddings=len(PROMPT) + 5),
         "eagle3": write_eagle3_head(folder / "eagle3"),
+        "peagle": write_eagle3_head(folder / "peagle", in_one_pass=True),
+        "dflash": write_dflash_head(folder / "dflash"),
+        "mlp_speculator": write_mlp_speculator(folder / "mlp_speculator", num_drafts=3),
         "draft_model": write_draft(folder / "draft", target),
     }
 
 
-def sample(llm: Any) -> Counter[tuple[int, ...]]:
+def sample(llm: Any, samples: int = SAMPLES, **options: Any) -> Counter[tuple[int, ...]]:
     """Count the second to fourth token of many continuations; the first is never a draft."""
     parameters = SamplingParams(
-        temperature=0.8, top_p=0.95, max_tokens=4, ignore_eos=True, detokenize=False
+        temperature=0.8, top_p=0.95, max_tokens=4, ignore_eos=True, detokenize=False, **options
     )
     torch.manual_seed(1)
     prompt = TokensPrompt(prompt_token_ids=PROMPT)
-    outputs = llm.generate([prompt] * SAMPLES, parameters, use_tqdm=False)
+    outputs = llm.generate([prompt] * samples, parameters, use_tqdm=False)
     return Counter(tuple(output.outputs[0].token_ids[1:]) for output in outputs)
 
 
 def excess(ours: Counter[Any], theirs: Counter[Any]) -> float:
     """Return how far, in standard deviations, two samples of equal size are apart."""
-    pooled = ours + theirs
+    pooled, samples = ours + theirs, ours.total()
+    assert theirs.total() == samples
     frequent = [key for key, count in pooled.items() if count >= 20]
     cells = [(ours[key], theirs[key]) for key in frequent]
-    cells.append((SAMPLES - sum(a for a, _ in cells), SAMPLES - sum(b for _, b in cells)))
+    cells.append((samples - sum(a for a, _ in cells), samples - sum(b for _, b in cells)))
     chi_square = sum((a - b) ** 2 / (a + b) for a, b in cells if a + b)
     freedom = len(cells) - 1
     assert freedom >= 20
     return (chi_square - freedom) / (2 * freedom) ** 0.5
 
 
-def make(make_engine: Any, models: dict[str, str], name: str | None) -> Any:
-    arguments = {**ARGUMENTS, "model": models["target"]}
+def make(
+    make_engine: Any, models: dict[str, str], name: str | None, draft: str = "", **options: Any
+) -> Any:
+    """Return the engine of one of SPECS, or without speculation.
+
+    ``draft`` is for another model than the method's usual one, ``options`` are the engine's.
+    """
+    arguments = {**ARGUMENTS, "model": models["target"], **options}
     if name is None:
         return make_engine(**arguments)
     spec = dict(SPECS[name])
-    method = "eagle" if spec["method"] == "hybrid" else spec["method"]
-    if method in models:
-        spec["model"] = models[method]
+    usual = {"hybrid": "eagle", "eagle3": "peagle" if "parallel_drafting" in spec else "eagle3"}
+    draft = draft or usual.get(spec["method"], spec["method"])
+    if draft in models:
+        spec["model"] = models[draft]
     return make_engine(spec, **arguments)
 
 
@@ -125,13 +167,90 @@ def test_distribution_is_that_of_the_target(
     with watch(llm) as seen:
         actual = sample(llm)
     assert excess(actual, expected) < SIGMAS
-    accepted = seen.acceptance
-    # Drafts were made, some were accepted and some were not, or the comparison shows nothing.
-    assert accepted.accepted_per_position[0] > SAMPLES / 20, accepted
-    assert (accepted.rate or 1) < 0.95, accepted
+    check_some_are_accepted(seen)
     assert (len({num for step in seen.steps for num in step.drafts}) > 1) == (
         name in ("mixed", "ragged")
     )
+
+
+def check_some_are_accepted(seen: Drafts, samples: int = SAMPLES) -> None:
+    """Some drafts were accepted and some were not, or a comparison shows nothing."""
+    accepted = seen.acceptance
+    assert accepted.accepted_per_position[0] > samples / 20, accepted
+    assert (accepted.rate or 1) < 0.95, accepted
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"enable_prefix_caching": False}, id="without prefix caching"),
+        pytest.param({"enforce_eager": False}, id="compiled"),
+        pytest.param({"tensor_parallel_size": 2}, id="two processes"),
+        pytest.param({"draft": "short"}, id="a draft with a shorter context"),
+    ],
+)
+def test_distribution_in_other_engines(
+    options: dict[str, Any],
+    make_engine: Any,
+    models: dict[str, str],
+    expected: Counter[Any],
+    monkeypatch: Any,
+) -> None:
+    # Workers may run on any core; vLLM wants a NUMA node for each otherwise.
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    llm = make(make_engine, models, "sampled", **options)
+    with watch(llm) as seen:
+        assert excess(sample(llm), expected) < SIGMAS
+    check_some_are_accepted(seen)
+
+
+# Letters are all tokens but the end's. What the heads like is forbidden often.
+GRAMMAR = "[a-g]([a-d][c-g]){9}"
+# Grammars take their time.
+SAMPLES_OF_A_GRAMMAR = 8_000
+
+
+@pytest.fixture(scope="module")
+def sample_under_a_grammar(make_engine: Any, models: dict[str, str]) -> Any:
+    """Return what counts continuations under a grammar, with drafts of one of SPECS or none."""
+
+    def run(name: str | None) -> tuple[Counter[tuple[int, ...]], Drafts]:
+        llm = make(make_engine, models, name, skip_tokenizer_init=False)
+        grammar = StructuredOutputsParams(regex=GRAMMAR)
+        with watch(llm) as seen:
+            return sample(llm, SAMPLES_OF_A_GRAMMAR, structured_outputs=grammar), seen
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def expected_under_a_grammar(sample_under_a_grammar: Any) -> Counter[tuple[int, ...]]:
+    return sample_under_a_grammar(None)[0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sampled", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("mixed", "ragged"))],
+)
+def test_distribution_under_a_grammar(
+    name: str, sample_under_a_grammar: Any, expected_under_a_grammar: Counter[Any]
+) -> None:
+    """Drafts are cut off before the first that the grammar forbids, and rows are masked."""
+    actual, seen = sample_under_a_grammar(name)
+    assert excess(actual, expected_under_a_grammar) < SIGMAS
+    check_some_are_accepted(seen, SAMPLES_OF_A_GRAMMAR)
+    assert len({num for step in seen.steps for num in step.drafts}) > 1  # some were cut off
+
+
+@pytest.mark.nightly
+def test_drawn_drafts_under_a_grammar_would_be_noticed(
+    sample_under_a_grammar: Any, expected_under_a_grammar: Counter[Any], monkeypatch: Any
+) -> None:
+    """Negative control: how many drafts are left depends on what was drawn."""
+    monkeypatch.setattr(sampling, "requests_with_grammar", lambda runner: [])
+    actual, _ = sample_under_a_grammar("sampled")
+    assert excess(actual, expected_under_a_grammar) > 3 * SIGMAS
 
 
 def test_wrong_draft_probabilities_would_be_noticed(

@@ -1,6 +1,6 @@
 """A target split over two processes answers as in one, and its drafts are worth as much.
 
-Every method, most of them by night.
+Both draw the same numbers. Every method, most of them by night.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from vllm import SamplingParams
 
 from tests.e2e.drafts import Drafts, watch
+from tests.e2e.ranks import differences, noting, skip_a_number
 from tests.engines import Generate, MakeEngine, assert_same, token_ids
-from tests.zoo import EVERY
+from tests.zoo import EVERY, drafting
+from vllm_ascend_spec.methods.registry import BUILT_IN
 from vllm_ascend_spec.platform.cpu import BIND
 
 # Two processes and their libraries take a quarter of a minute to start.
@@ -59,3 +62,65 @@ def test_two_processes_answer_as_one(
     # Sums are added in another order, so a draft may be another one where two are as likely.
     assert split.acceptance.num_drafts > 0
     assert split.acceptance.rate == pytest.approx(alone.acceptance.rate, rel=0.05)
+
+
+def sampling(request: int) -> SamplingParams:
+    """Return another way to sample for each request of a batch, every second with a seed."""
+    ways: list[dict[str, Any]] = [
+        {"temperature": 0.8},
+        {"temperature": 1.2, "top_p": 0.9, "top_k": 50},
+        {"temperature": 0.0},
+        {"temperature": 0.7, "min_p": 0.05, "repetition_penalty": 1.2},
+    ]
+    seed = request if request % 2 else None
+    # Of other lengths, so that batches become smaller.
+    own = {"seed": seed, "max_tokens": TOKENS + 3 * request, "ignore_eos": True}
+    return SamplingParams(**ways[request // 2 % len(ways)], **own)
+
+
+def sample(llm: Any, prompts: list[str]) -> list[list[int]]:
+    parameters = [sampling(request) for request in range(NUM_PROMPTS)]
+    outputs = llm.generate(prompts[:NUM_PROMPTS], parameters, use_tqdm=False)
+    return [list(output.outputs[0].token_ids) for output in outputs]
+
+
+WAYS = [
+    pytest.param(
+        method,
+        how,
+        marks=() if method in BY_DAY and how != "greedy" else pytest.mark.nightly,
+    )
+    for method in EVERY
+    for how in ("auto", "greedy")
+    if how == "auto" or BUILT_IN[EVERY[method]["method"]].can_sample_drafts
+]
+
+
+@pytest.mark.parametrize(("method", "how"), WAYS)
+def test_both_processes_draw_the_same(
+    method: str, how: str, make_engine: MakeEngine, prompts: list[str]
+) -> None:
+    """Every process has the same tokens, drafts, distributions and generators after each step."""
+    spec = EVERY[method] if how == "auto" else drafting(method, how)
+    llm = make_engine(spec, tensor_parallel_size=2)
+    with noting(llm) as steps:
+        answers = sample(llm, prompts)
+    assert len(steps) == 2
+    assert not differences(steps)
+    # Requests without a seed were drawn, and drafts verified, or the comparison shows nothing.
+    assert sample(llm, prompts)[0] != answers[0]
+    assert any(step["verified"] for step in steps[0])
+    assert len({step["generator"] for step in steps[0]}) == len(steps[0])
+
+
+def test_a_process_that_draws_other_numbers_would_be_noticed(
+    make_engine: MakeEngine, prompts: list[str]
+) -> None:
+    """Negative control."""
+    llm = make_engine(EVERY["ngram"], tensor_parallel_size=2)
+    llm.collective_rpc(skip_a_number)
+    with noting(llm) as steps:
+        sample(llm, prompts)
+    found = differences(steps)
+    assert any("tokens" in text for text in found), found
+    # The engine is not used again.

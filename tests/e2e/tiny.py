@@ -1,4 +1,7 @@
-"""Random models of a vocabulary of eight: texts so short that every one of them is seen often."""
+"""Random models of a vocabulary of eight: texts so short that every one of them is seen often.
+
+A target may have another vocabulary; heads take it from their target's checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -62,15 +65,20 @@ def save(folder: Path, weights: dict[str, torch.Tensor], **settings: Any) -> str
     return str(folder)
 
 
-def write_target(folder: Path) -> str:
+def write_target(folder: Path, vocab: int = VOCAB) -> str:
     """Write a Llama of one layer, whose next token depends on the ones before."""
     shapes = {
-        "model.embed_tokens.weight": (VOCAB, WIDTH),
+        "model.embed_tokens.weight": (vocab, WIDTH),
         "model.norm.weight": (WIDTH,),
         "model.layers.0.input_layernorm.weight": (WIDTH,),
         **{f"model.layers.0.{name}": shape for name, shape in layer_shapes().items()},
     }
-    return save(folder, drawn(shapes, seed=0, scale=0.2))
+    return save(folder, drawn(shapes, seed=0, scale=0.2), vocab_size=vocab)
+
+
+def embedding_of(target: str) -> torch.Tensor:
+    """Return a target's embeddings [vocab_size, WIDTH], which are its output layer, too."""
+    return load_file(Path(target) / "model.safetensors")["model.embed_tokens.weight"]
 
 
 def write_draft(folder: Path, target: str, noise: float = 0.1) -> str:
@@ -80,22 +88,32 @@ def write_draft(folder: Path, target: str, noise: float = 0.1) -> str:
     return save(folder, {n: w + noisy[n] if w.ndim > 1 else w for n, w in weights.items()})
 
 
-def write_head(folder: Path, target: str) -> str:
+def write_head(folder: Path, target: str, **settings: Any) -> str:
     """Write an EAGLE head whose drafts are random, on the target's embeddings."""
     shapes = {
         "fc.weight": (WIDTH, 2 * WIDTH),
         **{f"layers.0.{name}": shape for name, shape in layer_shapes().items()},
     }
-    embedding = load_file(Path(target) / "model.safetensors")["model.embed_tokens.weight"]
-    return save(folder, {**drawn(shapes, seed=2, scale=0.15), "embed_tokens.weight": embedding})
+    embedding = embedding_of(target)
+    weights = {**drawn(shapes, seed=2, scale=0.15), "embed_tokens.weight": embedding}
+    return save(folder, weights, vocab_size=len(embedding), **settings)
 
 
 # Of the target's tokens those that the EAGLE-3 head can draft.
 KNOWN = (1, 2, 4, 6, 7)
 
 
-def write_eagle3_head(folder: Path) -> str:
-    """Write an EAGLE-3 head whose drafts are random, over a part of the vocabulary."""
+# A token that stands for what is to be drafted.
+MASK = 5
+
+
+def write_eagle3_head(folder: Path, in_one_pass: bool = False) -> str:
+    """Write an EAGLE-3 head whose drafts are random, over a part of the vocabulary.
+
+    Args:
+        folder: where to.
+        in_one_pass: whether it is one of P-EAGLE, with a state for masks.
+    """
     layer = layer_shapes() | {f"self_attn.{name}_proj.weight": (WIDTH, 2 * WIDTH) for name in "qkv"}
     norms = ("hidden_norm", "input_layernorm")
     shapes = {
@@ -107,5 +125,61 @@ def write_eagle3_head(folder: Path) -> str:
     }
     weights = drawn(shapes, seed=3, scale=0.15)
     weights["d2t"] = torch.tensor(KNOWN) - torch.arange(len(KNOWN))
-    layers = {"eagle_aux_hidden_state_layer_ids": [0, 1]}
-    return save(folder, weights, draft_vocab_size=len(KNOWN), eagle_config=layers)
+    settings: dict[str, Any] = {"draft_vocab_size": len(KNOWN)}
+    settings["eagle_config"] = {"eagle_aux_hidden_state_layer_ids": [0, 1]}
+    if in_one_pass:
+        weights |= drawn({"mask_hidden": (1, 2 * WIDTH)}, seed=4, scale=1.0)
+        settings["ptd_token_id"] = MASK
+    return save(folder, weights, **settings)
+
+
+def write_dflash_head(folder: Path) -> str:
+    """Write a DFlash head whose drafts are random, over states behind the target's layer."""
+    head_norms = {f"self_attn.{name}_norm.weight": (WIDTH // HEADS,) for name in "qk"}
+    layer = {**layer_shapes(), **head_norms, "input_layernorm.weight": (WIDTH,)}
+    shapes = {
+        "fc.weight": (WIDTH, WIDTH),
+        "hidden_norm.weight": (WIDTH,),
+        "norm.weight": (WIDTH,),
+        **{f"layers.0.{name}": shape for name, shape in layer.items()},
+    }
+    return save(
+        folder,
+        drawn(shapes, seed=5, scale=0.2),
+        architectures=["DFlashDraftModel"],
+        model_type="qwen3",
+        dflash_config={"mask_token_id": MASK, "target_layer_ids": [0]},
+    )
+
+
+def write_mlp_speculator(folder: Path, num_drafts: int) -> str:
+    """Write an MLP speculator whose drafts are random."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for stage in range(num_drafts):
+        shapes |= {f"speculator.{part}.{stage}.weight": (VOCAB, WIDTH) for part in ("emb", "head")}
+        shapes[f"speculator.proj.{stage}.weight"] = (WIDTH, WIDTH)
+        shapes |= {f"speculator.ln.{stage}.{name}": (WIDTH,) for name in ("weight", "bias")}
+    return save(
+        folder,
+        drawn(shapes, seed=6, scale=0.15),
+        architectures=["MLPSpeculatorPreTrainedModel"],
+        model_type="mlp_speculator",
+        emb_dim=WIDTH,
+        inner_dim=WIDTH,
+        n_predict=num_drafts,
+        top_k_tokens_per_head=[1] * num_drafts,
+        n_candidates=1,
+        tie_weights=False,
+        scale_input=True,
+    )
+
+
+def write_tokenizer(folder: str) -> None:
+    """Give a target of eight tokens a tokenizer: the end of a text, and the letters a to g."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"</s>": 0, **{letter: token + 1 for token, letter in enumerate("abcdefg")}}
+    tokenizer = Tokenizer(models.BPE(vocab=words, merges=[]))
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", bos_token="</s>")
+    fast.save_pretrained(folder)

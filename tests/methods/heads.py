@@ -38,6 +38,7 @@ def make_drafter(
     load_format: str = "auto",
     hidden: int = HIDDEN,
     vocab: int = VOCAB,
+    tensor_parallel_size: int = 1,
     **asked: Any,
 ) -> Any:
     """Return a drafter with its weights; ``asked`` are values of its speculation."""
@@ -48,6 +49,7 @@ def make_drafter(
             dtype=dtype, get_hidden_size=lambda: hidden, get_vocab_size=lambda: vocab
         ),
         scheduler_config=SimpleNamespace(max_num_seqs=4),
+        parallel_config=SimpleNamespace(tensor_parallel_size=tensor_parallel_size),
     )
     parameters = SimpleNamespace(sampling_params=None)
     runner: Any = SimpleNamespace(

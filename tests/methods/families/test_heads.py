@@ -15,7 +15,7 @@ from tests.config.heads import write_mlp
 from tests.methods.heads import WRITERS, make_drafter, make_heads_step, randomize
 from vllm_ascend_spec.config.checkpoint import hub
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
-from vllm_ascend_spec.methods.families import head_weights
+from vllm_ascend_spec.methods.families import head_weights, heads
 from vllm_ascend_spec.methods.families.heads import last_rows
 
 BOTH = pytest.mark.parametrize("method", WRITERS)
@@ -89,6 +89,27 @@ class TestBoth:
         greedy = make_drafter(method, draft).draft(make_heads_step([[5], [6]], given))
         assert drafts[1].tolist() == greedy[1].tolist()
         assert drafter.take_last_draft_probs() is None
+
+    def test_ranks_draw_from_the_first_ones_states(
+        self, method: str, draft: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Theirs differ in rounding; tests/e2e/test_tensor_parallel.py runs four of them."""
+        first, own = states(2), states(2) + 1e-3
+        group = SimpleNamespace(broadcast=lambda given, src: given.copy_(first))
+        monkeypatch.setattr(heads, "get_tp_group", lambda: group)
+        probs = []
+        for size, given in ((1, first), (4, own), (1, own)):
+            drafter = make_drafter(
+                method, draft, tensor_parallel_size=size, draft_sample_method="probabilistic"
+            )
+            sampling = SimpleNamespace(
+                all_greedy=False, temperature=torch.tensor([0.7, 0.9]), generators={}
+            )
+            torch.manual_seed(0)
+            drafter.draft(make_heads_step([[5], [6]], given, sampling=sampling))
+            probs.append(drafter.take_last_draft_probs())
+        assert torch.equal(probs[0], probs[1])
+        assert not torch.equal(probs[0], probs[2])
 
     def test_a_seed_repeats_and_goes_on(self, method: str, draft: Path) -> None:
         drafter = make_drafter(method, draft, draft_sample_method="probabilistic")

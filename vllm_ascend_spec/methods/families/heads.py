@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from vllm.distributed import get_tp_group
 
 from vllm_ascend_spec.methods.drafter import HostDrafter
 from vllm_ascend_spec.methods.families.likeliest import likeliest
@@ -81,6 +82,7 @@ class HeadsDrafter(HostDrafter):
         self.hidden_size = config.model_config.get_hidden_size()
         self.vocab_size = config.model_config.get_vocab_size()
         self.max_num_reqs = config.scheduler_config.max_num_seqs
+        self.is_split = config.parallel_config.tensor_parallel_size > 1
         self._draft_probs: torch.Tensor | None = None
 
     @classmethod
@@ -124,7 +126,10 @@ class HeadsDrafter(HostDrafter):
         )
         rows, last = torch.from_numpy(places).to(self.device, non_blocking=True)
         picker = Picker(self._sampler_of(step))
-        drafts = self.heads(step.sample_hidden_states[rows], last, step.num_drafts, picker)
+        states = step.sample_hidden_states[rows]
+        if picker.draws and self.is_split:
+            share(states)
+        drafts = self.heads(states, last, step.num_drafts, picker)
         self._draft_probs = picker.probs()
         return torch.stack(drafts, dim=1)
 
@@ -141,6 +146,18 @@ class HeadsDrafter(HostDrafter):
         """Return the distributions of the last drafts, once; None where drafts are certain."""
         probs, self._draft_probs = self._draft_probs, None
         return probs
+
+
+def share(
+    states: torch.Tensor,  # [num_reqs, hidden_size]
+) -> None:
+    """Give every tensor-parallel rank the first one's states, in place.
+
+    Each rank has the heads whole, and verifies the first one's drafts by its own distributions. The
+    states that these come from may differ in rounding: vLLM's sum over more than two ranks of a CPU
+    begins, on each, with its own part. A rank that decides otherwise would go on with another text.
+    """
+    get_tp_group().broadcast(states, src=0)
 
 
 def last_rows(sampled: list[list[int]], step: DraftStep) -> np.ndarray:
