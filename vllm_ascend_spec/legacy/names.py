@@ -23,6 +23,8 @@ from vllm_ascend_spec.legacy.method import (
 MODEL, METHOD, DRAFTS = "speculative_model", "speculative_method", "num_speculative_tokens"
 RULE = "spec_decoding_acceptance_method"
 NGRAM = "ngram"
+# Of vLLM's today, beside --speculative-config.
+SHORT = ("spec_method", "spec_model", "spec_tokens")
 # Texts that meant "not given", as for --speculative-config; templates have them for what is off.
 UNSET = ("", "None")
 # What vLLM took for the shortest n-gram then; today it takes the longest.
@@ -117,6 +119,33 @@ class Modern:
 def given_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the old names among ``values`` that were given."""
     return {name: values[name] for name in LEGACY if values.get(name) not in (None, *UNSET)}
+
+
+def taken(values: dict[str, Any], *, as_flags: bool = True) -> tuple[dict[str, Any], Modern] | None:
+    """Take old names out of an engine's options, and put what they mean into the speculative config.
+
+    Args:
+        values: by today's names and old ones, of a command line or keyword arguments; is changed.
+        as_flags: as for :func:`modern`.
+
+    Returns:
+        The values by old name, and what they came to; None where none was given.
+
+    Raises:
+        ConfigError: as :func:`modern` does.
+    """
+    given = given_of(values)
+    for name in LEGACY:
+        values.pop(name, None)
+    if not given:
+        return None
+    beside = {name: values[name] for name in SHORT if values.get(name)} or None
+    target = values.get("model_tag") or values.get("model")
+    spec = values.get("speculative_config") or beside
+    found = modern(given, spec, target, as_flags=as_flags)
+    if found.spec is not beside:
+        values["speculative_config"] = found.spec
+    return given, found
 
 
 def modern(
