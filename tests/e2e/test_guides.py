@@ -62,14 +62,14 @@ def run_script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_script_asks_for_what_it_says(
     name: str, run_script: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Built(Exception):
+    class BuiltError(Exception):
         """The engine would be built now."""
 
     def build(engine_args: Any, **_: Any) -> None:
-        raise Built(engine_args)
+        raise BuiltError(engine_args)
 
     monkeypatch.setattr(LLMEngine, "from_engine_args", build)
-    with pytest.raises(Built) as raised:
+    with pytest.raises(BuiltError) as raised:
         run_script(SCRIPTS[name].text)
     (asked,) = raised.value.args
     assert asked.speculative_config == SCRIPTS[name].spec

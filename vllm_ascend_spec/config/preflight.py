@@ -15,12 +15,12 @@ from typing import Any
 
 from vllm_ascend_spec.config.additional import check_additional
 from vllm_ascend_spec.config.combinations import COMBINATIONS
+from vllm_ascend_spec.config.detect import asked_for
 from vllm_ascend_spec.config.draft_length import with_lengths
 from vllm_ascend_spec.config.draft_options import check_name
 from vllm_ascend_spec.config.draft_split import with_split
 from vllm_ascend_spec.config.engine import Engine, Request
 from vllm_ascend_spec.config.flags import with_flags
-from vllm_ascend_spec.config.head_as_model import read_head
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.options import INTERNAL, OPTIONS, is_unset
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
@@ -98,7 +98,7 @@ def request_of(
     """
     section = check_additional(additional_config)
     options = SpecOptions.from_mapping(section)
-    asked = read_head(model, speculative_config)
+    asked = asked_for(model, speculative_config)
     if asked.spec is None:
         require_speculation(section)
         return None
@@ -120,6 +120,7 @@ def request_of(
         model=asked.model,
         engine=engine,
         from_head=asked.from_head,
+        detected=asked.detected,
         warnings=warnings + about_split,
     )
 

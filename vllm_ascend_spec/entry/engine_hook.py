@@ -52,8 +52,7 @@ def apply() -> None:
         page_hook.prepare(self.additional_config, usage)
         quantized.detect(self)
         speculation = resolve_args(self)
-        spec = asked_of(self).spec
-        with waiting(speculation), carried(self, spec, speculation):
+        with waiting(speculation), carried(self, asked_of(self), speculation):
             config = stock(self, *args, **kwargs)
         if speculation is not None:
             confirm(config, speculation)

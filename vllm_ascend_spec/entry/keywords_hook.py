@@ -1,10 +1,10 @@
 """Take the keyword arguments that ``LLM(...)`` had before ``speculative_config``.
 
-Why: scripts of guides have them, and ``EngineArgs`` ends with a TypeError that names the first one.
-How: ``EngineArgs`` and ``AsyncEngineArgs`` are built with today's names instead, and one line in the
-log says them. vLLM loads general plugins only after an ``EngineArgs`` has been built, so this is
-hooked in when the platform is chosen, before vLLM has defined the two classes: when Python imports
-their module, what was defined there is wrapped.
+Why: scripts of guides have them, and ``EngineArgs`` raises a TypeError.
+How: ``EngineArgs`` and ``AsyncEngineArgs`` are built with today's names instead, and one line in
+the log says them. vLLM loads general plugins only after an ``EngineArgs`` has been built, so this
+is hooked in when the platform is chosen, before vLLM has defined the two classes: they are wrapped
+as soon as Python has imported their module.
 Until: never; this is our own feature, hooked in where vLLM has no hook.
 """
 
@@ -81,7 +81,7 @@ def _wrap(module: ModuleType) -> None:
 
 def _translating(stock: Callable[..., None]) -> Callable[..., None]:
     @wraps(stock)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
         # The model is the first field.
         first = {"model": args[0]} if args and "model" not in kwargs else {}
         values = {**kwargs, **first}
@@ -89,4 +89,4 @@ def _translating(stock: Callable[..., None]) -> Callable[..., None]:
             log_once(logging.WARNING, told(*done, as_flags=False))
         stock(self, *args, **{name: v for name, v in values.items() if name not in first})
 
-    return __init__
+    return init

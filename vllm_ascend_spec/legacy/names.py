@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vllm_ascend_spec.config.detect import detect
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.legacy.method import (
+from vllm_ascend_spec.legacy.drafts import (
     DEFAULT_DRAFTS,
     MTP,
     drafts_of,
     has_mtp_layers,
-    method_of,
 )
 
 MODEL, METHOD, DRAFTS = "speculative_model", "speculative_method", "num_speculative_tokens"
@@ -122,7 +122,7 @@ def given_of(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def taken(values: dict[str, Any], *, as_flags: bool = True) -> tuple[dict[str, Any], Modern] | None:
-    """Take old names out of an engine's options, and put what they mean into the speculative config.
+    """Take old names out of an engine's options, and put what they mean in their place.
 
     Args:
         values: by today's names and old ones, of a command line or keyword arguments; is changed.
@@ -200,8 +200,9 @@ def _spec_of(
             raise ConfigError(called[METHOD], spec["method"], problem)
         del spec["model"]
     elif "method" not in spec:
-        spec["method"], source = method_of(model)
-        guessed.append(f"method {spec['method']!r} {source}")
+        found = detect(model)
+        spec = {"method": found.method, **found.options, **spec}
+        guessed.append(f"method {found.method!r}, {found.source}")
     if spec["method"] == NGRAM and "prompt_lookup_max" in spec:
         spec.setdefault("prompt_lookup_min", SHORTEST_NGRAM)
     if DRAFTS not in spec:
