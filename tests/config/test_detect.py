@@ -59,7 +59,7 @@ def test_the_word_for_n_grams_is_no_model(word: str) -> None:
 @pytest.mark.parametrize("spec", [K, {**K, "model": None}, {**K, "model": 3}, {"model": ""}, [], 3])
 def test_what_names_no_draft_is_refused_as_before(spec: Any) -> None:
     assert asked_for(TARGET, spec).spec == spec
-    with pytest.raises(AscendSpecError, match="name the method|must be a JSON object"):
+    with pytest.raises(AscendSpecError, match=r"name the method|must be a JSON object"):
         resolve_engine(TARGET, spec)
 
 
@@ -226,6 +226,7 @@ def test_a_damaged_config_is_said_by_the_drafts_check(text: str, tmp_path: Path)
 def test_vllm_is_told_the_method(tmp_path: Path) -> None:
     """Where vLLM by itself takes it for another one, too."""
     from vllm.engine.arg_utils import EngineArgs
+
     from vllm_ascend_spec.config.resolved import speculation_of
 
     spec = {"model": SPECS["eagle"]["model"], **K}

@@ -27,8 +27,8 @@ from tests.e2e.guides import (
     SCRIPTS,
     deep_target,
 )
-from vllm_ascend_spec.config.flags import with_flags
 from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.config.texts import with_texts_read
 from vllm_ascend_spec.devices import npu
 from vllm_ascend_spec.entry import engine_args, quantized
 from vllm_ascend_spec.legacy.rewrite import rewrite
@@ -183,7 +183,7 @@ def test_mtp_with_quantized_experts_is_asked_for_on_npus(
     assert args.tensor_parallel_size == 16
     assert args.quantization == "ascend"
     # A text that is false, by the engine too, with its warning.
-    spec, (warning,) = with_flags(args.speculative_config)
+    spec, (warning,) = with_texts_read(args.speculative_config)
     assert spec["disable_padded_drafter_batch"] is False
     assert "'False' is a text and taken as false" in warning
 

@@ -18,6 +18,12 @@ from vllm_ascend_spec.config.checkpoint import config_json, speculators
 from vllm_ascend_spec.config.checkpoint.files import read_checkpoint
 from vllm_ascend_spec.config.checkpoint.heads import ABOUT, kind_of
 from vllm_ascend_spec.config.checkpoint.hub import HUGGING_FACE, current_hub
+from vllm_ascend_spec.config.checkpoint.mtp_models import (
+    ARCHITECTURES,
+    IF_COUNTED,
+    MODEL_TYPES,
+    WITH_TEXT_PART,
+)
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError
 from vllm_ascend_spec.config.checkpoint.safetensors import parse_object
 from vllm_ascend_spec.config.head_as_model import Asked, Detected, read_head
@@ -44,24 +50,6 @@ class Rule:
     architectures: frozenset[str] = frozenset()
 
 
-# Models that vLLM makes the MTP layers of (SpeculativeConfig.hf_config_override).
-MTP_TYPES = frozenset(
-    "bailing_hybrid deepseek_v3 deepseek_v32 deepseek_v4 deepseek_v41 dots3_note ernie4_5_moe "
-    "exaone_moe gemma4_assistant gemma4_unified_assistant glm5_next glm_moe_dsa hy_v3 hy_v4 "
-    "inkling_mm_model inkling_model intern_s2_preview interns2_mobius kimi_k3 longcat_flash "
-    "longcat_flash_ngram minimax_m3_vl mtp pangu_ultra_moe qwen3_5 qwen3_5_moe qwen3_5_moe_text "
-    "qwen3_5_text qwen3_next qwen4_exp qwen4_exp_text step3p5 step3p7".split()
-)
-MTP_ARCHITECTURES = frozenset(
-    "BailingMoeV2_5ForCausalLM BailingMoeV3ForCausalLM BailingMoeV3VLForConditionalGeneration "
-    "Glm4MoeForCausalLM Glm4MoeLiteForCausalLM GlmOcrForConditionalGeneration MiMoForCausalLM "
-    "MiMoV2FlashForCausalLM MiMoV2ForCausalLM MiMoV2OmniForCausalLM "
-    "MiniMaxM3SparseForConditionalGeneration Step3p5ForCausalLM "
-    "Step3p7ForConditionalGeneration".split()
-)
-# These with a count of MTP layers above 0 only, and in the text part of the two architectures.
-MTP_IF_COUNTED = ("nemotron_h", "nemotron_h_puzzle")
-WITH_TEXT_PART = ("NemotronH_Super_Omni_Reasoning_V3", "NemotronH_Omni_Reasoning_V3")
 RULES = (
     Rule("eagle", name="eagle-"),
     Rule("eagle3", name="eagle3"),
@@ -73,7 +61,7 @@ RULES = (
     ),
     Rule("medusa", model_types=frozenset({"medusa"})),
     Rule("mlp_speculator", model_types=frozenset({"mlp_speculator"})),
-    Rule(MTP, model_types=MTP_TYPES, architectures=MTP_ARCHITECTURES),
+    Rule(MTP, model_types=MODEL_TYPES, architectures=ARCHITECTURES),
 )
 # What vLLM's rules and tensors tell apart.
 BY_TENSORS = ("eagle", "eagle3", "dflash", DRAFT_MODEL)
@@ -134,7 +122,8 @@ def detect(model: str, revision: Any = None) -> Detected:
     if found is None and not (config and "model_type" in config):
         name = Path(model).name.lower()
         part = next((part for part in USUAL_NAMES if part in name), None)
-        found = part and Detected(USUAL_NAMES[part], f"found from {part!r} in the model's name")
+        if part is not None:
+            return Detected(USUAL_NAMES[part], f"found from {part!r} in the model's name")
     if found:
         return found
     unread = "" if config is not None else ", and its config.json could not be read"
@@ -171,7 +160,7 @@ def _by_other_mtp(config: Config) -> Detected | None:
     is_counted = isinstance(count, int) and count > 0
     if model_type.endswith("_mtp") or "exaone4_5" in model_type:
         return Detected(MTP, f"found from model_type {model_type!r} in its {config_json.NAME}")
-    if model_type in MTP_IF_COUNTED and is_counted:
+    if model_type in IF_COUNTED and is_counted:
         source = f"found from num_nextn_predict_layers={count} in its {config_json.NAME}"
         return Detected(MTP, source)
     return None

@@ -44,6 +44,14 @@ def attention_backend(value: Any) -> str | None:
     return one_of("AUTO", *AttentionBackendEnum.__members__)(raised)
 
 
+def moe_backend(value: Any) -> str | None:
+    """Return what is valid if ``value`` is no backend of experts."""
+    with _vllm():
+        from vllm.config.kernel import MoEBackend
+
+    return one_of(*get_args(MoEBackend))(value)
+
+
 def load_config(value: Any) -> str | None:
     """Return what is valid if ``value`` is no load config, or one of a format that nobody loads."""
     with _vllm():

@@ -110,12 +110,16 @@ def _further_options(request: Request) -> dict[str, Any]:
     }
 
 
+def _source_of_method(request: Request) -> str:
+    if request.detected is not None:
+        return request.detected.source
+    return HEAD if "method" in request.from_head else f"{SPEC}.method"
+
+
 def _sources(request: Request, rule_method: str) -> dict[str, str]:
     """Return where each value came from; what is not named here is a default."""
     spec, section, device = request.spec, request.section, request.engine.device
-    method = HEAD if "method" in request.from_head else f"{SPEC}.method"
-    if request.detected is not None:
-        method = request.detected.source
+    method = _source_of_method(request)
     # Its parts follow from these two.
     sources = {"vllm_method": method, "drafter": method}
     if device is not None:

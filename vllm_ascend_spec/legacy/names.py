@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.config.detect import detect
+from vllm_ascend_spec.config.old_names import KEYS
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.legacy.drafts import (
     DEFAULT_DRAFTS,
@@ -37,17 +38,20 @@ class Legacy:
 
     Attributes:
         name: as a keyword argument of ``LLM``; with dashes it is the flag.
-        key: of ``speculative_config``; None for one that has no effect any more.
         parse: of a flag's text; None for a flag without a value.
         short: another flag.
         alone: the flag's value where it stands alone; None for one that needs a value.
     """
 
     name: str
-    key: str | None
     parse: type | None = str
     short: str | None = None
     alone: str | None = None
+
+    @property
+    def key(self) -> str | None:
+        """The key of ``speculative_config``; None for one that has no effect any more."""
+        return KEYS[self.name]
 
     @property
     def flag(self) -> str:
@@ -71,32 +75,22 @@ class Legacy:
             raise ConfigError(self.flag, text, "valid: a whole number") from None
 
 
-LEGACY: dict[str, Legacy] = {
-    one.name: one
-    for one in (
-        Legacy(MODEL, "model"),
-        Legacy(METHOD, "method"),
-        Legacy(DRAFTS, DRAFTS, int),
-        Legacy(
-            "speculative_draft_tensor_parallel_size",
-            "draft_tensor_parallel_size",
-            int,
-            "-spec-draft-tp",
-        ),
-        Legacy("speculative_disable_by_batch_size", "disable_by_batch_size", int),
-        Legacy("speculative_max_model_len", "max_model_len", int),
-        Legacy("speculative_model_quantization", "quantization"),
-        Legacy("ngram_prompt_lookup_max", "prompt_lookup_max", int),
-        Legacy("ngram_prompt_lookup_min", "prompt_lookup_min", int),
-        Legacy(RULE, None),
-        # Of the rule that is refused; without it they never had an effect.
-        Legacy("typical_acceptance_sampler_posterior_threshold", None, float),
-        Legacy("typical_acceptance_sampler_posterior_alpha", None, float),
-        Legacy("num_lookahead_slots", None, int),
-        Legacy("disable_logprobs_during_spec_decoding", None, str, alone="True"),
-        Legacy("use_v2_block_manager", None, None),
-        Legacy("speculative_disable_mqa_scorer", None, None),
-    )
+WITH_MORE = (
+    Legacy(DRAFTS, int),
+    Legacy("speculative_draft_tensor_parallel_size", int, "-spec-draft-tp"),
+    Legacy("speculative_disable_by_batch_size", int),
+    Legacy("speculative_max_model_len", int),
+    Legacy("ngram_prompt_lookup_max", int),
+    Legacy("ngram_prompt_lookup_min", int),
+    Legacy("typical_acceptance_sampler_posterior_threshold", float),
+    Legacy("typical_acceptance_sampler_posterior_alpha", float),
+    Legacy("num_lookahead_slots", int),
+    Legacy("disable_logprobs_during_spec_decoding", str, alone="True"),
+    Legacy("use_v2_block_manager", None),
+    Legacy("speculative_disable_mqa_scorer", None),
+)
+LEGACY: dict[str, Legacy] = {name: Legacy(name) for name in KEYS} | {
+    one.name: one for one in WITH_MORE
 }
 BY_FLAG: dict[str, Legacy] = {flag: one for one in LEGACY.values() for flag in one.flags}
 
