@@ -16,7 +16,7 @@ from vllm_ascend_spec.config.engine import (
 from vllm_ascend_spec.config.head_as_model import Asked
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.devices.select import find_device
-from vllm_ascend_spec.entry import quantized
+from vllm_ascend_spec.entry import multimodal, quantized
 from vllm_ascend_spec.entry.preflight import resolve_engine
 
 
@@ -81,10 +81,13 @@ def resolve_args(args: Any) -> Speculation | None:
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
-    quantized.check(args, asked_of(args).spec)
-    return resolve_engine(
+    asked = asked_of(args)
+    quantized.check(args, asked.spec)
+    found = resolve_engine(
         getattr(args, "model_tag", None) or args.model,
         merged_speculative_config(args),
         args.additional_config,
         engine_of(args),
     )
+    multimodal.check(str(asked.model))
+    return found
