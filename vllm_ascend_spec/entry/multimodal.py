@@ -48,8 +48,8 @@ def check(model: str) -> None:
     has_media = any(key.endswith("_config") and key not in NOT_MEDIA for key in config)
     for architecture in config.get("architectures") or () if has_media else ():
         if _imports_it(str(architecture)):
-            problem = f"{architecture} needs {LIBRARY}, which is not installed; install it by: "
-            raise CheckpointError("model", model, problem + remedy())
+            problem = f"{architecture} needs {LIBRARY}: {remedy()}"
+            raise CheckpointError("model", model, problem)
 
 
 def remedy() -> str:
@@ -58,8 +58,8 @@ def remedy() -> str:
     if (version := BUILT_FOR.get(torch)) is None:
         return f"pip install --no-deps {LIBRARY}"
     if build != "cpu":
-        return f"pip install --no-deps '{LIBRARY}=={version}'"
-    return f"pip install --no-deps '{LIBRARY}=={version}+cpu' --extra-index-url {TORCH_FOR_CPU}"
+        return f"pip install --no-deps {LIBRARY}=={version}"
+    return f"pip install --no-deps {LIBRARY}=={version}+cpu --extra-index-url {TORCH_FOR_CPU}"
 
 
 def _config_of(model: str) -> Mapping[str, Any]:
