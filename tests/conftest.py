@@ -54,6 +54,13 @@ def _variables_are_read_anew() -> None:
         envs.disable_envs_cache()
 
 
+@pytest.fixture(autouse=True)
+def _no_hub_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let names of models be names: where no hub can be reached, each would wait for one."""
+    if known := sys.modules.get("vllm_ascend_spec.config.known_to_vllm"):
+        monkeypatch.setattr(known, "_fetched", lambda *_: None)
+
+
 @atexit.register
 def end_on_the_summary() -> None:
     """Keep pytest's summary the last line: Triton's bindings report leaks as the process ends."""

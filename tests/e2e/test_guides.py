@@ -12,8 +12,8 @@ from typing import Any
 
 import openai
 import pytest
-import vllm
 from vllm import SamplingParams
+from vllm.v1.engine.llm_engine import LLMEngine
 
 from tests.docs.person import ONE_THREAD, environment, server, succeed
 from tests.e2e.drafts import watch
@@ -26,8 +26,8 @@ from tests.e2e.guides import (
     deep_target,
     with_our_models,
 )
-from vllm_ascend_spec.config.flags import with_flags
 from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.config.texts import with_texts_read
 from vllm_ascend_spec.devices import npu
 from vllm_ascend_spec.entry import engine_args, quantized
 from vllm_ascend_spec.legacy.rewrite import rewrite
@@ -61,17 +61,18 @@ def run_script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_script_asks_for_what_it_says(
     name: str, run_script: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[str, Any] = {}
+    class BuiltError(Exception):
+        """The engine would be built now."""
 
-    def init(self: Any, model: str, **kwargs: Any) -> None:
-        asked.update(kwargs, model=model)
+    def build(engine_args: Any, **_: Any) -> None:
+        raise BuiltError(engine_args)
 
-    monkeypatch.setattr(vllm.LLM, "__init__", init)
-    monkeypatch.setattr(vllm.LLM, "generate", lambda *_: [])
-    run_script(SCRIPTS[name].text)
-    assert asked["speculative_config"] == SCRIPTS[name].spec
-    assert asked.get("tensor_parallel_size", 1) == SCRIPTS[name].devices
-    assert not [name for name in asked if "block_manager" in name or "ngram" in name]
+    monkeypatch.setattr(LLMEngine, "from_engine_args", build)
+    with pytest.raises(BuiltError) as raised:
+        run_script(SCRIPTS[name].text)
+    (asked,) = raised.value.args
+    assert asked.speculative_config == SCRIPTS[name].spec
+    assert asked.tensor_parallel_size == SCRIPTS[name].devices
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_mtp_with_quantized_experts_is_asked_for_on_npus(monkeypatch: pytest.Mon
     assert args.tensor_parallel_size == 16
     assert args.quantization == "ascend"
     # A text that is false, by the engine too, with its warning.
-    spec, (warning,) = with_flags(args.speculative_config)
+    spec, (warning,) = with_texts_read(args.speculative_config)
     assert spec["disable_padded_drafter_batch"] is False
     assert "'False' is a text and taken as false" in warning
 

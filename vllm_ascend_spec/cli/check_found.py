@@ -27,9 +27,9 @@ from vllm_ascend_spec.config.resolved import ATTRIBUTE, Speculation
 from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.config.without_effect import LEAVE_OUT, NoEffect, without_effect
 from vllm_ascend_spec.devices import select
-from vllm_ascend_spec.entry import engine_args, legacy_flags, parser_hook, problems, serve_flags
+from vllm_ascend_spec.entry import engine_args, parser_hook, problems, serve_flags
 from vllm_ascend_spec.errors import AscendSpecError, ConfigError, FlagsError
-from vllm_ascend_spec.legacy.names import told
+from vllm_ascend_spec.legacy.names import taken, told
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.one_line import plain_line
 
@@ -157,7 +157,7 @@ def _find_platform(found: Found) -> None:
 def _look_at(found: Found, namespace: argparse.Namespace) -> None:
     """Check what can be checked by our own rules."""
     try:
-        translated = legacy_flags.translated(namespace)
+        translated = taken(vars(namespace))
     except AscendSpecError as error:
         found.problems.append(problem_of(error))
         return

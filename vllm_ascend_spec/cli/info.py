@@ -118,7 +118,8 @@ def problems() -> list[str]:
             if "+cpu" not in version:
                 found.append(
                     f"{name} {version} is a CUDA build beside torch {torch} and can break "
-                    f"transformers; vLLM runs without it: pip uninstall {name}"
+                    f"transformers; vLLM runs without it, but for some multimodal targets: "
+                    f"pip uninstall {name}"
                 )
     return found
 

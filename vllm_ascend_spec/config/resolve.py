@@ -69,6 +69,7 @@ def resolve(request: Request) -> Speculation:
         has_draft_rows=has_draft_rows(request),
         options=_further_options(request),
         sources=_sources(request, rule_method),
+        notes=_notes(request),
         warnings=(
             *request.warnings,
             *rule_warnings(rule, method, drafts),
@@ -115,6 +116,11 @@ def _seed_warnings(request: Request) -> list[str]:
     ]
 
 
+def _notes(request: Request) -> tuple[str, ...]:
+    found = request.detected
+    return () if found is None else (f"No method was given: {found.method!r}, {found.source}.",)
+
+
 def _further_options(request: Request) -> dict[str, Any]:
     return {
         name: value
@@ -123,10 +129,16 @@ def _further_options(request: Request) -> dict[str, Any]:
     }
 
 
+def _source_of_method(request: Request) -> str:
+    if request.detected is not None:
+        return request.detected.source
+    return HEAD if "method" in request.from_head else f"{SPEC}.method"
+
+
 def _sources(request: Request, rule_method: str) -> dict[str, str]:
     """Return where each value came from; what is not named here is a default."""
     spec, section, device = request.spec, request.section, request.engine.device
-    method = HEAD if "method" in request.from_head else f"{SPEC}.method"
+    method = _source_of_method(request)
     # Its parts follow from these two.
     sources = {"vllm_method": method, "drafter": method}
     if device is not None:
@@ -135,6 +147,7 @@ def _sources(request: Request, rule_method: str) -> dict[str, str]:
         sources[name] = f"{SPEC}.{option}" if spec.get(option) is not None else DEFAULT
         if option in request.from_head:
             sources[name] = HEAD
+    sources["method"] = method
     if spec.get(SCHEDULE) is not None:
         sources["schedule"] = option_of(spec)
     if (source := draft_sampling.source_of(request)) is not None:

@@ -20,7 +20,7 @@ DEFAULT = "default"
 # On vLLM's SpeculativeConfig, which every copy of a VllmConfig shares and pickling keeps.
 ATTRIBUTE = "ascend_spec_resolved"
 # Where a value came from and what to warn of stands beside the values.
-BESIDE = ("sources", "warnings")
+BESIDE = ("sources", "notes", "warnings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,7 @@ class Speculation:
         has_draft_rows: whether the draft has passes of one row for each request.
         options: the method's further options that were given, as the person wrote them.
         sources: where each value came from, by the value's name.
+        notes: what was found out for a person who did not say it.
         warnings: what a person should know who asked for this.
     """
 
@@ -77,6 +78,7 @@ class Speculation:
     has_draft_rows: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property

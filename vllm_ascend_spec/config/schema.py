@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from vllm_ascend_spec.config.old_names import KEYS
+from vllm_ascend_spec.config.options import OPTIONS
 from vllm_ascend_spec.config.values import Check, boolean, one_of, optional, text, whole
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
@@ -100,6 +102,9 @@ class SpecOptions:
             raise ConfigError(f"additional_config.{SECTION}", values, "must be a JSON object")
         known = {field.name for field in fields(cls)}
         for name, value in values.items():
+            if str(name).replace("-", "_") in {**OPTIONS, **KEYS}:
+                problem = "is an option of --speculative-config '{…}'; write it there"
+                raise ConfigError(f"additional_config.{SECTION}.{name}", value, problem)
             if name not in known:
                 raise ConfigError(
                     f"additional_config.{SECTION}.{name}",

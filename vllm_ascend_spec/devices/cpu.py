@@ -12,25 +12,27 @@ from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.errors import ConfigError
 
-# vLLM has no other there, and uses one of them whatever was asked for (vllm/platforms/cpu.py).
-ATTENTION_BACKENDS = ("auto", "CPU_ATTN", "CPU_MLA", "AMX_MLA")
+# By option. vLLM uses one of these attention backends whatever was asked for
+# (vllm/platforms/cpu.py), and ends while it loads experts if a backend for them was asked for.
+BACKENDS = {
+    "attention_backend": ("auto", "CPU_ATTN", "CPU_MLA", "AMX_MLA"),
+    "moe_backend": ("auto",),
+}
 
 
-def check_attention_backend(request: Request) -> None:
-    """Refuse attention backends of other devices.
+def check_backends(request: Request) -> None:
+    """Refuse backends of other devices.
 
     Raises:
         ConfigError: one is asked for.
     """
-    wanted = request.spec.get("attention_backend")
-    name = str(getattr(wanted, "name", wanted))
-    if wanted is not None and name.upper() not in map(str.upper, ATTENTION_BACKENDS):
-        valid = ", ".join(map(repr, ATTENTION_BACKENDS))
-        raise ConfigError(
-            "speculative_config.attention_backend",
-            wanted,
-            f"has no effect on a CPU; valid: {valid}",
-        )
+    for option, known in BACKENDS.items():
+        wanted = request.spec.get(option)
+        name = str(getattr(wanted, "name", wanted))
+        if wanted is not None and name.upper() not in map(str.upper, known):
+            valid = ", ".join(map(repr, known))
+            problem = f"not possible on a CPU; valid: {valid}"
+            raise ConfigError(f"speculative_config.{option}", wanted, problem)
 
 
 def check_target(request: Request) -> None:
@@ -75,7 +77,7 @@ DEVICE = Device(
     platform="vllm_ascend_spec.platform.cpu.SpecCpuPlatform",
     family="vllm",
     max_drafts=64,
-    checks=(check_attention_backend, check_target),
+    checks=(check_backends, check_target),
     has_graphs=False,
     # vLLM's CPU worker asks for Intel's OpenMP; the distribution intel-openmp puts it there.
     preload="libiomp5.so",

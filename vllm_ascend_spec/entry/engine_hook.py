@@ -13,7 +13,14 @@ from typing import Any
 
 from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.compat.patching import Patches
-from vllm_ascend_spec.entry import core_hook, page_hook, quantized, request_hook, stats_hook
+from vllm_ascend_spec.entry import (
+    core_hook,
+    keywords_hook,
+    page_hook,
+    quantized,
+    request_hook,
+    stats_hook,
+)
 from vllm_ascend_spec.entry.carrier import carried
 from vllm_ascend_spec.entry.engine_args import asked_of, resolve_args
 from vllm_ascend_spec.entry.handover import confirm, waiting
@@ -25,6 +32,7 @@ def revert() -> None:
     """Undo the hook."""
     _patches.revert()
     core_hook.revert()
+    keywords_hook.revert()
     page_hook.revert()
     request_hook.revert()
     stats_hook.revert()
@@ -44,8 +52,7 @@ def apply() -> None:
         page_hook.prepare(self.additional_config, usage)
         quantized.detect(self)
         speculation = resolve_args(self)
-        spec = asked_of(self).spec
-        with waiting(speculation), carried(self, spec, speculation):
+        with waiting(speculation), carried(self, asked_of(self), speculation):
             config = stock(self, *args, **kwargs)
         if speculation is not None:
             confirm(config, speculation)
@@ -53,6 +60,7 @@ def apply() -> None:
 
     _patches.set(EngineArgs, "create_engine_config", create_engine_config)
     core_hook.apply()
+    keywords_hook.apply()
     stats_hook.apply()
     request_hook.apply()
     compat.apply("front_end")
