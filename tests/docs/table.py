@@ -75,6 +75,7 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     ),
     "python examples/zoo/train.py": NotRun("an hour", checks.python_parses),
     "python examples/zoo/evaluate.py": NotRun("an hour", checks.python_parses),
+    "python examples/zoo/picking.py": NotRun("a quarter of an hour", checks.python_parses),
     "python examples/zoo/report.py": NotRun(
         "writes documents; tests/docs/test_acceptance.py compares them", checks.python_parses
     ),
