@@ -17,6 +17,7 @@ from vllm_ascend_spec.entry import core_hook, page_hook, quantized, request_hook
 from vllm_ascend_spec.entry.carrier import carried
 from vllm_ascend_spec.entry.engine_args import asked_of, resolve_args
 from vllm_ascend_spec.entry.handover import confirm, waiting
+from vllm_ascend_spec.errors import AscendSpecError
 
 _patches = Patches()
 
@@ -31,10 +32,20 @@ def revert() -> None:
     compat.revert("front_end")
 
 
+def ours_in(error: Any) -> AscendSpecError | None:
+    """Return the error of this package that pydantic has made one of its own, if it is one.
+
+    Our platforms look at vLLM's configuration while pydantic builds it.
+    """
+    found = [part.get("ctx", {}).get("error") for part in error.errors(include_url=False)]
+    return next((part for part in found if isinstance(part, AscendSpecError)), None)
+
+
 def apply() -> None:
     """Install the hook once."""
     if _patches:
         return
+    from pydantic import ValidationError
     from vllm.engine.arg_utils import EngineArgs
 
     stock = EngineArgs.create_engine_config
@@ -46,7 +57,12 @@ def apply() -> None:
         speculation = resolve_args(self)
         spec = asked_of(self).spec
         with waiting(speculation), carried(self, spec, speculation):
-            config = stock(self, *args, **kwargs)
+            try:
+                config = stock(self, *args, **kwargs)
+            except ValidationError as error:
+                if (ours := ours_in(error)) is None:
+                    raise
+                raise ours from None
         if speculation is not None:
             confirm(config, speculation)
         return config
