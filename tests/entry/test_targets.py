@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from tests.config.checkpoints import write_checkpoint
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.config.checkpoint.states import ARCHITECTURES, with_state
+from vllm_ascend_spec.devices import cpu
 from vllm_ascend_spec.errors import ConfigError
 
+CLASS = re.compile(r"^class (\w+)\(([^)]*)\):", re.MULTILINE)
 NGRAM, DRAFT = SPECS["ngram"], SPECS["draft_model"]
 MTP = {"method": "mtp", "num_speculative_tokens": 1}
 STATE = "whose layers keep a state: there vLLM 0.30 stops, or answers otherwise"
@@ -62,6 +64,18 @@ def test_check_and_an_engine_say_the_same_line(
     assert problem in said
 
 
+def test_a_hubs_target_is_looked_at_when_vllm_has_its_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the platform, within vLLM's own configuration; the error is ours all the same."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    target = write(tmp_path / "model", "Qwen3NextForCausalLM")
+    monkeypatch.setattr(cpu, "with_state", lambda config: None)
+    with pytest.raises(ConfigError, match=STATE):
+        EngineArgs(model=target, speculative_config=NGRAM).create_engine_config()
+
+
 @pytest.mark.parametrize("device", ["cuda", "npu"])
 def test_other_devices_take_such_targets(
     device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -91,10 +105,8 @@ def test_architectures_with_a_state_are_those_of_vllm() -> None:
     root = Path(vllm.__file__).parent
     for folder in (root / "model_executor" / "models", root / "models"):
         for path in folder.rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ClassDef):
-                    names = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
-                    bases.setdefault(node.name, set()).update(names)
+            for name, named in CLASS.findall(path.read_text()):
+                bases.setdefault(name, set()).update(re.findall(r"\w+", named))
 
     def all_bases(name: str) -> set[str]:
         direct = bases.get(name, set()) - {name}

@@ -24,6 +24,7 @@ from vllm_ascend_spec.entry import (
 from vllm_ascend_spec.entry.carrier import carried
 from vllm_ascend_spec.entry.engine_args import asked_of, resolve_args
 from vllm_ascend_spec.entry.handover import confirm, waiting
+from vllm_ascend_spec.errors import AscendSpecError
 
 _patches = Patches()
 
@@ -39,10 +40,20 @@ def revert() -> None:
     compat.revert("front_end")
 
 
+def ours_in(error: Any) -> AscendSpecError | None:
+    """Return the error of this package that pydantic has made one of its own, if it is one.
+
+    Our platforms look at vLLM's configuration while pydantic builds it.
+    """
+    found = [part.get("ctx", {}).get("error") for part in error.errors(include_url=False)]
+    return next((part for part in found if isinstance(part, AscendSpecError)), None)
+
+
 def apply() -> None:
     """Install the hook once."""
     if _patches:
         return
+    from pydantic import ValidationError
     from vllm.engine.arg_utils import EngineArgs
 
     stock = EngineArgs.create_engine_config
@@ -53,7 +64,12 @@ def apply() -> None:
         quantized.detect(self)
         speculation = resolve_args(self)
         with waiting(speculation), carried(self, asked_of(self), speculation):
-            config = stock(self, *args, **kwargs)
+            try:
+                config = stock(self, *args, **kwargs)
+            except ValidationError as error:
+                if (ours := ours_in(error)) is None:
+                    raise
+                raise ours from None
         if speculation is not None:
             confirm(config, speculation)
         return config
