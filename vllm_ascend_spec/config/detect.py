@@ -118,7 +118,8 @@ def detect(model: str, revision: Any = None) -> Detected:
         config = known_to_vllm.draft_config(model, revision)
     found = found or by_vllm(model, config or {})
     if folder is not None and (found is None or found.method in BY_TENSORS):
-        found = _by_checkpoint(folder, config or {}) or found
+        told = _by_checkpoint(folder, config or {})
+        found = told if told is not None and told.method != (found and found.method) else found
     if found is None and not (config and "model_type" in config):
         name = Path(model).name.lower()
         part = next((part for part in USUAL_NAMES if part in name), None)
