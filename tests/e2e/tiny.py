@@ -99,6 +99,34 @@ def write_head(folder: Path, target: str, **settings: Any) -> str:
     return save(folder, weights, vocab_size=len(embedding), **settings)
 
 
+def write_likely_head(folder: Path, target: str, scale: float, noise: float) -> str:
+    """Write an EAGLE head that is right often, not always: the target's layer with noise on it.
+
+    It looks at embeddings alone, one token later than the target. The target's norms are before and
+    behind its layer, and a head has none there: their usual factors are in the weights.
+
+    Args:
+        folder: where to.
+        target: its folder.
+        scale: about what the target's last norm multiplies by.
+        noise: standard deviation, in those of the weights.
+    """
+    weights = load_file(Path(target) / "model.safetensors")
+    embedding = weights["model.embed_tokens.weight"]
+    before = 1 / (scale * float(embedding.pow(2).mean().sqrt()))
+    factors = {"o_proj": scale, "down_proj": scale}
+    factors |= dict.fromkeys(("q_proj", "k_proj", "v_proj"), before)
+    noisy = drawn(layer_shapes(), seed=7, scale=1.0)
+    head = {"fc.weight": torch.cat([scale * torch.eye(WIDTH), torch.zeros(WIDTH, WIDTH)], dim=1)}
+    for name, random in noisy.items():
+        own = weights[f"model.layers.0.{name}"]
+        if own.ndim > 1:
+            own = (own + noise * own.std() * random) * factors.get(name.split(".")[1], 1.0)
+        head[f"layers.0.{name}"] = own
+    head["embed_tokens.weight"] = embedding
+    return save(folder, head, vocab_size=len(embedding))
+
+
 # Of the target's tokens those that the EAGLE-3 head can draft.
 KNOWN = (1, 2, 4, 6, 7)
 
