@@ -53,8 +53,8 @@ OVERWRITTEN_BY_VLLM_ASCEND = (
     # The proposer builds its attention's metadata of `query_start_loc` after the event has been
     # recorded for which the next step waits before it fills that buffer.
     "vllm_ascend/attention/attention_v1.py:build",
-    # It copies `num_computed_tokens_cpu`, which vLLM's deferred corrections change in the same step,
-    # after a wait for the step before only.
+    # It copies `num_computed_tokens_cpu`, which vLLM's deferred corrections change in the same
+    # step, after a wait for the step before only.
     "vllm_ascend/worker/model_runner_v1.py:_prepare_inputs",
 )
 WRONG_OP = "NPU_SIM_WRONG_OP"
