@@ -33,4 +33,4 @@ def test_longer_requests_go_on_without_drafts(method: str, mode: str, run_engine
     found, more = (run_engine(case)["counters_of"]["greedy"] for case in (limited, whole))
     assert 0 < found[accepted] < more[accepted]
     if mode == "eager":  # full graphs have all rows
-        assert found[accepted] / found[drafts] > 0.7 * more[accepted] / more[drafts]
+        assert found[drafts] < 0.5 * more[drafts]
