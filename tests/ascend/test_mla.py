@@ -25,7 +25,13 @@ from tests.npu.answers import compare
 CHUNKED = MLA_CASES["deepseek-chunked"]
 # Where nothing that is compiled is kept, as in these tests, vLLM takes a model for one that changes
 # its buffers if it finds the word "update" in its code, as in vllm-ascend's DeepSeek.
-ENVIRONMENT = {**NPU, "VLLM_USE_BYTECODE_HOOK": "0"}
+ENVIRONMENT = {
+    **NPU,
+    "VLLM_USE_BYTECODE_HOOK": "0",
+    # Of the documents' limits (tests/npu_sim/README.md): those that vllm-ascend exceeds; the zoo's
+    # heads of 64, smaller than any DeepSeek's; and the gaps of queries, with prompts in pieces.
+    "NPU_SIM_BEYOND": "head_size,nbsd_rows,paged_gaps,paged_heads,rope,contiguous",
+}
 TOLERANCE = 0.02
 pytestmark = pytest.mark.timeout(900)
 
