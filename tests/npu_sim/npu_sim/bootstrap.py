@@ -47,15 +47,13 @@ DEFAULTS = {
     # With 1, torch_npu's own default, events are recorded by a thread of its own, somewhat later.
     "TASK_QUEUE_ENABLE": "0",
 }
-# Functions that launch copies of pinned memory which vllm-ascend overwrites too early, with where.
+# Lines and functions that launch copies of pinned memory which is overwritten too early, and who
+# does so in vllm-ascend 0.30.0rc2; README.md says how.
 OVERWRITTEN = "NPU_SIM_OVERWRITTEN"
 OVERWRITTEN_BY_VLLM_ASCEND = (
-    # The proposer builds its attention's metadata of `query_start_loc` after the event has been
-    # recorded for which the next step waits before it fills that buffer.
-    "vllm_ascend/attention/attention_v1.py:build",
-    # It copies `num_computed_tokens_cpu`, which vLLM's deferred corrections change in the same
-    # step, after a wait for the step before only.
-    "vllm_ascend/worker/model_runner_v1.py:_prepare_inputs",
+    "vllm_ascend/attention/attention_v1.py:build",  # query_start_loc, by the next step
+    "vllm_ascend/worker/model_runner_v1.py:1511",  # num_computed_tokens_cpu, by vLLM's corrections
+    "vllm_ascend/worker/model_runner_v1.py:1437",  # query_start_loc, by its padding
 )
 WRONG_OP = "NPU_SIM_WRONG_OP"
 WRONG_FACTOR = 1.5

@@ -31,15 +31,15 @@ auto& under_way = *new std::list<UnderWay>;
 
 auto& tolerated = *new std::vector<std::pair<std::string, std::string>>;
 
+// A place is a line or a function, in a file named by its end: "file:12" or "file:function".
 bool is_tolerated(const HostCopy& copy) {
-  const std::string innermost = copy.where.substr(0, copy.where.find(", from "));
-  for (const auto& [file_end, function] : tolerated) {
-    const size_t at = innermost.find(file_end + ":");
-    const std::string end = " in " + function;
-    if (at != std::string::npos && innermost.size() > end.size() &&
-        innermost.compare(innermost.size() - end.size(), end.size(), end) == 0)
-      return true;
-  }
+  for (const auto& [file_end, place] : tolerated)
+    for (size_t at = 0; (at = copy.where.find(file_end + ":", at)) != std::string::npos; at++) {
+      const std::string frame = copy.where.substr(at, copy.where.find(", from ", at) - at);
+      const size_t line = file_end.size() + 1, function = frame.rfind(" in ");
+      if (frame.substr(line, function - line) == place || frame.substr(function + 4) == place)
+        return true;
+    }
   return false;
 }
 
@@ -130,9 +130,9 @@ void set_off(const Stream* stream, const HostCopy& copy) {
   if (copy.to_host) memset(copy.memory, kPoison, copy.bytes);
 }
 
-void tolerate(const std::string& file_end, const std::string& function) {
+void tolerate(const std::string& file_end, const std::string& place) {
   std::lock_guard<std::mutex> lock(mutex);
-  tolerated.emplace_back(file_end, function);
+  tolerated.emplace_back(file_end, place);
 }
 
 AclError host_learns(const Stream* stream) { return host_learns(reached(stream)); }

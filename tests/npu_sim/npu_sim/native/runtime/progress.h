@@ -48,8 +48,9 @@ SIM_API void before_reading(const Stream* stream, const void* memory, size_t byt
 // A copy was launched on a stream and has taken place as far as the device is concerned.
 SIM_API void set_off(const Stream* stream, const HostCopy& copy);
 
-// Do not mind that memory is overwritten whose copy a function of a file has launched itself.
-SIM_API void tolerate(const std::string& file_end, const std::string& function);
+// Do not mind that memory is overwritten whose copy was launched at a place: a line or a function of
+// a file, among the innermost callers.
+SIM_API void tolerate(const std::string& file_end, const std::string& place);
 
 // The host learns that all tasks of a stream are done, or what a clock says, or all of all streams.
 // An error if a copy to the device is among them whose memory has been overwritten.
