@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from openai import OpenAI
 
 from vllm_ascend_spec.bench.client import Load, Result, run_load
 from vllm_ascend_spec.bench.server import Server, ServerError, stop_servers_on_sigterm
+from vllm_ascend_spec.bench.start_timeout import add_start_timeout
 from vllm_ascend_spec.metrics.acceptance import Acceptance, from_prometheus
 
 ZOO = Path(os.path.relpath(Path(__file__).parent / "zoo"))
@@ -48,16 +48,6 @@ class Report:
     acceptance: dict[str, Acceptance]
 
 
-def progress(name: str) -> Callable[[float], None]:
-    """Return a callback that shows that ``name`` is still loading."""
-
-    def show(seconds: float) -> None:
-        sys.stdout.write(f"\r  loading {name} … {seconds:.0f} s")
-        sys.stdout.flush()
-
-    return show
-
-
 def ask_every_way(server: Server) -> dict[str, str]:
     """Use completions and chat, whole and streamed."""
     client = OpenAI(base_url=f"{server.url}/v1", api_key="EMPTY")
@@ -77,17 +67,20 @@ def ask_every_way(server: Server) -> dict[str, str]:
     }
 
 
-def measure(name: str, spec: dict[str, object] | None, num_prompts: int) -> Report:
+def measure(
+    name: str, spec: dict[str, object] | None, num_prompts: int, start_timeout_s: float
+) -> Report:
     """Start a server, ask it everything, stop it."""
     server = Server(
         TARGET,
         spec,
         arguments=(*ARGUMENTS, "--enforce-eager"),
         environment=ENVIRONMENT,
-        on_wait=progress(name),
+        title=name,
+        start_timeout_s=start_timeout_s,
     )
     with server:
-        print(f"\r  {name}: ready after {server.start_seconds:.0f} s on {server.url}", flush=True)
+        print(f"  {name}: ready after {server.start_seconds:.0f} s on {server.url}", flush=True)
         texts = ask_every_way(server)
         prompts = PROMPTS[:num_prompts]
         results, acceptance = {}, {}
@@ -144,13 +137,14 @@ def main() -> int:
     """Run the demo and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--num-prompts", type=int, default=8, choices=range(1, len(PROMPTS) + 1))
+    add_start_timeout(parser)
     args = parser.parse_args()
     stop_servers_on_sigterm()
     try:
         print("1. vllm serve with --speculative-config", json.dumps(EAGLE), flush=True)
-        eagle = measure("EAGLE", dict(EAGLE), args.num_prompts)
+        eagle = measure("EAGLE", dict(EAGLE), args.num_prompts, args.start_timeout)
         print("2. vllm serve without speculation", flush=True)
-        plain = measure("none", None, args.num_prompts)
+        plain = measure("none", None, args.num_prompts, args.start_timeout)
     except ServerError as error:
         print(f"\n{error}")
         return 1

@@ -22,8 +22,8 @@ OLDEST_TORCH = "0x020a000000000000"  # 2.10, in the encoding of torch/csrc/stabl
 PROBLEM_SUFFIX = ".problem.txt"
 CHECKSUM_SUFFIX = ".sha256"
 COMPILER_REMEDY = (
-    "remedy: install a C++17 compiler (g++ or clang++), then vllm-ascend-spec again; pip install "
-    "--verbose shows what the compiler says"
+    "remedy: install a C++17 compiler (g++ or clang++), then vllm-ascend-spec again; "
+    "`pip install --verbose` shows what the compiler says"
 )
 COMMON = [
     *("-O3", "-std=c++17", "-fopenmp-simd", "-fvisibility=hidden", "-g0"),

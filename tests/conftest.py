@@ -22,6 +22,10 @@ for name, value in (
 # In whole GiB for each engine, and these are many: engines.py says how much.
 os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
 
+# Offline, a model of a hub that is not on this machine is refused. Tests of that say so themselves.
+for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+    os.environ.pop(name, None)
+
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
 
@@ -48,6 +52,13 @@ def _variables_are_read_anew() -> None:
     """Let a test set vLLM's environment variables: an engine of an earlier one has cached them."""
     if envs := sys.modules.get("vllm.envs"):
         envs.disable_envs_cache()
+
+
+@pytest.fixture(autouse=True)
+def _no_hub_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let names of models be names: where no hub can be reached, each would wait for one."""
+    if known := sys.modules.get("vllm_ascend_spec.config.known_to_vllm"):
+        monkeypatch.setattr(known, "_fetched", lambda *_: None)
 
 
 @atexit.register

@@ -68,6 +68,7 @@ LONG: dict[str, int] = {
 APART = frozenset(
     {
         "tests/ascend/test_matrix.py",
+        "tests/ascend/test_mutations.py",
         "tests/ascend/test_draft_width.py",
         "tests/ascend/test_same_drafts.py",
     }

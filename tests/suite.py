@@ -22,6 +22,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
+SIMULATOR = ROOT / "tests" / "npu_sim"
 NUM_SLOWEST = 15
 NUM_SLOWEST_FILES = 40
 # make sets them for what it starts; a make of our own must not read them.
@@ -177,7 +178,7 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
     with_npu = ["tests/ascend", "tests/upstream"]
     return [
         package,
-        Part("simulator", [npu_python, *on_npu, *simulator], ROOT / "tests" / "npu_sim", True),
+        Part("simulator", [npu_python, *on_npu, *chosen, *simulator], SIMULATOR, True),
         Part("simulated NPU", [npu_python, *on_npu, *chosen, *with_npu], tests=True),
     ][: 1 if options.tests else None]
 

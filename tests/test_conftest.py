@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from vllm import envs
 
@@ -12,3 +17,18 @@ def test_variables_are_read_anew(monkeypatch: pytest.MonkeyPatch, method: str) -
     monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", method)
     assert method == envs.VLLM_WORKER_MULTIPROC_METHOD
     envs.enable_envs_cache()
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_whoever_works_offline_has_the_same_tests(variable: str) -> None:
+    """In a process of its own: huggingface_hub reads the variables once."""
+    name = "tests/config/test_preflight.py::test_right_configurations_pass"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, variable: "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout

@@ -18,6 +18,7 @@ from vllm_ascend_spec.errors import (
     PlatformError,
     UnguardedScriptError,
     UnsupportedVersionError,
+    did_you_mean,
 )
 
 
@@ -40,7 +41,11 @@ def test_tree(error: type, bases: tuple[type, ...]) -> None:
 
 def test_tree_in_the_docstring_names_every_error() -> None:
     assert errors.__doc__ is not None
-    defined = [value for value in vars(errors).values() if isinstance(value, type)]
+    defined = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
     for error in defined:
         assert error.__name__ in errors.__doc__
         assert getattr(vllm_ascend_spec, error.__name__) is error
@@ -77,3 +82,30 @@ def test_other_errors_survive_pickling(error: type[Exception]) -> None:
     copy = pickle.loads(pickle.dumps(error("message")))
     assert type(copy) is error
     assert str(copy) == "message"
+
+
+METHODS = ("eagle", "eagle3", "draft_model", "custom_class")
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [
+        ("egale", "eagle"),
+        ("EAGLE-3", "eagle3"),
+        ("draft-model", "draft_model"),
+        ("CustomClass", "custom_class"),
+        ("telepathy", None),
+        ("", None),
+        (None, None),
+        (3, None),
+        (["eagle"], None),
+    ],
+)
+def test_the_nearest_name_is_asked_for(given: object, nearest: str | None) -> None:
+    said = f"did you mean {nearest!r}? " if nearest is not None else ""
+    assert did_you_mean(given, METHODS) == said
+
+
+def test_how_like_it_has_to_be_can_be_said() -> None:
+    assert did_you_mean("--max-log-len", ["--max-model-len"])
+    assert not did_you_mean("--max-log-len", ["--max-model-len"], likeness=0.9)

@@ -101,7 +101,7 @@ def test_unsupported_vllm_is_named_with_the_range_and_the_way_out(
     message = str(raised.value)
     assert message.startswith(f"{name} {version} is installed")
     assert "supports vLLM 0.30.x" in message
-    assert f"Install {name}==0.30.*" in message
+    assert f"pip install '{name}==0.30.*'" in message
     assert "VLLM_PLUGINS" in message
 
 

@@ -1,4 +1,4 @@
-"""The packages that documents show how to write, installed in a folder as pip would leave them.
+"""The packages that documents show how to write, installed in a folder by pip.
 
 The documents are the only place where their text is: what is tested is what is read.
 """
@@ -12,15 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.extension import write_metadata
-
 ROOT = Path(__file__).parents[1]
 # A heading that ends in a file's name, what is said about it, and the file.
 FILE = re.compile(
     r"^## [^\n]*: `([\w./]+)`\n(?:(?!```|##)[^\n]*\n)*```\w+\n(.*?)^```$", re.M | re.S
 )
-ENTRY_POINT = re.compile(r'\[project\.entry-points\."([\w.]+)"\]\n(.*)', re.S)
-PROJECT = "pyproject.toml"
 
 
 def files_of(page: Path) -> dict[str, str]:
@@ -29,17 +25,16 @@ def files_of(page: Path) -> dict[str, str]:
 
 
 def install(page: Path, folder: Path) -> Path:
-    """Write a document's package into ``folder``, which stands for a ``site-packages``."""
-    files = files_of(page)
-    found = ENTRY_POINT.fullmatch(files.pop(PROJECT))
-    assert found is not None
-    group, names = found.groups()
-    package = next(iter(files)).partition("/")[0]
-    write_metadata(folder, package, f"[{group}]\n{names.replace(chr(34), '')}")
-    for name, text in files.items():
-        path = folder / name
+    """Install a document's package into ``folder``, which stands for a ``site-packages``."""
+    source = folder / "source"
+    for name, text in files_of(page).items():
+        path = source / name
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(text)
+    # With the setuptools that is here; without isolation no index is asked.
+    options = ("--no-deps", "--no-build-isolation", "--no-index", "--target", str(folder))
+    done = run("-m", "pip", "install", *options, str(source), environment=dict(os.environ))
+    assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 

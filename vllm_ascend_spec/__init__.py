@@ -20,7 +20,7 @@ from vllm_ascend_spec.errors import (
 )
 
 if TYPE_CHECKING:
-    from vllm_ascend_spec.llm import LLM
+    from vllm import LLM
 
 __version__ = "0.3.1"
 
@@ -41,9 +41,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``LLM``, and vLLM with it, when somebody asks for it."""
+    """Import vLLM's ``LLM`` when somebody asks for it: scripts may have it from here."""
     if name == "LLM":
-        from vllm_ascend_spec.llm import LLM
+        from vllm import LLM
 
         return LLM
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,6 +16,9 @@ Anything else that escapes is a bug of ours.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from vllm_ascend_spec.one_line import one_line
 
 
@@ -73,3 +76,23 @@ class ExtensionError(AscendSpecError, RuntimeError):
 
 class UnguardedScriptError(AscendSpecError, RuntimeError):
     """A script starts an engine outside ``if __name__ == "__main__":``."""
+
+
+def did_you_mean(given: object, names: Iterable[str], likeness: float = 0.6) -> str:
+    """Return ``did you mean 'NAME'? ``, to be put before what is valid, or nothing.
+
+    Args:
+        given: what a person wrote.
+        names: that there are.
+        likeness: of the nearest one at least, from 0 to 1, as :mod:`difflib` has it.
+    """
+    if not isinstance(given, str):
+        return ""
+    known = {_letters(name): name for name in names}
+    near = get_close_matches(_letters(given), known, n=1, cutoff=likeness)
+    return f"did you mean {known[near[0]]!r}? " if near else ""
+
+
+def _letters(name: str) -> str:
+    """Return a name without what people often write another way."""
+    return name.lower().replace("-", "_").strip("_")

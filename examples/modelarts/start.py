@@ -36,6 +36,8 @@ METHODS: dict[str, bool | None] = {
     "mlp_speculator": True,
     "dflash": True,
     "mtp": None,
+    # Its model may be the target's own MTP layers.
+    "hybrid": None,
     "ngram": False,
     "suffix": False,
     "none": False,

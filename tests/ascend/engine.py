@@ -15,9 +15,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.ascend.matrix import KINDS, NUM_PROMPTS
+from tests.ascend.matrix import KINDS
+from tests.ascend.mutations import MUTATIONS
+from tests.ascend.prompts import NUM_PROMPTS, prompts
 
-PROMPTS = Path(__file__).parents[2] / "examples" / "zoo" / "prompts.json"
 STEPS = "vllm:spec_decode_graph_steps"
 DRAFTS = "vllm:spec_decode_draft_graph_steps"
 LENGTHS = "vllm:spec_decode_draft_length_steps"
@@ -51,14 +52,42 @@ def watch_draft_rows(rows: list[list[int]]) -> None:
     Mixin._run_merged_draft, Mixin._run_model = _run_merged_draft, _run_model
 
 
+def watch_drafts(llm: Any, seen: dict[str, list[Any]]) -> None:
+    """Note the drafts of each request, and how many tokens its text had when they were made.
+
+    With asynchronous scheduling they stay on the device, and nothing is noted.
+    """
+    scheduler = llm.llm_engine.engine_core.engine_core.scheduler
+    update = scheduler.update_draft_token_ids
+
+    def update_draft_token_ids(drafted: Any) -> None:
+        update(drafted)
+        for name in drafted.req_ids:
+            request = scheduler.requests.get(name)
+            # A prompt that goes on has none yet.
+            if request is not None and not request.is_prefill_chunk:
+                # What is beyond the end of the context nobody verifies.
+                room = max(scheduler.max_model_len - request.num_tokens - 1, 0)
+                drafts = request.spec_token_ids[:room]
+                seen.setdefault(name, []).append([request.num_tokens, drafts])
+
+    scheduler.update_draft_token_ids = update_draft_token_ids
+
+
+def drafts_by_request(seen: dict[str, list[Any]]) -> list[list[Any]]:
+    """Return what :func:`watch_drafts` has noted in the order of the prompts."""
+    # Requests are numbered: "6-" and a random part.
+    return [seen[name] for name in sorted(seen, key=lambda name: int(name.partition("-")[0]))]
+
+
 def answer(
-    llm: Any, prompts: list[str], name: str, logprobs: int | None = None
+    llm: Any, texts: list[str], name: str, logprobs: int | None = None
 ) -> list[dict[str, Any]]:
     """Return the answers to one kind of request: token ids, and logprobs if asked for.
 
     Args:
         llm: the engine.
-        prompts: what to go on from.
+        texts: what to go on from.
         name: a key of ``KINDS``.
         logprobs: how many to return for every token, whatever the kind says.
     """
@@ -73,14 +102,14 @@ def answer(
         parameters.structured_outputs = StructuredOutputsParams(choice=wanted["choices"])
     # What requests have in turn.
     extra = wanted.get("extra_args", (None,))
-    each = [copy.copy(parameters) for _ in prompts]
+    each = [copy.copy(parameters) for _ in texts]
     for one, extra_args in zip(each, itertools.cycle(extra)):
         one.extra_args = extra_args
-    batch = wanted.get("batch", len(prompts))
+    batch = wanted.get("batch", len(texts))
     answers = []
-    for first in range(0, len(prompts), batch):
+    for first in range(0, len(texts), batch):
         some = slice(first, first + batch)
-        for output in llm.generate(prompts[some], each[some], use_tqdm=False):
+        for output in llm.generate(texts[some], each[some], use_tqdm=False):
             completion = output.outputs[0]
             answers.append(
                 {
@@ -170,6 +199,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     """Start the engine and ask it everything, one kind of request after the other."""
     from vllm.platforms import current_platform
 
+    if "mutation" in job:
+        MUTATIONS[job["mutation"]].put_in()
     rows: list[list[int]] = []
     if job["watched"]:
         watch_draft_rows(rows)
@@ -177,14 +208,17 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     at_start, timed = rows[:], timed_lengths(llm)
     if "chosen" in job:
         choose_in_turn(llm, job["chosen"])
-    everything = json.loads(PROMPTS.read_text())
-    answers, counted, drafted, stepped = {}, {}, {}, {}
+    drafts: dict[str, list[Any]] = {}
+    watch_drafts(llm, drafts)
+    answers, counted, drafted, stepped, drafts_of = {}, {}, {}, {}, {}
     for name in job["requests"]:
         before, first, earlier = counters(llm), len(rows), graph_steps(llm)
-        prompts = everything[: KINDS[name].get("prompts", NUM_PROMPTS)]
-        answers[name] = answer(llm, prompts, name, job.get("logprobs"))
+        texts = prompts(KINDS[name].get("prompts", NUM_PROMPTS))
+        answers[name] = answer(llm, texts, name, job.get("logprobs"))
         counted[name] = {key: value - before[key] for key, value in counters(llm).items()}
         drafted[name] = rows[first:]
+        drafts_of[name] = drafts_by_request(drafts)
+        drafts.clear()
         stepped[name] = {k: v - earlier.get(k, 0) for k, v in graph_steps(llm).items()}
     return {
         "platform": type(current_platform).__name__,
@@ -193,6 +227,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         "answers": answers,
         "counters": counters(llm),
         "counters_of": counted,
+        "drafts_of": drafts_of,
         "draft_rows_at_start": at_start,
         "draft_rows_of": drafted,
         "graph_steps_of": stepped,

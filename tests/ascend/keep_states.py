@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from tests.ascend.engine import PROMPTS
+from tests.ascend.prompts import prompts
 from tests.e2e.states import SPEC, WITH_ANSWER, check_states, keep_in
 
 
@@ -21,8 +21,7 @@ def main(folder: str, arguments: str) -> None:
     parameters = SamplingParams(
         temperature=0, max_tokens=12, ignore_eos=True, extra_args=WITH_ANSWER
     )
-    prompts = json.loads(PROMPTS.read_text())[:4]
-    outputs = llm.generate(prompts, parameters, use_tqdm=False)
+    outputs = llm.generate(prompts(4), parameters, use_tqdm=False)
     for output in outputs:
         tokens = [*output.prompt_token_ids, *output.outputs[0].token_ids][:-1]
         check_states(output.kv_transfer_params["hidden_states_path"], tokens)

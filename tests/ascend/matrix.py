@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -45,8 +45,8 @@ def modes(k: int = K) -> dict[str, dict[str, Any]]:
 
 
 MODES = modes()
-# A context that some of the prompts and their answers do not fit in.
-END = 140
+# A context that two of the prompts and their answers do not fit in.
+END = 410
 CHOICES = ["yes", "no", "perhaps"]
 # What requests ask for, by name. "seeded" and "seeded_in_twos" differ in the batches they run in.
 GREEDY = {"temperature": 0, "ignore_eos": True, "max_tokens": 48}
@@ -74,7 +74,6 @@ TOP_TWO: dict[str, Any] = {"sampling": {**GREEDY, "logprobs": 2}}
 KINDS = {**REQUESTS, "crowd": CROWD, "switched": SWITCHED, "top_two": TOP_TWO}
 # The same on every device; a seed's numbers are the device's own.
 EXACT = ("greedy", "penalties", "thinking_budget", "structured")
-NUM_PROMPTS = 6
 SPECULATIVE = (
     "ngram",
     "suffix",
@@ -126,6 +125,16 @@ class Case:
         arguments = {**ENGINE, **model, **mode, **parallel, **self.engine}
         return arguments if spec is None else with_fixed_length(arguments)
 
+    def for_cpu(self) -> Case:
+        """Return what a CPU is asked for the drafts and the draws to expect.
+
+        One engine for all modes: both depend on a request's text alone, and on where its context
+        ends, not on how prompts are read and what runs beside it.
+        """
+        engine = {name: v for name, v in self.engine.items() if name == "max_model_len"}
+        same = {"mode": "eager", "engine": engine, "devices": 1, "watched": False}
+        return replace(self, requests=("greedy", "seeded"), **same)
+
 
 # Every method in every mode, with everything that a request can ask for in one of the modes. In
 # another, what the verifier does to logits would be the same for every method.
@@ -173,21 +182,21 @@ CASES |= {
     ),
     "hybrid-default": Case(method="hybrid", mode="default"),
 }
-# Six answers of up to two blocks each, and seven blocks: requests are thrown out and start again.
+# Six answers of up to four blocks each, and seven blocks: requests are thrown out and start again.
 CASES["eagle-preemption"] = Case(
     method="eagle",
     mode="full_decode_only",
     engine={"num_gpu_blocks_override": 8, "enable_prefix_caching": False},
 )
-# Prompts of about a hundred tokens in pieces, beside requests that decode.
+# Prompts in up to nine pieces, beside requests that decode.
 CASES["eagle-chunked"] = Case(
     method="eagle",
     mode="default",
     engine={"max_num_batched_tokens": 48, "max_num_seqs": 4},
     requests=("greedy", "seeded"),
 )
-# Requests of about a hundred tokens come to the end of their context, one after the other, in the
-# midst of a draft.
+# The two longest requests come to the end of their context, one after the other, in the midst of a
+# draft.
 CASES |= {
     f"{method}-{mode}-end": Case(
         method=method,
@@ -218,7 +227,7 @@ def by_day_or_night(names: Iterable[str]) -> list[Any]:
 
 # DeepSeek's attention, MLA. vllm-ascend reads prompts in bfloat16 whatever the dtype is, and in
 # float32 only those that are new and whole; all else is float32 then. So are verified rows.
-MLA_ENGINE: dict[str, Any] = {"max_num_batched_tokens": 1024, "enable_prefix_caching": False}
+MLA_ENGINE: dict[str, Any] = {"max_num_batched_tokens": 1280, "enable_prefix_caching": False}
 MLA_CASES: dict[str, Case] = {
     f"deepseek-{mode}": Case(
         method="mtp",

@@ -22,6 +22,8 @@ from vllm_ascend_spec.cli import env
 TIME_LIMIT_S = 840
 # What each engine's environment says itself, and what is another in each test.
 NOT_GIVEN = frozenset({*NPU, *CPU, "PYTEST_CURRENT_TEST"})
+DRAFTED = "vllm:spec_decode_num_draft_tokens"
+ACCEPTED = "vllm:spec_decode_num_accepted_tokens"
 Outcome = dict[str, Any]
 Run = Callable[..., Outcome]
 
@@ -74,6 +76,19 @@ class Engines:
 def tokens_of(outcome: Outcome, kind: str) -> list[list[int]]:
     """Return the token ids of the answers to one kind of request."""
     return [answer["tokens"] for answer in outcome["answers"][kind]]
+
+
+def assert_same_drafts(found: Outcome, expected: Outcome, kind: str) -> None:
+    """Compare the drafts of each request after each of its texts, and what came of them."""
+    pairs = zip(found["drafts_of"][kind], expected["drafts_of"][kind], strict=True)
+    for number, (ours, theirs) in enumerate(pairs):
+        for (length, drafts), (wanted_length, wanted) in zip(ours, theirs, strict=False):
+            where = f"request {number}, after {wanted_length} tokens"
+            assert (length, drafts) == (wanted_length, wanted), f"{where}: other drafts"
+        assert len(ours) == len(theirs), f"request {number}: drafted {len(ours)} times"
+    counted, wanted = found["counters_of"][kind], expected["counters_of"][kind]
+    for name in (DRAFTED, ACCEPTED):
+        assert counted[name] == wanted[name] > 0, name
 
 
 def session_folder(factory: pytest.TempPathFactory) -> Path:

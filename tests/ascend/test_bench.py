@@ -27,7 +27,7 @@ def record() -> dict:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in NPU.items():
             patch.setenv(name, value)
-        return counts.run(PLAN, str(env.plugins({})))
+        return counts.run(PLAN, str(env.plugins({})), print)
 
 
 def test_every_aim_is_met(record: dict) -> None:
@@ -59,7 +59,7 @@ def test_a_step_costs_no_more_where_k_changes(monkeypatch: pytest.MonkeyPatch) -
     for name, value in NPU.items():
         monkeypatch.setenv(name, value)
     plan = replace(PLAN, prompts=PROMPTS[:4], workloads=("greedy",))
-    found = tiers.run(plan, str(env.plugins({})))["results"]
+    found = tiers.run(plan, str(env.plugins({})), print)["results"]
     for k in (1, 2, 3):
         assert found[f"K={k}"][tiers.CHANGES] == found[f"K={k}"]["K is fixed"]
     assert {rows[tiers.CHANGES]["replays"] for rows in found.values()} == {2.0}

@@ -156,8 +156,6 @@ def test_kernels_that_do_not_run_are_noticed_when_they_are_loaded(
 
 IN_A_QUEUE = """
 import os
-from npu_sim import bootstrap
-bootstrap.ENVIRONMENT["TASK_QUEUE_ENABLE"] = "1"  # torch_npu's default: a thread launches
 import pytest
 import torch
 from pathlib import Path

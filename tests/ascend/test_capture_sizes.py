@@ -10,6 +10,7 @@ from vllm.engine.arg_utils import EngineArgs
 
 from tests.engines import with_fixed_length
 from tests.zoo import SPECS, TARGET
+from vllm_ascend_spec.config import graph_estimates
 from vllm_ascend_spec.config.capture import has_graphs_by_k, sizes_by_k
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import AscendSpecError
@@ -64,6 +65,14 @@ def test_stock_sizes_of_a_whole_configuration(max_num_seqs: int, k: int) -> None
     assert found == stock_rules.ascend_sizes(engine)
 
 
+@pytest.mark.parametrize("max_num_seqs", [12, 20])
+def test_stock_has_a_graph_for_the_most_requests(max_num_seqs: int) -> None:
+    """In 0.30.0rc2, if they are few; before, it had none for 12 or 20 (vllm-ascend #16049)."""
+    found = sizes_of(configured(max_num_seqs, 3, additional=STOCK))
+    assert found[-1] == 4 * max_num_seqs
+    assert not any(size % 4 for size in found)
+
+
 @pytest.mark.parametrize(
     ("max_num_seqs", "k"), [(8, 3), (12, 3), (12, 2), (20, 4), (33, 5), (100, 7), (256, 2)]
 )
@@ -93,8 +102,22 @@ def test_graphs_of_pieces_have_the_width_of_later_draft_steps() -> None:
     assert not any(n % 4 for n in others)
 
 
-def test_a_plan_has_no_more_graphs_than_stock_or_as_many_as_asked_for() -> None:
-    ours, stock = configured(20, 3), configured(20, 3, additional=STOCK)
+@pytest.mark.parametrize(("max_num_seqs", "k"), [(4, 4), (20, 3)])
+def test_each_of_few_batch_sizes_has_its_own_graph(max_num_seqs: int, k: int) -> None:
+    every = [(k + 1) * n for n in range(1, max_num_seqs + 1)]
+    assert sizes_of(configured(max_num_seqs, k)) == every
+    stock = sizes_of(configured(max_num_seqs, k, additional=STOCK))
+    assert len(stock) < len(every)
+
+
+def test_not_where_an_old_device_has_too_few_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_estimates, "USABLE_STREAMS", 30)
+    stock = sizes_of(configured(20, 3, additional=STOCK))
+    assert len(sizes_of(configured(20, 3))) == len(stock)
+
+
+def test_a_plan_has_as_many_graphs_as_asked_for_or_as_stock() -> None:
+    ours, stock = configured(100, 3), configured(100, 3, additional=STOCK)
     assert len(sizes_of(ours)) <= len(sizes_of(stock))
     few = configured(20, 3, additional={"ascend_spec": {"capture_graphs": 3}})
     assert len(sizes_of(few)) == 3
@@ -116,7 +139,7 @@ def test_k_and_none_have_graphs_of_their_own() -> None:
 def test_graphs_for_none_give_way_where_an_old_device_has_no_streams_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("vllm_ascend_spec.platform.capture.USABLE_STREAMS", 60)
+    monkeypatch.setattr(graph_estimates, "USABLE_STREAMS", 60)
     config = configured(8, 3, additional=AUTO)
     found = speculation_of(config)
     assert (found.draft_length, found.draft_lengths) == ("fixed", None)

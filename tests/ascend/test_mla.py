@@ -6,27 +6,33 @@ the dtype is. Everything after the prompt is float32 here, so that answers can b
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.ascend.environment import CPU, NPU
 from tests.ascend.matrix import EXACT, MLA_CASES, MODES, Case
+from tests.ascend.processes import ACCEPTED, DRAFTED, assert_same_drafts
 from tests.ascend.test_matrix import (
     NPU_PLATFORM,
     assert_close,
     assert_some_drafts_are_accepted,
     tokens,
 )
-from tests.ascend.test_same_drafts import ACCEPTED, DRAFTED, TOLERANCE
 from tests.engines import assert_same
 from tests.npu.answers import compare
 
 CHUNKED = MLA_CASES["deepseek-chunked"]
 # Where nothing that is compiled is kept, as in these tests, vLLM takes a model for one that changes
 # its buffers if it finds the word "update" in its code, as in vllm-ascend's DeepSeek.
-ENVIRONMENT = {**NPU, "VLLM_USE_BYTECODE_HOOK": "0"}
+ENVIRONMENT = {
+    **NPU,
+    "VLLM_USE_BYTECODE_HOOK": "0",
+    # Of the documents' limits (tests/npu_sim/README.md): those that vllm-ascend exceeds; the zoo's
+    # heads of 64, smaller than any DeepSeek's; and the gaps of queries, with prompts in pieces.
+    "NPU_SIM_BEYOND": "head_size,nbsd_rows,paged_gaps,paged_heads,rope,contiguous",
+}
+TOLERANCE = 0.02
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -61,12 +67,17 @@ def test_seeds_repeat_in_other_batches_and_modes(run_engine: Any) -> None:
     assert seeded[0] != tokens(outcomes[0]["answers"]["greedy"])
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_as_many_drafts_are_accepted_as_on_a_cpu(mode: str, run_engine: Any) -> None:
-    case = MLA_CASES[f"deepseek-{mode}"]
-    plain = replace(case, mode="eager", requests=("greedy",))
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "eager"])
+def test_drafts_are_those_of_an_engine_without_graphs(mode: str, run_engine: Any) -> None:
+    found, wanted = (MLA_CASES[f"deepseek-{name}"] for name in (mode, "eager"))
+    assert_same_drafts(run_engine(found, ENVIRONMENT), run_engine(wanted, ENVIRONMENT), "greedy")
+
+
+def test_as_many_drafts_are_accepted_as_on_a_cpu(run_engine: Any) -> None:
+    """About: prompts are read in bfloat16 here, so that texts may differ."""
+    case = MLA_CASES["deepseek-eager"]
     here = run_engine(case, ENVIRONMENT)["counters_of"]["greedy"]
-    there = run_engine(plain, CPU)["counters_of"]["greedy"]
+    there = run_engine(case.for_cpu(), CPU)["counters_of"]["greedy"]
     assert here[DRAFTED] == pytest.approx(there[DRAFTED], rel=TOLERANCE)
     assert here[ACCEPTED] == pytest.approx(there[ACCEPTED], rel=TOLERANCE)
     assert here[ACCEPTED] > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.ascend.engine import PROMPTS
 from tests.ascend.environment import CPU, NPU, ROOT
-from tests.ascend.matrix import ENGINE, GREEDY, NUM_PROMPTS
+from tests.ascend.matrix import ENGINE, GREEDY
 from tests.ascend.processes import tokens_of
+from tests.ascend.prompts import NUM_PROMPTS, prompts
 from tests.engines import assert_same
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.client import Load, run_load
@@ -46,8 +45,7 @@ def server() -> Iterator[Server]:
 def test_a_server_answers_as_a_cpu_without_speculation(server: Server, on_cpu: Any) -> None:
     assert "Platform plugin ascend_spec is activated" in server.log_text()
     before = from_prometheus(server.metrics())
-    prompts = json.loads(PROMPTS.read_text())[:NUM_PROMPTS]
-    load = Load(prompts, GREEDY["max_tokens"], concurrency=NUM_PROMPTS)
+    load = Load(prompts(), GREEDY["max_tokens"], concurrency=NUM_PROMPTS)
     served = [list(answer.token_ids) for answer in run_load(server.url, TARGET, load).answers]
     accepted = from_prometheus(server.metrics()) - before
     assert accepted.num_drafts > 0

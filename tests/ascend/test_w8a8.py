@@ -19,15 +19,19 @@ KIND = "top_two"
 
 
 def assert_same_but_for_ties(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    """Answers may part where the second best token is as good, to two places or so."""
+    """Answers may part where the second best token is as good, to two places or so; not at once."""
+    same = total = 0
     for ours, theirs in zip(found, expected, strict=True):
         pairs = zip(ours["tokens"], theirs["tokens"], strict=True)
         place = next((n for n, (a, b) in enumerate(pairs) if a != b), None)
+        total += len(theirs["tokens"])
+        same += len(theirs["tokens"]) if place is None else place
         if place is not None:
             best = theirs["logprobs"][place]
             token, wanted = str(ours["tokens"][place]), str(theirs["tokens"][place])
             assert token in best, (place, token, best)
             assert best[wanted] - best[token] < NEAR, (place, best)
+    assert same > total / 2
 
 
 @pytest.mark.parametrize("mode", ["eager", "full_decode_only"])
@@ -36,8 +40,6 @@ def test_answers(mode: str, run_engine: Any) -> None:
     outcome = run_engine(Case(method="eagle", mode=mode, **engine))
     plain = run_engine(Case(method=None, mode="eager", **engine), CPU)
     assert_same_but_for_ties(outcome["answers"][KIND], plain["answers"][KIND])
-    same = [a == b for a, b in zip(tokens_of(outcome, KIND), tokens_of(plain, KIND), strict=True)]
-    assert sum(same) > len(same) / 2
     counters = outcome["counters"]
     assert counters["vllm:spec_decode_num_accepted_tokens"] > 0
 

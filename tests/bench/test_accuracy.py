@@ -195,7 +195,7 @@ def test_a_verifier_that_accepts_everything_is_found(
     # What the wrong verifier took is less likely than what the target would have written.
     assert first["gap"] >= first["top2_gap"] > 0
     assert wrong_drawn["passed"] is True
-    told = capfd.readouterr().err
+    told = capfd.readouterr().out
     assert "FAILED (synthetic, not lossless)" in told
     assert format_table(record) in told
     assert str(ZOO) not in output.read_text()

@@ -159,10 +159,32 @@ def test_who_knows_the_load_takes_the_best_of_each_phase() -> None:
     assert found == {"tokens_per_s": pytest.approx(100.0), "configurations": ["K=1", NONE]}
 
 
+def make_traces(traces: dict[str, Any]) -> dict[str, Any]:
+    return {"plan": {"speculative_config": {"num_speculative_tokens": 3}}, "traces": traces}
+
+
+def test_seconds_and_lengths_of_the_picture_can_be_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where loads take differently long, and where K hardly changes."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    kept: list[Any] = []
+    monkeypatch.setattr(adaptive_picture, "save", lambda figure, path: str(kept.append(figure)))
+    short, long = ([(place / 10, place, 2) for place in range(1, n)] for n in (40, 100))
+    loads = {"T=0": {NONE: long, ADAPTIVE: short}, "T=0.8": {NONE: short, ADAPTIVE: short}}
+    adaptive_picture.draw(make_traces(loads), tmp_path / "x.png")
+    (figure,) = kept
+    assert figure.get_suptitle()
+    assert len({panel.get_xlim() for panel in figure.axes}) == 1
+    for lengths in figure.axes[1::2]:
+        low, high = lengths.get_ylim()
+        assert [tick for tick in lengths.get_yticks() if low <= tick <= high] == [0, 1, 2, 3]
+
+
 def test_the_picture_has_speed_and_length(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     trace = [(place / 10, place * 3, place % 4) for place in range(1, 50)]
-    record = {"traces": {"alternating, T=0": {NONE: trace, ADAPTIVE: trace}}}
+    record = make_traces({"alternating, T=0": {NONE: trace, ADAPTIVE: trace}})
     told = adaptive_picture.draw(record, tmp_path / "a" / "picture.png")
     assert told.endswith("picture.png")
     assert (tmp_path / "a" / "picture.png").read_bytes().startswith(b"\x89PNG")

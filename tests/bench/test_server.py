@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from vllm_ascend_spec.bench import server
+from vllm_ascend_spec.cli.main import main
 
 
 def script(tmp_path: Path, text: str) -> str:
@@ -19,22 +20,66 @@ def script(tmp_path: Path, text: str) -> str:
 
 
 def test_a_start_that_fails_ends_with_the_log(tmp_path: Path, monkeypatch) -> None:
-    executable = script(tmp_path, "import sys\nsys.exit('no such model')")
-    monkeypatch.setattr(server, "vllm_program", lambda: executable)
+    """The program is the one beside Python, as it is without a test."""
+    script(tmp_path, "import sys\nsys.exit('no such model')")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(server.ServerError, match="no such model"), server.Server("m"):
         pass
 
 
-def test_a_start_that_hangs_is_ended(tmp_path: Path, monkeypatch) -> None:
-    executable = script(tmp_path, "import time\nprint('loading', flush=True)\ntime.sleep(600)")
-    monkeypatch.setattr(server, "vllm_program", lambda: executable)
-    monkeypatch.setattr(server, "START_TIMEOUT_S", 2.0)
-    waited: list[float] = []
-    candidate = server.Server("m", on_wait=waited.append)
-    with pytest.raises(server.ServerError, match="not ready"), candidate:
+def test_an_error_is_seen_above_what_vllm_says_after_it(tmp_path: Path, monkeypatch) -> None:
+    """Its API server ends in 60 lines of its own after those of an engine."""
+    text = "print('no memory')\nprint(60 * 'of the API server\\n')\nraise SystemExit(1)"
+    monkeypatch.setattr(server, "vllm_program", lambda: script(tmp_path, text))
+    with pytest.raises(server.ServerError, match="no memory"), server.Server("m"):
         pass
-    assert waited
+
+
+def test_a_server_that_wrote_nothing(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(server, "vllm_program", lambda: script(tmp_path, "raise SystemExit(1)"))
+    with pytest.raises(server.ServerError, match="wrote nothing"), server.Server("m"):
+        pass
+
+
+def test_a_start_that_hangs_is_ended(tmp_path: Path, monkeypatch) -> None:
+    """A process that only wakes up now and then does not live."""
+    text = "import time\nprint('loading', flush=True)\nwhile True: time.sleep(0.05)"
+    monkeypatch.setattr(server, "vllm_program", lambda: script(tmp_path, text))
+    candidate = server.Server("m", start_timeout_s=2.0)
+    with pytest.raises(server.ServerError, match=r"not ready.*\n.*loading"), candidate:
+        pass
     assert candidate._process is None
+
+
+ANSWER = """
+import http.server, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Answer).serve_forever()
+"""
+WRITES = "for _ in range(12): print('still loading', flush=True); time.sleep(0.4)"
+# A child of it, as vLLM's engines are.
+COMPUTES = "subprocess.run([sys.executable, '-c', 'while time.process_time() < 2.5: pass'])"
+
+
+@pytest.mark.parametrize("work", [WRITES, COMPUTES], ids=["writes", "computes"])
+def test_a_start_that_lives_is_waited_for(work: str, tmp_path: Path, monkeypatch) -> None:
+    """However long it takes: here longer than the limit."""
+    text = "import subprocess, sys, time\n" + work.replace("'while", "'import time\\nwhile")
+    monkeypatch.setattr(server, "vllm_program", lambda: script(tmp_path, f"{text}\n{ANSWER}"))
+    with server.Server("m", start_timeout_s=1.5) as started:
+        assert started.start_seconds > 2
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "soon"])
+def test_a_limit_that_is_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", "serve", "--start-timeout", text])
+    assert f"argument --start-timeout: '{text}': valid: seconds, more than 0" in (
+        capsys.readouterr().err
+    )
 
 
 def test_free_port_is_free() -> None:

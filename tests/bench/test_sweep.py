@@ -235,6 +235,22 @@ def test_the_report_says_it_all() -> None:
         assert words in page.text, words
 
 
+@pytest.mark.parametrize(
+    ("rounds", "words"), [(1, "faster in the one round"), (3, "faster in all 3 rounds")]
+)
+def test_the_report_says_how_many_rounds_there_were(rounds: int, words: str) -> None:
+    record = {**RECORD, "plan": {**RECORD["plan"], "rounds": rounds}}
+    text = check_page(sweep_page.page(record)).text
+    assert words in text
+    assert "every round" not in text
+
+
+def test_ratios_are_called_ratios() -> None:
+    """ "To none" alone might be a difference."""
+    text = check_page(sweep_page.page(RECORD)).text
+    assert text.count("to none") == text.count("ratio to none") > 0
+
+
 def test_a_report_where_nothing_pays() -> None:
     rows = [row for row in ROWS if row["concurrency"] == 8]
     plan = {**RECORD["plan"], "prompts": {"code": 4}, "concurrency": [8]}
@@ -245,7 +261,8 @@ def test_a_report_where_nothing_pays() -> None:
 def test_the_table_names_the_rule_and_the_best() -> None:
     lines = format_table(RECORD).splitlines()
     assert "(synthetic, not lossless)" in lines[2]
-    assert lines[-1] == "best of 1 clients, all categories, T=0: ngram K=1, 1.45 times none"
+    assert lines[-1] == "best of 1 clients, all categories, T=0: ngram K=1, ratio to none 1.45"
+    assert "ratio to none" in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -306,7 +323,11 @@ def test_a_small_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         assert is_none == (row["tokens_per_step"] == 1.0), row
         assert row["to_none"]["low"] > 0
     assert {one["rule"] for one in record["configurations"].values()} == {"token"}
-    told = capfd.readouterr().err
+    printed = capfd.readouterr()
+    told = printed.out
+    assert format_table(record) in told
+    # In a pipe how far it is is not told.
+    assert "round" not in printed.err
     best = {row["configuration"] for row in record["best"]} - {NONE}
     # A person can copy what a record hides.
     assert all(f"{name}: --speculative-config " in told for name in best)

@@ -19,7 +19,7 @@ EAGLE = json.dumps(SPECS["eagle"])
 
 @pytest.fixture(autouse=True)
 def _no_engine_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(plan: Any) -> None:
+    def refuse(plan: Any, tell: Any) -> None:
         pytest.fail("it was not refused")
 
     monkeypatch.setattr(sweep, "run", refuse)
@@ -159,7 +159,7 @@ def test_a_comparison_that_cannot_be(
 def test_each_task_is_checked_with_its_own_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(accuracy, "run", lambda plan: {"passed": len(plan.tasks) == 2})
+    monkeypatch.setattr(accuracy, "run", lambda plan, tell: {"passed": len(plan.tasks) == 2})
     tasks = tmp_path / "tasks.jsonl"
     long = {"prompt": "x = 1\n" * 80, "expected": "x", "max_tokens": 1}
     for most, status in ((400, 0), (600, 2)):

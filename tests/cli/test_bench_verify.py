@@ -119,14 +119,14 @@ def test_record_picture_and_tables(tmp_path: Path, monkeypatch, capsys) -> None:
 
 
 def test_without_output_the_record_is_printed(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(benchmark, "run", lambda plan: {"benchmark": "verify"})
+    monkeypatch.setattr(benchmark, "run", lambda plan, tell: {"benchmark": "verify"})
     assert main(["bench", "verify", *TINY]) == 0
     assert json.loads(capsys.readouterr().out) == {"benchmark": "verify"}
 
 
 def test_a_missed_aim_is_no_failure(tmp_path: Path, monkeypatch) -> None:
     missed = {"benchmark": "verify", "summary": {"aims": [{"met": False}]}}
-    monkeypatch.setattr(benchmark, "run", lambda plan: missed)
+    monkeypatch.setattr(benchmark, "run", lambda plan, tell: missed)
     monkeypatch.setattr(report, "draw", lambda record, path: "")
     assert main(["bench", "verify", *TINY, "--output", str(tmp_path / "x.json")]) == 0
 
@@ -140,6 +140,6 @@ def test_the_record_of_something_else_is_refused(text: str, tmp_path: Path, caps
 
 
 def test_threads_of_libraries_are_set_before_they_are_loaded(monkeypatch) -> None:
-    monkeypatch.setattr(benchmark, "run", lambda plan: {})
+    monkeypatch.setattr(benchmark, "run", lambda plan, tell: {})
     assert main(["bench", "verify", *TINY, "--threads", "1"]) == 0
     assert os.environ["OMP_NUM_THREADS"] == "1"

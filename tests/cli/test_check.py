@@ -23,6 +23,7 @@ from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.devices.registry import all_devices
 from vllm_ascend_spec.entry import serve_flags
 from vllm_ascend_spec.errors import PlatformError
+from vllm_ascend_spec.legacy.names import BY_FLAG
 from vllm_ascend_spec.ops import OPS
 from vllm_ascend_spec.ops.registry import Op
 
@@ -109,6 +110,16 @@ def test_the_light_flags_are_vllms(serve: argparse.ArgumentParser) -> None:
         assert (theirs.nargs == 0) == (mine.nargs == 0)
         if mine.default is not None:
             assert mine.default == theirs.default
+
+
+def test_no_other_flag_of_vllm_is_taken_for_a_misspelt_light_one(
+    serve: argparse.ArgumentParser,
+) -> None:
+    known = {flag for flags in check_light.FLAGS for flag in flags} | BY_FLAG.keys()
+    others = {flag for flag in serve._option_string_actions if not flag.startswith("--no-")} - known
+    assert len(others) > 250
+    assert [flag for flag in others if check_light.near(flag)] == []
+    assert check_light.near("--specualtive-config={}") == "did you mean '--speculative-config'? "
 
 
 KEYS = {
@@ -240,7 +251,19 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["--", "vllm serve 'x"], "COMMAND="),
         ([TARGET, "--no-such-flag", "3"], "unrecognized arguments: --no-such-flag 3"),
         ([TARGET, "--max-num-seqs", "many"], "argument --max-num-seqs: "),
-        ([TARGET, "--device", "tpu"], "--device='tpu': valid: "),
+        ([TARGET, "--device", "tpu"], "--device='tpu': did you mean 'npu'? valid: "),
+        (
+            [TARGET, "--max-num-seq=3", "--max-num-sqes", "4"],
+            "unrecognized arguments: --max-num-sqes; did you mean '--max-num-seqs'? see ",
+        ),
+        (
+            [TARGET, "--speculativ-modle", "x"],
+            "unrecognized arguments: --speculativ-modle; did you mean '--speculative-model'? ",
+        ),
+        (
+            [TARGET, "--light", "--speculativ-config", "{}"],
+            "--speculativ-config is not looked at with --light; did you mean '--speculative-con",
+        ),
         ([TARGET, "--enable-auto-tool-choice"], "Error: --enable-auto-tool-choice requires"),
         ([TARGET, "--config", "/no/such/file.yaml"], ""),
         ([TARGET, "--max-model-len", "999999"], "Value error, User-specified max_model_len"),
@@ -252,6 +275,32 @@ def test_bad_flags_are_one_line(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert error_of(capsys, *words).startswith(said)
+
+
+@pytest.mark.parametrize("spec", [None, "ngram", "eagle"])
+@pytest.mark.parametrize("model", ["examples/zoo/targt", "./targt", "/models/targt", "my target"])
+def test_a_folder_that_is_not_there_is_refused(
+    model: str, spec: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [] if spec is None else ["--speculative-config", json.dumps(SPECS[spec])]
+    said = error_of(capsys, "--light", model, *words)
+    assert said.startswith(f"model={model!r}: there is no such folder (looked in ")
+
+
+@pytest.mark.parametrize("model", ["gpt2", "org/target-1.1B_v2", "s3://bucket/target", "org/a:Q4"])
+def test_a_name_that_may_be_a_hubs_is_taken(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--light", "--speculative-config", json.dumps(SPECS["ngram"])]
+    record = check(capsys, model, *words)
+    assert (record["exit"], record["warnings"]) == (0, [])
+    # It may also be a misspelt folder, beside others of which the first part of the name is one.
+    (tmp_path / "org").mkdir()
+    warned = check(capsys, model, *words)
+    assert warned["exit"] == 0
+    said = [f"model={model!r}: there is no such folder (looked in {tmp_path}), so a hub's model is"]
+    assert [line.removesuffix(" meant") for line in warned["warnings"]] == said * ("org/" in model)
 
 
 def test_all_that_is_wrong_is_said(capsys: pytest.CaptureFixture[str]) -> None:

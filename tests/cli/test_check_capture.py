@@ -11,10 +11,11 @@ from vllm_ascend_spec.cli.check_capture import capture_of_engine
 from vllm_ascend_spec.config import resolved
 from vllm_ascend_spec.config.capture import lay_sizes_by_k
 from vllm_ascend_spec.config.engine import Engine
-from vllm_ascend_spec.config.graph_estimates import layers_of
+from vllm_ascend_spec.config.graph_estimates import capture_within_streams, layers_of
 from vllm_ascend_spec.config.resolved import Speculation
-from vllm_ascend_spec.graphs.capture import Capture
+from vllm_ascend_spec.graphs.capture import Capture, Wanted
 from vllm_ascend_spec.graphs.estimates import estimate
+from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
 from vllm_ascend_spec.platform.capture import MIB, estimated
 
 DECODE, MIXED = (4, 8, 16), (64, 128)
@@ -84,17 +85,36 @@ def test_only_sizes_of_decode_batches_are_captured_both_ways() -> None:
     assert checked(None, engine(None))["graphs"] == 1 + 5
 
 
+@pytest.mark.parametrize(
+    ("layers", "graphs"), [(10, 8), (250, 5)], ids=["fits", "does-not-fit-an-old-cann"]
+)
+def test_there_are_more_graphs_than_stock_where_an_old_device_has_streams_for_them(
+    layers: int, graphs: int
+) -> None:
+    """With 250 layers a graph takes 254 of 1920 streams."""
+    asked = speculation()
+    built = engine(asked)
+    built.model_config.hf_text_config.num_hidden_layers = layers
+    tiers = tiers_of_drafts(8, [3])
+    wanted = Wanted(mode="FULL_DECODE_ONLY", max_num_seqs=8, tiers=tiers, stock=(4, 8, 16, 24, 32))
+    assert len(capture_within_streams(wanted, built, asked).decode) == graphs
+
+
 @pytest.mark.parametrize("changes", [False, True], ids=["one-k", "by-k"])
 def test_an_engine_says_the_same(changes: bool) -> None:
     asked = speculation(draft_lengths=(0, 1, 3) if changes else None)
     built = engine(asked)
+    by_k: dict[int, tuple[int, ...]] = {3: DECODE}
     if changes:
-        lay_sizes_by_k(built.compilation_config, {0: (4,), 1: (8,), 3: (16,)})
+        by_k = {0: (4,), 1: (4, 8), 3: (16,)}
+        lay_sizes_by_k(built.compilation_config, by_k)
         cost = estimate(10, draft_layers=2 * 2, hidden_size=64)
     else:
         cost = estimate(10, draft_layers=2, hidden_size=64)
     found = checked(asked, built)
-    assert found["bytes"] == cost.bytes_of(8, 128)
-    told = estimated(Capture(DECODE, MIXED, "1/n", 0.0), built, "FULL_AND_PIECEWISE")
+    # Two K with a graph of four tokens have two graphs.
+    assert found["bytes"] == cost.bytes_of(8 + changes, 128)
+    capture = Capture(DECODE, MIXED, "1/n", 0.0, decode_by_k=by_k)
+    told = estimated(capture, built, "FULL_AND_PIECEWISE")
     assert told is not None
     assert f"{found['graphs']} graphs take {found['bytes'] / MIB:.0f} MiB" in told

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from vllm_ascend_spec.cli import plan_policies
 from vllm_ascend_spec.cli.examples import EXAMPLES
 from vllm_ascend_spec.cli.main import COMMANDS, build_parser, main
 from vllm_ascend_spec.cli.parsers import commands_in
@@ -81,10 +80,6 @@ def runs() -> Iterator[str]:
 @pytest.mark.parametrize("example", [*runs()], ids=lambda text: text[:60])
 def test_an_example_runs(example: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
-    # test_plan.py asks the installed code, which takes seconds each time.
-    monkeypatch.setattr(
-        plan_policies, "ask", lambda engine: {n: r(engine) for n, r in plan_policies.PORTS.items()}
-    )
     assert main(shlex.split(example)) == 0
     output = capsys.readouterr()
     assert output.out or "nothing to set" in output.err

@@ -15,7 +15,7 @@ import pytest
 
 from tests.bench.test_provenance import ERRORS, Broken
 from tests.ops.cpu.marks import requires_library
-from vllm_ascend_spec.cli import elsewhere, info
+from vllm_ascend_spec.cli import elsewhere, info, info_text
 from vllm_ascend_spec.cli.elsewhere import call_elsewhere
 from vllm_ascend_spec.compat import registry
 from vllm_ascend_spec.ops import cpu_library
@@ -61,7 +61,7 @@ def run_info(cwd: Path, **environment: str) -> dict[str, Any]:
     """Run the command in a process of its own."""
     code = (
         "import os, sys; os.path.isdir(sys.argv[1]) and (os.chdir(sys.argv[1]), "
-        "os.rmdir(sys.argv[1])); sys.argv[1:] = ['info']; "
+        "os.rmdir(sys.argv[1])); sys.argv[1:] = ['info', '--json']; "
         "from vllm_ascend_spec.cli.main import main; sys.exit(main())"
     )
     done = subprocess.run(
@@ -103,6 +103,79 @@ def test_a_library_that_ends_the_process(tmp_path: Path) -> None:
     assert report["versions"]["torch"]
     told = report["failed"].get("op_backends") or report["op_backends"]["verify_greedy"]["cpu"]
     assert "ended with status -" in told or "cannot be loaded" in told
+
+
+def summary(**changes: Any) -> list[str]:
+    """Return the lines for people, of a report in which all is well but for ``changes``."""
+    states = {"cpu": "ready", "reference": "ready"}
+    report = {
+        "vllm-ascend-spec": "1.2.3",
+        "python": "3.11.0",
+        "versions": {"vllm-ascend-spec": "1.2.3", "vllm": "0.30.0"},
+        "vllm_supported": True,
+        "device": "cpu",
+        "platform": "a.Platform",
+        "note": None,
+        "methods": ["eagle", "ngram"],
+        "op_backends": {"greedy": states, "sample": states, "cpu_instruction_set": "avx2"},
+        "mends": {"a": "active: x", "b": "not needed: y", "c": "active: z"},
+        "problems": [],
+        "failed": {},
+    }
+    return info_text.text({**report, **changes}).splitlines()
+
+
+def test_a_summary_for_people() -> None:
+    assert summary() == [
+        "vllm-ascend-spec 1.2.3: ready",
+        "",
+        "installed     vllm 0.30.0, Python 3.11.0",
+        "device        cpu",
+        "platform      a.Platform",
+        "methods       eagle, ngram",
+        "op backends   greedy cpu, sample cpu (avx2)",
+        "mends         2 active, 1 not needed",
+        "",
+        "All of it, for a bug report: vllm-ascend-spec info --json",
+    ]
+
+
+def test_what_is_wrong_is_said_once_with_its_remedy() -> None:
+    slow = {"cpu": "not built; remedy: build it", "reference": "ready", "triton": "no Triton"}
+    lines = summary(
+        op_backends={"greedy": slow, "sample": slow, "cpu_instruction_set": "avx2"},
+        problems=["torchvision is in the way: pip uninstall torchvision"],
+    )
+    assert lines[0].endswith(": ready, but see what is wrong below")
+    assert "op backends   greedy reference, sample reference" in lines
+    # What is no better than what is used is not wrong.
+    assert lines[lines.index("wrong") + 1 : -2] == [
+        "  torchvision is in the way: pip uninstall torchvision",
+        "  backend cpu: not built; remedy: build it",
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"platform": None, "note": "no driver; remedy: install it"},
+        {"vllm_supported": False, "problems": ["vLLM is not installed"]},
+        {"vllm_supported": None, "failed": {"vllm_supported": "OSError: no disk"}},
+    ],
+)
+def test_where_it_is_not_in_use_the_first_line_says_so(changes: dict[str, Any]) -> None:
+    lines = summary(**changes)
+    assert lines[0].endswith(": not in use here, see below")
+    said = "\n".join(lines)
+    assert changes.get("note", "vLLM") in said or "vllm_supported: OSError: no disk" in said
+
+
+def test_whatever_is_broken_there_is_a_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    for source in SOURCES.values():
+        monkeypatch.setattr(*source, Broken(OSError("broken")))
+    lines = info_text.text(info.report()).splitlines()
+    assert "not known" in lines
+    assert "op backends   cannot be told" in lines
 
 
 def test_a_result_from_another_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,21 @@ def test_no_vllm_is_one_clear_message(monkeypatch, capsys) -> None:
     ("arguments", "words"),
     [
         (["--speculative-config", "{oops"], ["--speculative-config", "not JSON"]),
-        (["--speculative-config", '{"method": "eagel"}'], ["eagel", "'eagle'"]),
+        (["--speculative-config", '{"method": "eagel"}'], ["eagel", "did you mean 'eagle'?"]),
+        (
+            ["--speculative-config", '{"method": "ngram", "num_spec_tokens": 3}'],
+            ["did you mean 'num_speculative_tokens'?"],
+        ),
         (["--additional-config", '{"ascend_spec": {"x": 1}}'], ["ascend_spec.x", "draft_loop"]),
+        (
+            ["--additional-config", '{"ascend_spec": {"verify-rule": "block"}}'],
+            ["did you mean 'verify_rule'?"],
+        ),
+        (
+            ["--additional-config", '{"ascend_spec": {"draft_length": "adaptve"}}'],
+            ["did you mean 'adaptive'?"],
+        ),
+        (["--device", "nup"], ["did you mean 'npu'?"]),
     ],
 )
 def test_check_refuses(arguments: list[str], words: list[str], capsys) -> None:
@@ -53,6 +66,25 @@ def test_check_refuses(arguments: list[str], words: list[str], capsys) -> None:
     error = capsys.readouterr().err
     for word in words:
         assert word in error
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["chek"], "invalid choice: 'chek' (choose from "),
+        (["chek"], "; did you mean 'check'?"),
+        (["bench", "swep"], "; did you mean 'sweep'?"),
+        (["plan", "--num-specualtive-tokens=3"], "; did you mean '--num-speculative-tokens'?"),
+        (["bench", "sweep", "--outptu", "x"], "; did you mean '--output'?"),
+    ],
+)
+def test_names_of_commands_and_of_their_options_are_asked_for(
+    words: list[str], said: str, capsys
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 EAGLE = {"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}
@@ -190,13 +222,24 @@ def test_check_refuses_a_backend_that_cannot_run(capsys, monkeypatch) -> None:
 
 
 def test_info_is_json_and_names_the_backends(capsys) -> None:
-    assert main(["info"]) == 0
+    assert main(["info", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["vllm-ascend-spec"] == __version__
     assert set(report["op_backends"]) >= {op.name for op in OPS}
     for op in OPS:
         assert set(report["op_backends"][op.name]) == set(op.backends)
         assert report["op_backends"][op.name]["reference"] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("device", "best"), [("cpu", ["cpu"]), ("cuda", ["triton"]), ("npu", ["ascendc", "triton"])]
+)
+def test_info_has_the_backends_best_first(device: str, best: list[str]) -> None:
+    """So the first one that is ready is the one that is used."""
+    for op in OPS:
+        states = list(info.op_backends(device)[op.name])
+        assert states[: len(best) + 1] == [*best, "reference"]
+        assert sorted(states) == sorted(op.backends)
 
 
 def test_info_on_no_device_tells_of_the_cpu(monkeypatch) -> None:

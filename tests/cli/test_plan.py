@@ -5,26 +5,19 @@ from __future__ import annotations
 import http.server
 import json
 import math
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.cli import plan_policies
+from vllm_ascend_spec.cli import plan_picture
 from vllm_ascend_spec.cli.main import main
-from vllm_ascend_spec.graphs import stock_own, stock_rules
-from vllm_ascend_spec.graphs.stock_rules import Engine
-from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
+from vllm_ascend_spec.graphs.budget import OWN_GRAPHS
 
 ENGINE = ("--max-num-seqs", "64", "--num-speculative-tokens", "3")
-
-
-@pytest.fixture
-def without_stock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend that neither vLLM nor vllm-ascend is installed, which is quicker to ask."""
-    monkeypatch.setattr(plan_policies.versions, "installed_vllm", lambda: None)
-    monkeypatch.setattr(plan_policies.versions, "installed_version", lambda _: None)
 
 
 def record_of(capsys, *words: str) -> dict[str, Any]:
@@ -40,7 +33,6 @@ def error_of(capsys, *words: str) -> str:
     return line
 
 
-@pytest.mark.usefixtures("without_stock")
 def test_record(capsys) -> None:
     found = record_of(capsys, *ENGINE, "--graphs", "12", "--load", "zipf")
     for name in ("ours", "vllm", "vllm_ascend"):
@@ -63,7 +55,6 @@ def test_record(capsys) -> None:
     assert all(policy["graphs"] <= 12 for policy in found["same_graphs"].values())
 
 
-@pytest.mark.usefixtures("without_stock")
 def test_without_a_budget_there_are_as_many_graphs_as_vllm_captures(capsys) -> None:
     found = record_of(capsys, *ENGINE)
     assert found["ours"]["graphs"] == found["vllm"]["graphs"]
@@ -71,7 +62,39 @@ def test_without_a_budget_there_are_as_many_graphs_as_vllm_captures(capsys) -> N
     assert found["ours"]["expected_waste"] <= found["vllm"]["expected_waste"]
 
 
-@pytest.mark.usefixtures("without_stock")
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [
+        (("--max-num-seqs", "4", "--num-speculative-tokens", "4"), {"4": [5, 10, 15, 20]}),
+        (
+            ("--max-num-seqs", "32", "--num-speculative-tokens", "3"),
+            {"3": list(range(4, 129, 4))},
+        ),
+        (
+            ("--max-num-seqs", "6", "--tiers", "0,4"),
+            {"0": list(range(1, 7)), "4": list(range(5, 31, 5))},
+        ),
+        (
+            ("--max-num-seqs", "12", "--tiers", "[[1,4,3],[5,12,1]]"),
+            {"1": list(range(10, 25, 2)), "3": [4, 8, 12, 16]},
+        ),
+    ],
+)
+def test_without_a_budget_each_of_few_batch_sizes_has_its_own_graph(
+    words: tuple[str, ...], sizes: dict[str, list[int]], capsys
+) -> None:
+    found = record_of(capsys, *words)
+    assert found["ours"]["sizes_by_k"] == sizes
+    assert found["ours"]["expected_padding"] == 0
+    assert found["graphs_limited_by"] == "one for each batch size that the load has"
+
+
+def test_more_batch_sizes_than_that_share_graphs(capsys) -> None:
+    found = record_of(capsys, "--max-num-seqs", "40", "--num-speculative-tokens", "3")
+    assert found["vllm"]["graphs"] < found["ours"]["graphs"] == OWN_GRAPHS
+    assert found["graphs_limited_by"] == f"at most {OWN_GRAPHS}"
+
+
 def test_table(capsys) -> None:
     words = ("--max-num-seqs", "256", "--num-speculative-tokens", "7", "--graphs", "12")
     assert main(["plan", *words]) == 0
@@ -84,7 +107,6 @@ def test_table(capsys) -> None:
     assert "sizes: [" in text
 
 
-@pytest.mark.usefixtures("without_stock")
 def test_a_schedule_and_several_k(capsys) -> None:
     found = record_of(capsys, "--max-num-seqs", "64", "--tiers", "[[1,16,3],[17,64,1]]")
     assert found["tiers"] == [
@@ -98,7 +120,6 @@ def test_a_schedule_and_several_k(capsys) -> None:
     assert "V1 has no FULL graphs" in found["vllm"]["notes"][0]
 
 
-@pytest.mark.usefixtures("without_stock")
 def test_ranks(capsys) -> None:
     words = ("--max-num-seqs", "64", "--num-speculative-tokens", "2", "--tp", "4")
     found = record_of(capsys, *words, "--graphs", "5")
@@ -114,7 +135,6 @@ def test_ranks(capsys) -> None:
     assert found["divisor"] == 1
 
 
-@pytest.mark.usefixtures("without_stock")
 def test_loads_of_files(capsys, tmp_path: Path) -> None:
     counts = tmp_path / "counts.csv"
     counts.write_text("requests,count\n3,5\n9,1\n")
@@ -149,7 +169,6 @@ class Metrics(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.usefixtures("without_stock")
 def test_live_metrics(capsys, tmp_path: Path) -> None:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
     thread = threading.Thread(target=server.serve_forever)
@@ -169,7 +188,6 @@ def test_live_metrics(capsys, tmp_path: Path) -> None:
     assert record_of(capsys, *ENGINE, "--load", str(saved))["ours"]["sizes"] == [12, 256]
 
 
-@pytest.mark.usefixtures("without_stock")
 def test_step_times_and_eager_steps(capsys, tmp_path: Path) -> None:
     times = tmp_path / "times.csv"
     times.write_text("tokens,ms\n1,10\n128,10\n256,20\n")
@@ -182,7 +200,6 @@ def test_step_times_and_eager_steps(capsys, tmp_path: Path) -> None:
     assert "cost the load more than they save" in found["ours"]["notes"][0]
 
 
-@pytest.mark.usefixtures("without_stock")
 def test_estimates_are_labelled_and_bound_the_plan(capsys) -> None:
     model = ("--layers", "48", "--hidden-size", "4096", "--tp", "4")
     found = record_of(capsys, *ENGINE, *model, "--old-cann")
@@ -198,24 +215,27 @@ def test_estimates_are_labelled_and_bound_the_plan(capsys) -> None:
     assert float(memory.split()[1]) <= 40
 
 
-@pytest.mark.usefixtures("without_stock")
-def test_picture(capsys, tmp_path: Path) -> None:
+def test_picture(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "new" / "waste.png"
     assert main(["plan", *ENGINE, "--png", str(picture)]) == 0
     assert capsys.readouterr().err == f"picture: {picture}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert main(["plan", "--max-num-seqs", "64", "--tiers", "1,3", "--png", str(picture)]) == 0
+    kept: list[Any] = []
+    monkeypatch.setattr(plan_picture, "save", lambda figure, path: str(kept.append(figure)))
+    assert main(["plan", "--max-num-seqs", "4", "--tiers", "1,3", "--png", str(picture)]) == 0
+    (figure,) = kept
+    assert figure.get_suptitle()
+    assert len({panel.get_xlim() for panel in figure.axes}) == 1
+    assert all(float(tick).is_integer() for tick in figure.axes[-1].get_xticks())
 
 
-@pytest.mark.usefixtures("without_stock")
 def test_without_matplotlib_one_line_says_so(capsys, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     assert main(["plan", *ENGINE, "--png", str(tmp_path / "x.png")]) == 0
     assert "matplotlib is not installed" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("without_stock")
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
@@ -254,34 +274,13 @@ def test_bad_input_is_one_line(words: list[str], parts: list[str], capsys) -> No
         assert part in line
 
 
-def test_installed_code_is_asked_and_agrees_with_the_port() -> None:
-    pytest.importorskip("vllm")
-    engine = Engine(256, tiers_of_drafts(256, [2]))
-    found = plan_policies.ask(engine)
-    assert found["vllm"].source.startswith("vllm")
-    assert found["vllm"].source.endswith(", own code")
-    assert found["vllm"].sizes_by_k == stock_rules.vllm(engine).sizes_by_k
-    assert found["vllm_ascend"].sizes_by_k == stock_rules.vllm_ascend(engine).sizes_by_k
-
-
-@pytest.mark.parametrize("error", [RuntimeError("it ended"), OSError("no memory")])
-def test_a_broken_installation_is_told_and_the_port_says_it(error, monkeypatch) -> None:
-    def broken(*_: str) -> None:
-        raise error
-
-    monkeypatch.setattr(plan_policies.versions, "installed_vllm", lambda: ("vllm", "0.30.0"))
-    monkeypatch.setattr(plan_policies, "installed_vllm_ascend", lambda: None)
-    monkeypatch.setattr(plan_policies, "call_elsewhere", broken)
-    found = plan_policies.ask(Engine(64, tiers_of_drafts(64, [3])))
-    assert found["vllm"].source == found["vllm_ascend"].source == stock_rules.PORT
-    assert f"vllm 0.30.0 is installed but cannot be asked: {error}" in found["vllm"].note
-    assert not found["vllm_ascend"].note
-
-
-def test_a_rule_that_fails_is_an_answer(monkeypatch) -> None:
-    def gone(_: Engine) -> None:
-        raise ImportError("cannot import name")
-
-    monkeypatch.setitem(stock_own.RULES, "vllm", gone)
-    question = stock_own.question_of(Engine(8, tiers_of_drafts(8, [1])), ["vllm"])
-    assert stock_own.answers(question) == {"vllm": {"error": "ImportError: cannot import name"}}
+def test_it_answers_without_vllm_and_torch() -> None:
+    """Which take seconds to import."""
+    words = ["plan", *ENGINE]
+    code = (
+        f"import sys; from vllm_ascend_spec.cli.main import main; status = main({words!r}); "
+        "sys.exit(status or [m for m in ('torch', 'vllm') if m in sys.modules] or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "vLLM: port of the rule" in done.stdout

@@ -98,6 +98,8 @@ def test_report_of_info(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(info, "call_elsewhere", fail)
     monkeypatch.setattr(info.select, "select_platform", fail)
     assert main(["info"]) == 0
+    assert_hidden("".join(capsys.readouterr()))
+    assert main(["info", "--json"]) == 0
     output = "".join(capsys.readouterr())
     assert_hidden(output)
     report = json.loads(output)
@@ -109,7 +111,7 @@ def test_report_of_info(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
 def test_info_as_a_command() -> None:
     variables = {name: value for name, value in os.environ.items() if name not in PRELOAD}
     done = subprocess.run(
-        [sys.executable, "-m", "vllm_ascend_spec.cli.main", "info"],
+        [sys.executable, "-m", "vllm_ascend_spec.cli.main", "info", "--json"],
         env={**variables, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -124,7 +126,7 @@ def test_record_of_bench_verify(
 ) -> None:
     monkeypatch.setattr(timing, "MIN_SAMPLE_S", 0.0)
     monkeypatch.setattr(overhead, "REPEATS", 2)
-    monkeypatch.setattr(bench, "stop_servers_on_sigterm", lambda: None)
+    monkeypatch.setattr(server, "stop_servers_on_sigterm", lambda: None)
     record = tmp_path / "record.json"
     small = ["--kinds", "greedy", "--vocab", "64", "--batch", "1", "--rounds", "1"]
     arguments = ["bench", "verify", *small, "--backend", "reference", "--output", str(record)]
@@ -151,12 +153,14 @@ def test_record_of_bench_serve(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
         yield {serve.CANDIDATE: FakeServer(), serve.NONE: FakeServer()}
 
     monkeypatch.setattr(serve, "_servers", servers)
-    monkeypatch.setattr(serve, "_compare", lambda plan, load, servers: {"load": load.name})
+    monkeypatch.setattr(
+        serve, "_compare", lambda plan, load, servers, progress: {"load": load.name}
+    )
     monkeypatch.setattr(serve, "format_row", str)
     plan = serve.Plan(
         MODEL, SPEC, (Load(["a"], 1),), arguments=tuple(ARGUMENTS), environment=ENVIRONMENT
     )
-    record = serve.run(plan)
+    record = serve.run(plan, print)
     assert_hidden(json.dumps(record) + "".join(capsys.readouterr()))
     assert record["speculative_config"]["num_speculative_tokens"] == 3
 
@@ -191,14 +195,14 @@ def test_record_and_error_of_the_counts_on_the_simulated_npu(
     plan = counts.Plan(MODEL, SPEC, ["a"] * 8, 16, f"{MODEL}", ("greedy",))
     with monkeypatch.context() as patch:
         patch.setattr(counts, "_count", lambda plan, name, plugins: GOOD[name])
-        record = counts.run(plan, "ascend_spec")
+        record = counts.run(plan, "ascend_spec", print)
     printed = capsys.readouterr()
     assert_hidden(json.dumps(record) + printed.out)
 
     failed = SimpleNamespace(returncode=1, stdout=f"{ENVIRONMENT}\n", stderr=f"{LOGGED}\n")
     monkeypatch.setattr(counts, "subprocess", SimpleNamespace(run=lambda *_, **__: failed))
     with pytest.raises(RuntimeError) as raised:
-        counts.run(plan, "ascend_spec")
+        counts.run(plan, "ascend_spec", print)
     assert_hidden(str(raised.value))
 
 

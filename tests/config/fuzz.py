@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.config.options import INTERNAL, OPTIONS, WITHOUT_EFFECT
+from vllm_ascend_spec.config.options import ABSENT, INTERNAL, OPTIONS
 from vllm_ascend_spec.config.schema import CHECKS
 from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 
@@ -143,8 +143,8 @@ def _options(method: str, spec: dict[str, Any]) -> Iterator[Case]:
             yield Case(name, {**spec, key: value})
         if key in own:
             yield Case(name, {other: spec[other] for other in spec if other != key})
-    for key in (*WITHOUT_EFFECT, *INTERNAL, *UNKNOWN):
-        for value in (None, False, 1, {"a": 1}, WITHOUT_EFFECT.get(key)):
+    for key in (*ABSENT, *INTERNAL, *UNKNOWN):
+        for value in (None, False, 1, {"a": 1}, ABSENT.get(key, (None,))[0]):
             yield Case(f"speculative_config.{key}", {**spec, key: value})
 
 

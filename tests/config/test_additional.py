@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from vllm_ascend_spec.config.additional import check_additional, is_misspelt, section_of
+from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.errors import ConfigError
 
 # Of vllm-ascend 0.30.0rc2, and some that others might have.
@@ -40,6 +41,25 @@ def test_misspelt_name_of_our_section_is_refused(key: str) -> None:
     with pytest.raises(ConfigError, match="would be ignored; valid: 'ascend_spec'") as raised:
         check_additional({"other": 1, key: {"verify_rule": "block"}})
     assert raised.value.option == f"additional_config.{key}"
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["speculative_config", "speculative-config", "speculative_model", "num_speculative_tokens"],
+)
+def test_speculation_is_asked_for_elsewhere(key: str) -> None:
+    with pytest.raises(ConfigError, match="is asked for by --speculative-config") as raised:
+        check_additional({key: {"method": "ngram"}})
+    assert raised.value.option == f"additional_config.{key}"
+
+
+@pytest.mark.parametrize(
+    "key", ["method", "model", "num-speculative-tokens", "ngram_prompt_lookup_max"]
+)
+def test_so_it_is_in_our_section(key: str) -> None:
+    with pytest.raises(ConfigError, match="is an option of --speculative-config") as raised:
+        SpecOptions.from_mapping({key: 3})
+    assert raised.value.option == f"additional_config.ascend_spec.{key}"
 
 
 def test_name_of_the_package_is_not_that_of_the_section() -> None:

@@ -110,7 +110,11 @@ def test_our_draft_loop_is_refused_where_it_is_not_possible(
 
 
 def test_attention_of_another_device_is_refused_on_a_cpu() -> None:
-    for name, backend in (("CPU_ATTN", None), ("auto", None), ("FLASH_ATTN", "no effect on a CPU")):
+    for name, backend in (
+        ("CPU_ATTN", None),
+        ("auto", None),
+        ("FLASH_ATTN", "not possible"),
+    ):
         spec = {**EAGLE, "attention_backend": name}
         if backend is None:
             resolve_engine("org/target", spec, engine=Engine(device=cpu.DEVICE))

@@ -69,7 +69,7 @@ def test_speculative_config_must_be_an_object(target: str, spec: Any) -> None:
     assert "JSON object" in error.problem
 
 
-@pytest.mark.parametrize("method", [None, "telepathy", "EAGLE", ""])
+@pytest.mark.parametrize("method", ["telepathy", "EAGLE", ""])
 def test_unknown_method_is_refused_with_the_valid_ones(
     target: str, eagle: Spec, method: Any
 ) -> None:
@@ -94,7 +94,6 @@ def test_missing_method_is_refused_with_the_valid_ones(target: str) -> None:
         ("no_such_option", "x"),
         ("no_such_option", ""),
         ("no_such_option", []),
-        ("use_heterogeneous_vocab", True),
     ],
 )
 def test_option_without_effect_is_refused_with_the_valid_ones(
@@ -112,7 +111,8 @@ def test_option_without_effect_is_refused_with_the_valid_ones(
 
 def test_misspelt_option_is_refused_with_the_right_one(target: str, eagle: Spec) -> None:
     error = refusal(target, {**eagle, "draft_sampling_method": "greedy"})
-    assert "; valid: draft_sample_method, " in error.problem
+    said = "; did you mean 'draft_sample_method'? valid: draft_sample_method, "
+    assert said in error.problem
     assert "see docs/configuration.md" in error.problem
 
 
@@ -152,7 +152,7 @@ def test_missing_option_is_asked_for(target: str, eagle: Spec, method: str, key:
     assert f"method {method!r} needs it" in error.problem
 
 
-@pytest.mark.parametrize("length", [0, -1, MAX_DRAFT_TOKENS + 1, 2.5, 3.0, "3", True, [3]])
+@pytest.mark.parametrize("length", [0, -1, MAX_DRAFT_TOKENS + 1, 2.5, 3.0, "-3", True, [3]])
 def test_draft_length_out_of_range_is_refused(target: str, eagle: Spec, length: Any) -> None:
     error = refusal(target, {**eagle, "num_speculative_tokens": length})
     assert error.option == "speculative_config.num_speculative_tokens"
@@ -203,7 +203,7 @@ def test_synthetic_options_are_checked(target: str, eagle: Spec) -> None:
 
 
 def test_draft_length_is_checked_before_what_depends_on_it(target: str, eagle: Spec) -> None:
-    error = refusal(target, {**eagle, **SYNTHETIC, "num_speculative_tokens": "3"})
+    error = refusal(target, {**eagle, **SYNTHETIC, "num_speculative_tokens": "-3"})
     assert error.option == "speculative_config.num_speculative_tokens"
 
 
@@ -211,7 +211,7 @@ def test_draft_length_is_checked_before_what_depends_on_it(target: str, eagle: S
 def test_unknown_ways_to_pick_drafts_are_refused(target: str, eagle: Spec, how: Any) -> None:
     error = refusal(target, {**eagle, "draft_sample_method": how})
     assert error.option == "speculative_config.draft_sample_method"
-    assert error.problem == "valid: 'auto', 'greedy', 'probabilistic'"
+    assert error.problem.endswith("valid: 'auto', 'greedy', 'probabilistic'")
 
 
 def test_ways_to_pick_drafts_are_those_of_vllm_and_auto() -> None:

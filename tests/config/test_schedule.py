@@ -119,3 +119,23 @@ def test_lengths_that_are_chosen_from_are_known() -> None:
     found = resolve_engine("org/target", SPEC, ours)
     assert found.lengths == (0, 2)
     assert found.lengths_of_graphs == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "ours", "option"),
+    [
+        ({NAME: [[1, 8, 3], [9, 64, 1]]}, {}, NAME),
+        ({LIMIT: 4}, {}, LIMIT),
+        ({}, {"ascend_spec": {"draft_length": "adaptive"}}, "draft_length"),
+        ({NAME: [[1, 64, 3]]}, {}, None),
+        ({}, {"ascend_spec": {"draft_length": "adaptive", "draft_lengths": [3]}}, None),
+        ({}, {}, None),
+    ],
+)
+def test_a_seed_beside_a_length_that_changes_is_warned_of(
+    asked: dict[str, Any], ours: dict[str, Any], option: str | None
+) -> None:
+    found = resolve_engine("org/target", {**SPEC, **asked}, ours)
+    told = [warning for warning in found.warnings if "with a seed" in warning]
+    assert len(told) == (option is not None)
+    assert option is None or f"{option} changes the number of drafts" in told[0]

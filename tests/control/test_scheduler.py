@@ -25,13 +25,27 @@ from vllm_ascend_spec.step_text import split
 Rows = tuple[tuple[int, int, int], ...]
 
 
-def engine(schedule: Rows | None = None, copies: int = 1, length: str = "fixed") -> Any:
+def engine(
+    schedule: Rows | None = None,
+    copies: int = 1,
+    context: int = 64,
+    *,
+    is_full: bool = False,
+    length: str = "fixed",
+) -> Any:
     """Return vLLM's configuration of an engine, as far as a scheduler reads it."""
     config = SimpleNamespace(
-        speculative_config=SimpleNamespace(),
+        speculative_config=SimpleNamespace(
+            max_model_len=None,
+            method="eagle",
+            draft_model_config=SimpleNamespace(max_model_len=context),
+        ),
+        compilation_config=SimpleNamespace(
+            cudagraph_mode=SimpleNamespace(has_full_cudagraphs=lambda: is_full)
+        ),
         scheduler_config=SimpleNamespace(max_num_seqs=5),
         parallel_config=SimpleNamespace(data_parallel_size=copies),
-        model_config=SimpleNamespace(is_moe=True),
+        model_config=SimpleNamespace(is_moe=True, max_model_len=64),
     )
     record = Speculation(
         device="npu",
@@ -54,6 +68,10 @@ class Stock:
     num_spec_tokens = 3
     dynamic_sd_lookup: Any = None
     vllm_config = engine()
+    scheduler_config = SimpleNamespace(async_scheduling=False)
+    need_mamba_block_aligned_split = False
+    num_prefill_lookahead = 0
+    running: Any = ()
 
     def __init__(self) -> None:
         self.requests: dict[str, Any] = {}
@@ -94,8 +112,6 @@ class Fixed(SpeculationMixin, Stock):
 class Scheduler(AdaptiveLengthMixin, Stock):
     """The same, with K chosen."""
 
-    running: tuple[Any, ...] = ()
-
     def _lengths(self) -> tuple[list[int], bool]:
         return [0, 1, 3], True
 
@@ -128,9 +144,10 @@ def outcome(tokens: dict[str, list[int]]) -> Any:
     )
 
 
-def observed(scheduler: Scheduler) -> list[float]:
+def observed(scheduler: Any) -> list[float]:
     """Return how often each position was looked at."""
-    return [round(n) for n in scheduler.chooser.acceptance._verified]
+    acceptance = getattr(scheduler, "chooser", scheduler).acceptance
+    return [round(n) for n in acceptance._verified]
 
 
 def test_accepted_drafts_are_counted_by_position() -> None:
@@ -187,7 +204,7 @@ def test_vllm_looks_k_up_in_what_stands_for_its_list() -> None:
 
 def sampling(name: str, temperature: float) -> Any:
     """Return a request that draws its tokens, or not."""
-    params = SimpleNamespace(extra_args=None, temperature=temperature)
+    params = SimpleNamespace(extra_args=None, temperature=temperature, seed=None)
     return SimpleNamespace(
         request_id=name, sampling_params=params, spec_token_ids=[], num_computed_tokens=0
     )
@@ -385,6 +402,40 @@ def test_each_step_tells_its_length_once(cls: type, lookup: Any, reason: str) ->
         assert (text, Told.of(parts)) == (before, Told(3, reason, "eagle", verified))
         verified = {}
         assert scheduler.make_stats(stat).cudagraph_stats is stat
+
+
+class Short(Fixed):
+    """With a draft model for 10 tokens, and a target for 64."""
+
+    vllm_config = engine(context=10)
+
+
+class ShortInFullGraphs(Fixed):
+    """The same, with as many rows for each request."""
+
+    vllm_config = engine(context=10, is_full=True)
+
+
+@pytest.mark.parametrize(("cls", "kept"), [(Short, [3, 1, 0]), (ShortInFullGraphs, [3, 3, 3])])
+def test_requests_past_the_draft_models_context_have_no_drafts(
+    cls: type[Fixed], kept: list[int]
+) -> None:
+    scheduler = cls()
+    lengths = {"short": 5, "near": 9, "past": 12}
+    for name, length in lengths.items():
+        one = request(name)
+        one.num_tokens, one.num_output_placeholders = length, 0
+        scheduler.add_request(one)
+    scheduler.running = [*scheduler.requests.values()]
+    drafts = {name: [5, 6, 7] for name in lengths}
+    scheduler.update_from_output(step({}), outcome({}))
+    scheduler.update_draft_token_ids(
+        SimpleNamespace(req_ids=list(drafts), draft_token_ids=list(drafts.values()))
+    )
+    assert [len(tokens) for tokens in scheduler.taken_up.values()] == kept
+    # What is verified in vain tells nothing of the draft model.
+    scheduler.update_from_output(step(drafts), outcome({name: [5] for name in drafts}))
+    assert [round(n) for n in scheduler.acceptance._verified] == [2, 0, 0]
 
 
 class Scheduled(Fixed):

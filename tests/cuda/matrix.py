@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.ascend.matrix import EXACT, MODES, Case
+from tests.ascend.matrix import END, EXACT, MODES, Case
 from tests.zoo import SPECS
 
 # As vLLM has it on a GPU, where tests/ascend says otherwise; a draft's graphs are in DEFAULT.
@@ -38,7 +38,7 @@ CASES["eagle-chunked"] = Case(
     requests=("greedy", "seeded"),
 )
 CASES["eagle-end"] = Case(
-    method="eagle", mode=DEFAULT, engine={**ENGINE, "max_model_len": 140}, requests=("greedy",)
+    method="eagle", mode=DEFAULT, engine={**ENGINE, "max_model_len": END}, requests=("greedy",)
 )
 
 

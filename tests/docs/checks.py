@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.docs.blocks import ROOT
 from tests.docs.person import succeed
+from tests.examples.manifests import MANIFESTS, read
 from tests.metrics.dashboard import asked
 from vllm_ascend_spec.devices import registry as devices
 from vllm_ascend_spec.methods import registry as methods
@@ -48,7 +49,7 @@ def compiles(text: str) -> None:
 def entry_point(text: str) -> None:
     """The group is one that a registry of ours reads."""
     groups = (methods.GROUP, devices.GROUP)
-    assert any(text.startswith(f'[project.entry-points."{group}"]\n') for group in groups)
+    assert any(f'\n[project.entry-points."{group}"]\n' in text for group in groups)
 
 
 def make(text: str) -> None:
@@ -98,12 +99,21 @@ def example_files(text: str) -> None:
     """The shell reads it, and the examples that it names are there."""
     bash_reads(text)
     names = re.findall(r"examples/[\w./-]+", text)
-    assert names or text in (
-        "kubectl apply -f -",
-        "kubectl rollout restart deployment/speculation",
-    )
+    assert names
     for name in names:
         assert (ROOT / name).is_file(), name
+
+
+def kubectl(text: str) -> None:
+    """The shell reads it, and the files and objects that it names are those of the examples."""
+    bash_reads(text)
+    names = re.findall(r"examples/[\w./-]+", text)
+    objects = set(re.findall(r"\b(deployment|pod)[/ ]([\w-]+)", text))
+    assert names or objects or text == "kubectl apply -f -"
+    for name in names:
+        assert (ROOT / name).exists(), name
+    documents = [found for path in MANIFESTS for found in read(path)]
+    assert objects <= {(found["kind"].lower(), found["metadata"]["name"]) for found in documents}
 
 
 def python_parses(text: str) -> None:

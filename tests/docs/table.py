@@ -75,6 +75,7 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     ),
     "python examples/zoo/train.py": NotRun("an hour", checks.python_parses),
     "python examples/zoo/evaluate.py": NotRun("an hour", checks.python_parses),
+    "python examples/zoo/picking.py": NotRun("a quarter of an hour", checks.python_parses),
     "python examples/zoo/report.py": NotRun(
         "writes documents; tests/docs/test_acceptance.py compares them", checks.python_parses
     ),
@@ -91,7 +92,7 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     "docker build": NotRun(
         "needs docker; tests/examples runs the steps of the CPU's", checks.dockerfile
     ),
-    "kubectl": NotRun("needs a cluster; tests/examples checks the files", checks.example_files),
+    "kubectl": NotRun("needs a cluster; tests/examples checks the files", checks.kubectl),
     "IMAGE=TAG": NotRun("needs docker and an NPU; tests/examples runs it", checks.example_files),
     "source": NotRun("needs CANN", checks.bash_reads),
     "python -m vllm_ascend_spec.ops.build_ascendc": NotRun("needs CANN", checks.python_parses),
@@ -132,10 +133,10 @@ BLOCKS: dict[tuple[str, str], NotRun] = {
     ("json", '{"prompt": "2 + 2 ="'): NotRun(
         "a line of a file; tests/bench/test_accuracy.py asks such", checks.tasks
     ),
-    ("toml", '[project.entry-points."vllm_ascend_spec.methods"]'): NotRun(
+    ("toml", '[project]\nname = "bigram-drafts"'): NotRun(
         "of a package of its own; tests/e2e/test_added_method.py installs it", checks.entry_point
     ),
-    ("toml", '[project.entry-points."vllm_ascend_spec.devices"]'): NotRun(
+    ("toml", '[project]\nname = "box-device"'): NotRun(
         "of a package of its own; tests/devices/test_added_device.py installs it",
         checks.entry_point,
     ),

@@ -27,9 +27,10 @@ MODELS = {
     "path/to/eagle-head": str(ZOO / "eagle"),
     "/path/to/base_model": TARGET,
     "/path/to/spec_model": str(ZOO / "draft"),
+    "/deepseek-ai/DeepSeek-V3.2-Exp-W8A8": str(ZOO / "target-deepseek-w8a8"),
 }
 HEAD = """\
-from {package} import LLM, SamplingParams
+from vllm import LLM, SamplingParams
 
 prompts = [
     "The future of AI is",
@@ -55,26 +56,17 @@ class Script:
     Attributes:
         call: the line that makes its engine.
         spec: what it asks for, in today's names.
-        is_old: whether it has vLLM's old names, so that ``LLM`` has to be ours.
         devices: that it splits its target over.
     """
 
     call: str
     spec: dict[str, Any]
-    is_old: bool = True
     devices: int = 1
 
     @property
     def text(self) -> str:
         """The script, with the models of the zoo."""
-        package = "vllm_ascend_spec" if self.is_old else "vllm"
-        head = HEAD.format(package="vllm")
-        if self.is_old:
-            head = head.replace(
-                "from vllm import LLM, SamplingParams",
-                f"from vllm import SamplingParams\nfrom {package} import LLM",
-            )
-        return head + with_our_models(self.call) + TAIL
+        return HEAD + with_our_models(self.call) + TAIL
 
 
 @dataclass(frozen=True)
@@ -166,7 +158,6 @@ SCRIPTS: dict[str, Script] = {
     },
 )""",
         {"method": "ngram", K: 5, "prompt_lookup_max": 4},
-        is_old=False,
     ),
     "vllm-ascend, EAGLE": Script(
         """llm = LLM(
@@ -183,7 +174,6 @@ SCRIPTS: dict[str, Script] = {
     },
 )""",
         {**SPECS["eagle"], K: 2, "draft_tensor_parallel_size": 1},
-        is_old=False,
         devices=4,
     ),
     "vllm-ascend, suffix": Script(
@@ -197,7 +187,6 @@ SCRIPTS: dict[str, Script] = {
     },
 )""",
         {"method": "suffix", K: 15},
-        is_old=False,
     ),
     "article, draft model": Script(
         """llm = LLM(
@@ -361,7 +350,6 @@ vllm serve /deepseek-ai/DeepSeek-V3.2-Exp-W8A8 \\
 --compilation-config '{"cudagraph_mode": "FULL_DECODE_ONLY"}' \\
 --speculative-config '{"num_speculative_tokens": 2, "method":"deepseek_mtp", "disable_padded_drafter_batch": "False"}'
 """  # noqa: E501
-DEEPSEEK = "/deepseek-ai/DeepSeek-V3.2-Exp-W8A8"
 
 
 def deep_target(folder: Path) -> str:

@@ -1,10 +1,13 @@
-"""A draft model whose attention is of another kind than its target's: two groups of blocks.
+"""A draft whose attention is of another kind than its target's, or of several.
 
-The mend: ``vllm_ascend_spec/compat/draft_model_block_table.py``.
+Of another kind: two groups of blocks, ``vllm_ascend_spec/compat/draft_model_block_table.py``. Of
+several: one group, ``vllm_ascend_spec/platform/cache_groups.py``. Listed in an EAGLE head's config:
+``vllm_ascend_spec/compat/eagle_layer_types.py``.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,10 @@ import pytest
 from tests.config.checkpoints import edit_config
 from tests.e2e.drafts import check_drafts, watch
 from tests.engines import assert_same, token_ids
-from tests.zoo import EVERY
+from tests.zoo import EVERY, TARGET
+from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.compat.draft_model_block_table import TableOverride
+from vllm_ascend_spec.platform.cache_groups import FLAG
 
 WINDOW = 64
 
@@ -52,3 +57,45 @@ def test_without_the_mend_answers_are_wrong(
     monkeypatch.setattr(TableOverride, "metadata_of_first_pass", lambda self, metadata: metadata)
     llm = make_engine(spec)
     assert token_ids(generate(llm, prompts[:8])) != token_ids(expect(prompts[:8]))
+
+
+def test_a_draft_with_windowed_and_full_layers(
+    make_engine: Any,
+    generate: Any,
+    prompts: list[str],
+    expect: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As Gemma's; check and the engine say what is changed for it."""
+    spec = EVERY["pard"]
+    folder = shutil.copytree(spec["model"], tmp_path / "draft")
+    layers = ["sliding_attention", "full_attention"]
+    edit_config(folder, sliding_window=WINDOW, layer_types=layers)
+    spec = {**spec, "model": str(folder)}
+    assert main(["check", TARGET, "--speculative-config", json.dumps(spec)]) == 0
+    assert f"{FLAG} is set: the draft has layers of" in capsys.readouterr().out
+    llm = make_engine(spec)
+    with watch(llm) as seen:
+        assert_same(token_ids(generate(llm, prompts[:8])), token_ids(expect(prompts[:8])))
+    check_drafts(seen, spec["num_speculative_tokens"], 1.2)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "full_attention",
+        # The same way through a head's config.
+        pytest.param("sliding_attention", marks=pytest.mark.nightly),
+    ],
+)
+def test_an_eagle_head_that_lists_its_layers(
+    kind: str, make_engine: Any, generate: Any, prompts: list[str], expect: Any, tmp_path: Path
+) -> None:
+    spec = EVERY["eagle"]
+    folder = shutil.copytree(spec["model"], tmp_path / "head")
+    edit_config(folder, sliding_window=WINDOW, layer_types=[kind])
+    llm = make_engine({**spec, "model": str(folder)})
+    with watch(llm) as seen:
+        assert_same(token_ids(generate(llm, prompts[:8])), token_ids(expect(prompts[:8])))
+    check_drafts(seen, spec["num_speculative_tokens"], 2.0)

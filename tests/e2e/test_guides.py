@@ -12,23 +12,22 @@ from typing import Any
 
 import openai
 import pytest
-import vllm
 from vllm import SamplingParams
+from vllm.v1.engine.llm_engine import LLMEngine
 
 from tests.docs.person import ONE_THREAD, environment, server, succeed
-from tests.e2e import deepseek_experts
 from tests.e2e.drafts import watch
 from tests.e2e.guides import (
     COMMANDS,
     CURL,
-    DEEPSEEK,
     EXTRACT,
     MTP_ON_NPUS,
     SCRIPTS,
     deep_target,
+    with_our_models,
 )
-from vllm_ascend_spec.config.flags import with_flags
 from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.config.texts import with_texts_read
 from vllm_ascend_spec.devices import npu
 from vllm_ascend_spec.entry import engine_args, quantized
 from vllm_ascend_spec.legacy.rewrite import rewrite
@@ -62,17 +61,18 @@ def run_script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_script_asks_for_what_it_says(
     name: str, run_script: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[str, Any] = {}
+    class BuiltError(Exception):
+        """The engine would be built now."""
 
-    def init(self: Any, model: str, **kwargs: Any) -> None:
-        asked.update(kwargs, model=model)
+    def build(engine_args: Any, **_: Any) -> None:
+        raise BuiltError(engine_args)
 
-    monkeypatch.setattr(vllm.LLM, "__init__", init)
-    monkeypatch.setattr(vllm.LLM, "generate", lambda *_: [])
-    run_script(SCRIPTS[name].text)
-    assert asked["speculative_config"] == SCRIPTS[name].spec
-    assert asked.get("tensor_parallel_size", 1) == SCRIPTS[name].devices
-    assert not [name for name in asked if "block_manager" in name or "ngram" in name]
+    monkeypatch.setattr(LLMEngine, "from_engine_args", build)
+    with pytest.raises(BuiltError) as raised:
+        run_script(SCRIPTS[name].text)
+    (asked,) = raised.value.args
+    assert asked.speculative_config == SCRIPTS[name].spec
+    assert asked.tensor_parallel_size == SCRIPTS[name].devices
 
 
 @pytest.mark.parametrize(
@@ -159,20 +159,12 @@ NPUS, HERE = "--tensor-parallel-size 16", "--tensor-parallel-size {}"
 TEXTS = ["import os\n\ndef ", "class Queue:\n    def ", "The future of AI is"]
 
 
-@pytest.fixture(scope="module")
-def deepseek(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A quantized DeepSeek with experts and an MTP layer, as long as the guide asks for."""
-    return deepseek_experts.write(tmp_path_factory.mktemp("deepseek"))
-
-
-def test_mtp_with_quantized_experts_is_asked_for_on_npus(
-    deepseek: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mtp_with_quantized_experts_is_asked_for_on_npus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word by word, with the rules of sixteen NPUs."""
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    words = shlex.split(MTP_ON_NPUS.replace(DEEPSEEK, deepseek).replace("\\\n", ""))
+    words = shlex.split(with_our_models(MTP_ON_NPUS).replace("\\\n", ""))
     args = make_arg_parser(FlexibleArgumentParser()).parse_args(["--model", *words[2:]])
     monkeypatch.setattr(engine_args, "find_device", lambda: npu.DEVICE)
     monkeypatch.setattr(quantized, "find_device", lambda: npu.DEVICE)
@@ -182,15 +174,15 @@ def test_mtp_with_quantized_experts_is_asked_for_on_npus(
     assert args.tensor_parallel_size == 16
     assert args.quantization == "ascend"
     # A text that is false, by the engine too, with its warning.
-    spec, (warning,) = with_flags(args.speculative_config)
+    spec, (warning,) = with_texts_read(args.speculative_config)
     assert spec["disable_padded_drafter_batch"] is False
     assert "'False' is a text and taken as false" in warning
 
 
 @pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.nightly)])
-def test_mtp_with_quantized_experts_serves(deepseek: str, devices: int) -> None:
-    """As it is, but for the model and for as many devices as there are."""
-    text = MTP_ON_NPUS.replace(DEEPSEEK, deepseek).replace(NPUS, HERE.format(devices))
+def test_mtp_with_quantized_experts_serves(devices: int) -> None:
+    """As it is, but for the zoo's model and for as many devices as there are."""
+    text = with_our_models(MTP_ON_NPUS).replace(NPUS, HERE.format(devices))
     assert NPUS not in text
     with server(text.rstrip(), **MACHINE, **ONE_THREAD) as running:
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0)

@@ -66,6 +66,20 @@ def test_a_script_prints_what_it_starts(script: str) -> None:
     assert (args.host, args.port) == ("0.0.0.0", 8080)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {**EAGLE, "SPECULATIVE": '{"suffix_decoding_max_spec_factor": 2.0}'},
+        {"MODEL": MTP, "SPECULATIVE": '{"hybrid_model_method": "mtp"}'},
+    ],
+    ids=["eagle", "mtp"],
+)
+def test_hybrid_is_taken_with_either_model(settings: dict[str, str]) -> None:
+    """vLLM's parser has our checks in it."""
+    args = printed("suffix.sh", **settings, METHOD="hybrid", TOKENS="4")
+    assert args.speculative_config["method"] == "hybrid"
+
+
 def test_every_setting_reaches_the_command(tmp_path: Path) -> None:
     for name in ("cert.pem", "key.pem"):
         (tmp_path / name).touch()

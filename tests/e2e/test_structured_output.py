@@ -152,3 +152,48 @@ def test_bound_and_free_requests_in_one_batch(
             assert len(said[0]) == 40
         elif option["structured_outputs"].json:
             assert fits("json", output)
+
+
+NOTHING = float("-inf")
+
+
+def top(llm: Any, prompts: list[str], wanted: list[int]) -> list[list[list[tuple[int, float]]]]:
+    """Return the top logprobs at each place of greedy answers of one batch.
+
+    Args:
+        llm: the engine.
+        prompts: one for each request; grammars take turns.
+        wanted: how many logprobs each request asks for.
+    """
+    grammars = [StructuredOutputsParams(**GRAMMARS[name]) for name in ("choice", "json", "regex")]
+    asked = [
+        SamplingParams(
+            temperature=0, max_tokens=24, logprobs=count, structured_outputs=grammars[place % 3]
+        )
+        for place, count in enumerate(wanted)
+    ]
+    answers = llm.generate(prompts[: len(wanted)], asked, use_tqdm=False)
+    return [
+        [[(token, entry.logprob) for token, entry in at.items()] for at in one.outputs[0].logprobs]
+        for one in answers
+    ]
+
+
+def test_forbidden_tokens_among_top_logprobs(plain: Any, eagle: Any, prompts: list[str]) -> None:
+    """Which of them fill a list depends on the most that any request of the step asks for."""
+    alike, mixed = [5] * 6, [3, 20, 5, 5, 2, 4]
+    expected = top(plain, prompts, alike)
+    assert [[token for token, _ in at] for one in top(eagle, prompts, alike) for at in one] == [
+        [token for token, _ in at] for one in expected for at in one
+    ]
+    assert any(value == NOTHING for one in expected for at in one for _, value in at)
+    # Without speculation, too: a request is beside others, or alone.
+    beside, alone = (top(plain, prompts, wanted)[0] for wanted in (mixed, mixed[:1]))
+    assert beside != alone
+    for ours, theirs in zip(top(eagle, prompts, mixed), top(plain, prompts, mixed), strict=True):
+        for mine, other in zip(ours, theirs, strict=True):
+            allowed, expected_tokens = (
+                [token for token, value in at if value > NOTHING] for at in (mine, other)
+            )
+            assert allowed == expected_tokens
+            assert len(mine) == len(other)

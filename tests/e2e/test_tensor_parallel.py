@@ -16,6 +16,7 @@ from tests.e2e.ranks import differences, noting, skip_a_number
 from tests.engines import Generate, MakeEngine, assert_same, token_ids
 from tests.zoo import EVERY, drafting
 from vllm_ascend_spec.methods.registry import BUILT_IN
+from vllm_ascend_spec.platform.cpu import BIND
 
 # Two processes and their libraries take a quarter of a minute to start.
 BY_DAY = ("eagle3", "ngram")
@@ -27,10 +28,11 @@ TOKENS = 32
 
 
 @pytest.fixture(scope="module", autouse=True)
-def any_core() -> Iterator[None]:
-    """Let workers run on any core; vLLM wants a NUMA node for each otherwise."""
+def unbound() -> Iterator[None]:
+    """Leave it to our platform how workers share the cores of one NUMA node."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+        patch.setenv(BIND, "")  # so that it is put back afterwards
+        patch.delenv(BIND)
         yield
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from examples.zoo.quantized import DYNAMIC, STATIC, perplexity
-from examples.zoo.training import modelslim
+from examples.zoo.training import experts, modelslim
 from tests.docs.person import ONE_THREAD, succeed
 from tests.e2e.drafts import check_drafts, watch
 from tests.engines import assert_same, token_ids
@@ -148,6 +149,19 @@ def test_heads_of_a_quantized_checkpoint(
     with watch(in_float) as seen_in_float:
         generate(in_float, prompts[:64])
     assert seen.acceptance.rate == pytest.approx(seen_in_float.acceptance.rate, rel=0.03)
+
+
+def test_the_zoo_is_what_its_script_writes(tmp_path: Path) -> None:
+    """Static ranges are of this Python's library; these need no texts."""
+    experts.add_experts(ZOO / "target-deepseek", tmp_path / "float")
+    modelslim.quantize_dynamic(tmp_path / "float", tmp_path / "made")
+    made, kept = tmp_path / "made", ZOO / "target-deepseek-w8a8"
+    assert {path.name for path in made.iterdir()} == {path.name for path in kept.iterdir()}
+    for name in ("config.json", NAME):
+        assert (made / name).read_text() == (kept / name).read_text()
+    found, expected = (load_file(folder / modelslim.WEIGHTS) for folder in (made, kept))
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in found)
 
 
 def test_quantized_experts(tmp_path: Path) -> None:

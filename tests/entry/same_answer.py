@@ -73,7 +73,11 @@ ROWS: dict[str, Row] = {
     "custom_class": Row(spec=CUSTOM),
     "unknown method": Row(spec={**EAGLE, "method": "telepathy"}, refused="method"),
     "method of a later release": Row(spec={**EAGLE, "method": "dspark"}, refused="method"),
-    "no method": Row(spec={"model": "x", K: 3}, refused="method"),
+    "no method": Row(spec={"model": EAGLE["model"], K: 3}),
+    "no method and no draft": Row(spec={K: 3}, refused="method"),
+    "an old name": Row(
+        spec={**NGRAM, "ngram_prompt_lookup_max": 4}, refused="ngram_prompt_lookup_max"
+    ),
     "not an object": Row(spec=["eagle"], refused="speculative_config"),
     "dashes": Row(spec={name.replace("_", "-"): value for name, value in NGRAM.items()}),
     # K
@@ -84,7 +88,8 @@ ROWS: dict[str, Row] = {
     "K=16": Row(spec={**NGRAM, K: 16}, refused=on("npu", option=K)),
     "K=64": Row(spec={**EAGLE, K: 64}, refused=on("npu", option=K)),
     "K=65": Row(spec={**NGRAM, K: 65}, refused=K),
-    "K as text": Row(spec={**NGRAM, K: "3"}, refused=K),
+    "K as text": Row(spec={**NGRAM, K: "3"}),
+    "K as another text": Row(spec={**NGRAM, K: "three"}, refused=K),
     # schedules
     "schedule": Row(spec={**EAGLE, SCHEDULE: [[1, 4, 3], [5, 8, 1]]}),
     "schedule down to none": Row(spec={**NGRAM, SCHEDULE: [[1, 4, 5], [5, 8, 0]]}),

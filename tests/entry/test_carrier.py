@@ -110,12 +110,12 @@ def test_steps_are_not_scheduled_ahead_where_drafting_needs_their_tokens(
     echo = replace_record(ECHO, carrier="eagle", drafts_on_host=True)
     args = EngineArgs(**ENGINE, async_scheduling=asked, speculative_config=SPEC)
     monkeypatch.setattr(preflight, "all_methods", lambda: {**BUILT_IN, "echo": echo})
-    with carried(args, SPEC, engine_args.resolve_args(args)):
+    with carried(args, engine_args.asked_of(args), engine_args.resolve_args(args)):
         assert args.async_scheduling is is_ahead
     assert args.async_scheduling is asked
 
 
 def test_they_may_be_where_it_does_not() -> None:
     args = EngineArgs(**ENGINE, speculative_config=SPEC)
-    with carried(args, SPEC, engine_args.resolve_args(args)):
+    with carried(args, engine_args.asked_of(args), engine_args.resolve_args(args)):
         assert args.async_scheduling is None

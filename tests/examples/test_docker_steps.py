@@ -119,5 +119,5 @@ def test_the_image_serves_and_is_healthy(image: Image) -> None:
 @pytest.mark.timeout(3600)
 def test_the_image_has_the_fast_parts(image: Image) -> None:
     """The C++ backend was built, and suffix trees are there."""
-    image.run("vllm-ascend-spec info | grep --quiet 'cpu.*ready'")
+    image.run("vllm-ascend-spec info --json | grep --quiet 'cpu.*ready'")
     image.run("python3 -c 'import arctic_inference.suffix_decoding'")

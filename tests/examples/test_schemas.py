@@ -15,7 +15,8 @@ import yaml
 from tests.examples import manifests
 from tests.examples.manifests import EXAMPLES, MANIFESTS, SCHEMAS, faults, problems
 
-KINDS = {"Deployment", "Service", "ConfigMap", "PersistentVolumeClaim", *manifests.PODS}
+OWN = {"ConfigMap", "Deployment", "PersistentVolumeClaim", "Pod", "Service"}
+KINDS = {*OWN, *manifests.PODS}
 # Other files, and the schema of each.
 CONFIGURATIONS = {
     "modelarts/service.yaml": "modelarts_service",

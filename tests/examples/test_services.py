@@ -15,6 +15,7 @@ import pytest
 from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+from examples.modelarts import start
 from tests.docs.person import environment, run
 from tests.e2e.guides import CURL
 from tests.examples import services
@@ -25,6 +26,7 @@ from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.devices import cpu, npu
 from vllm_ascend_spec.entry import engine_args
+from vllm_ascend_spec.methods.registry import BUILT_IN
 
 HEALTH = "/health"
 WITH_API = [service for service in SERVICES if service.container and not service.headless]
@@ -123,13 +125,30 @@ def test_as_many_npus_as_the_model_is_split_over() -> None:
         assert npus * args.nnodes in (args.tensor_parallel_size, 0), service.name
 
 
-@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+SERVING = [path for path in MANIFESTS if path.name != "models.yaml"]
+
+
+@pytest.mark.parametrize("path", SERVING, ids=lambda path: path.name)
 def test_a_service_reaches_the_port(path: Path) -> None:
     (front,) = (document for document in read(path) if document["kind"] == "Service")
     (port,) = front["spec"]["ports"]
     assert port["targetPort"] in ("http", 8080)
     # Kubernetes makes variables of a service's name; these would be settings of the scripts.
     assert not front["metadata"]["name"].upper().replace("-", "_").startswith("ASCEND_SPEC")
+
+
+@pytest.mark.parametrize("name", ["deployment", "deployment_cpu"])
+def test_models_get_onto_the_volume_that_is_served(name: str) -> None:
+    """By a pod that writes to the claim which the servers read."""
+    (pod,) = read(EXAMPLES / "kubernetes" / "models.yaml")
+    documents = {found["kind"]: found for found in read(EXAMPLES / "kubernetes" / f"{name}.yaml")}
+    claim, served = documents["PersistentVolumeClaim"], documents["Deployment"]["spec"]["template"]
+    assert "ReadWriteMany" in claim["spec"]["accessModes"]
+    (volume,) = pod["spec"]["volumes"]
+    (mount,) = pod["spec"]["containers"][0]["volumeMounts"]
+    assert volume["persistentVolumeClaim"] == {"claimName": claim["metadata"]["name"]}
+    assert mount == {"name": volume["name"], "mountPath": "/models"}
+    assert served["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == volume["name"]
 
 
 def test_a_worker_of_a_group_joins_the_leader() -> None:
@@ -202,7 +221,7 @@ def lite_server(folder: Path, *words: str, **more: str) -> subprocess.CompletedP
 
 
 def test_lite_server_starts_the_image(tmp_path: Path) -> None:
-    more = {"IMAGE": "image:1", "ASCEND_SPEC_API_KEY": "SECRET"}
+    more = {"IMAGE": "image:1", "ASCEND_SPEC_API_KEY": "SECRET", "ASCEND_SPEC_METHOD": ""}
     result = lite_server(tmp_path, str(tmp_path), "mtp", "2", "3", **more)
     assert result.returncode == 0, result.stderr
     words = result.stdout.splitlines()
@@ -214,6 +233,33 @@ def test_lite_server_starts_the_image(tmp_path: Path) -> None:
     assert f"{tmp_path}:/home/mind/model:ro" in words
     assert "SECRET" not in result.stdout
     assert "ASCEND_SPEC_API_KEY" in words
+    # An empty one is none, and would take the file's away.
+    assert "ASCEND_SPEC_METHOD" not in words
+
+
+def test_lite_server_hands_every_setting_on(tmp_path: Path) -> None:
+    """By name, so that docker takes the value from the environment."""
+    names = [*start.SETTINGS, "ARG_MAX_MODEL_LEN", "ARG_TENSOR_PARALLEL_SIZE"]
+    given = {f"ASCEND_SPEC_{name}": "a value\nof two lines" for name in names}
+    given["ASCEND_SPEC_ARG_TENSOR_PARALLEL_SIZE"] = "1"
+    result = lite_server(tmp_path, str(tmp_path), "eagle", "0", "1", **given)
+    words = result.stdout.splitlines()
+    handed = {words[place + 1] for place, word in enumerate(words) if word == "--env"}
+    assert handed == {*given, "ASCEND_SPEC_ARG_TENSOR_PARALLEL_SIZE=1"}
+    assert "a value" not in result.stdout
+    # The last one counts.
+    files = words.index("--env-file")
+    assert words[files + 2 : files + 4] == ["--env", "ASCEND_SPEC_ARG_TENSOR_PARALLEL_SIZE=1"]
+
+
+def test_the_start_script_knows_every_method() -> None:
+    """But those that serve nobody: a class of one's own, and hidden states to train with."""
+    not_served = {"custom_class", "extract_hidden_states"}
+    assert start.METHODS.keys() - {"none"} == BUILT_IN.keys() - not_served
+    for name, has_draft in start.METHODS.items():
+        if name != "none" and has_draft is not None:
+            record = BUILT_IN[name]
+            assert has_draft == ("model" in record.required), name
 
 
 @pytest.mark.parametrize(

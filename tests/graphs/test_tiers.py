@@ -38,10 +38,29 @@ def test_a_plan_says_which_graphs_are_for_which_length() -> None:
 
 def test_each_length_may_have_as_many_graphs_as_stock_has_up_to_it() -> None:
     """Stock, with one length, has those of the longest."""
-    found = capture_of(wanted())
+    found = capture_of(wanted(own=0))
     assert sum(map(len, found.decode_by_k.values())) == 2 + 3 + 4
     few = capture_of(wanted(graphs=4))
     assert sum(map(len, few.decode_by_k.values())) == 4
+
+
+def test_each_of_few_batch_sizes_has_its_own_graph() -> None:
+    found = capture_of(wanted())
+    assert found.decode_by_k == {k: tuple((k + 1) * n for n in range(1, 9)) for k in (0, 1, 3)}
+    assert found.expected_padding == 0
+    # 32 in all, or as many as stock has if that is more.
+    one = {"tiers": tiers_of_drafts(100, [3]), "max_num_seqs": 100}
+    assert len(capture_of(wanted(**one)).decode) == 32
+    many = tuple(range(8, 401, 8))
+    assert len(capture_of(wanted(**one, stock=many)).decode) == 50
+
+
+def test_so_have_graphs_of_pieces() -> None:
+    """With K=4 and the draft's later passes at a row for each request."""
+    one = {"tiers": tiers_of_drafts(4, [4]), "max_num_seqs": 4, "stock": (1, 2, 8, 16)}
+    assert capture_of(wanted("PIECEWISE", **one)).decode == (5, 10, 15, 20)
+    drafts = capture_of(wanted("PIECEWISE", **one, draft_share=0.1))
+    assert drafts.decode == (1, 2, 3, 4, 5, 10, 15, 20)
 
 
 def test_graphs_of_pieces_are_for_all_lengths() -> None:

@@ -10,7 +10,7 @@ from tests.zoo import EVERY, SPECS, TARGET
 from vllm_ascend_spec.config.options import OPTIONS
 from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.legacy.method import DEFAULT_DRAFTS, method_of
+from vllm_ascend_spec.legacy.drafts import DEFAULT_DRAFTS
 from vllm_ascend_spec.legacy.names import LEGACY, given_of, modern, told
 
 DRAFT = SPECS["draft_model"]["model"]
@@ -66,8 +66,9 @@ def test_options_have_the_names_of_today() -> None:
 @pytest.mark.parametrize("method", WITH_CHECKPOINT)
 def test_a_checkpoint_tells_its_method(method: str) -> None:
     spec = EVERY[method]
-    wanted = {"hybrid": "eagle"}.get(method, spec["method"])
-    assert method_of(spec["model"])[0] == wanted
+    found = modern({MODEL: spec["model"], K: 2}, None)
+    assert found.spec is not None
+    assert found.spec["method"] == {"hybrid": "eagle"}.get(method, spec["method"])
 
 
 def test_a_target_with_layers_that_draft() -> None:
@@ -78,22 +79,6 @@ def test_a_target_with_layers_that_draft() -> None:
     assert both.spec == {"method": "mtp", "model": target, K: 2}
     with pytest.raises(ConfigError, match="has no effect without --speculative-model"):
         modern({K: 2}, None, TARGET)
-
-
-@pytest.mark.parametrize(
-    ("name", "method"),
-    [
-        ("ibm-fms/llama3-70b-accelerator", "mlp_speculator"),
-        ("ibm-granite/granite-7b-instruct-accelerator", "mlp_speculator"),
-        ("yuhuili/EAGLE-LLaMA3-Instruct-8B", "eagle"),
-        ("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "eagle3"),
-        ("abhigoyal/vllm-medusa-llama-68m-random", "medusa"),
-        ("facebook/opt-125m", "draft_model"),
-        ("JackFram/llama-68m", "draft_model"),
-    ],
-)
-def test_a_name_on_a_hub_tells_its_method(name: str, method: str) -> None:
-    assert method_of(name)[0] == method
 
 
 def test_the_number_of_drafts_is_the_checkpoints_or_the_usual_one() -> None:

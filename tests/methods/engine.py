@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.speculation import make_speculation
+from vllm_ascend_spec.config.resolved import attach
 from vllm_ascend_spec.methods.drafter import Engine
 from vllm_ascend_spec.methods.drafters import drafter_class
 from vllm_ascend_spec.methods.registry import BUILT_IN
@@ -41,6 +42,8 @@ def make_engine(vllm_config: Any, runner: Any = None, **asked: Any) -> Engine:
     """Return what a drafter is made from; ``asked`` are values of its speculation."""
     device: Any = SimpleNamespace(type="cpu")
     speculation = make_speculation(**asked)
+    if hasattr(vllm_config, "speculative_config"):
+        attach(vllm_config, speculation)
     return Engine(vllm_config=vllm_config, device=device, runner=runner, speculation=speculation)
 
 

@@ -30,11 +30,12 @@ def in_bfloat16(case: Case, **changes: Any) -> Case:
 
 def without_speculation(case: Case) -> Case:
     """Return the reference of a case: everything as vllm-ascend has it, one token a step."""
+    end = {name: value for name, value in case.engine.items() if name == "max_model_len"}
     return Case(
         method=None,
         mode=case.mode,
         devices=case.devices,
-        engine={"dtype": DTYPE},
+        engine={"dtype": DTYPE, **end},
         requests=EXACT,
     )
 

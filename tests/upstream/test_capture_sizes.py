@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from vllm_ascend_spec.graphs import stock_own, stock_rules
+from tests.upstream import stock_own
+from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.budget import Budget
 from vllm_ascend_spec.graphs.planner import plan
 from vllm_ascend_spec.graphs.stock_rules import Engine, graphs_of_tiers

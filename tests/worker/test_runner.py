@@ -43,10 +43,15 @@ class Runner(SpecRunnerMixin, Stock):
 
 
 def make_engine(**given: Any) -> Any:
-    options = {"rejection_sample_method": "standard", "num_speculative_tokens": 3}
+    options = {
+        "rejection_sample_method": "standard",
+        "num_speculative_tokens": 3,
+        "method": "eagle",
+        "max_model_len": 64,
+    }
     return SimpleNamespace(
         speculative_config=carry(make_speculation(**given), **options),
-        model_config=SimpleNamespace(logprobs_mode="raw_logprobs"),
+        model_config=SimpleNamespace(logprobs_mode="raw_logprobs", max_model_len=64),
     )
 
 

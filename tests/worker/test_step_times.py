@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from vllm.compilation.cuda_graph import CUDAGraphStat
 
 from vllm_ascend_spec.step_text import Times, split
 from vllm_ascend_spec.worker import step_times
-from vllm_ascend_spec.worker.step_times import StepTimesMixin
+from vllm_ascend_spec.worker.step_times import StepTimesMixin, Stopwatch
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +75,28 @@ def test_dummy_runs_say_nothing_and_take_nothing_away() -> None:
         pass
     assert runner.said_of(force_uniform_decode=True) is None
     assert Times.of(split(runner.said_of().runtime_mode)[1]) == Times(1_000_000, 0, 0)
+
+
+def test_what_pytorch_compiles_in_a_step_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU the first request that samples waits for vLLM's sampler to be compiled."""
+    monkeypatch.setattr(step_times, "time", time)
+    whole, part = Stopwatch(), Stopwatch()
+
+    @torch.compile(backend=slow)
+    def sample(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    for _ in range(2):
+        with whole, part:
+            time.sleep(0.05)
+            sample(torch.zeros(3))
+        assert 0.05 <= 1e-6 * part.take() <= 1e-6 * whole.take() < SLOW_S
+
+
+SLOW_S = 1.0
+
+
+def slow(module: torch.fx.GraphModule, inputs: Any) -> Any:
+    """Compile nothing, in a second."""
+    time.sleep(SLOW_S)
+    return module.forward

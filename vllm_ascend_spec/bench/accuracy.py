@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.differences import Difference, first_difference, judge, likeliest
-from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.sweep_configurations import Configuration
 from vllm_ascend_spec.bench.tasks import Task, mean
 from vllm_ascend_spec.bench.timed_engine import build_engine, end_engines, prepare_environment
@@ -72,36 +72,48 @@ class Answer:
     score: float
 
 
-def run(plan: Plan) -> dict[str, Any]:
-    """Ask the engines one after another and return the record; ``passed`` is the verdict."""
+def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Ask the engines one after another and return the record; ``passed`` is the verdict.
+
+    Args:
+        plan: what is compared.
+        tell: prints the table.
+    """
     prepare_environment()
     record: dict[str, Any] = {
         "benchmark": "accuracy",
         "provenance": provenance.collect(),
         "plan": _plan(plan),
     }
-    engines = [_start(plan, None)]
+    engines: list[Any] = []
+    progress = Progress((1 + len(plan.configurations)) * (1 + len(plan.temperatures)))
     try:
-        say("without speculation")
-        expected = {t: answers_of(engines[0], plan, t) for t in plan.temperatures}
+        progress.next("loading none")
+        engines.append(_start(plan, None))
+        expected = {}
+        for temperature in plan.temperatures:
+            progress.next(f"none, T={temperature:g}")
+            expected[temperature] = answers_of(engines[0], plan, temperature)
         rows = []
         for one in plan.configurations:
-            say(one.name)
+            progress.next(f"loading {one.name}")
             engines.append(_start(plan, one.spec))
             rule = rule_from_engine(engines[-1].get_metrics())
             for temperature in plan.temperatures:
+                progress.next(f"{one.name}, T={temperature:g}")
                 found = answers_of(engines[-1], plan, temperature)
                 row = compare(plan, engines[0], temperature, expected[temperature], found)
                 rows.append({"configuration": one.name, "rule": rule, **row})
             end_engines([engines.pop()])
     finally:
+        progress.close()
         end_engines(engines)
     record["configurations"] = {
         one.name: redaction.options(one.spec) for one in plan.configurations
     }
     record["results"] = rows
     record["passed"] = all(row["passed"] for row in rows)
-    say(format_table(record))
+    tell(format_table(record))
     return record
 
 

@@ -9,13 +9,14 @@ compared with every fixed K, ``auto`` with the one that it is given.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.adaptive_table import format_table
 from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
-from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.bench.timed_engine import prepare_environment
 from vllm_ascend_spec.bench.turns import keep_out_of_collections
@@ -97,31 +98,11 @@ def chosen_in(names: Iterable[str]) -> str:
     return next(name for name in names if name in (ADAPTIVE, AUTO))
 
 
-def run(plan: Plan) -> dict[str, Any]:
-    """Run the engines in turn and return the record."""
+def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Run the engines in turn and return the record; ``tell`` prints its table."""
     prepare_environment()
     engines = _start(plan)
-    cells: dict[str, dict[str, list[Run]]] = {}
-    loads: dict[str, dict[str, list[list[Run]]]] = {}
-    for index in range(plan.rounds + 1):
-        # The first round warms up: it compiles, and it fills caches.
-        is_warm = index > 0
-        say(f"round {index} of {plan.rounds}" if is_warm else "warming up")
-        for phase in plan.cells:
-            for name, engine in engines.items():
-                found = engine.serve(phase, plan.prompts[phase.text])
-                if is_warm:
-                    cells.setdefault(phase.name, {}).setdefault(name, []).append(found)
-        for temperature in plan.temperatures if plan.alternates else ():
-            for name, engine in engines.items():
-                if name == CONTROL:
-                    continue
-                runs = [
-                    engine.serve(p, plan.prompts[p.text]) for p in plan.alternating(temperature)
-                ]
-                if is_warm:
-                    load = loads.setdefault(f"alternating, T={temperature:g}", {})
-                    load.setdefault(name, []).append(runs)
+    cells, loads = _measure(plan, engines)
     record = {
         "benchmark": "adaptive",
         "provenance": provenance.collect(),
@@ -151,18 +132,17 @@ def run(plan: Plan) -> dict[str, Any]:
             name: {c: thinned(joined(found[-1]).trace) for c, found in load.items()}
             for name, load in loads.items()
         }
-    say(format_table(record))
+    tell(format_table(record))
     return record
 
 
 def _start(plan: Plan) -> dict[str, ClosedLoopEngine]:
     most = max(*plan.clients, *(n for n, _ in ALTERNATING))
     engines = {}
-    all_of_them = configurations(
-        plan.longest, has_control=plan.has_control, chosen=plan.draft_length
-    )
-    for name, drafts in all_of_them.items():
-        say(f"loading: {name}")
+    names = configurations(plan.longest, has_control=plan.has_control, chosen=plan.draft_length)
+    progress = Progress(len(names))
+    for name, drafts in names.items():
+        progress.next(f"loading {name}")
         spec: dict[str, Any] | None = dict(plan.speculative_config)
         if name == NONE:
             spec = None
@@ -176,6 +156,7 @@ def _start(plan: Plan) -> dict[str, ClosedLoopEngine]:
             section=_section_of(name),
             compiled=plan.compiled,
         )
+    progress.close()
     keep_out_of_collections()
     return engines
 
@@ -185,6 +166,44 @@ def _section_of(name: str) -> dict[str, str] | None:
     if name == NONE:
         return None
     return {"draft_length": name if name in (ADAPTIVE, AUTO) else FIXED}
+
+
+def _measure(
+    plan: Plan, engines: Mapping[str, ClosedLoopEngine]
+) -> tuple[dict[str, dict[str, list[Run]]], dict[str, dict[str, list[list[Run]]]]]:
+    """Let the engines take turns.
+
+    Returns:
+        Runs by cell and configuration, and by load that alternates and configuration those of its
+        phases; a list has one entry a round.
+    """
+    cells: dict[str, dict[str, list[Run]]] = {}
+    loads: dict[str, dict[str, list[list[Run]]]] = {}
+    changing = plan.temperatures if plan.alternates else ()
+    alternate = {name: engine for name, engine in engines.items() if name != CONTROL}
+    turns = len(plan.cells) * len(engines) + len(changing) * len(alternate)
+    progress = Progress((plan.rounds + 1) * turns)
+    for index in range(plan.rounds + 1):
+        # The first round warms up: it compiles, and it fills caches.
+        is_warm = index > 0
+        which = f"round {index} of {plan.rounds}" if is_warm else "warming up"
+        for phase in plan.cells:
+            for name, engine in engines.items():
+                progress.next(f"{which}, {phase.name}: {name}")
+                found = engine.serve(phase, plan.prompts[phase.text])
+                if is_warm:
+                    cells.setdefault(phase.name, {}).setdefault(name, []).append(found)
+        for temperature in changing:
+            title = f"alternating, T={temperature:g}"
+            for name, engine in alternate.items():
+                progress.next(f"{which}, {title}: {name}")
+                runs = [
+                    engine.serve(p, plan.prompts[p.text]) for p in plan.alternating(temperature)
+                ]
+                if is_warm:
+                    loads.setdefault(title, {}).setdefault(name, []).append(runs)
+    progress.close()
+    return cells, loads
 
 
 def joined(runs: Sequence[Run]) -> Run:
@@ -346,30 +365,3 @@ def thinned(
     """Return about so many points of a trace, evenly, the last one among them."""
     every = max(1, math.ceil(len(trace) / points))
     return [(round(s, 4), n, k) for s, n, k in trace[::-1][::every][::-1]]
-
-
-def format_table(record: Mapping[str, Any]) -> str:
-    """Return tokens per second, one line for each load."""
-    everything = {**record["cells"], **record["alternating"]}
-    names = list(next(iter(everything.values()))["tokens_per_s"])
-    head = "".join(f"{name:>10}" for name in names)
-    lines = [f"{'tokens/s':32}{head}{'/ none':>9}{'/ best':>9}  best"]
-    for load, row in everything.items():
-        speeds = "".join(f"{row['tokens_per_s'][name]['median']:10.0f}" for name in names)
-        ratios = f"{row['to_none']['median']:9.2f}{row['to_best_fixed']['median']:9.2f}"
-        lines.append(f"{load:32}{speeds}{ratios}  {row['best_fixed']}")
-    for load, row in record["cells"].items():
-        if control := row.get(CONTROL):
-            lines.append(f"{load}: control {Summary(**control)}")
-        if parts := row.get("factors"):
-            named = (f"{name.replace('_', ' ')} {value:.2f}" for name, value in parts.items())
-            lines.append(f"{load}: of that ratio {', '.join(named)}")
-    for load, row in record["alternating"].items():
-        known = row["best_of_each_phase"]
-        best = row["tokens_per_s"][row["best_fixed"]]["median"]
-        lines.append(
-            f"{load}: {known['tokens_per_s']:.0f} with the best of each phase, "
-            f"{known['tokens_per_s'] / best:.2f} of {row['best_fixed']} "
-            f"({', '.join(known['configurations'])})"
-        )
-    return "\n".join(lines)

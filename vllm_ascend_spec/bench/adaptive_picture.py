@@ -20,11 +20,15 @@ def draw(record: Mapping[str, Any], path: Path) -> str:
     """
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError:
         return NO_MATPLOTLIB
     loads = record["traces"]
+    longest = record["plan"]["speculative_config"]["num_speculative_tokens"]
     figure = Figure(figsize=(10, 5 * len(loads)), layout="constrained")
-    panels: list[Any] = list(figure.subplots(2 * len(loads), 1, squeeze=False)[:, 0])
+    # The same second stands at the same place in all of them.
+    panels: list[Any] = list(figure.subplots(2 * len(loads), 1, sharex=True, squeeze=False)[:, 0])
+    figure.suptitle("Speed and K while the load alternates")
     for place, (load, traces) in enumerate(loads.items()):
         speeds, lengths = panels[2 * place], panels[2 * place + 1]
         chosen = chosen_in(traces)
@@ -36,9 +40,12 @@ def draw(record: Mapping[str, Any], path: Path) -> str:
         speeds.set_title(load, loc="left", fontsize="small")
         speeds.set_ylabel("tokens/s")
         lengths.set_ylabel(f"K, {chosen}")
+        lengths.yaxis.set_major_locator(MaxNLocator(integer=True))
+        lengths.set_ylim(-0.2, longest + 0.2)
         lengths.set_xlabel("seconds")
         for panel in (speeds, lengths):
             panel.grid(alpha=0.3)
+            panel.tick_params(labelbottom=True)
     panels[0].legend(fontsize="small")
     return save(figure, path)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
-from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.sweep_configurations import Configuration
 from vllm_ascend_spec.bench.timed_engine import end_engines, engine_arguments, prepare_environment
 from vllm_ascend_spec.errors import ConfigError
@@ -61,8 +61,12 @@ def require(names: str) -> None:
         raise ConfigError(OPTION, names, f"lm-eval is too old; valid: {OLDEST} and later")
 
 
-def run(plan: Plan) -> dict[str, Any]:
+def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
     """Evaluate the engines one after another and return the record.
+
+    Args:
+        plan: what is compared.
+        tell: prints the table.
 
     Raises:
         ConfigError: a task is not there, or its data is not.
@@ -84,22 +88,23 @@ def run(plan: Plan) -> dict[str, Any]:
             "arguments": dict(plan.arguments),
         },
     }
-    say("without speculation")
-    expected, _ = _evaluate(plan, manager, None)
-    rows = []
-    for one in plan.configurations:
-        say(one.name)
-        found, rule = _evaluate(plan, manager, one.spec)
-        rows += [
-            {"configuration": one.name, "rule": rule, **row}
-            for row in compare(expected, found, plan.tolerance, plan.arguments["dtype"])
-        ]
+    with Progress(1 + len(plan.configurations)) as progress:
+        progress.next("without speculation")
+        expected, _ = _evaluate(plan, manager, None)
+        rows = []
+        for one in plan.configurations:
+            progress.next(one.name)
+            found, rule = _evaluate(plan, manager, one.spec)
+            rows += [
+                {"configuration": one.name, "rule": rule, **row}
+                for row in compare(expected, found, plan.tolerance, plan.arguments["dtype"])
+            ]
     record["configurations"] = {
         one.name: redaction.options(one.spec) for one in plan.configurations
     }
     record["results"] = rows
     record["passed"] = all(row["passed"] for row in rows)
-    say(format_table(record))
+    tell(format_table(record))
     return record
 
 

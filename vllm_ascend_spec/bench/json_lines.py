@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 SHAPE = '{"category": "code", "prompt": "def f("}'
 
@@ -110,7 +110,8 @@ def read_prompts(
         found.setdefault(line.text("category"), []).append(line.text("prompt"))
     for name in categories or ():
         if name not in found:
-            raise ConfigError("--categories", name, f"valid: {', '.join(found)}")
+            problem = f"{did_you_mean(name, found)}valid: {', '.join(found)}"
+            raise ConfigError("--categories", name, problem)
     return {name: found[name][:count] for name in categories or found}
 
 

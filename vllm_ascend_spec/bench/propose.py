@@ -7,12 +7,12 @@ process and take turns, so the machine's drift hits them alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
-from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary
 from vllm_ascend_spec.bench.timed_engine import TimedEngine, prepare_environment
 from vllm_ascend_spec.bench.turns import Load
@@ -63,20 +63,23 @@ def figures(engine: TimedEngine) -> dict[str, Any]:
     }
 
 
-def run(plan: Plan) -> dict[str, Any]:
-    """Run the engines in turn and return the record."""
+def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Run the engines in turn and return the record; ``tell`` prints its table."""
     prepare_environment()
     engines: list[tuple[str, TimedEngine]] = []
-    for spec in plan.speculative_configs:
-        for load in plan.loads:
-            say(f"loading: {spec['method']}, batch {load.batch}")
-            engine = TimedEngine(plan.model, load, spec, parts=PARTS, compiled=plan.compiled)
-            engine.start()
-            engines.append((str(spec["method"]), engine))
-    for index in range(plan.rounds):
-        say(f"round {index + 1} of {plan.rounds}")
-        for _, engine in engines:
-            engine.generate(record=True)
+    with Progress(len(plan.speculative_configs) * len(plan.loads)) as progress:
+        for spec in plan.speculative_configs:
+            for load in plan.loads:
+                progress.next(f"loading {spec['method']}, batch {load.batch}")
+                engine = TimedEngine(plan.model, load, spec, parts=PARTS, compiled=plan.compiled)
+                engine.start()
+                engines.append((str(spec["method"]), engine))
+    with Progress(plan.rounds * len(engines)) as progress:
+        for index in range(plan.rounds):
+            for name, engine in engines:
+                what = f"{name}, batch {engine.load.batch}"
+                progress.next(f"round {index + 1} of {plan.rounds}: {what}")
+                engine.generate(record=True)
     results = [{"method": name, **figures(engine)} for name, engine in engines]
     record = {
         "benchmark": "propose",
@@ -92,7 +95,7 @@ def run(plan: Plan) -> dict[str, Any]:
         },
         "results": results,
     }
-    say(format_table(results))
+    tell(format_table(results))
     return record
 
 

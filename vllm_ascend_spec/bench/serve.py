@@ -6,8 +6,7 @@ A third one, if a peer is named, is the vLLM of another environment with the sam
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,9 @@ from typing import Any
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.client import Load, Result, run_load
 from vllm_ascend_spec.bench.peer import Peer
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.server import Server
+from vllm_ascend_spec.bench.start_timeout import START_TIMEOUT_S
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.metrics.acceptance import Acceptance, from_prometheus
 from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_prometheus
@@ -38,6 +39,7 @@ class Plan:
         arguments: more arguments for all servers.
         environment: for all servers.
         peer: another environment whose vLLM is measured, too.
+        start_timeout_s: seconds without any sign of life, after which a server's start is given up.
     """
 
     model: str
@@ -48,16 +50,16 @@ class Plan:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     peer: Peer | None = None
+    start_timeout_s: float = START_TIMEOUT_S
 
 
-def say(text: str) -> None:
-    """Tell how far it is, apart from the result."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Run the whole plan and return its record.
 
-
-def run(plan: Plan) -> dict[str, Any]:
-    """Run the whole plan and return its record."""
+    Args:
+        plan: what is measured.
+        tell: prints a line for each result, as soon as there is one.
+    """
     record: dict[str, Any] = {
         "benchmark": "serve",
         "provenance": provenance.collect(),
@@ -71,11 +73,13 @@ def run(plan: Plan) -> dict[str, Any]:
     if plan.peer is not None:
         record["peer"] = {"name": plan.peer.name, "versions": dict(plan.peer.versions)}
     for mode in plan.modes:
-        say(f"starting the servers, {mode}")
-        with _servers(plan, mode) as servers:
+        with (
+            _servers(plan, mode) as servers,
+            Progress(len(plan.loads) * (1 + plan.rounds) * len(servers)) as progress,
+        ):
             for load in plan.loads:
-                row = {"mode": mode, **_compare(plan, load, servers)}
-                say(format_row(row))
+                row = {"mode": mode, **_compare(plan, load, servers, progress)}
+                tell(format_row(row))
                 record["results"].append(row)
     return record
 
@@ -92,6 +96,7 @@ def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
             spec,
             arguments=(*plan.arguments, *MODES[mode]),
             environment={**plan.environment, **(environment or {})},
+            start_timeout_s=plan.start_timeout_s,
             launcher=launcher,
         )
 
@@ -100,19 +105,25 @@ def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
         servers[plan.peer.name] = server(
             plan.speculative_config, plan.peer.environment, plan.peer.launcher(plan.model)
         )
+    for name, started in servers.items():
+        started.title = f"{name}, {mode}"
     with ExitStack() as stack:
         yield {name: stack.enter_context(server) for name, server in servers.items()}
 
 
-def _compare(plan: Plan, load: Load, servers: Mapping[str, Server]) -> dict[str, Any]:
+def _compare(
+    plan: Plan, load: Load, servers: Mapping[str, Server], progress: Progress
+) -> dict[str, Any]:
     """Run one load over all servers in turn: A B, B A, and so on."""
     runs: dict[str, list[Result]] = {name: [] for name in servers}
-    for server in servers.values():
+    for name, server in servers.items():
+        progress.next(f"{load.name}, warming up: {name}")
         run_load(server.url, plan.model, load)  # compiles and warms the caches
     before = from_prometheus(servers[CANDIDATE].metrics())
     for index in range(plan.rounds):
         order = list(servers) if index % 2 == 0 else list(servers)[::-1]
         for name in order:
+            progress.next(f"{load.name}, round {index + 1} of {plan.rounds}: {name}")
             runs[name].append(run_load(servers[name].url, plan.model, load))
     metrics = servers[CANDIDATE].metrics()
     accepted = from_prometheus(metrics) - before

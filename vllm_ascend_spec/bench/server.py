@@ -12,18 +12,21 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.scrub import scrub
+from vllm_ascend_spec.bench.signs_of_life import SignsOfLife
+from vllm_ascend_spec.bench.start_timeout import START_TIMEOUT_S
 from vllm_ascend_spec.errors import AscendSpecError
 from vllm_ascend_spec.versions import vllm_program
 
-START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 30.0
-LOG_TAIL_LINES = 30
+# An engine that fails says why before the 60 lines in which vLLM's API server says that it did.
+LOG_TAIL_LINES = 100
 
 
 class ServerError(AscendSpecError, RuntimeError):
@@ -50,7 +53,8 @@ class Server:
         speculative_config: goes to ``--speculative-config``; None serves without speculation.
         arguments: more arguments of ``vllm serve``.
         environment: added to this process's environment; None takes a variable away.
-        on_wait: called about once a second while the server loads, with the seconds so far.
+        title: what it is called on a terminal while it loads.
+        start_timeout_s: seconds without any sign of life, after which a start is given up.
         launcher: what starts the server of another environment, its model among it; None takes
             this one's.
     """
@@ -62,7 +66,8 @@ class Server:
         *,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str | None] | None = None,
-        on_wait: Callable[[float], None] = lambda seconds: None,
+        title: str = "a server",
+        start_timeout_s: float = START_TIMEOUT_S,
         launcher: Sequence[str] | None = None,
     ) -> None:
         self.port = free_port()
@@ -72,7 +77,8 @@ class Server:
             self.command += ["--speculative-config", json.dumps(speculative_config)]
         merged = {**os.environ, **(environment or {})}
         self.environment = {name: value for name, value in merged.items() if value is not None}
-        self.on_wait = on_wait
+        self.title = title
+        self.start_timeout_s = start_timeout_s
         self.start_seconds = 0.0
         self._log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - lives as long as the process
             prefix="vllm-serve-", suffix=".log"
@@ -93,7 +99,7 @@ class Server:
     def log_tail(self) -> str:
         """Return the last lines of the server's output, without secrets: for an error."""
         lines = scrub(self.log_text(), self.command, self.environment).splitlines()
-        return "\n".join(lines[-LOG_TAIL_LINES:])
+        return "\n".join(lines[-LOG_TAIL_LINES:]) or "(it wrote nothing)"
 
     def log_text(self) -> str:
         """Return all of the server's output."""
@@ -105,7 +111,7 @@ class Server:
             self.command, stdout=self._log, stderr=subprocess.STDOUT, env=self.environment
         )
         try:
-            self._wait(started)
+            self._wait()
         except BaseException:
             self.stop()
             raise
@@ -120,18 +126,28 @@ class Server:
     ) -> None:
         self.stop()
 
-    def _wait(self, started: float) -> None:
+    def _wait(self) -> None:
+        """Wait until the server answers.
+
+        Raises:
+            ServerError: it ended, or has given no sign of life for too long.
+        """
         assert self._process is not None
-        while True:
-            seconds = time.monotonic() - started
-            if self._process.poll() is not None:
-                raise ServerError(f"vllm serve ended while starting:\n{self.log_tail()}")
-            if seconds > START_TIMEOUT_S:
-                raise ServerError(f"vllm serve not ready after {seconds:.0f} s:\n{self.log_tail()}")
-            if self.is_healthy():
-                return
-            self.on_wait(seconds)
-            time.sleep(1.0)
+        life = SignsOfLife(self.pid, Path(self._log.name), self.start_timeout_s)
+        with Progress() as progress:
+            progress.next(f"loading {self.title}")
+            while self._process.poll() is None:
+                if self.is_healthy():
+                    return
+                silent_s = life.silent_s()
+                if silent_s > self.start_timeout_s:
+                    raise ServerError(
+                        f"vllm serve is not ready, and {silent_s:.0f} s passed without output or "
+                        f"work of its processes:\n{self.log_tail()}"
+                    )
+                progress.refresh()
+                time.sleep(1.0)
+        raise ServerError(f"vllm serve ended while starting:\n{self.log_tail()}")
 
     def is_healthy(self) -> bool:
         """Ask ``/health``."""

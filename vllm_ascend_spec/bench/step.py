@@ -10,14 +10,14 @@ turns, so the machine's drift hits them alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.peer import Peer, PeerEngine
-from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.bench.timed_engine import TimedEngine, engine_arguments, prepare_environment
 from vllm_ascend_spec.bench.turns import Load, scheduler_of
@@ -88,17 +88,21 @@ def configurations(speculative_config: Mapping[str, Any], *, idle: bool = False)
     return (NONE, *((IDLE,) if idle else ()), *drafting)
 
 
-def run(plan: Plan) -> dict[str, Any]:
-    """Run the configurations in turn and return the record."""
+def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Run the configurations in turn and return the record; ``tell`` prints its table."""
     prepare_environment()
     with ExitStack() as stack:
-        return _run(plan, _start(plan, stack))
+        record = _run(plan, _start(plan, stack))
+    tell(format_table(record))
+    return record
 
 
 def _start(plan: Plan, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
     engines: dict[str, TimedEngine | PeerEngine] = {}
-    for name in configurations(plan.speculative_config, idle=plan.idle):
-        say(f"loading: {name}")
+    names = configurations(plan.speculative_config, idle=plan.idle)
+    progress = Progress(len(names) + (plan.peer is not None))
+    for name in names:
+        progress.next(f"loading {name}")
         engine = TimedEngine(
             plan.model,
             plan.load,
@@ -113,7 +117,7 @@ def _start(plan: Plan, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
         engines[name] = engine
     if plan.peer is not None:
         name = plan.peer.name
-        say(f"loading: {name}")
+        progress.next(f"loading {name}")
         most = max(plan.load.batch, 1)
         arguments = engine_arguments(
             plan.model,
@@ -124,14 +128,16 @@ def _start(plan: Plan, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
         )
         engines[name] = stack.enter_context(PeerEngine(plan.peer, arguments, plan.load, PARTS))
         engines[name].start()
+    progress.close()
     return engines
 
 
 def _run(plan: Plan, engines: Mapping[str, TimedEngine | PeerEngine]) -> dict[str, Any]:
-    for index in range(plan.rounds):
-        say(f"round {index + 1} of {plan.rounds}")
-        for engine in engines.values():
-            engine.generate(record=True)
+    with Progress(plan.rounds * len(engines)) as progress:
+        for index in range(plan.rounds):
+            for name, engine in engines.items():
+                progress.next(f"round {index + 1} of {plan.rounds}: {name}")
+                engine.generate(record=True)
     ours = engines[AFTER if AFTER in engines else WITHOUT_LOOP]
     record = {
         "benchmark": "step",
@@ -160,7 +166,6 @@ def _run(plan: Plan, engines: Mapping[str, TimedEngine | PeerEngine]) -> dict[st
             "versions": dict(plan.peer.versions),
             "ours_to_peer": paired_ratio(ours.tokens_per_s, theirs.tokens_per_s).as_dict(),
         }
-    say(format_table(record))
     return record
 
 

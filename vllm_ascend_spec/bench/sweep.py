@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
-from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary
 from vllm_ascend_spec.bench.sweep_configurations import Configuration, grouped
 from vllm_ascend_spec.bench.sweep_figures import NONE, best_of, figures
@@ -86,13 +86,13 @@ class Plan:
             "groups": [[one.name for one in group] for group in self.groups],
             "note": (
                 "Engines of a group took turns. Each group has an engine without speculation of "
-                "its own, to_none is within a group, round by round."
+                "its own; a ratio to none is within a group, round by round."
             ),
         }
 
 
-def run(plan: Plan) -> dict[str, Any]:
-    """Run all groups and return the record."""
+def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Run all groups and return the record; ``tell`` prints its table, and options to copy."""
     prepare_environment()
     rows: list[dict[str, Any]] = []
     rules: dict[str, str | None] = {}
@@ -125,8 +125,8 @@ def run(plan: Plan) -> dict[str, Any]:
     }
     record["results"] = rows
     record["best"] = best_of(rows)
-    say(format_table(record))
-    say(_to_copy(record, plan.configurations))
+    tell(format_table(record))
+    tell(_to_copy(record, plan.configurations))
     return record
 
 
@@ -137,18 +137,19 @@ def _engines(plan: Plan, group: Sequence[Configuration]) -> Iterator[dict[str, C
     specs |= {one.name: one.spec for one in group}
     engines: dict[str, ClosedLoopEngine] = {}
     try:
-        for name, spec in specs.items():
-            say(f"loading: {name}")
-            engines[name] = ClosedLoopEngine(
-                plan.model,
-                spec,
-                most_clients=max(plan.concurrency),
-                max_tokens=plan.max_tokens,
-                section=None if spec is None else {"draft_length": FIXED},
-                compiled=plan.compiled,
-                counts=True,
-                arguments=plan.arguments,
-            )
+        with Progress(len(specs)) as progress:
+            for name, spec in specs.items():
+                progress.next(f"loading {name}")
+                engines[name] = ClosedLoopEngine(
+                    plan.model,
+                    spec,
+                    most_clients=max(plan.concurrency),
+                    max_tokens=plan.max_tokens,
+                    section=None if spec is None else {"draft_length": FIXED},
+                    compiled=plan.compiled,
+                    counts=True,
+                    arguments=plan.arguments,
+                )
         keep_out_of_collections()
         yield engines
     finally:
@@ -162,30 +163,35 @@ def _measure(
 ) -> dict[Phase, dict[str, list[Run]]]:
     """Let the engines of a group take turns."""
     runs: dict[Phase, dict[str, list[Run]]] = {}
-    say(f"{group}: warming up")
     # One category will do: what is compiled goes by how many clients there are.
     first = next(iter(plan.prompts))
-    for load in plan.loads:
-        if load.text == first:
-            for engine in engines.values():
+    warming = [load for load in plan.loads if load.text == first]
+    steps = (len(warming) + plan.rounds * len(plan.loads)) * len(engines)
+    with Progress(steps) as progress:
+        for load in warming:
+            for name, engine in engines.items():
+                progress.next(f"{group}, warming up, {load.name}: {name}")
                 engine.serve(load, plan.prompts[first])
-    for index in range(plan.rounds):
-        say(f"{group}: round {index + 1} of {plan.rounds}")
-        order = list(engines) if index % 2 == 0 else list(engines)[::-1]
-        for load in plan.loads:
-            for name in order:
-                engines[name].forget()
-                found = engines[name].serve(load, plan.prompts[load.text])
-                # Steps are many, and nothing here reads them.
-                found.trace.clear()
-                by_engine = runs.setdefault(load, {each: [] for each in engines})
-                by_engine[name].append(found)
+        for index in range(plan.rounds):
+            order = list(engines) if index % 2 == 0 else list(engines)[::-1]
+            for load in plan.loads:
+                for name in order:
+                    which = f"round {index + 1} of {plan.rounds}"
+                    progress.next(f"{group}, {which}, {load.name}: {name}")
+                    engines[name].forget()
+                    found = engines[name].serve(load, plan.prompts[load.text])
+                    # Steps are many, and nothing here reads them.
+                    found.trace.clear()
+                    by_engine = runs.setdefault(load, {each: [] for each in engines})
+                    by_engine[name].append(found)
     return runs
 
 
 def format_table(record: Mapping[str, Any]) -> str:
     """Return one line for each engine and load."""
-    lines = [f"{'load':34} {'configuration':28} {'tokens/s':>9} {'/ none':>18} {'accepted':>9}"]
+    lines = [
+        f"{'load':34} {'configuration':28} {'tokens/s':>9} {'ratio to none':>18} {'accepted':>9}"
+    ]
     rules = {name: one["rule"] for name, one in record["configurations"].items()}
     for row in record["results"]:
         load = Phase(row["concurrency"], row["category"], row["temperature"]).name
@@ -198,7 +204,7 @@ def format_table(record: Mapping[str, Any]) -> str:
         )
     for row in record["best"]:
         load = Phase(row["concurrency"], row["category"], row["temperature"]).name
-        lines.append(f"best of {load}: {row['configuration']}, {row['to_none']:.2f} times none")
+        lines.append(f"best of {load}: {row['configuration']}, ratio to none {row['to_none']:.2f}")
     return "\n".join(lines)
 
 

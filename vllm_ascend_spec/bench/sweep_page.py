@@ -35,7 +35,7 @@ GREY = "#555555"
 COLUMNS = (
     "configuration",
     "tokens/s",
-    "to none (lowest to highest)",
+    "ratio to none (lowest to highest)",
     "acceptance length",
     "tokens/step",
     "accepted by position",
@@ -119,9 +119,12 @@ def _best(record: Mapping[str, Any]) -> str:
             f'<td class="name">{escape(row["configuration"])}</td><td>{ratio}</td>'
             f"<td>{sure if row['configuration'] != NONE else ''}</td></tr>"
         )
+    rounds = record["plan"]["rounds"]
+    rounds_told = "the one round" if rounds == 1 else f"all {rounds} rounds"
     head = (
         '<tr><th>T</th><th>clients</th><th class="name">category</th>'
-        '<th class="name">configuration</th><th>to none</th><th>faster in every round</th></tr>'
+        '<th class="name">configuration</th><th>ratio to none</th>'
+        f"<th>faster in {rounds_told}</th></tr>"
     )
     return f"<table>{head}{''.join(rows)}</table>"
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench import peer
-from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
+from vllm_ascend_spec.bench.start_timeout import add_start_timeout
 from vllm_ascend_spec.cli import bench_accuracy, bench_adaptive, bench_sweep, bench_verify
 from vllm_ascend_spec.cli.bench_engine import numbers
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.entry.preflight import resolve_engine
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 HELP = (
     "measure: `bench serve` end to end, `bench step` by parts, `bench propose` drafting, "
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument("--temperatures", default="0,0.8", help="a list; 0 is greedy")
     serve.add_argument("--rounds", type=int, default=5, help="passes per load and server")
     serve.add_argument("--num-prompts", type=int, default=16)
+    add_start_timeout(serve)
     add_peer(serve)
     serve.set_defaults(benchmark_run=run_serve)
     step = benchmarks.add_parser("step", help="one engine step by its parts, in this process")
@@ -104,6 +107,8 @@ def add_peer(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the benchmark that was named."""
+    from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
+
     versions.require_vllm()
     stop_servers_on_sigterm()
     return args.benchmark_run(args)
@@ -133,7 +138,8 @@ def run_serve(args: argparse.Namespace) -> int:
     modes = tuple(args.modes.split(","))
     for mode in modes:
         if mode not in serve.MODES:
-            raise ConfigError("--modes", args.modes, f"valid: {', '.join(serve.MODES)}")
+            problem = f"{did_you_mean(mode, serve.MODES)}valid: {', '.join(serve.MODES)}"
+            raise ConfigError("--modes", args.modes, problem)
     prompts = read_prompts(args.prompts, args.num_prompts)
     loads = tuple(
         Load(prompts, args.max_tokens, temperature, batch)
@@ -154,8 +160,9 @@ def run_serve(args: argparse.Namespace) -> int:
             "VLLM_LOGGING_LEVEL": "WARNING",
         },
         peer=other,
+        start_timeout_s=args.start_timeout,
     )
-    return finish(serve.run(plan), args.output)
+    return finish(serve.run(plan, teller(args.output)), args.output)
 
 
 def run_step(args: argparse.Namespace) -> int:
@@ -180,7 +187,7 @@ def run_step(args: argparse.Namespace) -> int:
         idle=args.idle,
         peer=other,
     )
-    return finish(step.run(plan), args.output)
+    return finish(step.run(plan, teller(args.output)), args.output)
 
 
 def run_propose(args: argparse.Namespace) -> int:
@@ -207,7 +214,7 @@ def run_propose(args: argparse.Namespace) -> int:
         rounds=args.rounds,
         compiled=args.compiled,
     )
-    return finish(propose.run(plan), args.output)
+    return finish(propose.run(plan, teller(args.output)), args.output)
 
 
 def run_adaptive(args: argparse.Namespace) -> int:
@@ -219,21 +226,30 @@ def run_adaptive(args: argparse.Namespace) -> int:
     repetitive = read_prompts(args.repetitive)
     clients = numbers("--clients", args.clients, int, 1)
     temperatures = numbers("--temperatures", args.temperatures, float, 0)
-    record = bench_adaptive.measure(args, spec, prompts, repetitive, clients, temperatures)
+    record = bench_adaptive.measure(
+        args, spec, prompts, repetitive, clients, temperatures, teller(args.output)
+    )
     return finish(record, args.output)
 
 
 def run_sweep(args: argparse.Namespace) -> int:
     """Run ``bench sweep``; the report of an earlier record is all that is asked for."""
-    record = bench_sweep.measure(args)
+    record = bench_sweep.measure(args, teller(args.output))
     return 0 if args.record else finish(record, args.output)
 
 
 def run_accuracy(args: argparse.Namespace) -> int:
     """Run ``bench accuracy``; the status is 1 where answers are not what they have to be."""
-    record = bench_accuracy.measure(args)
+    record = bench_accuracy.measure(args, teller(args.output))
     finish(record, args.output)
     return int(not record["passed"])
+
+
+def teller(output: Path | None) -> Callable[[str], None]:
+    """Return what prints results for people: to stdout, where that has not the record."""
+    from vllm_ascend_spec.bench.progress import tell
+
+    return functools.partial(tell, to_stderr=output is None)
 
 
 def finish(record: dict[str, Any], output: Path | None) -> int:

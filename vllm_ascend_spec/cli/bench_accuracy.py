@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Compare, and return the record.
+def measure(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Compare, and return the record; ``tell`` prints its table.
 
     Raises:
         ConfigError: an option cannot be used.
     """
     bench_engine.check_can_be_written("--output", args.output)
     if args.lm_eval is not None:
-        return _with_lm_eval(args)
+        return _with_lm_eval(args, tell)
     from vllm_ascend_spec.bench import accuracy
 
-    return accuracy.run(make_plan(args))
+    return accuracy.run(make_plan(args), tell)
 
 
 def _common(args: argparse.Namespace) -> tuple[list[Any], str]:
@@ -116,7 +117,7 @@ def make_plan(args: argparse.Namespace) -> Any:
     )
 
 
-def _with_lm_eval(args: argparse.Namespace) -> dict[str, Any]:
+def _with_lm_eval(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, Any]:
     """Run tasks of lm-eval; options that they do not know are refused."""
     from vllm_ascend_spec.bench import harness
 
@@ -143,5 +144,6 @@ def _with_lm_eval(args: argparse.Namespace) -> dict[str, Any]:
             compiled=args.compiled,
             device=device,
             arguments=bench_engine.engine_arguments(args),
-        )
+        ),
+        tell,
     )

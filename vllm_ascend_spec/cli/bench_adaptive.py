@@ -46,8 +46,9 @@ def measure(
     repetitive: Sequence[str],
     clients: Sequence[int],
     temperatures: Sequence[float],
+    tell: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Run the benchmark and draw the picture, if one is wanted.
+    """Run the benchmark and draw the picture, if one is wanted; ``tell`` prints the table.
 
     Raises:
         ConfigError: an option is out of range.
@@ -72,7 +73,8 @@ def measure(
             trace=args.png is not None,
             has_control=args.control,
             draft_length=args.draft_length,
-        )
+        ),
+        tell,
     )
     if args.png is not None:
         sys.stderr.write(adaptive_picture.draw(record, args.png) + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="where the report goes")
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
+def measure(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, Any]:
     """Run the sweep, or read an earlier one, and write the report if one is wanted.
+
+    Args:
+        args: of the command.
+        tell: prints the table of what was measured.
 
     Raises:
         ConfigError: an option cannot be used.
@@ -62,7 +67,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
     bench_engine.check_can_be_written("--html", args.html)
     bench_engine.check_can_be_written("--output", args.output)
-    record = _read(args) if args.record else sweep.run(make_plan(args))
+    record = _read(args) if args.record else sweep.run(make_plan(args), tell)
     if args.html is not None:
         args.html.write_text(_page(args, record), encoding="utf-8")
         sys.stderr.write(f"report: {args.html}\n")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
@@ -61,9 +62,15 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+    from vllm_ascend_spec.bench import progress
     from vllm_ascend_spec.bench.verify import benchmark, report
 
-    record = read_record(args.record) if args.record else benchmark.run(make_plan(args))
+    if args.record:
+        record = read_record(args.record)
+    else:
+        # Stdout has the record, the tables, or else what is told.
+        tell = functools.partial(progress.tell, to_stderr=args.markdown or not args.output)
+        record = benchmark.run(make_plan(args), tell)
     if args.output:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         if not args.record:
@@ -129,7 +136,7 @@ def _check_device(device: str) -> None:
 def one_of(option: str, value: str, valid: tuple[str, ...]) -> None:
     """Refuse a value that is not among ``valid``."""
     if value not in valid:
-        raise ConfigError(option, value, f"valid: {', '.join(valid)}")
+        raise ConfigError(option, value, f"{did_you_mean(value, valid)}valid: {', '.join(valid)}")
 
 
 def names(option: str, text: str | None, valid: tuple[str, ...]) -> tuple[str, ...] | None:

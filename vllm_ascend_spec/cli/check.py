@@ -11,6 +11,7 @@ from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.cli import check_report
 from vllm_ascend_spec.cli.check_command import asked_of, device_variable, variables
 from vllm_ascend_spec.cli.check_found import Found, find
+from vllm_ascend_spec.cli.patience import waiting
 from vllm_ascend_spec.devices import select
 
 HELP = "check the flags of `vllm serve`, or a whole command, without loading weights"
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     """Check, and print what was found."""
     asked = asked_of(args.arguments)
     own_device = os.environ.get(select.DEVICE_VARIABLE)
-    with variables({**asked.environment, **device_variable(args.device)}):
+    changes = {**asked.environment, **device_variable(args.device)}
+    with variables(changes), waiting("vllm-ascend-spec check: asking vLLM, loads no weights"):
         found = find(asked.arguments, is_light=args.light, own_device=own_device)
         record = check_report.record(found)
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.capture import DEFAULT_MODE, GIVEN, sizes_by_k
 from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.draft_length import because
 from vllm_ascend_spec.config.engine import Engine
-from vllm_ascend_spec.config.graph_estimates import estimates_of, layers_of
+from vllm_ascend_spec.config.graph_estimates import (
+    capture_within_streams,
+    estimates_of,
+    layers_of,
+    reason_against_none,
+)
 from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import load_name, stock_rules
 from vllm_ascend_spec.graphs.capture import Wanted, capture_of, share_of_draft
@@ -32,14 +39,17 @@ class Family:
     Attributes:
         sizes: what is captured there without a plan.
         has_graphs_by_k: whether full graphs are captured for each K where K changes.
+        may_lack_streams: whether its devices may have few streams for graphs.
     """
 
     sizes: Callable[[stock_rules.Engine], list[int]]
     has_graphs_by_k: bool
+    may_lack_streams: bool
 
 
-VLLM = Family(stock_rules.vllm_sizes, has_graphs_by_k=False)
-FAMILIES = {"vllm": VLLM, "ascend": Family(stock_rules.ascend_sizes, has_graphs_by_k=True)}
+VLLM = Family(stock_rules.vllm_sizes, has_graphs_by_k=False, may_lack_streams=False)
+ASCEND = Family(stock_rules.ascend_sizes, has_graphs_by_k=True, may_lack_streams=True)
+FAMILIES = {"vllm": VLLM, "ascend": ASCEND}
 
 
 def capture_of_engine(
@@ -101,20 +111,21 @@ def _built(speculation: Speculation | None, engine: VllmConfig) -> dict[str, Any
     laid = sizes_by_k(compilation)
     by_k = {str(k): list(row) for k, row in laid.items()}
     record = _record(mode, sizes, by_k, "as an engine captures them")
-    decode = _decode(sizes, engine.scheduler_config.max_num_seqs, speculation)
-    if laid:
-        decode = sorted({size for row in laid.values() for size in row})
-    found = _estimates(mode, sizes, decode, speculation, engine, has_graphs_by_k=bool(laid))
-    return {**record, "estimates": found}
+    if MODES[mode].has_full_decode and not laid:
+        laid = _of_one_k(sizes, engine.scheduler_config.max_num_seqs, speculation)
+    return {**record, "estimates": _estimates(mode, sizes, laid, speculation, engine)}
 
 
-def _decode(sizes: Sequence[int], widest: int, speculation: Speculation | None) -> list[int]:
-    """Return those of some sizes that decode batches of one K are replayed at.
+def _of_one_k(
+    sizes: Sequence[int], widest: int, speculation: Speculation | None
+) -> dict[int, tuple[int, ...]]:
+    """Return those of some sizes that decode batches are replayed at, by their one K.
 
     As ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.initialize_cudagraph_keys`` picks them.
     """
-    query_len = 1 if speculation is None else speculation.num_drafts + 1
-    return [size for size in sizes if query_len <= size <= widest * query_len]
+    drafts = 0 if speculation is None else speculation.num_drafts
+    query_len = drafts + 1
+    return {drafts: tuple(size for size in sizes if query_len <= size <= widest * query_len)}
 
 
 def _planned(
@@ -141,29 +152,35 @@ def _planned(
     if speculation.capture_load is not None:
         load = load_name.named_or_read(speculation.capture_load, widest, "capture_load")
     layers = layers_of(engine, speculation)
-    capture = capture_of(
-        Wanted(
-            mode=mode,
-            max_num_seqs=widest,
-            tiers=tiers,
-            stock=tuple(family.sizes(rules)),
-            graphs=speculation.capture_graphs,
-            max_tokens=engine.scheduler_config.max_num_batched_tokens,
-            load=load,
-            draft_share=share_of_draft(speculation.num_drafts, *layers)
-            if speculation.has_draft_rows
-            else 0.0,
-        )
+    wanted = Wanted(
+        mode=mode,
+        max_num_seqs=widest,
+        tiers=tiers,
+        stock=tuple(family.sizes(rules)),
+        graphs=speculation.capture_graphs,
+        max_tokens=engine.scheduler_config.max_num_batched_tokens,
+        load=load,
+        draft_share=share_of_draft(speculation.num_drafts, *layers)
+        if speculation.has_draft_rows
+        else 0.0,
     )
-    by_k = {str(k): list(row) for k, row in capture.decode_by_k.items()}
+    capture = (
+        capture_within_streams(wanted, engine, speculation)
+        if family.may_lack_streams
+        else capture_of(wanted)
+    )
     sizes = tuple(capture.sizes)
+    if speculation.draft_length == AUTO and family.may_lack_streams:
+        reason = reason_against_none(engine, speculation, mode, sizes, capture.decode_by_k)
+        if reason is not None:
+            fixed = speculation.with_fixed_length(because(reason))
+            return {**_planned(device, fixed, asked, engine), "note": because(reason)}
+    by_k = {str(k): list(row) for k, row in capture.decode_by_k.items()}
     record = _record(mode, sizes, by_k, "; ".join((ELSEWHERE, *capture.notes)))
     return {
         **record,
         "expected_padding": capture.expected_padding,
-        "estimates": _estimates(
-            mode, sizes, capture.decode, speculation, engine, has_graphs_by_k=bool(by_k)
-        ),
+        "estimates": _estimates(mode, sizes, capture.decode_by_k, speculation, engine),
     }
 
 
@@ -178,13 +195,11 @@ def _tiers(speculation: Speculation, widest: int) -> tuple[Tier, ...]:
 def _estimates(
     mode: str,
     sizes: Sequence[int],
-    decode: Sequence[int],
+    by_k: Mapping[int, Sequence[int]],
     speculation: Speculation | None,
     engine: VllmConfig,
-    *,
-    has_graphs_by_k: bool,
 ) -> dict[str, Any] | None:
-    found = estimates_of(engine, speculation, mode, sizes, decode, has_graphs_by_k=has_graphs_by_k)
+    found = estimates_of(engine, speculation, mode, sizes, by_k)
     if found is None:
         return None
     return {"what": ESTIMATED, "graphs": found.graphs, "bytes": found.bytes}

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices import registry, select
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 from vllm_ascend_spec.legacy.rewrite import ASSIGNMENT
 
 END = "--"
@@ -121,5 +121,6 @@ def device_variable(name: str | None) -> dict[str, str]:
     if name is None:
         return {}
     if name not in (known := registry.all_devices()):
-        raise ConfigError("--device", name, f"valid: {', '.join(known)}")
+        problem = f"{did_you_mean(name, known)}valid: {', '.join(known)}"
+        raise ConfigError("--device", name, problem)
     return {select.DEVICE_VARIABLE: name}

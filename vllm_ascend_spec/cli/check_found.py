@@ -16,19 +16,20 @@ from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.ascend import FULL_MODES
 from vllm_ascend_spec.config.capture import DEFAULT_MODE
 from vllm_ascend_spec.config.changing_k import blocker_of_auto
+from vllm_ascend_spec.config.checkpoint.folder import check_target
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import because
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.head_as_model import read_head
 from vllm_ascend_spec.config.json_option import check_texts
 from vllm_ascend_spec.config.preflight import check_port
-from vllm_ascend_spec.config.resolved import Speculation, speculation_of
+from vllm_ascend_spec.config.resolved import ATTRIBUTE, Speculation
 from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.config.without_effect import LEAVE_OUT, NoEffect, without_effect
 from vllm_ascend_spec.devices import select
-from vllm_ascend_spec.entry import engine_args, legacy_flags, parser_hook, problems, serve_flags
+from vllm_ascend_spec.entry import engine_args, parser_hook, problems, serve_flags
 from vllm_ascend_spec.errors import AscendSpecError, ConfigError, FlagsError
-from vllm_ascend_spec.legacy.names import told
+from vllm_ascend_spec.legacy.names import taken, told
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.one_line import plain_line
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 # How the part of a message begins that says what to do.
 REMEDY = re.compile(
-    r"(?:^|[;:,.] )((?:valid|nearest|remedy|leave|give|choose|take|set|add|use|name|needs?|write|"
-    r"install|decrease|increase|must be)\b.*)",
+    r"(?:^|[;:,.] )((?:did you mean|valid|nearest|remedy|leave|give|choose|take|set|add|use|name|"
+    r"needs?|write|install|decrease|increase|must be)\b.*)",
     re.IGNORECASE,
 )
 OF_ARGPARSE = re.compile(r"argument ([^:]+): (.*)", re.DOTALL)
@@ -46,7 +47,6 @@ NO_DEVICE = (
     "vLLM finds no device that it can use on this machine, and cannot read its flags without one; "
     "--light checks those that matter to speculation"
 )
-ASK_VLLM = "see `vllm serve --help=all`"
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,10 @@ def find(
         return found
     else:
         if is_light and rest:
-            message = plain_line(f"{rest[0]} is not looked at with --light; leave out --light")
-            found.problems.append(Problem(rest[0], message, "leave out --light"))
+            near = check_light.near(rest[0])
+            message = f"{rest[0]} is not looked at with --light; {near}leave out --light"
+            remedy = f"{near}leave out --light"
+            found.problems.append(Problem(rest[0], plain_line(message), remedy))
         if namespace.model is None and not rest:
             found.problems.append(problem_of(ConfigError("MODEL", None, MISSING_MODEL)))
         _look_at(found, namespace)
@@ -155,7 +157,7 @@ def _find_platform(found: Found) -> None:
 def _look_at(found: Found, namespace: argparse.Namespace) -> None:
     """Check what can be checked by our own rules."""
     try:
-        translated = legacy_flags.translated(namespace)
+        translated = taken(vars(namespace))
     except AscendSpecError as error:
         found.problems.append(problem_of(error))
         return
@@ -164,10 +166,13 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
     speculation, errors = problems.resolved(namespace)
     found.speculation = speculation
     unseen: tuple[str, ...] = ()
+    about_target: str | None = None
     try:
         unseen = parser_hook.check_page(namespace)
+        about_target = check_target(namespace.model or "")
     except AscendSpecError as error:
-        errors = (*errors, error)
+        if str(error) not in map(str, errors):
+            errors = (*errors, error)
     found.problems += [problem_of(error) for error in errors]
     if errors:
         return
@@ -181,6 +186,7 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         why = "vLLM has had no such option since 0.9"
         found.without_effect += [NoEffect(name, why) for name in translated[1].without_effect]
     found.warnings = [*(speculation.warnings if speculation is not None else ()), *unseen]
+    found.warnings += [about_target] if about_target is not None else []
 
 
 def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:
@@ -235,8 +241,11 @@ def _build(
         found.speculation = _settled(found)
     else:
         found.without_effect += changed(given, found.engine)
-        if found.speculation is not None:
-            found.speculation = speculation_of(found.engine)
+        built = getattr(found.engine.speculative_config, ATTRIBUTE, None)
+        if built is not None:
+            # vLLM has read the draft's config and settled its defaults meanwhile.
+            found.speculation = built
+            found.warnings = [*dict.fromkeys([*found.warnings, *built.warnings])]
     _look_at_port(found, namespace)
 
 
@@ -299,4 +308,6 @@ def remedy_of(text: str, option: str | None) -> str:
     """Return the part of a message that says what to do, or the next best."""
     if said := REMEDY.search(text):
         return said[1]
-    return ASK_VLLM if option is None or option.startswith("-") else f"leave out {option}"
+    return (
+        serve_flags.ASK_VLLM if option is None or option.startswith("-") else f"leave out {option}"
+    )

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 from vllm_ascend_spec.config.json_option import parse_json, parse_speculative
 from vllm_ascend_spec.entry import legacy_flags
-from vllm_ascend_spec.errors import FlagsError
+from vllm_ascend_spec.errors import FlagsError, did_you_mean
+from vllm_ascend_spec.legacy.names import BY_FLAG
 
 SPEC, ADDITIONAL = "--speculative-config", "--additional-config"
 COUNT: dict[str, Any] = {"type": int, "metavar": "N"}
@@ -88,6 +89,13 @@ def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         if (text := getattr(namespace, name)) is not None:
             setattr(namespace, name, parse_json(option, text))
     return namespace, rest
+
+
+def near(word: str) -> str:
+    """Return ``did you mean '--FLAG'? `` for a word that is nearly one of the flags, or nothing."""
+    known = [flag for flags in FLAGS for flag in flags] + [*BY_FLAG]
+    # Most of what is not here is another flag of vLLM's, written as it should be.
+    return did_you_mean(word.partition("=")[0], known, likeness=0.9)
 
 
 def _with_dashes(word: str) -> str:

@@ -69,7 +69,7 @@ def record(found: Found) -> dict[str, Any]:
         "unchecked": found.unchecked,
         "without_effect": [asdict(item) for item in found.without_effect],
         "warnings": found.warnings,
-        "notes": found.notes,
+        "notes": [*(speculation.notes if speculation is not None else ()), *found.notes],
         "backends": _backends(found),
         "engine": _engine(found),
         "capture": _capture(found),

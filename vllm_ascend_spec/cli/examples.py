@@ -38,7 +38,7 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
         "vllm-ascend-spec plan --max-num-seqs 256 --num-speculative-tokens 3 \\\n"
         "    --layers 36 --draft-layers 1 --hidden-size 4096 --memory-mib 2048",
     ),
-    ("info",): ("vllm-ascend-spec info", "vllm-ascend-spec info > report.json"),
+    ("info",): ("vllm-ascend-spec info", "vllm-ascend-spec info --json > report.json"),
     ("bench",): (
         "vllm-ascend-spec bench serve --output bench-results/serve.json",
         "vllm-ascend-spec bench verify --quick --markdown",

@@ -14,19 +14,22 @@ from typing import Any
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.bench import provenance
 from vllm_ascend_spec.bench.probe import Probes, problem_of
+from vllm_ascend_spec.cli import info_text
 from vllm_ascend_spec.cli.elsewhere import call_elsewhere
+from vllm_ascend_spec.cli.patience import waiting
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.registry import all_methods
 
-HELP = "report versions, device, platform and op backends, for a bug report"
+HELP = "say what works here, what would be used and what is wrong; --json for a bug report"
 # Their PyPI builds are for CUDA; beside a CPU build of torch they break `import transformers`.
 CUDA_ONLY = ("torchvision", "torchaudio", "torchcodec")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take nothing."""
+    """Take the form of the report."""
+    parser.add_argument("--json", action="store_true", help="print the whole report, as a record")
 
 
 def report() -> dict[str, Any]:
@@ -115,12 +118,15 @@ def problems() -> list[str]:
             if "+cpu" not in version:
                 found.append(
                     f"{name} {version} is a CUDA build beside torch {torch} and can break "
-                    f"transformers; vLLM runs without it: pip uninstall {name}"
+                    f"transformers; vLLM runs without it, but for some multimodal targets: "
+                    f"pip uninstall {name}"
                 )
     return found
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report as JSON."""
-    sys.stdout.write(json.dumps(report(), indent=2) + "\n")
+    """Print the report."""
+    with waiting("vllm-ascend-spec info: loading PyTorch, to try the backends of the ops"):
+        found = report()
+    sys.stdout.write((json.dumps(found, indent=2) if args.json else info_text.text(found)) + "\n")
     return 0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from vllm_ascend_spec import __version__
 from vllm_ascend_spec.bench import redaction
 from vllm_ascend_spec.bench.scrub import scrub
-from vllm_ascend_spec.cli.parsers import CommandParser, add_examples
+from vllm_ascend_spec.cli.parsers import CommandParser, add_examples, unknown
 from vllm_ascend_spec.errors import AscendSpecError
 
 # Each module has `HELP`, `add_arguments(parser)` and `run(args) -> exit status`.
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     args, rest = parser.parse_known_args(argv)
     if rest:
-        parser.error(f"unrecognized arguments: {' '.join(redaction.arguments(rest))}")
+        parser.error(unknown(parser, args.command, redaction.arguments(rest)))
     try:
         return args.run(args)
     except AscendSpecError as error:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vllm_ascend_spec.cli.examples import EXAMPLES
+from vllm_ascend_spec.errors import did_you_mean
 
 END = "--"
 
@@ -31,6 +32,15 @@ class CommandParser(argparse.ArgumentParser):
         found, _ = super().parse_known_args(own, namespace)
         found.arguments = handed
         return found, []
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is none of an option's choices, as argparse does, with the nearest one."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = did_you_mean(value, map(str, action.choices or ()))
+            said = f"{error.message}; {near}" if near else error.message
+            raise argparse.ArgumentError(action, said.rstrip()) from None
 
     def split(self, args: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the command's own words, and all others; behind ``--`` none is its own."""
@@ -60,6 +70,25 @@ def commands_in(
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
                 yield from commands_in(inner, (*path, name))
+
+
+def unknown(parser: argparse.ArgumentParser, command: str, words: Sequence[str]) -> str:
+    """Return what to say of words that a command does not know.
+
+    Args:
+        parser: of all commands.
+        command: that was called.
+        words: at least one, in which no secret may be shown.
+    """
+    options = [
+        option
+        for path, inner in commands_in(parser)
+        if path[:1] == (command,)
+        for option in inner._option_string_actions
+    ]
+    flag = words[0].partition("=")[0]
+    near = did_you_mean(flag, options) if flag.startswith("-") else ""
+    return f"unrecognized arguments: {' '.join(words)}" + (f"; {near.rstrip()}" if near else "")
 
 
 def add_examples(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from vllm_ascend_spec.cli import plan_inputs, plan_report
 from vllm_ascend_spec.cli.plan_policies import compare
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.graphs.budget import OWN_GRAPHS
 from vllm_ascend_spec.graphs.work import EAGER_FACTOR
 
 HELP = "plan which graphs to capture for speculative decoding, beside what vLLM captures"
@@ -44,7 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="several K instead of one: a list like 1,3 where any batch may have any of them, or "
         "a schedule like [[1,64,3],[65,256,1]]",
     )
-    add("--graphs", type=int, help="at most; default: as many as vLLM captures")
+    add(
+        "--graphs",
+        type=int,
+        help=f"at most; default: as many as vLLM captures, or up to {OWN_GRAPHS} if that is more",
+    )
     add(
         "--load",
         default="zipf",

@@ -26,12 +26,13 @@ def draw(case: Case, comparison: Comparison, path: Path) -> str:
     """
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError:
         return NO_MATPLOTLIB
     tiers = case.engine.tiers
     policies = {**comparison.stock, "ours": comparison.ours}
     figure = Figure(figsize=(10, 1.5 + 3 * len(tiers)), layout="constrained")
-    panels: list[Any] = list(figure.subplots(len(tiers), 1, squeeze=False)[:, 0])
+    panels: list[Any] = list(figure.subplots(len(tiers), 1, sharex=True, squeeze=False)[:, 0])
     for panel, tier in zip(panels, tiers, strict=True):
         for (name, policy), width in zip(policies.items(), WIDTHS, strict=True):
             if policy.figures is not None:
@@ -44,8 +45,10 @@ def draw(case: Case, comparison: Comparison, path: Path) -> str:
         panel.set_ylabel("waste / useful work")
         panel.grid(alpha=0.3)
     panels[-1].set_xlabel("requests in the batch")
+    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.suptitle("What padding to the captured sizes wastes")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize="small")
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
     return save(figure, path)
 
 

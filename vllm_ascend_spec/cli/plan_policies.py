@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from vllm_ascend_spec import versions
-from vllm_ascend_spec.cli.elsewhere import call_elsewhere
 from vllm_ascend_spec.cli.plan_inputs import Case
-from vllm_ascend_spec.graphs import peers, stock_own, stock_rules
+from vllm_ascend_spec.graphs import peers, stock_rules
+from vllm_ascend_spec.graphs.budget import default_graphs
 from vllm_ascend_spec.graphs.figures import Figures, figures_of
 from vllm_ascend_spec.graphs.load import weights_of
 from vllm_ascend_spec.graphs.planner import plan
-from vllm_ascend_spec.graphs.stock_rules import Engine, Stock
 from vllm_ascend_spec.graphs.tiers import grid_of
 
-# Where no rule captures anything to compare with.
-SOME_GRAPHS = 32
-PORTS = {"vllm": stock_rules.vllm, "vllm_ascend": stock_rules.vllm_ascend}
+RULES = {"vllm": stock_rules.vllm, "vllm_ascend": stock_rules.vllm_ascend}
 
 
 @dataclass(frozen=True)
@@ -29,7 +23,7 @@ class Policy:
     Attributes:
         sizes_by_k: in tokens, ascending.
         figures: over the load; None where the engine would not start.
-        source: whose rule or code it is.
+        source: whose rule it is.
         notes: what has to be known beside the figures.
         problem: why the engine would not start; empty if it would.
     """
@@ -81,19 +75,19 @@ def compare(case: Case) -> Comparison:
         figures = figures_of(engine.tiers, sizes, weights, case.work)
         return Policy(sizes, figures, source, tuple(filter(None, notes)))
 
-    answers = ask(engine)
+    answers = {name: rule(engine) for name, rule in RULES.items()}
     stock = {
         name: Policy(said.sizes_by_k, None, said.source, problem=said.problem)
         if said.problem
         else judged(said.sizes_by_k, said.source, said.note)
         for name, said in answers.items()
     }
+    grids = {tier.k: grid_of(tier, engine.max_num_seqs, engine.divisor) for tier in engine.tiers}
     limit = "the budget"
     if not case.has_limit_on_graphs:
-        counts = {name: policy.graphs for name, policy in stock.items()}
-        graphs = counts["vllm"] or counts["vllm_ascend"] or SOME_GRAPHS
+        counts = {"vLLM": stock["vllm"].graphs, "vllm-ascend": stock["vllm_ascend"].graphs}
+        graphs, limit = _unlimited(counts, sum(grid.sizes for grid in grids.values()))
         budget = replace(budget, graphs=max(graphs, len(engine.tiers)))
-        limit = "as many as vLLM captures" if counts["vllm"] else "no limit was given"
     planned = plan(
         engine.max_num_seqs,
         engine.tiers,
@@ -111,39 +105,19 @@ def compare(case: Case) -> Comparison:
             same[f"{name}_cut"] = judged(shorter, "its sizes up to max_cudagraph_capture_size")
             spread = peers.thin(policy.sizes_by_k, ours.graphs)
             same[f"{name}_thinned"] = judged(spread, "its sizes, spread evenly over their list")
-    grids = {tier.k: grid_of(tier, engine.max_num_seqs, engine.divisor) for tier in engine.tiers}
     same["even_grid"] = judged(peers.even(grids, ours.graphs), "sizes at even distances")
     return Comparison(ours, limit, stock, same)
 
 
-def ask(engine: Engine) -> dict[str, Stock]:
-    """Return what vLLM and vllm-ascend capture: their own code says it where it is installed."""
-    installed = {"vllm": versions.installed_vllm(), "vllm_ascend": installed_vllm_ascend()}
-    there = [name for name, found in installed.items() if found is not None]
-    said: dict[str, Any] = {}
-    if there:
-        question = stock_own.question_of(engine, there)
-        try:
-            said = call_elsewhere(stock_own.__name__, stock_own.answers.__name__, question)
-        except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
-            said = {name: {"error": str(error)} for name in there}
-    return {name: _stock(name, engine, installed[name], said.get(name)) for name in PORTS}
+def _unlimited(stock: Mapping[str, int], batches: int) -> tuple[int, str]:
+    """Return how many graphs there may be where nobody says it, and why that many.
 
-
-def installed_vllm_ascend() -> tuple[str, str] | None:
-    """Return (distribution, version) of the installed vllm-ascend, or None."""
-    version = versions.installed_version("vllm-ascend")
-    return None if version is None else ("vllm-ascend", version)
-
-
-def _stock(name: str, engine: Engine, installed: tuple[str, str] | None, said: Any) -> Stock:
-    """Return what was said, or what our port says where nothing was."""
-    if installed is None or said is None:
-        return PORTS[name](engine)
-    whose = " ".join(installed)
-    if "error" in said:
-        found = PORTS[name](engine)
-        why = f"{whose} is installed but cannot be asked: {said['error']}"
-        return replace(found, note="; ".join(filter(None, (found.note, why))))
-    by_k = {int(k): tuple(sizes) for k, sizes in said["sizes_by_k"].items()}
-    return Stock(by_k, f"{whose}, {said['source']}", said["problem"], said["note"])
+    Args:
+        stock: graphs that others capture, by name; none of them where they do not start.
+        batches: batch sizes of all tiers.
+    """
+    whose, most = next(((name, n) for name, n in stock.items() if n), ("nobody", 0))
+    graphs = default_graphs(most, batches)
+    if graphs >= batches:
+        return graphs, "one for each batch size that the load has"
+    return graphs, f"as many as {whose} captures" if graphs == most else f"at most {graphs}"

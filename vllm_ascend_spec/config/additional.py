@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
+from vllm_ascend_spec.config.old_names import KEYS
 from vllm_ascend_spec.config.schema import SECTION
 from vllm_ascend_spec.errors import ConfigError
 
 OPTION = "additional_config"
+# Nobody else has keys of these names.
+SPECULATION = frozenset({*KEYS, "speculative_config", "num_speculative_tokens_per_batch_size"})
 # "ascend_spce" has 0.9; the nearest of vllm-ascend's own keys, "ascend_log_path", has 0.61.
 NEAR = 0.84
 PACKAGE = "vllmascendspec"
@@ -32,13 +35,17 @@ def check_additional(additional_config: Any) -> Any:
         Our section, unchecked.
 
     Raises:
-        ConfigError: it is no JSON object, or has our section under a misspelt name.
+        ConfigError: it is no JSON object, has our section under a misspelt name, or has what
+            belongs to the speculative config.
     """
     if not isinstance(additional_config, Mapping):
         if hasattr(additional_config, "compute_hash"):
             return {}
         raise ConfigError(OPTION, additional_config, "must be a JSON object, e.g. {}")
     for key, value in additional_config.items():
+        if str(key).replace("-", "_") in SPECULATION:
+            problem = "would be ignored; speculation is asked for by --speculative-config '{…}'"
+            raise ConfigError(f"{OPTION}.{key}", value, problem)
         if key != SECTION and isinstance(key, str) and is_misspelt(key):
             raise ConfigError(f"{OPTION}.{key}", value, f"would be ignored; valid: {SECTION!r}")
     return section_of(additional_config)

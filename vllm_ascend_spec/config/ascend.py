@@ -35,6 +35,7 @@ SPECULATIVE: dict[str, str] = {
     "quantization": "vllm-ascend ignores it and quantizes the draft as the target",
     "use_local_argmax_reduction": "vllm-ascend ignores it",
     "use_heterogeneous_vocab": "vllm-ascend ignores it and would take draft ids for target ids",
+    "moe_backend": "vllm-ascend ignores it",
     "attention_backend": "vllm-ascend ignores it; the draft uses the target's backend",
 }
 
@@ -129,5 +130,5 @@ def check_ascend_options(additional: Any, get: Callable[[str], Any]) -> None:
         if value:
             raise ConfigError(f"additional_config.{section}.{name}", value, problem)
     for name, problem in SPECULATIVE.items():
-        if value := get(name):
+        if (value := get(name)) and str(value).lower() != "auto":
             raise ConfigError(f"{SPEC}.{name}", value, f"has no effect on an NPU: {problem}")

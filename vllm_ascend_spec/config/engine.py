@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.head_as_model import Detected
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.schema import SpecOptions
 
@@ -69,6 +70,7 @@ class Request:
         model: the target, a folder or a hub's name; None if it is not known.
         engine: what else was given.
         from_head: keys of ``spec`` that a person left to the folder of a head given as the model.
+        detected: the method, where nobody named one.
         warnings: of what was given and is taken for something else.
     """
 
@@ -80,6 +82,7 @@ class Request:
     model: str | None = None
     engine: Engine = field(default_factory=Engine)
     from_head: frozenset[str] = frozenset()
+    detected: Detected | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -8,7 +8,7 @@ that the checks see what vLLM will build. A name on a hub is left to vLLM: nothi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,35 @@ SOURCE = "speculators_config of the model"
 
 
 @dataclass(frozen=True)
+class Detected:
+    """A method that nobody named.
+
+    Attributes:
+        method: the method.
+        source: how it was told, as it stands behind the method.
+        options: that come with it.
+    """
+
+    method: str
+    source: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Asked:
     """What was asked for.
 
     Attributes:
         model: the target.
-        spec: the speculative config, with what the head's folder says in it.
+        spec: the speculative config, with what was found out in it.
         from_head: keys of it that the head's folder gave.
+        detected: its method, where nobody named one; ``detect.py`` fills it in.
     """
 
     model: str | None
     spec: Any
     from_head: frozenset[str] = frozenset()
+    detected: Detected | None = None
 
 
 def read_head(model: str | None, spec: Any) -> Asked:

@@ -6,6 +6,7 @@ vLLM takes six seconds to import. In ``LLM()`` and ``vllm serve`` that has happe
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -43,6 +44,14 @@ def attention_backend(value: Any) -> str | None:
     return one_of("AUTO", *AttentionBackendEnum.__members__)(raised)
 
 
+def moe_backend(value: Any) -> str | None:
+    """Return what is valid if ``value`` is no backend of experts."""
+    with _vllm():
+        from vllm.config.kernel import MoEBackend
+
+    return one_of(*get_args(MoEBackend))(value)
+
+
 def load_config(value: Any) -> str | None:
     """Return what is valid if ``value`` is no load config, or one of a format that nobody loads."""
     with _vllm():
@@ -58,6 +67,25 @@ def load_config(value: Any) -> str | None:
         return f"{where}: {first['msg']}" if where else "valid: a JSON object, vLLM's LoadConfig"
     problem = one_of(*model_loader._LOAD_FORMAT_TO_MODEL_LOADER)(parsed.load_format)
     return f"load_format: {problem}" if problem else None
+
+
+def draft_config(model: str, revision: Any = None) -> dict[str, Any] | None:
+    """Return the ``config.json`` of a hub's model, as vLLM fetches it.
+
+    Returns:
+        None where vLLM has not been imported, or the hub does not have it.
+    """
+    return _fetched(model, revision or "main") if "vllm" in sys.modules else None
+
+
+@functools.cache
+def _fetched(model: str, revision: str) -> dict[str, Any] | None:
+    from vllm.transformers_utils.repo_utils import get_hf_file_to_dict
+
+    try:
+        return get_hf_file_to_dict("config.json", model, revision)
+    except Exception:  # whatever a hub says; vLLM asks again, and says it
+        return None
 
 
 @contextmanager

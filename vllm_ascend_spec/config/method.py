@@ -32,6 +32,7 @@ CHECKPOINT = ALWAYS | {
     "draft_load_config",
     "draft_sample_method",
     "attention_backend",
+    "moe_backend",
     "kv_cache_dtype",
     "max_model_len",
     "enforce_eager",

@@ -4,7 +4,8 @@ One record per option. Which methods an option belongs to stands in ``methods.py
 several options at once stand in ``combinations.py``. The values are checked here and not by vLLM's
 own config class: importing that takes six seconds, ``check`` a tenth of one. Only what plugins of
 vLLM can add to is asked there (``known_to_vllm.py``), and only where the option is given. JSON has
-types, so ``"3"`` is no number and ``1`` no flag, which vLLM would let pass.
+types, so ``1`` is no flag, which vLLM would let pass; a text that says a number or a flag is taken
+for it before (``texts.py``).
 """
 
 from __future__ import annotations
@@ -153,20 +154,32 @@ OPTIONS: dict[str, Option] = {
         Option("quantization", "of the draft", optional(known_to_vllm.quantization)),
         Option("kv_cache_dtype", "of the draft", optional(known_to_vllm.kv_cache_dtype)),
         Option("attention_backend", "of the draft", optional(known_to_vllm.attention_backend)),
+        Option("moe_backend", "of the draft's experts", optional(known_to_vllm.moe_backend)),
         Option("draft_model_config", "which hidden states are kept", optional(table())),
         Option("draft_load_config", "how to load it", optional(known_to_vllm.load_config)),
     )
 }
-# vLLM's other keys, with its defaults: they mean something to methods that this release does not
-# have. tests/config/test_options.py compares both tables with vLLM.
-WITHOUT_EFFECT: dict[str, Any] = {
-    "dspark_draft_topk": None,
-    "draft_parallel_config": None,
-    "enable_adaptive_verification": False,
-    "index_share_for_mtp_iteration": None,
-    "moe_backend": None,
-    "tensor_parallel_size": None,
+# vLLM's other keys: its default, and why this release does not have them.
+# tests/config/test_options.py compares both tables with vLLM.
+ABSENT: dict[str, tuple[Any, str]] = {
+    "dspark_draft_topk": (None, "is for method 'dspark', which this release does not have"),
+    "draft_parallel_config": (None, "is filled in by vLLM; leave it out"),
+    "enable_adaptive_verification": (
+        False,
+        "is for vLLM's model runner V2, and this package drafts by V1's; leave it out",
+    ),
+    "index_share_for_mtp_iteration": (
+        None,
+        "is not supported by this release, in whose draft loop each step finds its own indices; "
+        "leave it out",
+    ),
+    "tensor_parallel_size": (None, "has another name here; write 'draft_tensor_parallel_size'"),
 }
+# What vLLM itself refuses with methods that do not have it, or turns other things off for. The
+# rest of OPTIONS it does not read then.
+NOT_POSSIBLE = frozenset(
+    {"disable_padded_drafter_batch", "parallel_drafting", "use_heterogeneous_vocab"}
+)
 # Options that vLLM's own config does not have; entry/carrier.py keeps them from it.
 OURS = frozenset({"disable_by_batch_size", "hybrid_model_method"})
 # Filled in by vLLM when it builds the config, not by a person.
@@ -177,8 +190,8 @@ def is_unset(name: str, value: Any) -> bool:
     """Tell whether ``value`` is vLLM's default of option ``name``."""
     if name in OPTIONS:
         default = OPTIONS[name].unset
-    elif name in WITHOUT_EFFECT:
-        default = WITHOUT_EFFECT[name]
+    elif name in ABSENT:
+        default = ABSENT[name][0]
     else:
         return False
     return type(value) is type(default) and value == default

@@ -15,19 +15,20 @@ from typing import Any
 
 from vllm_ascend_spec.config.additional import check_additional
 from vllm_ascend_spec.config.combinations import COMBINATIONS
+from vllm_ascend_spec.config.detect import asked_for
 from vllm_ascend_spec.config.draft_length import with_lengths
 from vllm_ascend_spec.config.draft_options import check_name
 from vllm_ascend_spec.config.draft_split import with_split
 from vllm_ascend_spec.config.engine import Engine, Request
-from vllm_ascend_spec.config.flags import with_flags
-from vllm_ascend_spec.config.head_as_model import read_head
 from vllm_ascend_spec.config.method import Method
-from vllm_ascend_spec.config.options import INTERNAL, OPTIONS, is_unset
+from vllm_ascend_spec.config.old_names import check_names
+from vllm_ascend_spec.config.options import ABSENT, INTERNAL, NOT_POSSIBLE, OPTIONS, is_unset
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.config.schedule import with_schedule
-from vllm_ascend_spec.config.schema import SpecOptions
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.config.schema import CHECKS, SECTION, SpecOptions
+from vllm_ascend_spec.config.texts import with_texts_read
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 SPEC = "speculative_config"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -38,6 +39,7 @@ REFUSED = {
     "dspark": ": vLLM has it in model runner V2 alone, and this package drafts by V1's; another "
     "one that drafts in one pass is 'dflash'"
 }
+OURS = frozenset(CHECKS)
 # So that a message with names in it stays in one line.
 MOST_NAMES = 4
 
@@ -98,13 +100,14 @@ def request_of(
     """
     section = check_additional(additional_config)
     options = SpecOptions.from_mapping(section)
-    asked = read_head(model, speculative_config)
+    asked = asked_for(model, speculative_config)
     if asked.spec is None:
         require_speculation(section)
         return None
     if asked.model is not None:
         check_name("model", asked.model)
-    spec, warnings = with_flags(with_underscores(asked.spec))
+    spec, warnings = with_texts_read(with_underscores(asked.spec))
+    check_names(spec, SPEC)
     method = check_method(spec, methods)
     if method.for_spec is not None:
         method = method.for_spec(spec, methods)
@@ -120,6 +123,7 @@ def request_of(
         model=asked.model,
         engine=engine,
         from_head=asked.from_head,
+        detected=asked.detected,
         warnings=warnings + about_split,
     )
 
@@ -153,7 +157,8 @@ def check_method(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Meth
         found = methods.get(name) or next(known_as, None)
     if found is None:
         reason = REFUSED.get(name, "") if isinstance(name, str) else ""
-        problem = f"not supported by this release{reason}; valid: {valid}"
+        near = "" if reason else did_you_mean(name, methods)
+        problem = f"not supported by this release{reason}; {near}valid: {valid}"
         raise ConfigError(f"{SPEC}.method", name, problem)
     return found
 
@@ -166,7 +171,7 @@ def check_options(method: Method, spec: Mapping[str, Any], methods: Mapping[str,
         if key not in method.options:
             if is_unset(key, value):
                 continue
-            raise ConfigError(f"{SPEC}.{key}", value, _no_effect(key, method, methods))
+            raise ConfigError(f"{SPEC}.{key}", value, _why_not(key, method, methods))
         if value is None and key in method.required:
             continue
         # A method of another package may have options of its own, which its own rules check.
@@ -178,11 +183,18 @@ def check_options(method: Method, spec: Mapping[str, Any], methods: Mapping[str,
             raise ConfigError(f"{SPEC}.{key}", None, f"method {method.name!r} needs it{valid}")
 
 
-def _no_effect(key: str, method: Method, methods: Mapping[str, Method]) -> str:
+def _why_not(key: str, method: Method, methods: Mapping[str, Method]) -> str:
+    """Return why a key cannot be had with a method, and what can."""
+    if key in ABSENT:
+        return ABSENT[key][1]
+    if key in OURS or key == SECTION:
+        return f"is an option of --additional-config '{{\"{SECTION}\": {{…}}}}'; write it there"
     owners = [repr(other.name) for other in methods.values() if key in other.options]
     only = f", only with {' and '.join(owners)}" if owners else ""
+    what = "is not possible" if key in NOT_POSSIBLE else "has no effect"
+    near = "" if owners else did_you_mean(key, method.options)
     valid = nearest(key, method.options)
-    return f"has no effect with method {method.name!r}{only}; valid: {valid}"
+    return f"{what} with method {method.name!r}{only}; {near}valid: {valid}"
 
 
 def nearest(key: str, names: Iterable[str]) -> str:

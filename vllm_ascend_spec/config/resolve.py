@@ -15,7 +15,7 @@ from vllm_ascend_spec.config.resolved import DEFAULT, Speculation
 from vllm_ascend_spec.config.rules import STANDARD, resolve_rule, rule_warnings
 from vllm_ascend_spec.config.schedule import LIMIT, option_of
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
-from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION
+from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, SECTION
 from vllm_ascend_spec.errors import ConfigError
 
 SPEC, OURS = "speculative_config", f"additional_config.{SECTION}"
@@ -69,11 +69,13 @@ def resolve(request: Request) -> Speculation:
         has_draft_rows=has_draft_rows(request),
         options=_further_options(request),
         sources=_sources(request, rule_method),
+        notes=_notes(request),
         warnings=(
             *request.warnings,
             *rule_warnings(rule, method, drafts),
             *(method.warn(request) if method.warn is not None else ()),
             *_scheduling_warnings(request),
+            *_seed_warnings(request),
             *capture_warnings(request),
         ),
     )
@@ -99,6 +101,26 @@ def _scheduling_warnings(request: Request) -> list[str]:
     ]
 
 
+def _seed_warnings(request: Request) -> list[str]:
+    """Return what a person should know whose K changes with what runs beside a request."""
+    spec = request.spec
+    if draft_length.draft_length_of(request) == AUTO:
+        return []  # K is fixed while such a request runs
+    lengths = lengths_of(request) or {k for _, _, k in spec.get(SCHEDULE) or ()}
+    if len(set(lengths)) < 2:
+        return []
+    option = LENGTH if lengths_of(request) is not None else option_of(spec)
+    return [
+        f"A request with a seed may give another text beside other requests: {option} changes the "
+        "number of drafts with the load (docs/losslessness.md)."
+    ]
+
+
+def _notes(request: Request) -> tuple[str, ...]:
+    found = request.detected
+    return () if found is None else (f"No method was given: {found.method!r}, {found.source}.",)
+
+
 def _further_options(request: Request) -> dict[str, Any]:
     return {
         name: value
@@ -107,10 +129,16 @@ def _further_options(request: Request) -> dict[str, Any]:
     }
 
 
+def _source_of_method(request: Request) -> str:
+    if request.detected is not None:
+        return request.detected.source
+    return HEAD if "method" in request.from_head else f"{SPEC}.method"
+
+
 def _sources(request: Request, rule_method: str) -> dict[str, str]:
     """Return where each value came from; what is not named here is a default."""
     spec, section, device = request.spec, request.section, request.engine.device
-    method = HEAD if "method" in request.from_head else f"{SPEC}.method"
+    method = _source_of_method(request)
     # Its parts follow from these two.
     sources = {"vllm_method": method, "drafter": method}
     if device is not None:
@@ -119,6 +147,7 @@ def _sources(request: Request, rule_method: str) -> dict[str, str]:
         sources[name] = f"{SPEC}.{option}" if spec.get(option) is not None else DEFAULT
         if option in request.from_head:
             sources[name] = HEAD
+    sources["method"] = method
     if spec.get(SCHEDULE) is not None:
         sources["schedule"] = option_of(spec)
     if (source := draft_sampling.source_of(request)) is not None:

@@ -20,7 +20,7 @@ DEFAULT = "default"
 # On vLLM's SpeculativeConfig, which every copy of a VllmConfig shares and pickling keeps.
 ATTRIBUTE = "ascend_spec_resolved"
 # Where a value came from and what to warn of stands beside the values.
-BESIDE = ("sources", "warnings")
+BESIDE = ("sources", "notes", "warnings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,14 @@ class Speculation:
         draft_loop: ``auto``, ``ours`` or ``stock``; None for methods without a loop.
         capture: who chooses which graphs are captured: ``planned``, ``stock`` or, by
             ``cudagraph_capture_sizes``, ``given``.
-        capture_graphs: the most graphs for decode batches; None for as many as stock has.
+        capture_graphs: the most graphs for decode batches; None for as many as stock has,
+            or up to 32 if that is more.
         capture_load: how often batches of each size are decoded, by name; None for 1/n.
         spec_page: whether a server shows what becomes of drafts at ``/spec``.
         has_draft_rows: whether the draft has passes of one row for each request.
         options: the method's further options that were given, as the person wrote them.
         sources: where each value came from, by the value's name.
+        notes: what was found out for a person who did not say it.
         warnings: what a person should know who asked for this.
     """
 
@@ -76,6 +78,7 @@ class Speculation:
     has_draft_rows: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from vllm_ascend_spec.config.old_names import KEYS
+from vllm_ascend_spec.config.options import OPTIONS
 from vllm_ascend_spec.config.values import Check, boolean, one_of, optional, text, whole
-from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 SECTION = "ascend_spec"
 # Of the verification ops, in this release; tests/config/test_schema.py compares with the ops.
@@ -56,7 +58,8 @@ class SpecOptions:
     Attributes:
         capture: ``planned`` captures the graphs with the least expected padding, for every batch
             size; ``stock`` those of vLLM or vllm-ascend.
-        capture_graphs: the most graphs for decode batches; ``None`` for as many as stock has.
+        capture_graphs: the most graphs for decode batches; ``None`` for as many as stock has,
+            or up to 32 if that is more.
         capture_load: how often batches of each size are decoded; ``None`` for ``zipf``, 1/n.
         draft_length: ``fixed`` drafts K tokens, or what a schedule says; ``auto`` drafts K or
             none, by which of the two pays; ``adaptive`` chooses in each step how many pay.
@@ -99,10 +102,14 @@ class SpecOptions:
             raise ConfigError(f"additional_config.{SECTION}", values, "must be a JSON object")
         known = {field.name for field in fields(cls)}
         for name, value in values.items():
+            if str(name).replace("-", "_") in {**OPTIONS, **KEYS}:
+                problem = "is an option of --speculative-config '{…}'; write it there"
+                raise ConfigError(f"additional_config.{SECTION}.{name}", value, problem)
             if name not in known:
                 raise ConfigError(
                     f"additional_config.{SECTION}.{name}",
                     value,
-                    f"there is no such option; valid: {', '.join(sorted(known))}",
+                    f"there is no such option; {did_you_mean(name, known)}"
+                    f"valid: {', '.join(sorted(known))}",
                 )
         return cls(**values)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vllm_ascend_spec.errors import did_you_mean
+
 # Returns None for a valid value, else what is valid.
 Check = Callable[[Any], str | None]
 
@@ -51,7 +53,12 @@ def table() -> Check:
 def one_of(*choices: str) -> Check:
     """Take some strings."""
     valid = f"valid: {', '.join(map(repr, choices))}"
-    return lambda value: None if isinstance(value, str) and value in choices else valid
+
+    def check(value: Any) -> str | None:
+        is_one = isinstance(value, str) and value in choices
+        return None if is_one else did_you_mean(value, choices) + valid
+
+    return check
 
 
 def optional(check: Check) -> Check:

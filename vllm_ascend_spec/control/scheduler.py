@@ -16,11 +16,14 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
+from vllm_ascend_spec.config.draft_context import may_be_ragged
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedule import are_copies_coupled
 from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.control.acceptance import Acceptance
+from vllm_ascend_spec.control.context import ContextMixin
 from vllm_ascend_spec.control.goodput import PAYS, LengthChooser
+from vllm_ascend_spec.control.kept_drafts import KeptDraftsMixin, has_seed
 from vllm_ascend_spec.control.kinds import Kind
 from vllm_ascend_spec.control.request import most_drafts
 from vllm_ascend_spec.control.steps import Step
@@ -42,16 +45,14 @@ NOTHING = CUDAGraphStat(0, 0, 0, "")
 VERIFIED, CARRIED = "ascend_spec_verified", "ascend_spec_carried"
 
 
-class SpeculationMixin:
+class SpeculationMixin(ContextMixin, KeptDraftsMixin):
     """Mix into a scheduler of vLLM's, before it in the bases.
 
     Requests may have fewer drafts than others, acceptance is watched, and each step tells its K.
     """
 
-    vllm_config: VllmConfig
     dynamic_sd_lookup: Any
     num_spec_tokens: int
-    requests: dict[str, Request]
     remedy = 'With draft_length="auto" drafting pauses where it does not pay.'
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -69,8 +70,6 @@ class SpeculationMixin:
         self._tally = Tally(speculation_of(self.vllm_config).method, self._watchdog)
         # Of the requests that ask for fewer drafts than the others get.
         self._most_drafts: dict[str, int] = {}
-        # Of all that have fewer, whoever wants it so.
-        self._limits: dict[str, int] = {}
         # Of requests that have ended, until vLLM has let go of them.
         self._ended_ids: set[str] = set()
         self._told: Told | None = None
@@ -109,7 +108,7 @@ class SpeculationMixin:
         """
         self.num_spec_tokens = carried = self._carried
         try:
-            scheduled = super().schedule(*args, **kwargs)  # type: ignore[misc]
+            scheduled = super().schedule(*args, **kwargs)
         finally:
             self.num_spec_tokens = self._most
         setattr(scheduled, CARRIED, carried)
@@ -122,6 +121,7 @@ class SpeculationMixin:
             drafts = self._carried = self._lookup[requests]
         scheduler_output.num_spec_tokens_to_schedule = drafts
         super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
+        self.limit_by_context()
         for req_id, most in self._limits.items():
             request = self.requests.get(req_id)
             if request is not None and len(request.spec_token_ids) > most:
@@ -145,9 +145,11 @@ class SpeculationMixin:
         self._told = None
         if scheduler_output.num_scheduled_tokens:
             self._ended(scheduler_output)
-        return super().update_from_output(  # type: ignore[misc]
+        outputs = super().update_from_output(  # type: ignore[misc]
             scheduler_output, model_runner_output
         )
+        self.limit_by_context()
+        return outputs
 
     def _ended(self, scheduler_output: SchedulerOutput) -> None:
         self._watchdog.look()
@@ -181,9 +183,10 @@ class SpeculationMixin:
             place = model_runner_output.req_id_to_index.get(req_id)
             tokens = sampled[place] if sampled and place is not None else []
             # Drafts that the grammar ruled out were not the drafter's fault, and not looked at.
-            verified = len(drafts) - invalid.get(req_id, 0)
+            # Those beyond the draft model's context are none.
+            verified = min(len(drafts) - invalid.get(req_id, 0), self.room_in_context(req_id))
             if tokens and verified > 0:
-                self._note_one(req_id, verified, len(tokens) - 1)
+                self._note_one(req_id, verified, min(verified, len(tokens) - 1))
 
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
         self.acceptance.note(drafts, accepted)
@@ -218,7 +221,6 @@ class Lengths:
 class AdaptiveLengthMixin(SpeculationMixin):
     """Mix into a scheduler of vLLM's, before it in the bases: K is chosen from step to step."""
 
-    running: list[Request]
     remedy = "Drafting pauses where it does not pay, and is tried again from time to time."
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -263,7 +265,7 @@ class AdaptiveLengthMixin(SpeculationMixin):
         kind = self.kind_now()
         if self.rehearsed_length is not None:
             return self.rehearsed_length
-        self._is_kept = self._keeps_seeds and any(map(draws_by_a_seed, self.running))
+        self._is_kept = self._keeps_seeds and any(map(has_seed, self.running))
         return self._most if self._is_kept else kind.length(requests)
 
     def kind_now(self) -> Kind:
@@ -335,17 +337,6 @@ def samples_tokens(request: Request) -> bool:
     """Tell whether a request's tokens are drawn."""
     params = request.sampling_params
     return params is not None and params.temperature > 0
-
-
-def draws_by_a_seed(request: Request) -> bool:
-    """Tell whether a request's tokens are drawn by a seed of its own."""
-    params = request.sampling_params
-    return samples_tokens(request) and params is not None and params.seed is not None
-
-
-def may_be_ragged(vllm_config: VllmConfig) -> bool:
-    """Tell whether requests of a batch may have different numbers of rows and lose nothing."""
-    return not vllm_config.compilation_config.cudagraph_mode.has_full_cudagraphs()
 
 
 def drafts_of(scheduler_output: SchedulerOutput) -> int:

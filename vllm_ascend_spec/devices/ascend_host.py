@@ -17,7 +17,8 @@ from vllm_ascend_spec.devices.plugins import (
 from vllm_ascend_spec.versions import is_minor, is_same_minor
 
 SUPPORTED_VLLM_ASCEND = "0.30"
-INSTALL = f"pip install '{VLLM_ASCEND}=={SUPPORTED_VLLM_ASCEND}.*'"
+# 0.30 has release candidates alone, which pip takes only where one is named.
+INSTALL = f"pip install '{VLLM_ASCEND}=={SUPPORTED_VLLM_ASCEND}.0rc2'"
 LEAVE_OUT = "or leave ascend_spec out of VLLM_PLUGINS"
 CANN = (
     "load the environment of a CANN that this torch_npu was built for "

@@ -2,30 +2,72 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from vllm_ascend_spec import versions
+from vllm_ascend_spec.config.checkpoint.config_json import NAME, read_config
+from vllm_ascend_spec.config.checkpoint.problem import laid_to
+from vllm_ascend_spec.config.checkpoint.states import with_state
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.errors import ConfigError
 
-# vLLM has no other there, and uses one of them whatever was asked for (vllm/platforms/cpu.py).
-ATTENTION_BACKENDS = ("auto", "CPU_ATTN", "CPU_MLA", "AMX_MLA")
+# By option. vLLM uses one of these attention backends whatever was asked for
+# (vllm/platforms/cpu.py), and ends while it loads experts if a backend for them was asked for.
+BACKENDS = {
+    "attention_backend": ("auto", "CPU_ATTN", "CPU_MLA", "AMX_MLA"),
+    "moe_backend": ("auto",),
+}
 
 
-def check_attention_backend(request: Request) -> None:
-    """Refuse attention backends of other devices.
+def check_backends(request: Request) -> None:
+    """Refuse backends of other devices.
 
     Raises:
         ConfigError: one is asked for.
     """
-    wanted = request.spec.get("attention_backend")
-    name = str(getattr(wanted, "name", wanted))
-    if wanted is not None and name.upper() not in map(str.upper, ATTENTION_BACKENDS):
-        valid = ", ".join(map(repr, ATTENTION_BACKENDS))
-        raise ConfigError(
-            "speculative_config.attention_backend",
-            wanted,
-            f"has no effect on a CPU; valid: {valid}",
-        )
+    for option, known in BACKENDS.items():
+        wanted = request.spec.get(option)
+        name = str(getattr(wanted, "name", wanted))
+        if wanted is not None and name.upper() not in map(str.upper, known):
+            valid = ", ".join(map(repr, known))
+            problem = f"not possible on a CPU; valid: {valid}"
+            raise ConfigError(f"speculative_config.{option}", wanted, problem)
+
+
+def check_target(request: Request) -> None:
+    """Refuse a target whose layers keep a state; a hub's is looked at when vLLM has its config.
+
+    Raises:
+        ConfigError: naming its architecture.
+    """
+    model = request.model
+    if model is None or not (Path(model) / NAME).is_file():
+        return
+    with laid_to("model", model):
+        architecture = with_state(read_config(Path(model)))
+    if architecture is not None:
+        refuse_state(request.method.name, architecture)
+
+
+def refuse_state(method: str, architecture: str) -> None:
+    """Refuse speculation for a target whose layers keep a state.
+
+    Of vLLM 0.30's kernels for a CPU those of Gated DeltaNet stop at the second request
+    (vllm/model_executor/layers/mamba/ops/cpu/gdn_attention.py:cpu_gdn_attention_core), those of
+    Mamba 2 and of short convolutions give other tokens, and with prefix caching all stop
+    (vllm/v1/worker/mamba_utils.py:precopy_mamba_align_fused_kernel).
+
+    Raises:
+        ConfigError: always.
+    """
+    raise ConfigError(
+        "speculative_config.method",
+        method,
+        f"not possible on a CPU with a target of {architecture}, whose layers keep a state: there "
+        "vLLM 0.30 stops, or answers otherwise than without speculation; leave out "
+        "--speculative-config",
+    )
 
 
 DEVICE = Device(
@@ -35,7 +77,7 @@ DEVICE = Device(
     platform="vllm_ascend_spec.platform.cpu.SpecCpuPlatform",
     family="vllm",
     max_drafts=64,
-    checks=(check_attention_backend,),
+    checks=(check_backends, check_target),
     has_graphs=False,
     # vLLM's CPU worker asks for Intel's OpenMP; the distribution intel-openmp puts it there.
     preload="libiomp5.so",

@@ -16,7 +16,7 @@ DRIVER = "libcuda.so.1"
 KERNELS = "vllm._C_stable_libtorch"
 # Marks of PyTorch's own builds for something else.
 OTHER_BUILDS = ("cpu", "rocm", "xpu")
-INSTALL = "pip install 'vllm-ascend-spec[cuda]' in an environment of its own"
+INSTALL = "in a checkout and an environment of its own, pip install '.[cuda]'"
 ON_THE_CPU = "VLLM_ASCEND_SPEC_DEVICE=cpu with a CPU build of vLLM"
 
 

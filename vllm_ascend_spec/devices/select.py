@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices import plugins, registry
-from vllm_ascend_spec.errors import ConfigError, ExtensionError
+from vllm_ascend_spec.errors import ConfigError, ExtensionError, did_you_mean
 
 # Overrides detection.
 DEVICE_VARIABLE = "VLLM_ASCEND_SPEC_DEVICE"
@@ -67,7 +67,8 @@ def find_device() -> Device | None:
     devices = registry.all_devices()
     if (wanted := os.environ.get(DEVICE_VARIABLE)) is not None:
         if wanted not in devices:
-            raise ConfigError(DEVICE_VARIABLE, wanted, f"valid: {', '.join(devices)}")
+            problem = f"{did_you_mean(wanted, devices)}valid: {', '.join(devices)}"
+            raise ConfigError(DEVICE_VARIABLE, wanted, problem)
         return devices[wanted]
     return next((device for device in devices.values() if device.find()), None)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from vllm_ascend_spec.config.draft_sampling import OPTION as SAMPLING
 from vllm_ascend_spec.config.draft_split import SIZE
+from vllm_ascend_spec.config.head_as_model import Asked
 from vllm_ascend_spec.config.preflight import with_underscores
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.config.rules import GREEDY
@@ -45,20 +46,20 @@ def for_vllm(spec: dict[str, Any], speculation: Speculation) -> dict[str, Any]:
 
 
 @contextmanager
-def carried(args: Any, spec: Any, speculation: Speculation | None) -> Iterator[None]:
+def carried(args: Any, asked: Asked, speculation: Speculation | None) -> Iterator[None]:
     """Show vLLM what it knows of an ``EngineArgs`` for a while.
 
     Args:
         args: the ``EngineArgs``.
-        spec: its speculative config with the short flags merged in.
+        asked: what it asks for, with the short flags merged in.
         speculation: what that was resolved to.
     """
     if speculation is None:
         yield
         return
-    shown = for_vllm(spec, speculation)
+    shown = for_vllm(asked.spec, speculation)
     changes: dict[str, Any] = {}
-    if shown != with_underscores(spec):
+    if asked.detected is not None or shown != with_underscores(asked.spec):
         changes = {name: None for name in SHORT_FLAGS if hasattr(args, name)}
         changes["speculative_config"] = shown
     if speculation.is_synchronous and getattr(args, AHEAD, False) is None:

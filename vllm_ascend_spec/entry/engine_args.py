@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from vllm_ascend_spec.config.detect import asked_for
 from vllm_ascend_spec.config.engine import (
     UNKNOWN,
     Engine,
@@ -12,10 +13,10 @@ from vllm_ascend_spec.config.engine import (
     is_compiled,
     kv_connector_of,
 )
-from vllm_ascend_spec.config.head_as_model import Asked, read_head
+from vllm_ascend_spec.config.head_as_model import Asked
 from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.devices.select import find_device
-from vllm_ascend_spec.entry import quantized
+from vllm_ascend_spec.entry import multimodal, quantized
 from vllm_ascend_spec.entry.preflight import resolve_engine
 
 
@@ -71,7 +72,7 @@ def asked_of(args: Any) -> Asked:
         ConfigError: the model is a head's folder, and something of it is wrong.
     """
     model = getattr(args, "model_tag", None) or args.model
-    return read_head(model, merged_speculative_config(args))
+    return asked_for(model, merged_speculative_config(args))
 
 
 def resolve_args(args: Any) -> Speculation | None:
@@ -80,10 +81,13 @@ def resolve_args(args: Any) -> Speculation | None:
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
-    quantized.check(args, merged_speculative_config(args))
-    return resolve_engine(
+    asked = asked_of(args)
+    quantized.check(args, asked.spec)
+    found = resolve_engine(
         getattr(args, "model_tag", None) or args.model,
         merged_speculative_config(args),
         args.additional_config,
         engine_of(args),
     )
+    multimodal.check(str(asked.model))
+    return found

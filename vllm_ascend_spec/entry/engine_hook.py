@@ -13,10 +13,18 @@ from typing import Any
 
 from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.compat.patching import Patches
-from vllm_ascend_spec.entry import core_hook, page_hook, quantized, request_hook, stats_hook
+from vllm_ascend_spec.entry import (
+    core_hook,
+    keywords_hook,
+    page_hook,
+    quantized,
+    request_hook,
+    stats_hook,
+)
 from vllm_ascend_spec.entry.carrier import carried
 from vllm_ascend_spec.entry.engine_args import asked_of, resolve_args
 from vllm_ascend_spec.entry.handover import confirm, waiting
+from vllm_ascend_spec.errors import AscendSpecError
 
 _patches = Patches()
 
@@ -25,16 +33,27 @@ def revert() -> None:
     """Undo the hook."""
     _patches.revert()
     core_hook.revert()
+    keywords_hook.revert()
     page_hook.revert()
     request_hook.revert()
     stats_hook.revert()
     compat.revert("front_end")
 
 
+def ours_in(error: Any) -> AscendSpecError | None:
+    """Return the error of this package that pydantic has made one of its own, if it is one.
+
+    Our platforms look at vLLM's configuration while pydantic builds it.
+    """
+    found = [part.get("ctx", {}).get("error") for part in error.errors(include_url=False)]
+    return next((part for part in found if isinstance(part, AscendSpecError)), None)
+
+
 def apply() -> None:
     """Install the hook once."""
     if _patches:
         return
+    from pydantic import ValidationError
     from vllm.engine.arg_utils import EngineArgs
 
     stock = EngineArgs.create_engine_config
@@ -44,15 +63,20 @@ def apply() -> None:
         page_hook.prepare(self.additional_config, usage)
         quantized.detect(self)
         speculation = resolve_args(self)
-        spec = asked_of(self).spec
-        with waiting(speculation), carried(self, spec, speculation):
-            config = stock(self, *args, **kwargs)
+        with waiting(speculation), carried(self, asked_of(self), speculation):
+            try:
+                config = stock(self, *args, **kwargs)
+            except ValidationError as error:
+                if (ours := ours_in(error)) is None:
+                    raise
+                raise ours from None
         if speculation is not None:
             confirm(config, speculation)
         return config
 
     _patches.set(EngineArgs, "create_engine_config", create_engine_config)
     core_hook.apply()
+    keywords_hook.apply()
     stats_hook.apply()
     request_hook.apply()
     compat.apply("front_end")

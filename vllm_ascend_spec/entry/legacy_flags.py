@@ -6,7 +6,7 @@ import argparse
 import logging
 from typing import Any
 
-from vllm_ascend_spec.legacy.names import LEGACY, Modern, given_of, modern, told
+from vllm_ascend_spec.legacy.names import LEGACY, taken, told
 from vllm_ascend_spec.log import log_once
 
 
@@ -33,29 +33,5 @@ def translate(namespace: argparse.Namespace) -> None:
     Raises:
         ConfigError: they contradict each other or the new ones, or say too little.
     """
-    if (done := translated(namespace)) is not None:
+    if (done := taken(vars(namespace))) is not None:
         log_once(logging.WARNING, told(*done))
-
-
-def translated(namespace: argparse.Namespace) -> tuple[dict[str, Any], Modern] | None:
-    """Do the same in silence.
-
-    Returns:
-        The values by old name, and what they came to; None where none was given.
-
-    Raises:
-        ConfigError: as :func:`translate` does.
-    """
-    values = vars(namespace)
-    given = given_of(values)
-    for name in LEGACY:
-        values.pop(name, None)
-    if not given:
-        return None
-    short = [name for name in ("spec_method", "spec_model", "spec_tokens") if values.get(name)]
-    beside = {name: values[name] for name in short} or None
-    target = values.get("model_tag") or values.get("model")
-    found = modern(given, values.get("speculative_config") or beside, target)
-    if found.spec is not beside:
-        values["speculative_config"] = found.spec
-    return given, found

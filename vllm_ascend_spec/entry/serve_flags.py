@@ -10,19 +10,23 @@ import argparse
 import copy
 import functools
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from vllm_ascend_spec.entry import legacy_flags, parser_hook
-from vllm_ascend_spec.errors import FlagsError
+from vllm_ascend_spec.errors import FlagsError, did_you_mean
 from vllm_ascend_spec.one_line import plain_line
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 LEVEL = "VLLM_LOGGING_LEVEL"
+# What argparse says, and the first flag that it does not know.
+UNKNOWN = re.compile(r"unrecognized arguments: (--?[^\s=]+)")
+ASK_VLLM = "see `vllm serve --help=all`"
 
 
 @contextmanager
@@ -85,21 +89,28 @@ def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     from vllm.entrypoints.launchers.cli_args import validate_parsed_serve_args
 
     whole = parser()
+    (serve,) = whole._subparsers._group_actions[0].choices.values()
     try:
         namespace = whole.parse_args(["serve", *arguments])
         validate_parsed_serve_args(namespace)
-    except FlagsError:
-        raise
+    except FlagsError as error:
+        raise FlagsError(plain_line(with_nearest(str(error), serve))) from None
     except (Exception, SystemExit) as error:  # a wrong --config is anything, or the end
         raise FlagsError(said(error)) from None
     if namespace.model_tag is not None:
         namespace.model = namespace.model_tag
-    (serve,) = whole._subparsers._group_actions[0].choices.values()
     values = vars(namespace)
     defaults = {action.dest: action.default for action in serve._actions if action.dest in values}
     given = {name: values[name] for name in defaults if values[name] != defaults[name]}
     # The defaults are the parser's own objects, and vLLM fills in what it is given.
     return copy.deepcopy(namespace), given
+
+
+def with_nearest(message: str, parser: Any) -> str:
+    """Return what a parser says of flags that it does not know, with the nearest that it knows."""
+    unknown = UNKNOWN.match(message)
+    near = did_you_mean(unknown[1], parser._option_string_actions) if unknown else ""
+    return message[: unknown.end(1)] + f"; {near}{ASK_VLLM}" if unknown and near else message
 
 
 def config_of(namespace: argparse.Namespace) -> VllmConfig:

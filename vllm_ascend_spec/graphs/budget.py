@@ -8,6 +8,10 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.estimates import GraphCost
 from vllm_ascend_spec.graphs.tiers import check_count
 
+# Graphs that there may be for the batch sizes of all tiers together, where nobody limits them and
+# stock has fewer; vLLM itself captures 32 for 32 requests with K=7, and 50 for its default of 256.
+OWN_GRAPHS = 32
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -53,6 +57,20 @@ class Limits:
     graphs: int | None
     max_tokens: int | None
     reason: str = ""
+
+
+def default_graphs(stock: int, batches: int, own: int = OWN_GRAPHS) -> int:
+    """Return how many graphs there may be where nobody says it.
+
+    As many as stock captures; and where that is too few for a graph for each batch size, up to
+    ``own``.
+
+    Args:
+        stock: graphs that stock captures.
+        batches: batch sizes of all tiers, i.e. graphs that there could be.
+        own: see above; 0 for as many as stock.
+    """
+    return max(1, stock, min(batches, own))
 
 
 def limits_of(budget: Budget, tiers: int, smallest: int, largest: int) -> Limits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vllm_ascend_spec.graphs.budget import Budget
+from vllm_ascend_spec.graphs.budget import OWN_GRAPHS, Budget, default_graphs
 from vllm_ascend_spec.graphs.load import Load, weights_of, zipf
 from vllm_ascend_spec.graphs.modes import MODES
 from vllm_ascend_spec.graphs.planner import Plan, plan
@@ -23,7 +23,9 @@ class Wanted:
         stock: sizes that it would capture without a plan, in tokens, ascending.
         divisor: of all sizes, see :func:`vllm_ascend_spec.graphs.planner.plan`.
         max_tokens: of the largest graph; None for no limit.
-        graphs: the most for decode batches; None for as many as ``stock`` has, for each tier.
+        graphs: the most for decode batches; None for as many as ``stock`` has, for each tier, and
+            up to ``own``.
+        own: see :func:`vllm_ascend_spec.graphs.budget.default_graphs`.
         load: how often batches of each size are decoded; None for 1/n.
         draft_share: work of the draft's later passes, on one row for each request, over that of
             the target on as many rows; 0 for none.
@@ -38,6 +40,7 @@ class Wanted:
     divisor: int = 1
     max_tokens: int | None = None
     graphs: int | None = None
+    own: int = OWN_GRAPHS
     load: Load | None = None
     draft_share: float = 0.0
     draft_has_pieces: bool = False
@@ -110,8 +113,8 @@ def capture_of(wanted: Wanted) -> Capture:
 def _plan_whole(wanted: Wanted, load: Load, stock: Sequence[int]) -> Plan:
     """Plan graphs of whole requests, each for one K."""
     grids = [grid_of(tier, wanted.max_num_seqs, wanted.divisor) for tier in wanted.tiers]
-    each = [_graphs(wanted, stock, grid.count * grid.stride) for grid in grids]
-    graphs = sum(each) if wanted.graphs is None else wanted.graphs
+    largest = [grid.count * grid.stride for grid in grids]
+    graphs = _graphs(wanted, stock, largest, sum(grid.sizes for grid in grids))
     return plan(
         wanted.max_num_seqs,
         wanted.tiers,
@@ -133,7 +136,7 @@ def _plan_pieces(wanted: Wanted, load: Load) -> Plan:
             if weight:
                 counts[n * tier.query_len - 1] += weight
                 counts[n - 1] += weight * wanted.draft_share
-    graphs = _graphs(wanted, wanted.stock, widest)
+    graphs = _graphs(wanted, wanted.stock, [widest], sum(map(bool, counts)))
     found = plan(
         widest,
         0,
@@ -161,11 +164,19 @@ def _rows_of_draft(wanted: Wanted, found: Plan) -> dict[int, int]:
     return {size: width for size, width in rows.items() if width < size}
 
 
-def _graphs(wanted: Wanted, stock: Sequence[int], largest: int) -> int:
-    """Return how many graphs there may be for decode batches, of up to that many tokens."""
+def _graphs(wanted: Wanted, stock: Sequence[int], largest: Sequence[int], batches: int) -> int:
+    """Return how many graphs there may be for decode batches.
+
+    Args:
+        wanted: the engine.
+        stock: its sizes without a plan, in tokens.
+        largest: tokens of the widest batch of each tier.
+        batches: sizes that a batch of some tier can have.
+    """
     if wanted.graphs is not None:
         return wanted.graphs
-    return max(1, sum(size <= largest for size in stock))
+    each = (max(1, sum(size <= most for size in stock)) for most in largest)
+    return default_graphs(sum(each), batches, wanted.own)
 
 
 def share_of_draft(drafts: int, layers: int, draft_layers: int) -> float:

@@ -1,7 +1,6 @@
-"""What vLLM and vllm-ascend would capture: a port of their rules, for where they are not installed.
+"""What vLLM and vllm-ascend would capture: a port of their rules, which is asked in milliseconds.
 
-``tests/upstream/test_capture_sizes.py`` compares it with their own code, which
-:mod:`vllm_ascend_spec.graphs.stock_own` calls.
+``tests/upstream/test_capture_sizes.py`` compares it with their own code.
 """
 
 from __future__ import annotations

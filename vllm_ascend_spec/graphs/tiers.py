@@ -71,6 +71,11 @@ class Grid:
         """Requests of the largest."""
         return self.count * self.unit
 
+    @property
+    def sizes(self) -> int:
+        """How many sizes that is, from the smallest to the largest."""
+        return max(0, self.count - self.least + 1)
+
 
 def stride_of(k: int, divisor: int = 1) -> int:
     """Return the least number of tokens that whole requests and ``divisor`` divide."""

@@ -11,18 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vllm_ascend_spec.config.detect import detect
+from vllm_ascend_spec.config.old_names import KEYS
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.legacy.method import (
+from vllm_ascend_spec.legacy.drafts import (
     DEFAULT_DRAFTS,
     MTP,
     drafts_of,
     has_mtp_layers,
-    method_of,
 )
 
 MODEL, METHOD, DRAFTS = "speculative_model", "speculative_method", "num_speculative_tokens"
 RULE = "spec_decoding_acceptance_method"
 NGRAM = "ngram"
+# Of vLLM's today, beside --speculative-config.
+SHORT = ("spec_method", "spec_model", "spec_tokens")
 # Texts that meant "not given", as for --speculative-config; templates have them for what is off.
 UNSET = ("", "None")
 # What vLLM took for the shortest n-gram then; today it takes the longest.
@@ -35,17 +38,20 @@ class Legacy:
 
     Attributes:
         name: as a keyword argument of ``LLM``; with dashes it is the flag.
-        key: of ``speculative_config``; None for one that has no effect any more.
         parse: of a flag's text; None for a flag without a value.
         short: another flag.
         alone: the flag's value where it stands alone; None for one that needs a value.
     """
 
     name: str
-    key: str | None
     parse: type | None = str
     short: str | None = None
     alone: str | None = None
+
+    @property
+    def key(self) -> str | None:
+        """The key of ``speculative_config``; None for one that has no effect any more."""
+        return KEYS[self.name]
 
     @property
     def flag(self) -> str:
@@ -69,32 +75,22 @@ class Legacy:
             raise ConfigError(self.flag, text, "valid: a whole number") from None
 
 
-LEGACY: dict[str, Legacy] = {
-    one.name: one
-    for one in (
-        Legacy(MODEL, "model"),
-        Legacy(METHOD, "method"),
-        Legacy(DRAFTS, DRAFTS, int),
-        Legacy(
-            "speculative_draft_tensor_parallel_size",
-            "draft_tensor_parallel_size",
-            int,
-            "-spec-draft-tp",
-        ),
-        Legacy("speculative_disable_by_batch_size", "disable_by_batch_size", int),
-        Legacy("speculative_max_model_len", "max_model_len", int),
-        Legacy("speculative_model_quantization", "quantization"),
-        Legacy("ngram_prompt_lookup_max", "prompt_lookup_max", int),
-        Legacy("ngram_prompt_lookup_min", "prompt_lookup_min", int),
-        Legacy(RULE, None),
-        # Of the rule that is refused; without it they never had an effect.
-        Legacy("typical_acceptance_sampler_posterior_threshold", None, float),
-        Legacy("typical_acceptance_sampler_posterior_alpha", None, float),
-        Legacy("num_lookahead_slots", None, int),
-        Legacy("disable_logprobs_during_spec_decoding", None, str, alone="True"),
-        Legacy("use_v2_block_manager", None, None),
-        Legacy("speculative_disable_mqa_scorer", None, None),
-    )
+WITH_MORE = (
+    Legacy(DRAFTS, int),
+    Legacy("speculative_draft_tensor_parallel_size", int, "-spec-draft-tp"),
+    Legacy("speculative_disable_by_batch_size", int),
+    Legacy("speculative_max_model_len", int),
+    Legacy("ngram_prompt_lookup_max", int),
+    Legacy("ngram_prompt_lookup_min", int),
+    Legacy("typical_acceptance_sampler_posterior_threshold", float),
+    Legacy("typical_acceptance_sampler_posterior_alpha", float),
+    Legacy("num_lookahead_slots", int),
+    Legacy("disable_logprobs_during_spec_decoding", str, alone="True"),
+    Legacy("use_v2_block_manager", None),
+    Legacy("speculative_disable_mqa_scorer", None),
+)
+LEGACY: dict[str, Legacy] = {name: Legacy(name) for name in KEYS} | {
+    one.name: one for one in WITH_MORE
 }
 BY_FLAG: dict[str, Legacy] = {flag: one for one in LEGACY.values() for flag in one.flags}
 
@@ -117,6 +113,33 @@ class Modern:
 def given_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the old names among ``values`` that were given."""
     return {name: values[name] for name in LEGACY if values.get(name) not in (None, *UNSET)}
+
+
+def taken(values: dict[str, Any], *, as_flags: bool = True) -> tuple[dict[str, Any], Modern] | None:
+    """Take old names out of an engine's options, and put what they mean in their place.
+
+    Args:
+        values: by today's names and old ones, of a command line or keyword arguments; is changed.
+        as_flags: as for :func:`modern`.
+
+    Returns:
+        The values by old name, and what they came to; None where none was given.
+
+    Raises:
+        ConfigError: as :func:`modern` does.
+    """
+    given = given_of(values)
+    for name in LEGACY:
+        values.pop(name, None)
+    if not given:
+        return None
+    beside = {name: values[name] for name in SHORT if values.get(name)} or None
+    target = values.get("model_tag") or values.get("model")
+    spec = values.get("speculative_config") or beside
+    found = modern(given, spec, target, as_flags=as_flags)
+    if found.spec is not beside:
+        values["speculative_config"] = found.spec
+    return given, found
 
 
 def modern(
@@ -171,8 +194,9 @@ def _spec_of(
             raise ConfigError(called[METHOD], spec["method"], problem)
         del spec["model"]
     elif "method" not in spec:
-        spec["method"], source = method_of(model)
-        guessed.append(f"method {spec['method']!r} {source}")
+        found = detect(model)
+        spec = {"method": found.method, **found.options, **spec}
+        guessed.append(f"method {found.method!r}, {found.source}")
     if spec["method"] == NGRAM and "prompt_lookup_max" in spec:
         spec.setdefault("prompt_lookup_min", SHORTEST_NGRAM)
     if DRAFTS not in spec:

@@ -23,12 +23,15 @@ class Runner(Protocol):
         input_batch: the requests of this step, in order.
         cudagraph_dispatcher: tells which graph a number of tokens runs in.
         uniform_decode_query_len: rows of each request in a decode batch.
+        optimistic_seq_lens_cpu: int32 [max_num_reqs], how far each request is computed by a step
+            whose drafts are all accepted.
     """
 
     requests: dict[str, Any]
     input_batch: Any
     cudagraph_dispatcher: Any
     uniform_decode_query_len: int
+    optimistic_seq_lens_cpu: torch.Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,7 +73,11 @@ def publish_rule(rule: str | None) -> None:
 def announce_rule(speculation: Speculation | None) -> None:
     """Publish the rule of an engine, and log what a person should know who chose it."""
     publish_rule(speculation.rule if speculation is not None else None)
-    for warning in speculation.warnings if speculation is not None else ():
+    if speculation is None:
+        return
+    for note in speculation.notes:
+        log_once(logging.INFO, note)
+    for warning in speculation.warnings:
         log_once(logging.WARNING, warning)
 
 

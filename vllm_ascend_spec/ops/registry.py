@@ -59,8 +59,10 @@ class Op:
         return _load(self, name, device.type)
 
     def status(self, device_type: str) -> dict[str, str]:
-        """Return each backend's state on a device: ``ready``, or why it cannot run."""
-        return {name: _problem_of(self, name, device_type) or "ready" for name in self.backends}
+        """Return each backend's state on a device: ``ready``, or why it cannot run; best first."""
+        best = [name for name in PREFERENCE.get(device_type, ANY_DEVICE) if name in self.backends]
+        names = dict.fromkeys((*best, *self.backends))
+        return {name: _problem_of(self, name, device_type) or "ready" for name in names}
 
     def choice(self, device_type: str, name: str | None = None) -> tuple[str, dict[str, str]]:
         """Return the backend that runs on a device, and why each better one does not.

@@ -17,7 +17,12 @@ from vllm_ascend_spec.config.capture import (
     lay_sizes_by_k,
     sizes_by_k,
 )
-from vllm_ascend_spec.config.graph_estimates import estimates_of, layers_of
+from vllm_ascend_spec.config.graph_estimates import (
+    capture_within_streams,
+    estimates_of,
+    layers_of,
+    reason_against_none,
+)
 from vllm_ascend_spec.config.resolved import Speculation, speculation_of
 from vllm_ascend_spec.config.schema import AUTO, PLANNED
 from vllm_ascend_spec.errors import ConfigError
@@ -54,6 +59,7 @@ def lay_capture_sizes(
     divisor_of: Callable[[VllmConfig], int],
     *,
     draft_has_pieces: bool = False,
+    may_lack_streams: bool = False,
 ) -> None:
     """Let an engine with speculation capture what was planned, or exactly what was asked for.
 
@@ -61,6 +67,7 @@ def lay_capture_sizes(
         vllm_config: of the engine, its mode of graphs settled.
         divisor_of: returns what every size has to be a multiple of on this device.
         draft_has_pieces: whether a draft runs in vLLM's graphs of pieces on this device.
+        may_lack_streams: whether this device may have few streams for graphs.
 
     Raises:
         ConfigError: the sizes that were given, or the limits, cannot be kept to; names the nearest
@@ -75,19 +82,25 @@ def lay_capture_sizes(
     setattr(compilation, _DONE, True)
     asked, divisor = speculation_of(vllm_config), divisor_of(vllm_config)
     stock = [*(compilation.cudagraph_capture_sizes or ())]
-    _lay(vllm_config, asked, mode, divisor, draft_has_pieces)
-    if asked.draft_length == AUTO and (streams := _streams_of(vllm_config, mode)) > USABLE_STREAMS:
-        reason = (
-            f"the streams before HDK 25.5.1: graphs for K and for 0 are estimated to take "
-            f"{streams} of about {USABLE_STREAMS}"
-        )
+    device = draft_has_pieces, may_lack_streams
+    _lay(vllm_config, asked, mode, divisor, *device)
+    if asked.draft_length != AUTO or not may_lack_streams:
+        return
+    sizes, by_k = compilation.cudagraph_capture_sizes, sizes_by_k(compilation)
+    reason = reason_against_none(vllm_config, asked, mode, sizes, by_k)
+    if reason is not None:
         fix_length(vllm_config, asked, reason)
         _set_sizes(vllm_config, stock)
-        _lay(vllm_config, speculation_of(vllm_config), mode, divisor, draft_has_pieces)
+        _lay(vllm_config, speculation_of(vllm_config), mode, divisor, *device)
 
 
 def _lay(
-    vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int, draft_has_pieces: bool
+    vllm_config: VllmConfig,
+    asked: Speculation,
+    mode: str,
+    divisor: int,
+    draft_has_pieces: bool,
+    may_lack_streams: bool,
 ) -> None:
     compilation, widest = vllm_config.compilation_config, vllm_config.scheduler_config.max_num_seqs
     tiers = tiers_of(vllm_config, asked)
@@ -97,15 +110,7 @@ def _lay(
     if asked.capture == GIVEN:
         _require_exactly(vllm_config, mode, divisor)
     elif asked.capture == PLANNED:
-        _plan(vllm_config, asked, mode, divisor, draft_has_pieces)
-
-
-def _streams_of(vllm_config: VllmConfig, mode: str) -> int:
-    """Return the estimated streams of the graphs of all K on an old CANN; 0 for one K."""
-    sizes = [size for row in sizes_by_k(vllm_config.compilation_config).values() for size in row]
-    asked = speculation_of(vllm_config)
-    found = estimates_of(vllm_config, asked, mode, sizes, sizes, has_graphs_by_k=True)
-    return 0 if found is None else found.streams
+        _plan(vllm_config, asked, mode, divisor, draft_has_pieces, may_lack_streams)
 
 
 def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
@@ -123,11 +128,21 @@ def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
 
 
 def _plan(
-    vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int, draft_has_pieces: bool
+    vllm_config: VllmConfig,
+    asked: Speculation,
+    mode: str,
+    divisor: int,
+    draft_has_pieces: bool,
+    may_lack_streams: bool,
 ) -> None:
     try:
         wanted = wanted_of(vllm_config, asked, mode, divisor)
-        capture = capture_of(replace(wanted, draft_has_pieces=draft_has_pieces))
+        wanted = replace(wanted, draft_has_pieces=draft_has_pieces)
+        capture = (
+            capture_within_streams(wanted, vllm_config, asked)
+            if may_lack_streams
+            else capture_of(wanted)
+        )
     except ConfigError as error:
         option = OPTIONS.get(error.option, error.option)
         refused = ConfigError(option, error.value, error.problem)
@@ -211,14 +226,8 @@ def told(capture: Capture, vllm_config: VllmConfig, asked: Speculation, mode: st
 
 def estimated(capture: Capture, vllm_config: VllmConfig, mode: str) -> str | None:
     """Return the estimates of what the graphs take, labelled as such; None without layers."""
-    found = estimates_of(
-        vllm_config,
-        speculation_of(vllm_config),
-        mode,
-        capture.sizes,
-        capture.decode,
-        has_graphs_by_k=bool(sizes_by_k(vllm_config.compilation_config)),
-    )
+    asked = speculation_of(vllm_config)
+    found = estimates_of(vllm_config, asked, mode, capture.sizes, capture.decode_by_k)
     if found is None:
         return None
     return (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING
 
 from vllm.platforms.cpu import CpuPlatform
 
-from vllm_ascend_spec.devices.cpu import DEVICE
+from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.devices.cpu import DEVICE, refuse_state
+from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.platform.shared import (
     CommandLineMixin,
     DefaultsMixin,
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.config.kernel import IrOpPriorityConfig
 
+# How vLLM binds threads to cores, and what makes it take cores for nodes.
+BIND, NO_BINDING = "VLLM_CPU_OMP_THREADS_BIND", "nobind"
+SIMULATED_NODES = "VLLM_CPU_SIM_MULTI_NUMA"
 WORKER = "vllm_ascend_spec.worker.cpu.SpecCPUWorker"
 
 
@@ -29,6 +35,8 @@ class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
         """Validate our options and name our worker, whatever vLLM's platform chose before."""
         check_engine_config(vllm_config, DEVICE)
+        check_states(vllm_config)
+        let_workers_share_a_node(vllm_config)
         if vllm_config.parallel_config.worker_cls == "auto":
             vllm_config.parallel_config.worker_cls = WORKER
         wanted = vllm_config.parallel_config.distributed_executor_backend
@@ -56,6 +64,40 @@ class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
             found.rms_norm.insert(0, PROVIDER)
             found.fused_add_rms_norm.insert(0, PROVIDER)
         return found
+
+
+def check_states(vllm_config: VllmConfig) -> None:
+    """Refuse speculation for a hub's target whose layers keep a state, now that its config is here.
+
+    Raises:
+        ConfigError: naming its architecture.
+    """
+    spec, model = vllm_config.speculative_config, vllm_config.model_config
+    if spec is not None and model is not None and (model.is_hybrid or model.is_attention_free):
+        refuse_state(speculation_of(vllm_config).method, model.architecture)
+
+
+def let_workers_share_a_node(vllm_config: VllmConfig) -> None:
+    """Bind no threads where there are more workers than memory nodes.
+
+    vLLM binds each worker's threads to a node of its own unless it is told otherwise, and ends with
+    "Not enough allowed NUMA nodes" (vllm/utils/ompmultiprocessing.py:OMPProcessManager).
+    """
+    from vllm import envs
+    from vllm.utils.cpu_resource_utils import get_visible_memory_node
+
+    workers = vllm_config.parallel_config.local_world_size
+    if workers == 1 or any(name in os.environ for name in (BIND, SIMULATED_NODES)):
+        return
+    nodes = len(get_visible_memory_node())
+    if nodes < workers:
+        os.environ[BIND] = NO_BINDING
+        envs.disable_envs_cache()  # which an earlier engine of this process has filled
+        log_once(
+            logging.WARNING,
+            f"{BIND}={NO_BINDING} is set: {workers} workers share {nodes} memory "
+            f"node{'s' if nodes > 1 else ''}, and vLLM would bind each to one of its own.",
+        )
 
 
 def can_run_in_the_engine(vllm_config: VllmConfig) -> bool:

@@ -41,7 +41,7 @@ class SpecNpuPlatform(CommandLineMixin, DefaultsMixin, NPUPlatform):
             if vllm_config.parallel_config.worker_cls == "auto":
                 vllm_config.parallel_config.worker_cls = WORKER
         super().check_and_update_config(vllm_config)
-        lay_capture_sizes(vllm_config, divisor_of)
+        lay_capture_sizes(vllm_config, divisor_of, may_lack_streams=True)
         lay_scheduler(vllm_config)
 
 

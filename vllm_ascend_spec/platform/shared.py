@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.config.capture import note_given
 from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.config.draft_context import context_warnings
+from vllm_ascend_spec.config.resolved import attach, speculation_of
 from vllm_ascend_spec.config.schedulers import SCHEDULERS
 from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.platform.cache_groups import lay_one_group
 from vllm_ascend_spec.platform.changing_k import keep_to_ourselves, settle_auto
 
 if TYPE_CHECKING:
@@ -74,6 +77,11 @@ def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
     from vllm_ascend_spec.metrics.rule import announce_rule
 
     speculation = take_up(vllm_config, device)
+    if speculation is not None and vllm_config.model_config is not None:
+        found = (*speculation.warnings, lay_one_group(vllm_config), *context_warnings(vllm_config))
+        warnings = tuple(dict.fromkeys(warning for warning in found if warning is not None))
+        speculation = replace(speculation, warnings=warnings)
+        attach(vllm_config, speculation)
     # Without a model it is a placeholder, which vLLM builds where no engine is near.
     if vllm_config.model_config is not None:
         announce_rule(speculation)

@@ -7,33 +7,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vllm_ascend_spec.config.draft_context import may_be_ragged
 from vllm_ascend_spec.verification.draft_probs import gather_draft_probs
+from vllm_ascend_spec.worker.kept_probs import KeptProbsMixin
 
 if TYPE_CHECKING:
     import torch
+    from vllm.config import VllmConfig
 
 
-class ByRequestMixin:
+class ByRequestMixin(KeptProbsMixin):
     """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
 
+    vllm_config: VllmConfig
     drafter: Any
     input_batch: Any
-    max_model_len: int
     effective_drafter_max_model_len: int
-    _draft_probs: torch.Tensor | None
-    _draft_prob_req_ids: list[str] | None
+    _drafts_for_none: bool = False
 
     def _get_spec_decode_draft_probs(self, spec_decode_metadata: Any) -> torch.Tensor | None:
         """Return the drafts' distributions; vLLM gives them all up where one is not known."""
         ids = self.input_batch.req_ids
-        known, known_ids = self._draft_probs, self._draft_prob_req_ids
+        known, known_ids = self.with_resumed()
         return gather_draft_probs(known, known_ids, ids, spec_decode_metadata)
 
     def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:
         """Tell whether to draft; vLLM drafts for none where one request is near its end."""
-        if super()._input_fits_in_drafter(common_attn_metadata):  # type: ignore[misc]
-            return True
-        if common_attn_metadata is None or not self.drafter.drafts_to_the_end:
-            return False
-        # Past the draft's own end the first pass would leave its tables of positions.
-        return self.effective_drafter_max_model_len >= self.max_model_len
+        fits = super()._input_fits_in_drafter(common_attn_metadata)  # type: ignore[misc]
+        if not fits and common_attn_metadata is not None and self.drafter.drafts_to_the_end:
+            fits = self._has_request_to_draft_for()
+        self._drafts_for_none = not fits
+        return fits
+
+    def _has_request_to_draft_for(self) -> bool:
+        """Tell whether a request is within the draft's context, or a connector takes its cache."""
+        # Before the books of this step are kept a request may look shorter than it is.
+        known = self.input_batch.num_tokens_no_spec[: self.input_batch.num_reqs]
+        is_taken = self.vllm_config.kv_transfer_config is not None
+        return is_taken or bool((known < self.effective_drafter_max_model_len).any())
+
+    def take_draft_token_ids(self) -> Any:
+        """Return the drafts; none where vLLM fills in zeros, if no graph needs the rows."""
+        drafts = super().take_draft_token_ids()  # type: ignore[misc]
+        if drafts is not None and self._drafts_for_none and may_be_ragged(self.vllm_config):
+            drafts.draft_token_ids = [[] for _ in drafts.req_ids]
+        return drafts

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vllm_ascend_spec.config.draft_context import draft_context
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.methods.drafter import Engine
 from vllm_ascend_spec.methods.drafters import create_drafter
@@ -35,6 +36,7 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, Graph
     drafter: Drafter
     requests: dict[str, Any]
     cudagraph_dispatcher: Any
+    optimistic_seq_lens_cpu: torch.Tensor
     sampler: Any
     rejection_sampler: Any
     execute_model_state: Any
@@ -60,6 +62,8 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, Graph
         if not hasattr(self, "rejection_sampler"):
             return
         asked = speculation_of(self.vllm_config)
+        longest = self.vllm_config.model_config.max_model_len
+        self.effective_drafter_max_model_len = draft_context(self.vllm_config) or longest
         self.rejection_sampler = SpecVerifier(self.sampler, self.vllm_config, asked)
         self.drafter.warm_up()
 

@@ -2,10 +2,14 @@
 
 Reading a clock takes a tenth of a microsecond, and each step reads eight to ten times. Nothing
 waits for a device, so there the times are those in which the host was busy, or waited anyway.
+
+What PyTorch compiles within a step is not counted: vLLM compiles its sampler at the first request
+that samples, which takes a CPU many seconds and says nothing of verification.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from functools import cached_property
 from typing import Any
@@ -15,17 +19,25 @@ from vllm.compilation.cuda_graph import CUDAGraphStat
 from vllm_ascend_spec.step_text import Times
 
 
+def compile_seconds() -> float:
+    """Return the seconds in which ``torch.compile`` has compiled in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 1e-9 * dynamo.cumulative_time_spent_ns["entire_frame_compile"] if dynamo else 0.0
+
+
 class Stopwatch:
-    """Adds up the seconds in which it is entered; never twice at once."""
+    """Adds up the seconds in which it is entered, without compilation; never twice at once."""
 
     def __init__(self) -> None:
-        self._seconds = self._since = 0.0
+        self._seconds = self._since = self._compiled = 0.0
 
     def __enter__(self) -> None:
-        self._since = time.perf_counter()
+        self._since, self._compiled = time.perf_counter(), compile_seconds()
 
     def __exit__(self, *_: object) -> None:
-        self._seconds += time.perf_counter() - self._since
+        # Less than before where PyTorch was told to begin anew.
+        compiled = max(0.0, compile_seconds() - self._compiled)
+        self._seconds += time.perf_counter() - self._since - compiled
 
     def take(self) -> int:
         """Return the microseconds since it was asked last."""

@@ -36,7 +36,7 @@ class VllmRunnerMixin(SpecRunnerMixin):
         for stage in ("before_runner", *self.mends):
             compat.apply(stage)
         with drafter_built_by(self.create_drafter, vllm_config):
-            super().__init__(vllm_config, device)  # type: ignore[call-arg]
+            super().__init__(vllm_config, device)
         self.complete_spec_parts()
 
     def propose_draft_token_ids(  # noqa: PLR0913, PLR0917 - the signature is vLLM's

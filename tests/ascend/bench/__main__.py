@@ -55,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AscendSpecError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    return bench.finish(counts.run(plan, plugins(os.environ) or PLUGIN_NAME), args.output)
+    record = counts.run(plan, plugins(os.environ) or PLUGIN_NAME, bench.teller(args.output))
+    return bench.finish(record, args.output)
 
 
 if __name__ == "__main__":

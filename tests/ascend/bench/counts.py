@@ -12,14 +12,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.scrub import scrub
-from vllm_ascend_spec.bench.serve import say
 from vllm_ascend_spec.devices.select import DEVICE_VARIABLE
 from vllm_ascend_spec.errors import ConfigError
 
@@ -63,14 +63,18 @@ def require_simulator() -> None:
         )
 
 
-def run(plan: Plan, plugins: str) -> dict[str, Any]:
-    """Run the plan and return its record.
+def run(plan: Plan, plugins: str, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Run the plan and return its record; ``tell`` prints its table.
 
     Args:
         plan: what is served.
         plugins: ``VLLM_PLUGINS`` with which this package is used.
     """
-    counts = {name: _count(plan, name, plugins) for name in (OURS, PLAIN)}
+    counts = {}
+    with Progress(2) as progress:
+        for name in (OURS, PLAIN):
+            progress.next(f"{name}: {plan.graph_mode}, {len(plan.prompts)} requests")
+            counts[name] = _count(plan, name, plugins)
     found = aims(counts, len(plan.prompts), plan.num_drafts)
     record = {
         "benchmark": "npu-sim",
@@ -84,9 +88,9 @@ def run(plan: Plan, plugins: str) -> dict[str, Any]:
         "results": counts,
         "aims": found,
     }
-    say(format_table(counts))
+    tell(format_table(counts))
     for aim in found:
-        say(f"{'met' if aim['met'] else 'missed'}: {aim['workload']}: {aim['text']}")
+        tell(f"{'met' if aim['met'] else 'missed'}: {aim['workload']}: {aim['text']}")
     return record
 
 
@@ -101,7 +105,6 @@ def environment(name: str, before: Mapping[str, str], plugins: str) -> dict[str,
 
 
 def _count(plan: Plan, name: str, plugins: str) -> dict[str, Any]:
-    say(f"{name}: {plan.graph_mode}, {len(plan.prompts)} requests …")
     return count(asdict(plan), name, plugins)
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from tests.ascend.bench.__main__ import make_plan
 from tests.ascend.bench.counts import OURS, Plan, count, require_simulator
 from vllm_ascend_spec.bench import provenance
-from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.cli import bench
 from vllm_ascend_spec.cli.env import plugins
 from vllm_ascend_spec.devices.plugins import PLUGIN_NAME
@@ -27,8 +27,8 @@ CHANGES = "K changes"
 FIGURES = ("device_ops", "replays", "syncs", "d2h_copies", "h2d_copies")
 
 
-def run(plan: Plan, plugin_names: str) -> dict[str, Any]:
-    """Count and return the record.
+def run(plan: Plan, plugin_names: str, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Count and return the record; ``tell`` prints its table.
 
     Args:
         plan: what is served; its workloads are one.
@@ -36,15 +36,18 @@ def run(plan: Plan, plugin_names: str) -> dict[str, Any]:
     """
     lengths = range(plan.num_drafts + 1)
     (workload,) = plan.workloads
-    changing = count(
-        {**asdict(plan), "section": ADAPTIVE, "lengths": list(lengths)}, OURS, plugin_names
-    )
-    found = {f"K={k}": {CHANGES: changing[f"{workload}, K={k}"]} for k in lengths}
-    for k in lengths[1:]:
-        spec = {**plan.speculative_config, "num_speculative_tokens": k}
-        alone = count({**asdict(plan), "speculative_config": spec}, OURS, plugin_names)
-        found[f"K={k}"]["K is fixed"] = alone[workload]
-    say(format_table(found))
+    with Progress(len(lengths)) as progress:
+        progress.next(CHANGES)
+        changing = count(
+            {**asdict(plan), "section": ADAPTIVE, "lengths": list(lengths)}, OURS, plugin_names
+        )
+        found = {f"K={k}": {CHANGES: changing[f"{workload}, K={k}"]} for k in lengths}
+        for k in lengths[1:]:
+            progress.next(f"K={k}")
+            spec = {**plan.speculative_config, "num_speculative_tokens": k}
+            alone = count({**asdict(plan), "speculative_config": spec}, OURS, plugin_names)
+            found[f"K={k}"]["K is fixed"] = alone[workload]
+    tell(format_table(found))
     return {
         "benchmark": "npu-sim-tiers",
         "provenance": provenance.collect(),
@@ -80,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AscendSpecError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    return bench.finish(run(plan, plugins(os.environ) or PLUGIN_NAME), args.output)
+    record = run(plan, plugins(os.environ) or PLUGIN_NAME, bench.teller(args.output))
+    return bench.finish(record, args.output)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def record() -> dict[str, Any]:
         patch.setattr(timing, "MIN_SAMPLE_S", 0.0)
         patch.setattr(overhead, "REPEATS", 2)
         plan = benchmark.Plan(vocabs=(64,), batches=(1, 3), backends=("reference",), rounds=2)
-        return benchmark.run(plan)
+        return benchmark.run(plan, print)
 
 
 def test_record_is_json_and_says_where_it_comes_from(record: dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ benchmark.format_row = lambda *args: ""
 benchmark.format_summary = lambda record: ""
 before = torch.get_num_threads()
 plan = benchmark.Plan(("greedy",), (8,), (1,), backends=("reference",), threads=before + 1)
-benchmark.run(plan)
+benchmark.run(plan, print)
 assert seen == [before + 1], seen
 assert torch.get_num_threads() == before
 """

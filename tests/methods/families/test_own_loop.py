@@ -42,8 +42,13 @@ class Proposer(VllmDraftLoop, Stock):
 def config(method: str, drafts: str) -> Any:
     return SimpleNamespace(
         speculative_config=SimpleNamespace(
-            rejection_sample_method=method, draft_sample_method=drafts
+            rejection_sample_method=method,
+            draft_sample_method=drafts,
+            method="eagle",
+            max_model_len=None,
+            draft_model_config=SimpleNamespace(max_model_len=64),
         ),
+        model_config=SimpleNamespace(max_model_len=64),
         parallel_config=SimpleNamespace(data_parallel_size=1, enable_eplb=False),
     )
 

@@ -39,11 +39,22 @@ OWN_NPU = (
     "npu_view_copy",
 )
 ENVIRONMENT = {
-    # torch_npu would launch from a thread of its own, later than the CPU's kernels run.
-    "TASK_QUEUE_ENABLE": "0",
     # torch_npu's compiled functions are not of the type that this cache of torch 2.13 stores.
     "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
 }
+# What holds unless the environment says otherwise.
+DEFAULTS = {
+    # With 1, torch_npu's own default, events are recorded by a thread of its own, somewhat later.
+    "TASK_QUEUE_ENABLE": "0",
+}
+# Lines and functions that launch copies of pinned memory which is overwritten too early, and who
+# does so in vllm-ascend 0.30.0rc2; README.md says how.
+OVERWRITTEN = "NPU_SIM_OVERWRITTEN"
+OVERWRITTEN_BY_VLLM_ASCEND = (
+    "vllm_ascend/attention/attention_v1.py:build",  # query_start_loc, by the next step
+    "vllm_ascend/worker/model_runner_v1.py:1511",  # num_computed_tokens_cpu, by vLLM's corrections
+    "vllm_ascend/worker/model_runner_v1.py:1437",  # query_start_loc, by its padding
+)
 WRONG_OP = "NPU_SIM_WRONG_OP"
 WRONG_FACTOR = 1.5
 _kept: list = []
@@ -53,7 +64,7 @@ def before_torch_npu() -> None:
     """Prepare the process: environment, vLLM's name, the fake CANN."""
     from npu_sim import distribution
 
-    os.environ.update(ENVIRONMENT)
+    os.environ.update({**DEFAULTS, **os.environ, **ENVIRONMENT})
     # A CANN that is installed after all must not be mixed with the fake one.
     os.environ.pop("ASCEND_HOME_PATH", None)
     distribution.install()
@@ -68,6 +79,9 @@ def after_torch_npu() -> None:
         warnings.simplefilter("ignore")
         references.load_all()
         native_parts.native().install_aten(OWN_ATEN)
+        for place in os.environ.get(OVERWRITTEN, ",".join(OVERWRITTEN_BY_VLLM_ASCEND)).split(","):
+            if place:
+                native_parts.native().tolerate(*place.rsplit(":", 1))
         install_namespace("npu")
         install_namespace("atb")
         triton_bridge.install(launch.alias, launch.as_device_op)

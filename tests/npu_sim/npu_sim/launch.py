@@ -55,9 +55,8 @@ def _launch(
     if mode == core.Mode.UPDATE:
         core.replace(name, *moved, lambda: function(*cpu_args, **cpu_kwargs))
         return None
-    if mode == core.Mode.EAGER:
-        core.check_launch(name)
-    else:
+    core.check_launch(name)
+    if mode == core.Mode.CAPTURE:
         for tensor in tensors:
             core.keep(tensor)
     results = function(*cpu_args, **cpu_kwargs)

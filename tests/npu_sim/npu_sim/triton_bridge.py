@@ -51,9 +51,10 @@ def install(alias: Alias, as_device_op: Launch) -> None:
     _patch_language_once()
     _skip_overflow_checks()
     _launch_on_aliases(alias, as_device_op)
-    from npu_sim import triton_extension
+    from npu_sim import triton_extension, triton_repairs
 
     triton_extension.install()
+    triton_repairs.install()
 
 
 def _choose_driver() -> None:

@@ -1,12 +1,14 @@
 """A tiny Llama, and vllm-ascend's engine on it; each command runs in a process of its own.
 
-`engine.py make FOLDER` saves the model and what Hugging Face generates with it on the CPU;
+`engine.py make FOLDER` saves the model, what Hugging Face generates with it on the CPU, and an
+EAGLE head of random numbers in FOLDER/head;
 `engine.py run FOLDER OUTPUT OPTIONS` writes the engine's tokens as JSON. OPTIONS is JSON for `LLM`.
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 PROMPTS = ([5, 17, 99, 301, 8, 44, 12], list(range(3, 60)), [7])
 MAX_TOKENS = 12
@@ -36,6 +38,22 @@ def make(folder: Path) -> None:
         )  # fmt: skip
         expected.append(tokens[0].tolist()[len(prompt) :])
     (folder / "expected.json").write_text(json.dumps(expected))
+    make_head(config, folder / "head")
+
+
+def make_head(config: Any, folder: Path) -> None:
+    """Save an EAGLE head: one of the model's layers behind a projection of two hidden states."""
+    import torch
+    from safetensors.torch import save_file
+    from transformers import LlamaForCausalLM
+
+    config.num_hidden_layers = 1
+    layer = LlamaForCausalLM(config).float().model.layers[0].state_dict()
+    head = {f"layers.0.{name}": tensor for name, tensor in layer.items()}
+    del head["layers.0.input_layernorm.weight"]
+    head["fc.weight"] = torch.randn(config.hidden_size, 2 * config.hidden_size) * 0.1
+    config.save_pretrained(folder)
+    save_file(head, folder / "model.safetensors")
 
 
 def run(folder: Path, output: Path, options: dict) -> None:

@@ -87,6 +87,28 @@ def test_full_graphs(generate, expected):
     assert outcome["ops_replayed"] > 10 * outcome["replays"]
 
 
+@pytest.mark.nightly
+def test_runner_v2(generate, expected):
+    outcome = generate(EAGER, VLLM_USE_V2_MODEL_RUNNER="1")
+    assert outcome["tokens"] == expected
+
+
+def test_runner_v2_with_eagle_and_graphs(generate, expected, model):
+    drafts = {"method": "eagle", "model": str(model / "head"), "num_speculative_tokens": 2}
+    graphs = {"cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [3, 12]}
+    options = {"speculative_config": drafts, "compilation_config": graphs}
+    outcome = generate(options, VLLM_USE_V2_MODEL_RUNNER="1")
+    assert outcome["tokens"] == expected
+    assert outcome["replays"] > 0
+
+
+@pytest.mark.nightly
+def test_with_the_task_queue(generate, expected):
+    outcome = generate(FULL, TASK_QUEUE_ENABLE="1")
+    assert outcome["tokens"] == expected
+    assert outcome["replays"] > 0
+
+
 @pytest.mark.parametrize("mode", [EAGER, FULL], ids=["eager", "full graphs"])
 def test_two_devices(generate, expected, mode):
     # vLLM's all_reduce returns its input, which PyTorch refuses where CI is set.

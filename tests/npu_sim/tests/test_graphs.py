@@ -96,6 +96,60 @@ def test_side_streams_take_part(x):
     assert result.tolist() == [11] * 4
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["never", "before its last op"])
+def test_a_side_stream_must_come_back_to_the_capture(x, late):
+    """CANN's manual on captures across streams: what joined must return, and all of it."""
+    side = torch.npu.Stream()
+
+    def step():
+        side.wait_stream(torch.npu.current_stream())
+        if late:
+            torch.npu.current_stream().wait_stream(side)
+        with torch.npu.stream(side):
+            return x * 2
+
+    with pytest.raises(RuntimeError, match=r"ends without waiting for stream \d+"):
+        capture(step)
+    graph, y = capture(lambda: x + 2)  # the capture is over, for the side stream too
+    with torch.npu.stream(side):
+        graph.replay()
+        assert (x + y).tolist() == [2, 4, 6, 8]
+
+
+def test_a_stream_may_come_back_by_way_of_another(x):
+    first, second = torch.npu.Stream(), torch.npu.Stream()
+
+    def step():
+        first.wait_stream(torch.npu.current_stream())
+        second.wait_stream(first)
+        with torch.npu.stream(second):
+            y = x * 2
+        first.wait_stream(second)
+        torch.npu.current_stream().wait_stream(first)
+        return y + 1
+
+    graph, y = capture(step)
+    x.fill_(5)
+    graph.replay()
+    assert y.tolist() == [11] * 4
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [lambda x: x + 1, as_device_op("test::plus", lambda a: a + 1)],
+    ids=["op", "python"],
+)
+def test_an_op_on_a_stream_that_has_not_joined_would_not_be_in_the_graph(x, launch):
+    side = torch.npu.Stream()
+
+    def step():
+        with torch.npu.stream(side):
+            launch(x)
+
+    with pytest.raises(RuntimeError, match=r"launched on stream \d+ while a graph is captured"):
+        capture(step)
+
+
 def test_python_ops_and_references_are_recorded(x):
     def add_in_place(a, b):
         a += b
@@ -161,9 +215,9 @@ class Updatable:
     """A graph of one layer, `x + attention(length)`, as vllm-ascend updates them."""
 
     def __init__(self, x, layers=2):
-        self.cache = torch.arange(16.0, device="npu").view(1, 16, 1)
+        self.cache = torch.arange(16.0, device="npu").view(1, 16, 1).repeat(1, 1, 16)
         self.block_table = torch.zeros(1, 1, dtype=torch.int32, device="npu")
-        self.query = torch.zeros(1, 1, 1, device="npu")
+        self.query = torch.zeros(1, 1, 16, device="npu")
         self.events = [torch.npu.ExternalEvent() for _ in range(layers)]
         self.handles, self.outs = [], []
         self.graph, self.result = capture(lambda: self.run(x))
@@ -182,12 +236,12 @@ class Updatable:
         for event in self.events:
             event.wait(stream)
             event.reset(stream)
-            out = [torch.zeros(1, 1, 1, device="npu"), torch.zeros(1, device="npu")]
+            out = [torch.zeros(1, 1, 16, device="npu"), torch.zeros(1, device="npu")]
             torch.npu.graph_task_group_begin(stream)
             self.attend(1, out)
             self.handles.append(torch.npu.graph_task_group_end(stream))
             self.outs.append(out)
-            x = x + out[0].view(1)
+            x = x + out[0][0, 0, 0]
         return x
 
     def update(self, lengths):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
+from npu_sim.references import fused_infer_limits
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -41,3 +42,9 @@ def test_the_command_that_tries_it() -> None:
     )
     assert result.returncode == 0, result.stderr[-4000:]
     assert "tensor([2., 2.]" in result.stdout
+
+
+def test_the_limits_of_fused_attention() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| .*? \| (.*?) ?\|$", README, re.MULTILINE))
+    listed = {name: rows.get(name) for name in fused_infer_limits.LIMITS}
+    assert listed == {name: fused_infer_limits.ALLOWED.get(name, "") for name in listed}

@@ -65,6 +65,23 @@ def additions(x_ptr, out_ptr, which):
     tl.store(out_ptr + 29 + tl.arange(0, 8), libdevice.isnan(x / (x - x)).to(tl.float32))
 
 
+@triton.jit
+def compare(x_ptr, out_ptr, block: tl.constexpr):
+    at = tl.arange(0, block)
+    first = tl.load(x_ptr)
+    chosen = (at < 3) & (first != 0.0) & (tl.max(tl.load(x_ptr + at), axis=0) > 1)
+    tl.store(out_ptr + at, chosen.to(tl.int32))
+
+
+@triton.autotune(
+    configs=[triton.Config({"block": 4}), triton.Config({"block": 8})], key=["n", "no_argument"]
+)
+@triton.jit
+def tuned(x_ptr, n, block: tl.constexpr):
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) + block, mask=at < n)
+
+
 def a_kernel_writes_to_the_tensor_itself():
     storage = torch.zeros(3, 14)
     view = storage[1, 2:13]  # an odd length, in the middle of something
@@ -110,6 +127,20 @@ def additions_of_triton_ascend():
     assert out[29:37].tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
 
 
+def scalars_that_are_compared_are_bits():
+    out = torch.zeros(4, dtype=torch.int32)
+    compare[(1,)](torch.tensor([0.5, 2, 0, 0]), out, block=4)
+    assert out.tolist() == [1, 1, 1, 0]
+    compare[(1,)](torch.tensor([0.0, 2, 0, 0]), out, block=4)
+    assert out.tolist() == [0, 0, 0, 0]
+
+
+def a_tuned_kernel_takes_its_first_configuration():
+    x = torch.zeros(6)
+    tuned[(lambda meta: (triton.cdiv(6, meta["block"]),))](x, 6)
+    assert x.tolist() == [4] * 6  # run once
+
+
 def triton_knows_one_device():
     active = triton.runtime.driver.active
     assert active.get_current_target().backend == "npu"
@@ -132,6 +163,8 @@ CASES = [
     keywords_tuples_and_missing_tensors,
     an_error_in_a_kernel_is_raised,
     additions_of_triton_ascend,
+    scalars_that_are_compared_are_bits,
+    a_tuned_kernel_takes_its_first_configuration,
     triton_knows_one_device,
 ]
 print(json.dumps({case.__name__: outcome(case) for case in CASES}))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 from vllm_ascend_spec.bench import provenance
-from vllm_ascend_spec.bench.serve import say
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.bench.verify import peers, stock
 from vllm_ascend_spec.bench.verify.cases import (
@@ -71,8 +71,14 @@ class Plan:
         return plan_cases(self.kinds, self.vocabs, self.batches, self.acceptances)
 
 
-def run(plan: Plan, timer: Timer | None = None) -> dict[str, Any]:
-    """Run the plan and return its record."""
+def run(plan: Plan, tell: Callable[[str], None], timer: Timer | None = None) -> dict[str, Any]:
+    """Run the plan and return its record.
+
+    Args:
+        plan: what is measured.
+        tell: prints a line for each case, as soon as it was measured.
+        timer: the device's own unless given.
+    """
     device = torch.device(plan.device)
     states = peers.find_backends(plan.backends, device)
     backends = tuple(name for name, state in states.items() if state == "ready")
@@ -93,15 +99,17 @@ def run(plan: Plan, timer: Timer | None = None) -> dict[str, Any]:
     threads_before = torch.get_num_threads()
     torch.set_num_threads(plan.threads)
     try:
-        for case in plan.cases:
-            row = run_case(case, plan, backends, timer)
-            record["results"].append(row)
-            say(format_row(row, record["judged"]))
+        with Progress(len(plan.cases)) as progress:
+            for case in plan.cases:
+                progress.next(str(case))
+                row = run_case(case, plan, backends, timer)
+                record["results"].append(row)
+                tell(format_row(row, record["judged"]))
         record["overhead"] = _overheads(plan, backends[0], timer)
     finally:
         torch.set_num_threads(threads_before)
     record["summary"] = summarise(record)
-    say(format_summary(record))
+    tell(format_summary(record))
     return record
 
 

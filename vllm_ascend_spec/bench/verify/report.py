@@ -129,7 +129,8 @@ def draw(record: Mapping[str, Any], path: Path) -> str:
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
     axes.set_xlabel(f"milliseconds a call, {record['plan']['dtype']}, {record['device']['name']}")
-    figure.legend(loc="outside upper center", ncols=5, fontsize="small")
+    figure.suptitle("Verification: the time of a call")
+    figure.legend(loc="outside lower center", ncols=5, fontsize="small")
     FigureCanvasAgg(figure).print_png(str(path))
     return f"picture: {path}"
 

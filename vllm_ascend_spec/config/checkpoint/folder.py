@@ -9,6 +9,8 @@ from pathlib import Path
 from vllm_ascend_spec.config.checkpoint.hub import Hub, current_hub
 from vllm_ascend_spec.errors import CheckpointError
 
+# vLLM's, for other names of models.
+REDIRECT = "VLLM_MODEL_REDIRECT_PATH"
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -49,6 +51,26 @@ def find_target(model: str) -> Path | None:
     return folder
 
 
+def check_target(model: str) -> str | None:
+    """Refuse a target that is meant as a path which leads nowhere; what is there is vLLM's to read.
+
+    Returns:
+        A warning for a hub's name that begins with a folder which is there; None for anything else.
+
+    Raises:
+        CheckpointError: there is nothing, and no hub can have a model of that name.
+    """
+    is_elsewhere = "://" in model or os.environ.get(REDIRECT)
+    if not model or is_elsewhere or os.path.exists(model):
+        return None
+    # A name with a colon may be one of another package's, e.g. a file in a hub's repository.
+    if _is_path(model) and ":" not in model:
+        raise CheckpointError("model", model, _nowhere())
+    if _is_below_a_folder(model):
+        return str(CheckpointError("model", model, f"{_nowhere()}, so a hub's model is meant"))
+    return None
+
+
 def _not_cached(option: str, model: str, hub: Hub, at: str) -> CheckpointError:
     problem = f"is neither a folder nor in {hub.name}'s cache{at}, and {hub.offline} is set"
     return CheckpointError(option, model, problem)
@@ -68,8 +90,20 @@ def _local(option: str, model: str) -> Path | None:
         raise CheckpointError(option, model, "there is no such user's home") from None
     except OSError as error:
         raise CheckpointError(option, model, f"cannot be read: {error.strerror}") from None
-    is_path = not HUB_ID.fullmatch(model) or model.startswith((".", "~"))
-    first = Path(model).parts[0] if model else ""
-    if "://" not in model and (is_path or ("/" in model and Path(first).is_dir())):
-        raise CheckpointError(option, model, f"there is no such folder (looked in {Path.cwd()})")
+    if "://" not in model and (_is_path(model) or _is_below_a_folder(model)):
+        raise CheckpointError(option, model, _nowhere())
     return None
+
+
+def _is_path(model: str) -> bool:
+    """Tell whether no hub can have a model of that name."""
+    return not HUB_ID.fullmatch(model) or model.startswith((".", "~"))
+
+
+def _is_below_a_folder(model: str) -> bool:
+    """Tell whether ``model`` begins with a folder that is there."""
+    return "/" in model and Path(Path(model).parts[0]).is_dir()
+
+
+def _nowhere() -> str:
+    return f"there is no such folder (looked in {Path.cwd()})"

@@ -1,17 +1,24 @@
-"""What kind of draft head a checkpoint is, by the names of its tensors."""
+"""What kind of draft head a checkpoint is, and whether it has MTP layers, by names of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-# What joins a token's embedding and the target's state is called so.
-FUSION = frozenset(("fc", "eagle_linear"))
+from vllm_ascend_spec.config.checkpoint.families.unknown import STACKS
+from vllm_ascend_spec.config.checkpoint.tensors import layers_of
+
+# What joins a token's embedding and the target's state. A head has it outside of its layers; that
+# of a target's MTP layers is called after them, such as mtp.fc.
+FUSION = re.compile(r"(model\.)?(fc|eagle_linear)\.")
 # The norm of the target's states: in a layer beside that of the embedding, or for all layers.
-ONLY_EAGLE3 = frozenset(("hidden_norm",))
+ONLY_EAGLE3 = re.compile(r"(model\.)?(midlayer|layers\.\d+)\.hidden_norm\.")
 ONLY_DFLASH = "hidden_norm.weight"
 # Their config.json says what they are: the model type is the method.
 BY_MODEL_TYPE = ("medusa", "mlp_speculator")
 ABOUT = {"eagle": "an EAGLE head", "eagle3": "an EAGLE-3 head", "dflash": "a DFlash head"}
+MTP = "mtp"
 
 
 def kind_of(names: Iterable[str]) -> str | None:
@@ -19,7 +26,40 @@ def kind_of(names: Iterable[str]) -> str | None:
     names = set(names)
     if ONLY_DFLASH in names:
         return "dflash"
-    parts = {part for name in names for part in name.split(".")}
-    if parts & ONLY_EAGLE3:
+    if any(map(ONLY_EAGLE3.match, names)):
         return "eagle3"
-    return "eagle" if parts & FUSION else None
+    return "eagle" if any(map(FUSION.match, names)) else None
+
+
+def has_mtp_layers(names: Collection[str], config: Mapping[str, Any]) -> bool | None:
+    """Tell whether a checkpoint has tensors of MTP layers.
+
+    They are called after MTP, or are in layers behind those of the model; so in each class of MTP
+    layers that vLLM's registry lists (vllm/model_executor/models/registry.py:
+    _SPECULATIVE_DECODING_MODELS).
+
+    Args:
+        names: of its tensors.
+        config: the text part of its config.
+
+    Returns:
+        None where that cannot be told.
+    """
+    if any(part.startswith(MTP) for name in names for part in name.split(".")):
+        return True
+    layers = config.get("num_hidden_layers")
+    if not isinstance(layers, int):
+        return None
+    return any(number >= layers for stack in STACKS for number in layers_of(names, stack))
+
+
+def method_of_a_model(names: Collection[str], config: Mapping[str, Any]) -> str:
+    """Return what to do with a checkpoint that is no head.
+
+    Args:
+        names: of its tensors.
+        config: the text part of its config.
+    """
+    if has_mtp_layers(names, config):
+        return f"it has MTP layers: use method {MTP!r}"
+    return "for an ordinary model use method 'draft_model'"

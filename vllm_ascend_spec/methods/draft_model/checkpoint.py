@@ -10,6 +10,7 @@ from vllm_ascend_spec.config.checkpoint.families import llama, unknown
 from vllm_ascend_spec.config.checkpoint.heads import ABOUT, BY_MODEL_TYPE, kind_of
 from vllm_ascend_spec.config.checkpoint.masks import check_mask
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to
+from vllm_ascend_spec.config.checkpoint.states import with_state
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
 
 EAGLE = re.compile(r"Eagle\w+ForCausalLM")
@@ -30,6 +31,11 @@ def check_draft_model(draft: Draft) -> None:
             raise UnusableError(f"is {ABOUT[kind]}; use method {kind!r}")
         if "fc.weight" in found.tensors or EAGLE.fullmatch(architecture):
             raise UnusableError("is an EAGLE head; use method 'eagle'")
+        if (stateful := with_state(found.config)) is not None:
+            raise UnusableError(
+                f"is of {stateful}, whose layers keep a state, and vLLM 0.30 drafts with layers of "
+                "attention alone; use another draft, or another method"
+            )
         if draft.in_one_pass:
             check_mask(found.config)
         table = llama.table_of(architecture, found.config)

@@ -16,10 +16,12 @@ METHOD = Method(
     check_checkpoint=check_eagle3,
     drafters={
         "vllm": (
+            "vllm_ascend_spec.compat.prompt_piece_end:PieceEndOverride",
             "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
             "vllm.v1.spec_decode.eagle:EagleProposer",
         ),
         "ascend": (
+            "vllm_ascend_spec.compat.prompt_piece_end:PieceEndOverride",
             "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
             "vllm_ascend_spec.compat.npu_draft_model_block_table:BlockTableOverride",
             "vllm_ascend_spec.compat.npu_eagle3_lm_head:HeadOverride",

@@ -10,7 +10,7 @@ from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
 from vllm_ascend_spec.config.checkpoint.draft import Checkpoint, Draft
 from vllm_ascend_spec.config.checkpoint.families import eagle3, llama
 from vllm_ascend_spec.config.checkpoint.families.eagle3 import LAYER_IDS, Settings
-from vllm_ascend_spec.config.checkpoint.heads import ABOUT, kind_of
+from vllm_ascend_spec.config.checkpoint.heads import ABOUT, kind_of, method_of_a_model
 from vllm_ascend_spec.config.checkpoint.masks import check_mask
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
 from vllm_ascend_spec.config.checkpoint.target_states import check_layers, check_width
@@ -71,10 +71,8 @@ def require_kind(found: Checkpoint) -> None:
     if kind == "dflash":
         raise UnusableError(f"is {ABOUT[kind]}; use method {kind!r}")
     if kind is None:
-        raise UnusableError(
-            "is not an EAGLE-3 head (no tensor *.hidden_norm.weight); for an ordinary model use "
-            "method 'draft_model'"
-        )
+        hint = method_of_a_model(found.tensors, found.text)
+        raise UnusableError(f"is not an EAGLE-3 head (no tensor *.hidden_norm.weight); {hint}")
 
 
 def check_masked_states(found: Checkpoint, settings: Settings) -> None:

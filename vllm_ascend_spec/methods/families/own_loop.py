@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
+from vllm_ascend_spec.config.draft_context import draft_context
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.methods.families.certain import CertainDraftsMixin
@@ -27,6 +29,23 @@ logger = get_logger(__name__)
 Picked = tuple[torch.Tensor, torch.Tensor | None]
 
 
+class PartOfPrompt:
+    """A runner's batch in which a prompt ends with the token after those that a step computes.
+
+    Args:
+        batch: the runner's.
+        seq_lens: int32 [max_num_reqs] on the host, how far each request is computed by the step.
+    """
+
+    def __init__(self, batch: Any, seq_lens: torch.Tensor) -> None:
+        self._batch = batch
+        ends = seq_lens[: batch.num_reqs].numpy() + 1
+        self.num_tokens_no_spec = np.minimum(batch.num_tokens_no_spec[: batch.num_reqs], ends)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batch, name)
+
+
 class OwnLoopMixin(CertainDraftsMixin):
     """Mix into vLLM's or vllm-ascend's proposer with a draft model, before it in the bases.
 
@@ -37,12 +56,16 @@ class OwnLoopMixin(CertainDraftsMixin):
             KV cache in step; set by drafters that have something better, before each step.
         last_graph: name of vLLM's ``CUDAGraphMode`` that the first pass of a step ran in; emptied
             by the runner that reads it.
+        draft_context: most tokens of a request that drafts are made for. No position from there on
+            is looked up in a table of the draft's.
     """
 
     stock_name: str
     uses_own_loop: bool
     keeps_cache_only: bool = False
     last_graph: str = ""
+    draft_context: int
+    max_model_len: int
     vllm_config: VllmConfig
     speculative_config: Any
     model: Any
@@ -64,6 +87,8 @@ class OwnLoopMixin(CertainDraftsMixin):
         # The stock proposers hand the distributions over for the standard method alone; the block
         # rule needs them as much.
         drafter._enable_probabilistic_draft_probs = asked.samples_drafts
+        longest = engine.vllm_config.model_config.max_model_len
+        drafter.draft_context = draft_context(engine.vllm_config) or longest
         drafter.require_possible()
         drafter.uses_own_loop = drafter.chooses_own_loop(asked.draft_loop)
         return drafter
@@ -103,6 +128,42 @@ class OwnLoopMixin(CertainDraftsMixin):
     def has_all_steps_in_a_graph(self) -> bool:
         """Tell whether the draft steps are recorded together, so that none can be left out."""
         return False
+
+    def prepare_next_token_ids_padded(
+        self,
+        sampled_token_ids: torch.Tensor,  # [num_reqs, K+1]
+        requests: Mapping[str, Any],
+        gpu_input_batch: Any,
+        *discarded: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the token after which each request drafts; the signature is the stock one's.
+
+        Where a prompt goes on, vLLM and vllm-ascend take its last token for the next one. The draft
+        would keep that in its KV cache, and draft otherwise than for the same prompt in one piece.
+        """
+        batch = PartOfPrompt(gpu_input_batch, self.runner.optimistic_seq_lens_cpu)
+        return super().prepare_next_token_ids_padded(  # type: ignore[misc]
+            sampled_token_ids, requests, batch, *discarded
+        )
+
+    def keep_positions_inside(
+        self,
+        positions: torch.Tensor,  # [num_tokens]
+    ) -> None:
+        """Clamp positions beyond the draft's context, in place: nothing is drafted from there.
+
+        Where keys and values go has been worked out, by the true positions. No draft that is
+        verified attends to those of positions from there on.
+
+        Args:
+            positions: int32 or int64, of the rows of a pass.
+        """
+        if self.draft_context == self.max_model_len:
+            return
+        # A head whose keys and values come from the target's states (DFlash) has those of the text.
+        of_text = getattr(self, "_context_positions_buffer", None)
+        for own in (positions,) if of_text is None else (positions, of_text):
+            own.clamp_(max=self.draft_context - 1)
 
     @property
     def drafts_to_the_end(self) -> bool:

@@ -6,14 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
-from vllm_ascend_spec.config.checkpoint.draft import Draft
+from vllm_ascend_spec.config.checkpoint.draft import Checkpoint, Draft
 from vllm_ascend_spec.config.checkpoint.families import deepseek_mtp, llama, mimo_mtp
-from vllm_ascend_spec.config.checkpoint.heads import BY_MODEL_TYPE, kind_of
+from vllm_ascend_spec.config.checkpoint.heads import (
+    BY_MODEL_TYPE,
+    MTP,
+    has_mtp_layers,
+    kind_of,
+)
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors, layers_of
 
 # Of models that draft with one layer for each step; vLLM has a proposer of their own for them.
-OTHER_PROPOSERS = ("gemma4_assistant", "gemma4_mtp", "step3p5", "step3p5_mtp")
+OTHER_PROPOSERS = frozenset(
+    (
+        "gemma4_assistant",
+        "gemma4_unified_assistant",
+        "gemma4_mtp",
+        "step3p5",
+        "step3p7",
+        "step3p5_mtp",
+    )
+)
+THEIR_ARCHITECTURES = frozenset(("Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"))
 FAMILIES = (deepseek_mtp, mimo_mtp)
 
 
@@ -32,13 +47,11 @@ def check_mtp(draft: Draft) -> None:
         if model_type in BY_MODEL_TYPE or kind is not None:
             method = kind or model_type
             raise UnusableError(f"is no model with MTP layers but a head; use method {method!r}")
-        if model_type in OTHER_PROPOSERS:
-            raise UnusableError(
-                f"is of model_type {model_type!r}, whose layers vLLM runs in a loop of their own; "
-                "not supported by this release"
-            )
         architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
+        require_our_loop(architecture, found.config, found.text)
         require_layers(architecture, found.text)
+        if found.usual_names:
+            require_tensors(found)
         for family in FAMILIES:
             table = family.table_of(architecture, found.config)
             if table is not None and found.usual_names:
@@ -50,6 +63,38 @@ def check_mtp(draft: Draft) -> None:
                 stems = tuple(f"{table.stack}{number}." for number in numbers)
                 own = {n: tensor for n, tensor in found.tensors.items() if n.startswith(stems)}
                 check_tensors(own, table, quantized=found.quantized)
+
+
+def require_our_loop(architecture: str, config: Mapping[str, Any], text: Mapping[str, Any]) -> None:
+    """Raise where vLLM runs a model's MTP layers by a proposer that this package does not extend.
+
+    Raises:
+        UnusableError: naming the model.
+    """
+    types = [part.get("model_type") for part in (config, text)]
+    found = next((name for name in types if name in OTHER_PROPOSERS), None)
+    if found is not None or architecture in THEIR_ARCHITECTURES:
+        what = f"model_type {found!r}" if found is not None else architecture
+        raise UnusableError(
+            f"is of {what}, whose layers vLLM runs in a loop of their own; "
+            "not supported by this release"
+        )
+
+
+def require_tensors(found: Checkpoint) -> None:
+    """Raise where a model's config tells of MTP layers that its files do not have.
+
+    vLLM finds that out when it has loaded the target, or drafts with what the memory held before.
+
+    Raises:
+        UnusableError: there is no tensor of them.
+    """
+    if has_mtp_layers(found.tensors, found.text) is False:
+        first = found.text["num_hidden_layers"]
+        raise UnusableError(
+            f"has no tensor model.layers.{first}.* and none called {MTP}*, so its MTP layers were "
+            "left out; use a checkpoint that has them, or another method"
+        )
 
 
 def require_layers(architecture: str, config: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from npu_sim.references.fused_infer_sequences import OneSequence, sequences, wri
 from npu_sim.references.registry import reference
 
 
-def run(problem: Problem, want_lse: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def run(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
     """Give the attention in the layout asked for, and its log sums or a single 0."""
     out = problem.query.new_zeros(problem.out_shape)
     parts: list[tuple[OneSequence, torch.Tensor]] = []
@@ -35,7 +35,9 @@ def run(problem: Problem, want_lse: bool) -> tuple[torch.Tensor, torch.Tensor]:
     order = LAYOUTS[problem.layouts]
     if order != tuple(range(out.dim())):
         out = out.permute(order).contiguous()
-    return out, _log_sums(problem, parts) if want_lse else out.new_zeros(1, dtype=torch.float32)
+    return out, _log_sums(problem, parts) if problem.want_lse else out.new_zeros(
+        1, dtype=torch.float32
+    )
 
 
 def _log_sums(problem: Problem, parts: list[tuple[OneSequence, torch.Tensor]]) -> torch.Tensor:
@@ -107,8 +109,9 @@ def fused_infer_attention_score(
         block_size=block_size,
         query_rope=query_rope,
         key_rope=key_rope,
+        want_lse=softmax_lse_flag,
     )
-    return run(problem, softmax_lse_flag)
+    return run(problem)
 
 
 def write_out(

@@ -61,8 +61,9 @@ def fused_infer_attention_score_v2(
         query_rope=query_rope,
         key_rope=key_rope,
         sink=learnable_sink,
+        want_lse=return_softmax_lse,
     )
-    return run(problem, return_softmax_lse)
+    return run(problem)
 
 
 @reference("npu::npu_fused_infer_attention_score_v2.out")

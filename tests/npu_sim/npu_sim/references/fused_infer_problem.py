@@ -1,8 +1,7 @@
 """What FusedInferAttentionScore's arguments must look like.
 
-The limits come from torch_npu's docstring of `npu_fused_infer_attention_score`. Two that it names
-are not kept, because vllm-ascend goes beyond them on real devices: no paged cache with TND, and few
-numbers and sizes of heads with TND.
+What makes no sense, or has no reference, is refused here; what Ascend's documents do not allow
+besides is in `fused_infer_limits.py`.
 
 A layout such as TND_NTD names that of the query and that of the result.
 """
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from npu_sim.references import fused_infer_limits
 from npu_sim.references.checks import (
     FLOATS,
     require,
@@ -22,7 +22,6 @@ from npu_sim.references.checks import (
 
 UNLIMITED = 2147483647
 COMPRESSED_MASK = 2048  # size of the triangle that modes 2, 3 and 4 want instead of a full mask
-MAX_BLOCK_SIZE = 512
 # How the result's dimensions follow from those of the query.
 LAYOUTS: dict[str, tuple[int, ...]] = {
     "TND": (0, 1, 2),
@@ -60,16 +59,12 @@ class Problem:
     query_rope: torch.Tensor | None = None
     key_rope: torch.Tensor | None = None
     sink: torch.Tensor | None = None
+    want_lse: bool = False
 
     def __post_init__(self) -> None:
         require_choice("input_layout", self.layouts, tuple(LAYOUTS))
         require_dtype("query", self.query, FLOATS)
         require_same_dtype(query=self.query, key=self.key, value=self.value)
-        require(
-            self.block_table is not None
-            or (self.key.is_contiguous() and self.value.is_contiguous()),
-            "key and value must be contiguous where they are not a paged cache",
-        )
         dims = 3 if self.layout in ("TND", "BSH") else 4
         require(self.query.dim() == dims, f"query must have {dims} dimensions in {self.layout}")
         _check_heads(self)
@@ -80,6 +75,7 @@ class Problem:
         if self.sink is not None:
             require_dtype("learnable_sink", self.sink, (self.query.dtype,))
             require_shape("learnable_sink", self.sink, self.num_heads)
+        fused_infer_limits.check(self)
 
     @property
     def layout(self) -> str:
@@ -99,11 +95,20 @@ class Problem:
         return self.query.shape[2 if self.layout == "BNSD" else 1]
 
     @property
+    def is_paged(self) -> bool:
+        """Whether keys and values are in the blocks of a cache."""
+        return self.block_table is not None
+
+    @property
+    def value_size(self) -> int:
+        """The size of a value's head."""
+        flat = self.layout == "BSH" or (self.is_paged and self.value.dim() == 3)
+        return self.value.shape[-1] // (self.num_kv_heads if flat else 1)
+
+    @property
     def out_shape(self) -> tuple[int, ...]:
         """The result's shape: the query's, with the value's size of head."""
-        value = self.value
-        flat = self.layout == "BSH" or (self.block_table is not None and value.dim() == 3)
-        size = value.shape[-1] // (self.num_kv_heads if flat else 1)
+        size = self.value_size
         if self.layout == "BSH":
             size *= self.num_heads
         return (*self.query.shape[:-1], size)
@@ -111,9 +116,11 @@ class Problem:
 
 def _check_heads(problem: Problem) -> None:
     heads, kv_heads = problem.num_heads, problem.num_kv_heads
+    absorbed = problem.query_rope is not None and problem.query.shape[-1] == LATENT_SIZE
+    most = 128 if absorbed else 64
     require(
-        heads % kv_heads == 0 and heads // kv_heads <= 64,
-        f"num_heads {heads} and num_key_value_heads {kv_heads}: valid are multiples up to 64",
+        heads % kv_heads == 0 and heads // kv_heads <= most,
+        f"num_heads {heads} and num_key_value_heads {kv_heads}: valid are multiples up to {most}",
     )
     require(heads <= 256, f"num_heads is {heads}; valid: up to 256")
     shape = problem.query.shape
@@ -157,11 +164,6 @@ def _check_pages(problem: Problem) -> None:
     require(
         table.shape[0] == problem.batch,
         f"block_table has {table.shape[0]} rows for {problem.batch} sequences",
-    )
-    unit = 16
-    require(
-        0 < size <= MAX_BLOCK_SIZE and size % unit == 0,
-        f"block_size is {size}; valid: multiples of {unit} up to {MAX_BLOCK_SIZE}",
     )
     require(problem.kv_lengths is not None, "a paged cache needs actual_seq_lengths_kv")
     require(problem.key.dim() in (3, 4), "a paged cache has 3 or 4 dimensions")

@@ -182,10 +182,12 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
     def set_inputs_first_pass(self, *args: Any, **kwargs: Any) -> Any:
         """Prepare the first pass; the signature is vllm-ascend's."""
         prepared = super().set_inputs_first_pass(*args, **kwargs)  # type: ignore[misc]
-        if self.uses_own_loop and self.parallel_drafting:
+        if self.uses_own_loop:
             num_tokens, _, metadata, _ = prepared
             positions = self.positions[:num_tokens]
-            keep_inside(metadata, positions, self.max_model_len, self.kernel_block_size)
+            if self.parallel_drafting:
+                keep_inside(metadata, positions, self.draft_context, self.kernel_block_size)
+            self.keep_positions_inside(positions)
         return prepared
 
     def _later_steps(
@@ -203,7 +205,7 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
                 get_forward_context().attn_metadata = step_metadata
                 positions = positions + 1
                 # Past the end a draft is dropped anyway; it only must not leave the tables.
-                inside = torch.where(positions >= self.max_model_len, 0, positions)
+                inside = torch.where(positions >= self.draft_context, 0, positions)
                 # A graph replays on the buffers it was captured with.
                 self.input_ids[:num_reqs] = drafts[-1][0]
                 self._set_positions(num_reqs, inside)

@@ -59,7 +59,9 @@ class DirectStepsMixin:
         """See whether the draft can be called directly; a logged line says why not."""
         from vllm_ascend_spec.methods.families.vllm.direct import direct_of, problem_of
 
-        found = problem_of(self.model)
+        # A connector takes keys and values layer by layer as vLLM's attention layers are run.
+        is_taken = self.vllm_config.kv_transfer_config is not None
+        found = "a KV connector" if is_taken else problem_of(self.model)
         if found is None:
             self.direct = direct_of(self.model)
         else:
@@ -76,13 +78,12 @@ class DirectStepsMixin:
         """Tell whether keys and values may be written later than their step.
 
         Layers behind the first one attend to the cache. Groups share memory, so that a block may
-        be another layer's by then. A connector takes blocks away when a request ends.
+        be another layer's by then.
         """
         return (
             self.direct is not None
             and len(self.direct.layers) == 1
             and len(kv_cache_config.kv_cache_groups) == 1
-            and self.vllm_config.kv_transfer_config is None
         )
 
     def _read(self, tokens: Unread) -> None:

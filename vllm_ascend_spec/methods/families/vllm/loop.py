@@ -106,7 +106,8 @@ class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, RowGraphsMi
         if self.direct is not None and not self.parallel_drafting:
             return self.draft_directly(first, metadata, num_rejected_tokens_gpu, sampling_metadata)
         if self.parallel_drafting:
-            keep_inside(metadata, first.positions, self.max_model_len, self.block_size)
+            keep_inside(metadata, first.positions, self.draft_context, self.block_size)
+        self.keep_positions_inside(first.positions)
         last, hidden = self._first_step(first, metadata)
         if num_speculative_tokens == 0:
             # The pass above kept the draft's KV cache in step; there is nothing to draft.
@@ -139,7 +140,11 @@ class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, RowGraphsMi
         if self.direct is not None and not self.parallel_drafting:
             rows = metadata.query_start_loc_cpu[1:] - 1 if rows is None else rows
             read = FirstPass(token_ids, positions, hidden, rows)
-            return self.inputs_on_host(read, next_token_ids, metadata, num_rejected)
+            first, metadata = self.inputs_on_host(read, next_token_ids, metadata, num_rejected)
+            if self.draft_context < self.max_model_len:
+                positions = first.positions.clamp(max=self.draft_context - 1)
+                first = first._replace(positions=positions)
+            return first, metadata
         num_tokens, rows, metadata = self.set_inputs_first_pass(
             target_token_ids=token_ids,
             next_token_ids=next_token_ids,
@@ -215,7 +220,7 @@ class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, RowGraphsMi
             metadata.seq_lens,
             metadata.block_table_tensor,
             self.block_size,
-            self.max_model_len,
+            self.draft_context,
             self.num_speculative_tokens - 1,
         )
 

@@ -15,9 +15,14 @@ constexpr AclError kOk = 0;
 constexpr AclError kInvalidParam = 100000;
 constexpr AclError kNotSimulated = 500003;
 constexpr AclError kNoContext = 107002;
-constexpr AclError kStreamCaptured = 107025;
 constexpr AclError kEndless = 107020;
+constexpr AclError kStreamUnjoined = 107025;
+constexpr AclError kStreamCaptured = 107027;
+constexpr AclError kStreamNotCaptured = 107029;
+constexpr AclError kCaptureForbids = 107030;
 constexpr AclError kOutOfMemory = 207001;
+// A device goes on with wrong data; no code of CANN's says so.
+constexpr AclError kOverwritten = 500000;
 
 namespace npu_sim {
 

@@ -38,7 +38,7 @@ int launch(const char* name, void* stream, size_t read, void* into, size_t writt
   task.traffic = {static_cast<int64_t>(read), static_cast<int64_t>(written)};
   task.run = std::move(run);
   try {
-    return npu_sim::submit(static_cast<npu_sim::Stream*>(stream), std::move(task), into, written);
+    return npu_sim::submit(npu_sim::stream_of(stream), std::move(task), into, written);
   } catch (const std::runtime_error& error) {
     return hccl_fail(std::string(name) + ": " + error.what());
   }

@@ -17,6 +17,7 @@ constexpr size_t kSlack = 32;       // bytes that CANN leaves behind a block for
 
 std::mutex mutex;
 std::map<void*, size_t> blocks;
+std::map<void*, size_t> pinned;  // the host's
 size_t used = 0;
 
 size_t capacity() {
@@ -40,6 +41,27 @@ npu_sim::CopyKind direction(int kind) {
                                 : npu_sim::CopyKind::kDeviceToDevice;
 }
 
+bool is_pinned(const void* pointer) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto after = pinned.upper_bound(const_cast<void*>(pointer));
+  if (after == pinned.begin()) return false;
+  const auto& [begin, bytes] = *std::prev(after);
+  return pointer < static_cast<char*>(begin) + bytes;
+}
+
+void pin(void* pointer, size_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  pinned[pointer] = bytes;
+}
+
+void unpin(void* pointer) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto block = pinned.find(pointer);
+  if (block == pinned.end()) return;
+  npu_sim::forget(pointer, block->second);
+  pinned.erase(block);
+}
+
 AclError copy_async(void* to, const void* from, size_t bytes, int kind, void* stream) {
   const auto amount = static_cast<int64_t>(bytes);
   npu_sim::Task task;
@@ -48,10 +70,13 @@ AclError copy_async(void* to, const void* from, size_t bytes, int kind, void* st
     task.name = "aclrtMemcpyAsync";
     task.traffic = {amount, amount};
   } else {
+    const bool to_host = direction(kind) == npu_sim::CopyKind::kDeviceToHost;
+    void* const host = to_host ? to : const_cast<void*>(from);
     task.copies = direction(kind);
     task.copied = amount;
+    if (is_pinned(host)) task.host_copy = npu_sim::HostCopy{to_host, host, bytes, nullptr, ""};
   }
-  return npu_sim::submit(static_cast<npu_sim::Stream*>(stream), std::move(task), to, bytes);
+  return npu_sim::submit(npu_sim::stream_of(stream), std::move(task), to, bytes);
 }
 
 AclError set_async(void* to, int32_t value, size_t bytes, void* stream) {
@@ -59,7 +84,7 @@ AclError set_async(void* to, int32_t value, size_t bytes, void* stream) {
   task.name = "aclrtMemsetAsync";
   task.traffic = {0, static_cast<int64_t>(bytes)};
   task.run = [=] { memset(to, value, bytes); };
-  return npu_sim::submit(static_cast<npu_sim::Stream*>(stream), std::move(task), to, bytes);
+  return npu_sim::submit(npu_sim::stream_of(stream), std::move(task), to, bytes);
 }
 
 }  // namespace
@@ -91,20 +116,27 @@ ACL_API AclError aclrtGetMemInfo(int, size_t* free_bytes, size_t* total_bytes) {
 }
 
 ACL_API AclError aclrtMallocHost(void** pointer, size_t bytes) {
-  return posix_memalign(pointer, kAlignment, bytes + kSlack) ? kOutOfMemory : kOk;
+  if (posix_memalign(pointer, kAlignment, bytes + kSlack)) return kOutOfMemory;
+  pin(*pointer, bytes);
+  return kOk;
 }
 ACL_API AclError aclrtMallocHostWithCfg(void** pointer, uint64_t bytes, void*) {
   return aclrtMallocHost(pointer, bytes);
 }
 ACL_API AclError aclrtFreeHost(void* pointer) {
+  unpin(pointer);
   free(pointer);
   return kOk;
 }
-ACL_API AclError aclrtHostRegister(void* pointer, size_t, int, void** device_pointer) {
+ACL_API AclError aclrtHostRegister(void* pointer, size_t bytes, int, void** device_pointer) {
+  pin(pointer, bytes);
   *device_pointer = pointer;
   return kOk;
 }
-ACL_API AclError aclrtHostUnregister(void*) { return kOk; }
+ACL_API AclError aclrtHostUnregister(void* pointer) {
+  unpin(pointer);
+  return kOk;
+}
 
 ACL_API AclError aclrtMemcpy(void* to, size_t, const void* from, size_t bytes, int kind) {
   AclError error = npu_sim::host_waits("copy");

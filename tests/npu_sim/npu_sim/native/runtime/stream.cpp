@@ -2,13 +2,21 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
+#include <mutex>
 #include <unistd.h>
 
 #include "tape.h"
 
 using npu_sim::Event;
 using npu_sim::Stream;
+using npu_sim::stream_of;
 using npu_sim::Task;
+
+npu_sim::Stream* npu_sim::stream_of(void* handle) {
+  static Stream by_default;
+  return handle ? static_cast<Stream*>(handle) : &by_default;
+}
 
 namespace {
 
@@ -35,6 +43,17 @@ AclError create_event(void** event, uint32_t flag) {
   return kOk;
 }
 
+AclError wait_for(void* handle) {
+  Stream* stream = stream_of(handle);
+  const AclError error = npu_sim::host_waits("stream", stream);
+  return error ? error : npu_sim::host_learns(stream);
+}
+
+AclError wait_for_all() {
+  const AclError error = npu_sim::host_waits("device");
+  return error ? error : npu_sim::host_learns_all();
+}
+
 }  // namespace
 
 ACL_API AclError aclrtCreateStream(void** stream) { return create_stream(stream); }
@@ -46,22 +65,21 @@ ACL_API AclError aclrtDestroyStream(void*) { return kOk; }
 ACL_API AclError aclrtDestroyStreamForce(void*) { return kOk; }
 
 ACL_API AclError aclrtSynchronizeStream(void* stream) {
-  return npu_sim::host_waits("stream", static_cast<Stream*>(stream));
+  return wait_for(stream);
 }
 ACL_API AclError aclrtSynchronizeStreamWithTimeout(void* stream, int32_t) {
-  return npu_sim::host_waits("stream", static_cast<Stream*>(stream));
+  return wait_for(stream);
 }
-ACL_API AclError aclrtSynchronizeDevice() { return npu_sim::host_waits("device"); }
-ACL_API AclError aclrtSynchronizeDeviceWithTimeout(int32_t) {
-  return npu_sim::host_waits("device");
-}
+ACL_API AclError aclrtSynchronizeDevice() { return wait_for_all(); }
+ACL_API AclError aclrtSynchronizeDeviceWithTimeout(int32_t) { return wait_for_all(); }
 
 ACL_API AclError aclrtStreamQuery(void* stream, int* status) {
-  *status = stream && !static_cast<Stream*>(stream)->backlog.empty();
-  return kOk;
+  npu_sim::resume_here();
+  *status = !stream_of(stream)->backlog.empty();
+  return *status ? kOk : npu_sim::host_learns(stream_of(stream));
 }
 ACL_API AclError aclrtStreamGetId(void* stream, int32_t* id) {
-  *id = stream ? static_cast<Stream*>(stream)->id : 0;
+  *id = stream_of(stream)->id;
   return kOk;
 }
 ACL_API AclError aclrtSetStreamFailureMode(void*, uint64_t) { return kOk; }
@@ -85,52 +103,61 @@ ACL_API AclError aclrtDestroyEvent(void* event) {
   return kOk;
 }
 
-ACL_API AclError aclrtRecordEvent(void* handle, void* stream) {
+ACL_API AclError aclrtRecordEvent(void* handle, void* stream_handle) {
   auto* event = static_cast<Event*>(handle);
-  if (npu_sim::mode() == npu_sim::Mode::kCapture) {
-    event->capture = npu_sim::captured_by_this_thread();
-    if (!event->external) return kOk;  // orders streams within the graph: the tape is in order
+  Stream* stream = stream_of(stream_handle);
+  event->capture = stream->capture;
+  if (event->capture && !event->external) {
+    event->done = npu_sim::reached(stream);
+    return kOk;  // orders streams within the graph: the tape is in order
   }
   Task task;
   // Lives as long as the task: in the backlog of a stream, or until submit() has run it.
   const auto pending = std::make_shared<char>();
-  if (npu_sim::mode() != npu_sim::Mode::kCapture) event->pending = pending;
+  if (!event->capture) event->pending = pending;
   task.run = [event, pending] {
     event->recorded = true;
+    event->done = npu_sim::reached(npu_sim::performing());
     event->recorded_at = milliseconds();
     npu_sim::resume();
   };
-  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
+  return npu_sim::submit(stream, std::move(task));
 }
 
 ACL_API AclError aclrtStreamWaitEvent(void* stream, void* handle) {
   auto* event = static_cast<Event*>(handle);
-  if (npu_sim::mode() == npu_sim::Mode::kCapture)
-    npu_sim::join(static_cast<Stream*>(stream), event);
-  if (!event->external) return kOk;  // what was launched before it has run
+  Stream* waiting = stream_of(stream);
+  npu_sim::join(waiting, event);
+  if (!event->external) {  // what was launched before it has run
+    npu_sim::learn(waiting, event->done);
+    return kOk;
+  }
   Task task;
   task.ready = [event] { return event->recorded; };
-  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
+  task.run = [event] { npu_sim::learn(npu_sim::performing(), event->done); };
+  return npu_sim::submit(stream_of(stream), std::move(task));
 }
 
 ACL_API AclError aclrtResetEvent(void* handle, void* stream) {
   auto* event = static_cast<Event*>(handle);
   Task task;
   task.run = [event] { event->recorded = false; };
-  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
+  return npu_sim::submit(stream_of(stream), std::move(task));
 }
 
 ACL_API AclError aclrtSynchronizeEvent(void* event) {
-  return npu_sim::host_waits_for(static_cast<Event*>(event));
+  const AclError error = npu_sim::host_waits_for(static_cast<Event*>(event));
+  return error ? error : npu_sim::host_learns(static_cast<Event*>(event)->done);
 }
 ACL_API AclError aclrtQueryEventStatus(void* event, int* status) {
+  npu_sim::resume_here();
   auto* asked = static_cast<Event*>(event);
   *status = asked->external ? asked->recorded : asked->pending.expired();
-  return kOk;
+  return *status ? npu_sim::host_learns(asked->done) : kOk;
 }
-ACL_API AclError aclrtQueryEventWaitStatus(void*, int* status) {
+ACL_API AclError aclrtQueryEventWaitStatus(void* event, int* status) {
   *status = 0;
-  return kOk;
+  return npu_sim::host_learns(static_cast<Event*>(event)->done);
 }
 ACL_API AclError aclrtEventElapsedTime(float* time, void* begin, void* end) {
   *time = static_cast<float>(static_cast<Event*>(end)->recorded_at -
@@ -143,13 +170,20 @@ ACL_API AclError aclrtEventGetTimestamp(void* event, uint64_t* time) {
 }
 
 // Numbers in device memory that one stream writes and another waits for.
+static std::mutex written_mutex;
+static std::map<void*, npu_sim::Clock> written;  // what was done before, by address
+
 ACL_API AclError aclrtValueWrite(void* address, uint64_t value, uint32_t, void* stream) {
   Task task;
   task.run = [=] {
     *static_cast<uint64_t*>(address) = value;
+    {
+      std::lock_guard<std::mutex> lock(written_mutex);
+      written[address] = npu_sim::reached(npu_sim::performing());
+    }
     npu_sim::resume();
   };
-  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
+  return npu_sim::submit(stream_of(stream), std::move(task));
 }
 
 ACL_API AclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, void* stream) {
@@ -164,7 +198,11 @@ ACL_API AclError aclrtValueWait(void* address, uint64_t value, uint32_t conditio
       default: return ~(now | value) != 0;
     }
   };
-  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
+  task.run = [=] {
+    std::lock_guard<std::mutex> lock(written_mutex);
+    npu_sim::learn(npu_sim::performing(), written[address]);
+  };
+  return npu_sim::submit(stream_of(stream), std::move(task));
 }
 
 // Callbacks to the host run where they are launched; a thread may poll for reports in vain.
@@ -173,7 +211,7 @@ using Callback = void (*)(void*);
 static AclError callback(Callback function, void* data, void* stream) {
   Task task;
   task.run = [=] { function(data); };
-  return npu_sim::submit(static_cast<Stream*>(stream), std::move(task));
+  return npu_sim::submit(stream_of(stream), std::move(task));
 }
 
 ACL_API AclError aclrtLaunchCallback(Callback function, void* data, int, void* stream) {

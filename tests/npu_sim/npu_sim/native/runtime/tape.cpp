@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include "stream.h"
 
@@ -19,14 +20,18 @@ struct Kept {
   std::string bytes;
 };
 
+}  // namespace
+
 // What a thread captures.
 struct Capture {
   std::shared_ptr<Tape> tape;
-  std::vector<Stream*> streams;         // those that take part
+  std::vector<Stream*> streams;         // those that take part; the first is where it began
   std::shared_ptr<TaskGroup> group;     // open task group, or null
   std::vector<Kept> kept;
   std::map<void*, size_t> kept_sizes;
 };
+
+namespace {
 
 // Which group a thread updates, and how far it got.
 struct Update {
@@ -36,6 +41,11 @@ struct Update {
 
 thread_local std::unique_ptr<Capture> capture;
 thread_local std::unique_ptr<Update> update;
+thread_local Stream* performing_stream = nullptr;
+thread_local bool is_of_program = false;  // not torch_npu's own for its task queue
+thread_local bool resumes = false;
+std::atomic<bool> left_to_resume{false};
+std::mutex resuming;
 
 std::mutex mutex;  // guards what several threads may reach: streams with a backlog, all tapes
 std::vector<Stream*> blocked;
@@ -49,13 +59,13 @@ void put_back(Capture& ended) {
     memcpy(kept->begin, kept->bytes.data(), kept->bytes.size());
 }
 
-// Run a tape from where it stopped. False: it waits for an event (again).
-bool run(Replay& replay) {
+// Run a tape on a stream from where it stopped. False: it waits for an event (again).
+bool run(Replay& replay, Stream* stream) {
   while (replay.next < replay.tape->tasks.size()) {
     const std::shared_ptr<Task> task = replay.tape->tasks[replay.next];
     if (task->ready && !task->ready()) return false;
     replay.next++;
-    if (task->run) perform(*task, Launch::kReplay);
+    if (task->run) perform(*task, Launch::kReplay, stream);
   }
   return true;
 }
@@ -76,7 +86,7 @@ void drain(Stream* stream) {
   if (stream->running) return;  // one of its own tasks ends another stream's wait
   stream->running = true;
   try {
-    while (!stream->backlog.empty() && run(stream->backlog.front())) stream->backlog.pop_front();
+    while (!stream->backlog.empty() && run(stream->backlog.front(), stream)) stream->backlog.pop_front();
   } catch (...) {
     stream->running = false;
     stream->backlog.clear();
@@ -94,7 +104,7 @@ void drain(Stream* stream) {
 
 AclError wait(const char* why, bool is_blocked) {
   if (capture)
-    return fail(kStreamCaptured, std::string("the host waits for the device (") + why +
+    return fail(kCaptureForbids, std::string("the host waits for the device (") + why +
                                      ") while a graph is captured");
   count_event(std::string("sync:") + why);
   if (is_blocked)
@@ -111,14 +121,14 @@ Mode mode() {
   return capture ? Mode::kCapture : Mode::kEager;
 }
 
-std::shared_ptr<Tape> captured_by_this_thread() { return capture ? capture->tape : nullptr; }
-
-void record(Task task) {
+static void record_on(Capture& open, Task task) {
   if (!task.name.empty()) count_op(task.name, task.traffic, Launch::kCapture);
   auto shared = std::make_shared<Task>(std::move(task));
-  capture->tape->tasks.push_back(shared);
-  if (capture->group) capture->group->tasks.push_back(shared);
+  open.tape->tasks.push_back(shared);
+  if (open.group) open.group->tasks.push_back(shared);
 }
+
+void record(Task task) { record_on(*capture, std::move(task)); }
 
 void replace(Task task) {
   auto& tasks = update->group->tasks;
@@ -133,69 +143,116 @@ void replace(Task task) {
   replaced = std::move(task);
 }
 
-void keep(void* begin, size_t bytes) {
+static void keep_in(Capture& open, void* begin, size_t bytes) {
   if (!bytes) return;
-  size_t& size = capture->kept_sizes[begin];
+  size_t& size = open.kept_sizes[begin];
   if (size >= bytes) return;
   size = bytes;
   auto* from = static_cast<char*>(begin);
-  capture->kept.push_back({from, std::string(from, bytes)});
+  open.kept.push_back({from, std::string(from, bytes)});
 }
+
+void keep(void* begin, size_t bytes) { keep_in(*capture, begin, bytes); }
 
 void join(Stream* stream, const Event* event) {
-  if (!stream || stream->capture || !event->capture || event->capture != capture->tape) return;
-  stream->capture = capture->tape;
-  capture->streams.push_back(stream);
+  if (stream->capture || !event->capture || !event->capture->open) return;
+  stream->capture = event->capture;
+  event->capture->open->streams.push_back(stream);
+  advance(stream);  // the wait itself has to come back to where the capture began
 }
 
-void perform(const Task& task, Launch launch) {
+Stream* performing() { return performing_stream; }
+
+void perform(const Task& task, Launch launch, Stream* stream) {
+  Stream* const outer = std::exchange(performing_stream, stream);
+  const bool copies = task.host_copy && launch != Launch::kCapture;
+  if (copies && !task.host_copy->to_host)
+    before_reading(stream, task.host_copy->memory, task.host_copy->bytes);
   task.run();
+  performing_stream = outer;
   if (launch == Launch::kCapture) return;
+  if (copies) set_off(stream, *task.host_copy);
   if (!task.name.empty()) count_op(task.name, task.traffic, launch);
   if (task.copied) count_copy(task.copies, task.copied);
 }
 
 AclError host_waits(const char* why, Stream* stream) {
+  resume_here();
   std::unique_lock<std::mutex> lock(mutex);
   const bool is_blocked = stream ? !stream->backlog.empty() : !blocked.empty();
   lock.unlock();
   return wait(why, is_blocked);
 }
 
-AclError host_waits_for(const Event* event) { return wait("event", !event->pending.expired()); }
+AclError host_waits_for(const Event* event) {
+  resume_here();
+  return wait("event", !event->pending.expired());
+}
 
 AclError may_launch(Stream* stream, const std::string& name) {
-  if (!stream || stream->backlog.empty()) return kOk;
+  resume_here();
+  if (capture && stream->capture != capture->tape)
+    return fail(kStreamNotCaptured,
+                name + " is launched on stream " + std::to_string(stream->id) +
+                    " while a graph is captured on stream " +
+                    std::to_string(capture->streams[0]->id) +
+                    ", and has waited for no event of the capture: it would not be in the graph");
+  if (stream->backlog.empty()) {
+    advance(stream);
+    return kOk;
+  }
   return fail(kEndless, name +
                             " is launched on a stream on which a graph's replay waits for an "
                             "ExternalEvent; the simulator cannot hold it back");
 }
 
 AclError submit(Stream* stream, Task task, void* changes, size_t bytes) {
-  if (capture) {
+  // The thread may be torch_npu's, which empties its queue of tasks: the stream says what is captured.
+  Capture* open = stream->capture ? stream->capture->open : nullptr;
+  if (!open && capture && !task.name.empty()) return may_launch(stream, task.name);
+  advance(stream);
+  if (open) {
     if (changes) {
-      keep(changes, bytes);
-      perform(task, Launch::kCapture);
+      keep_in(*open, changes, bytes);
+      perform(task, Launch::kCapture, stream);
     }
-    record(std::move(task));
-  } else if (stream && (!stream->backlog.empty() || (task.ready && !task.ready()))) {
+    record_on(*open, std::move(task));
+  } else if (!stream->backlog.empty() || (task.ready && !task.ready())) {
     auto tape = std::make_shared<Tape>();
     tape->tasks.push_back(std::make_shared<Task>(std::move(task)));
     stream->backlog.push_back({tape});
     drain(stream);
   } else if (task.run) {
-    perform(task, Launch::kEager);
+    perform(task, Launch::kEager, stream);
   }
   return kOk;
 }
 
 void resume() {
+  if (!is_of_program) {
+    left_to_resume = true;
+    return;
+  }
   std::vector<Stream*> waiting;
   {
     std::lock_guard<std::mutex> lock(mutex);
     waiting = blocked;
   }
   for (Stream* stream : waiting) drain(stream);
+}
+
+void resume_here() {
+  is_of_program = true;
+  if (resumes) return;
+  const std::lock_guard<std::mutex> lock(resuming);
+  resumes = true;
+  try {
+    if (left_to_resume.exchange(false)) resume();
+  } catch (...) {
+    resumes = false;
+    throw;
+  }
+  resumes = false;
 }
 
 }  // namespace npu_sim
@@ -205,21 +262,30 @@ using namespace npu_sim;
 ACL_API AclError aclmdlRICaptureBegin(void* handle, int) {
   static std::atomic<uint32_t> next{1};
   if (capture) return fail(kStreamCaptured, "this thread captures a graph already");
-  auto* stream = static_cast<Stream*>(handle);
+  Stream* stream = stream_of(handle);
+  if (stream->capture) return fail(kStreamCaptured, "a graph is captured on this stream already");
   capture = std::make_unique<Capture>();
   capture->tape = std::make_shared<Tape>();
   capture->tape->id = next++;
+  capture->tape->open = capture.get();
   capture->streams.push_back(stream);
   stream->capture = capture->tape;
   return kOk;
 }
 
 ACL_API AclError aclmdlRICaptureEnd(void* handle, void** model) {
-  if (!capture || static_cast<Stream*>(handle)->capture != capture->tape)
+  if (!capture || stream_of(handle) != capture->streams[0])
     return fail(kInvalidParam, "the capture ends on a stream on which none has begun");
   const std::unique_ptr<Capture> ended = std::move(capture);
+  ended->tape->open = nullptr;
   for (Stream* stream : ended->streams) stream->capture.reset();
   put_back(*ended);
+  const Stream* origin = ended->streams[0];
+  for (const Stream* stream : ended->streams)
+    if (stream != origin && !covers(origin, stream))
+      return fail(kStreamUnjoined, "the capture on stream " + std::to_string(origin->id) +
+                                       " ends without waiting for stream " +
+                                       std::to_string(stream->id) + ", which takes part in it");
   count_event("graph:captures");
   *model = ended->tape.get();
   std::lock_guard<std::mutex> lock(mutex);
@@ -228,8 +294,8 @@ ACL_API AclError aclmdlRICaptureEnd(void* handle, void** model) {
 }
 
 ACL_API AclError aclmdlRICaptureGetInfo(void* handle, int* status, void** model) {
-  auto* stream = static_cast<Stream*>(handle);
-  const bool active = stream && stream->capture;
+  const Stream* stream = stream_of(handle);
+  const bool active = stream->capture != nullptr;
   *status = active;
   if (model) *model = active ? stream->capture.get() : nullptr;
   return kOk;
@@ -238,8 +304,8 @@ ACL_API AclError aclmdlRICaptureGetInfo(void* handle, int* status, void** model)
 ACL_API AclError aclmdlRICaptureThreadExchangeMode(int*) { return kOk; }
 
 ACL_API AclError aclmdlRIExecuteAsync(void* model, void* handle) {
-  static Stream nowhere{};
-  Stream* stream = handle ? static_cast<Stream*>(handle) : &nowhere;
+  resume_here();
+  Stream* stream = stream_of(handle);
   Replay replay;
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -248,6 +314,7 @@ ACL_API AclError aclmdlRIExecuteAsync(void* model, void* handle) {
     replay.tape = tape->second;
   }
   count_event("graph:replays");
+  advance(stream);
   stream->backlog.push_back(replay);
   drain(stream);
   return kOk;

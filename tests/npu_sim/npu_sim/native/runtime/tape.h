@@ -8,14 +8,17 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api.h"
 #include "counters.h"
+#include "progress.h"
 
 namespace npu_sim {
 
+struct Capture;
 struct Event;
 struct Stream;
 
@@ -25,6 +28,7 @@ struct Task {
   Traffic traffic;
   CopyKind copies = CopyKind::kHostToHost;  // for copies between host and device,
   int64_t copied = 0;                       // and how many bytes
+  std::optional<HostCopy> host_copy;        // of these, one that the host does not wait for
   std::function<bool()> ready;  // do not start before this holds; empty: it need not wait
 };
 
@@ -37,6 +41,7 @@ struct Tape {
   uint32_t id = 0;
   std::vector<std::shared_ptr<Task>> tasks;
   std::vector<std::shared_ptr<TaskGroup>> groups;
+  Capture* open = nullptr;  // the capture that writes on it
 };
 
 enum class Mode {
@@ -48,14 +53,14 @@ enum class Mode {
 // The mode of the calling thread.
 SIM_API Mode mode();
 
-// The tape that the calling thread captures, or null.
-SIM_API std::shared_ptr<Tape> captured_by_this_thread();
-
-// Put a task on that tape.
+// Put a task on the tape that the calling thread captures.
 SIM_API void record(Task task);
 
-// Run a task now and count it.
-SIM_API void perform(const Task& task, Launch launch);
+// Run a task on a stream now and count it.
+SIM_API void perform(const Task& task, Launch launch, Stream* stream);
+
+// The stream of the task that the calling thread runs.
+Stream* performing();
 
 // A stream that waits for an event recorded in a capture takes part in it.
 void join(Stream* stream, const Event* event);
@@ -69,22 +74,28 @@ SIM_API void replace(Task task);
 // kept is put back.
 SIM_API void keep(void* begin, size_t bytes);
 
-// Say that the host waits for the device. An error while the calling thread captures, because a
-// graph cannot contain it, and while `stream` (or any, if null) is blocked, because nobody is
-// left who could end it.
+// Say that the host waits for the device, and count it. An error while the calling thread captures,
+// because a graph cannot contain it, and while `stream` (or any, if null) is blocked, because nobody
+// is left who could end it.
 SIM_API AclError host_waits(const char* why, Stream* stream = nullptr);
 
 // The same for an event, which may have happened while a stream is blocked.
 AclError host_waits_for(const Event* event);
 
-// Whether an op may be launched on the stream now: an error while a replay on it is stopped.
+// Launch an op on the stream: an error while a replay on it is stopped, and on a stream that takes no
+// part in what the calling thread captures.
 SIM_API AclError may_launch(Stream* stream, const std::string& name);
 
 // Run a task of the runtime itself on a stream, or record it. One that changes memory (`bytes` at
 // `changes`) also runs when it is captured.
 AclError submit(Stream* stream, Task task, void* changes = nullptr, size_t bytes = 0);
 
-// Go on with what waits and need not wait any longer.
+// Go on with what waits and need not wait any longer. What torch_npu's thread for its task queue
+// ends is gone on with by the next thread of the program that asks for anything: replays run Python,
+// and whoever fills that queue waits for it.
 void resume();
+
+// The calling thread is one of the program's; do for it what `resume` has left.
+void resume_here();
 
 }  // namespace npu_sim

@@ -75,4 +75,11 @@ bool Aliases::resize_arguments() {
   return any;
 }
 
+std::vector<at::Tensor> Aliases::device_tensors() const {
+  std::vector<at::Tensor> tensors;
+  for (const Pair& pair : pairs_)
+    if (is_npu(pair.own)) tensors.push_back(pair.own);
+  return tensors;
+}
+
 }  // namespace npu_sim

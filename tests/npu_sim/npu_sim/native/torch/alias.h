@@ -32,6 +32,9 @@ class Aliases {
   // Returns whether there were such.
   bool resize_arguments();
 
+  // The arguments that lie on the device.
+  std::vector<at::Tensor> device_tensors() const;
+
   // New tensors go to this device. Without one they stay on the CPU.
   std::optional<c10::Device> device;
 

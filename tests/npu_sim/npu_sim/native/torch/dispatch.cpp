@@ -7,6 +7,7 @@
 #include "../runtime/stream.h"
 #include "../runtime/tape.h"
 #include "generator.h"
+#include "python_location.h"
 #include "traffic.h"
 
 extern "C" const char* aclGetRecentErrMsg();
@@ -64,6 +65,7 @@ class Call {
 
   const Stack& arguments() const { return arguments_; }
   const std::vector<at::Tensor>& changed() const { return changed_; }
+  std::vector<at::Tensor> device_arguments() const { return aliases_.device_tensors(); }
 
   // Run it, and leave the results on the stack as the device's tensors.
   void run() {
@@ -224,6 +226,7 @@ struct Transfer {
   CopyKind kind = CopyKind::kDeviceToDevice;
   int64_t bytes = 0;
   bool waits = false;
+  at::Tensor host;  // the host's tensor
 };
 
 Transfer transfer_of(const OperatorHandle& op, const Stack& arguments) {
@@ -238,8 +241,20 @@ Transfer transfer_of(const OperatorHandle& op, const Stack& arguments) {
   const bool non_blocking = arguments[2].toBool();
   transfer.kind = to_host ? CopyKind::kDeviceToHost : CopyKind::kHostToDevice;
   transfer.bytes = tensor_bytes(from);
-  transfer.waits = !non_blocking || (to_host && !into.is_pinned());
+  transfer.host = to_host ? into : from;
+  // torch_npu lays out the host's part anew, in memory that is not pinned, unless it is as the copy
+  // wants it; and a copy of memory that is not pinned makes the host wait.
+  transfer.waits = !non_blocking || !transfer.host.is_contiguous() ||
+                   into.sizes() != from.sizes() || !transfer.host.is_pinned();
   return transfer;
+}
+
+// The copy as what is under way after its launch, unless the host waits for it.
+std::optional<HostCopy> host_copy(const Transfer& transfer) {
+  if (!transfer.bytes || transfer.waits) return std::nullopt;
+  return HostCopy{transfer.kind == CopyKind::kDeviceToHost, transfer.host.data_ptr(),
+                  transfer.host.nbytes(), std::make_shared<c10::Storage>(transfer.host.storage()),
+                  python_location()};
 }
 
 Traffic traffic_of(const OperatorHandle& op, const Call& call) {
@@ -254,8 +269,10 @@ void check_launch(const std::string& name) {
   TORCH_CHECK(may_launch(current_stream(), name) == kOk, aclGetRecentErrMsg());
 }
 
-void check_wait(const char* why) {
-  TORCH_CHECK(host_waits(why, current_stream()) == kOk, aclGetRecentErrMsg());
+void check_wait(const char* why, const std::string& name) {
+  Stream* stream = current_stream();
+  TORCH_CHECK(host_waits(why, stream) == kOk, name, ": ", aclGetRecentErrMsg());
+  TORCH_CHECK(host_learns(stream) == kOk, name, ": ", aclGetRecentErrMsg());
 }
 
 void launch(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
@@ -266,6 +283,7 @@ void launch(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   if (transfer.bytes) {
     task.copies = transfer.kind;
     task.copied = transfer.bytes;
+    task.host_copy = host_copy(transfer);
   } else if (is_item) {
     task.copies = CopyKind::kDeviceToHost;
     task.copied = tensor_bytes(call.arguments()[0].toTensor());
@@ -273,17 +291,23 @@ void launch(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     task.name = full_name(op);
   }
   if (is_item || transfer.waits || waits_for_result(op, call.arguments()))
-    check_wait(is_item ? "item" : transfer.waits ? "copy" : "result");
+    check_wait(is_item ? "item" : transfer.waits ? "copy" : "result", full_name(op));
   switch (mode()) {
-    case Mode::kEager:
+    case Mode::kEager: {
       check_launch(full_name(op));
-      task.run = [&call] { call.run(); };
+      Stream* const stream = current_stream();
+      if (task.host_copy && !task.host_copy->to_host)
+        before_reading(stream, task.host_copy->memory, task.host_copy->bytes);
       call.run();
+      if (task.host_copy) set_off(stream, *task.host_copy);
       task.traffic = traffic_of(op, call);
       if (!task.name.empty()) count_op(task.name, task.traffic, Launch::kEager);
       if (task.copied) count_copy(task.copies, task.copied);
       break;
+    }
     case Mode::kCapture:
+      check_launch(full_name(op));
+      if (task.host_copy) keep(task.host_copy->memory, task.host_copy->bytes);
       for (const at::Tensor& tensor : call.changed()) {
         const auto [begin, bytes] = span(tensor);
         keep(begin, bytes);
@@ -300,6 +324,19 @@ void launch(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
       call.skip();
       break;
   }
+}
+
+void fall_back(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  check_wait("fallback", full_name(op));
+  count_event("fallback:" + full_name(op));
+  Call call(op, stack);
+  int64_t read = 0;
+  for (const at::Tensor& tensor : call.device_arguments()) read += tensor_bytes(tensor);
+  count_copy(CopyKind::kDeviceToHost, read);
+  check_launch(full_name(op));
+  call.run();
+  const Traffic traffic = traffic_of(op, call);
+  if (traffic.written) count_copy(CopyKind::kHostToDevice, traffic.written);
 }
 
 void run_on_host(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {

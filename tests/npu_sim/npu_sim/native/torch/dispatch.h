@@ -20,11 +20,15 @@ void run_on_host(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 // The kernel of an op that nobody can run here: an error that names it.
 void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// Make sure that an op may be launched on the current stream; throws where it may not.
+// The kernel of an op that torch_npu has none for: it copies what the op takes to the host, which
+// waits for it, runs the CPU's kernel and copies back. Throws in a capture, which cannot contain it.
+void fall_back(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+// Launch an op on the current stream; throws where that may not be.
 void check_launch(const std::string& name);
 
-// Make sure that the host may wait for the device now, and count it; throws where it may not.
-void check_wait(const char* why);
+// The host waits for the device because of an op, which counts; throws where it may not.
+void check_wait(const char* why, const std::string& name);
 
 // Register `launch`, or `refuse` where there is nothing to run, for all ops of "aten" that the
 // NPU needs kernels for, except those named in `own`, which stay torch_npu's.

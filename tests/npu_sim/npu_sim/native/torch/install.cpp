@@ -41,10 +41,8 @@ bool is_view(const OperatorHandle& op) {
 // What PyTorch itself derives from other ops needs no kernel, unless torch_npu has one, which
 // would call CANN.
 bool needs_kernel(const OperatorHandle& op) {
-  if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse1)) return true;
-  if (!op.hasKernelForDispatchKey(DispatchKey::CPU)) return false;
-  return !has_composite(op) ||
-         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
+  return op.hasKernelForDispatchKey(DispatchKey::PrivateUse1) ||
+         (op.hasKernelForDispatchKey(DispatchKey::CPU) && !has_composite(op));
 }
 
 template <class Visit>
@@ -75,9 +73,11 @@ void install_aten(const std::vector<std::string>& own_names) {
   torch::Library& kernels = library("aten", DispatchKey::PrivateUse1);
   for_each_op("aten", [&](const OperatorHandle& op, const std::string& name) {
     if (own.count(name) || is_view(op) || !needs_kernel(op)) return;
+    const bool known = op.hasKernelForDispatchKey(DispatchKey::PrivateUse1);
     const bool runs = op.hasKernelForDispatchKey(DispatchKey::CPU) || has_composite(op);
-    kernels.impl(name.c_str(), runs ? torch::CppFunction::makeFromBoxedFunction<&launch>()
-                                    : torch::CppFunction::makeFromBoxedFunction<&refuse>());
+    kernels.impl(name.c_str(), !known ? torch::CppFunction::makeFromBoxedFunction<&fall_back>()
+                               : runs ? torch::CppFunction::makeFromBoxedFunction<&launch>()
+                                      : torch::CppFunction::makeFromBoxedFunction<&refuse>());
   });
   drop_autograd("aten");
 }

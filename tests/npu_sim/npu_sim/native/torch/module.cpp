@@ -64,7 +64,7 @@ PYBIND11_MODULE(_npu_sim_native, module) {
   module.def("install_aten", &install_aten);
   module.def("install_namespace", &install_namespace);
   module.def("mode", &mode);
-  module.def("check_launch", &check_launch);
+  module.def("check_launch", &check_launch, py::call_guard<py::gil_scoped_release>());
   module.def("cpu_alias", [](const at::Tensor& tensor) {
     return is_npu(tensor) ? cpu_alias(tensor) : tensor;
   });
@@ -83,6 +83,7 @@ PYBIND11_MODULE(_npu_sim_native, module) {
   module.def("count_launch", [](const std::string& name, int64_t read, int64_t written) {
     count_op(name, {read, written}, Launch::kEager);
   });
+  module.def("tolerate", &tolerate);
   module.def("count_event", &count_event, py::arg("name"), py::arg("amount") = 1);
   module.def("counters", &snapshot);
 }

@@ -1,81 +1,32 @@
-"""What vLLM and vllm-ascend would capture, said by their own code, where they are installed.
-
-To be called in a process of its own (:func:`answers`): their import prints, and may fail.
-"""
+"""What vLLM and vllm-ascend would capture, said by their own code, where they are installed."""
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.stock_rules import Engine, Stock
-from vllm_ascend_spec.graphs.tiers import Tier
 
 OWN = "own code"
 
 
 def vllm(engine: Engine) -> Stock:
-    """Return what vLLM captures, by its own code.
-
-    Raises:
-        ImportError: vLLM is not installed, or not as it was in the version this was written for.
-    """
-    from vllm.config import VllmConfig  # noqa: F401 - for its ImportError
-
+    """Return what vLLM captures, by its own code."""
     with _quiet():
         return stock_rules.stock_of(engine, vllm_sizes, adjusted, OWN)
 
 
 def vllm_ascend(engine: Engine) -> Stock:
-    """Return what vllm-ascend captures, by its own code and by vLLM's where it calls that.
-
-    Raises:
-        ImportError: vllm-ascend is not installed, or not as it was.
-    """
-    from vllm_ascend.platform import _get_reduced_cg_cap  # noqa: F401 - for its ImportError
-
+    """Return what vllm-ascend captures, by its own code and by vLLM's where it calls that."""
     with _quiet():
         return stock_rules.stock_of(engine, ascend_sizes, ascend_adjusted, OWN)
-
-
-RULES = {"vllm": vllm, "vllm_ascend": vllm_ascend}
-
-
-def answers(question: str) -> dict[str, Any]:
-    """Return what each rule says, or the error it ends with.
-
-    Args:
-        question: of :func:`question_of`.
-
-    Returns:
-        By rule that was asked for, the fields of :class:`Stock`, or ``error`` alone.
-    """
-    asked = json.loads(question)
-    fields = asked["engine"]
-    tiers = tuple(Tier(t["k"], tuple(map(tuple, t["ranges"]))) for t in fields.pop("tiers"))
-    schedule = fields.pop("schedule")
-    rows = None if schedule is None else tuple(tuple(row) for row in schedule)
-    engine = Engine(tiers=tiers, schedule=rows, **fields)
-    found: dict[str, Any] = {}
-    for name in asked["rules"]:
-        try:
-            found[name] = asdict(RULES[name](engine))
-        except Exception as error:  # whatever a broken installation raises
-            found[name] = {"error": f"{type(error).__name__}: {error}"}
-    return found
-
-
-def question_of(engine: Engine, rules: list[str]) -> str:
-    """Return the text that :func:`answers` reads."""
-    return json.dumps({"engine": asdict(engine), "rules": rules})
 
 
 def vllm_sizes(engine: Engine) -> list[int]:

