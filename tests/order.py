@@ -22,7 +22,7 @@ LONG: dict[str, int] = {
     "tests/e2e/test_examples.py": 150,
     "tests/ops/triton/test_interpreter_own.py": 127,
     "tests/e2e/test_server.py": 121,
-    "tests/e2e/test_distribution.py": 110,
+    "tests/e2e/test_distribution.py": 155,
     "tests/upstream/test_vllm_tests.py": 102,
     "tests/ops/twin/test_mutations.py": 97,
     "tests/e2e/test_request_options.py": 90,
