@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from vllm_ascend_spec.config.draft_context import draft_context
@@ -27,23 +26,6 @@ logger = get_logger(__name__)
 # A draft of every request, int64 [num_reqs], and the distributions that they were drawn from,
 # float32 [num_reqs, vocab_size], or None.
 Picked = tuple[torch.Tensor, torch.Tensor | None]
-
-
-class PartOfPrompt:
-    """A runner's batch in which a prompt ends with the token after those that a step computes.
-
-    Args:
-        batch: the runner's.
-        seq_lens: int32 [max_num_reqs] on the host, how far each request is computed by the step.
-    """
-
-    def __init__(self, batch: Any, seq_lens: torch.Tensor) -> None:
-        self._batch = batch
-        ends = seq_lens[: batch.num_reqs].numpy() + 1
-        self.num_tokens_no_spec = np.minimum(batch.num_tokens_no_spec[: batch.num_reqs], ends)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._batch, name)
 
 
 class OwnLoopMixin(CertainDraftsMixin):
@@ -128,23 +110,6 @@ class OwnLoopMixin(CertainDraftsMixin):
     def has_all_steps_in_a_graph(self) -> bool:
         """Tell whether the draft steps are recorded together, so that none can be left out."""
         return False
-
-    def prepare_next_token_ids_padded(
-        self,
-        sampled_token_ids: torch.Tensor,  # [num_reqs, K+1]
-        requests: Mapping[str, Any],
-        gpu_input_batch: Any,
-        *discarded: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the token after which each request drafts; the signature is the stock one's.
-
-        Where a prompt goes on, vLLM and vllm-ascend take its last token for the next one. The draft
-        would keep that in its KV cache, and draft otherwise than for the same prompt in one piece.
-        """
-        batch = PartOfPrompt(gpu_input_batch, self.runner.optimistic_seq_lens_cpu)
-        return super().prepare_next_token_ids_padded(  # type: ignore[misc]
-            sampled_token_ids, requests, batch, *discarded
-        )
 
     def keep_positions_inside(
         self,
