@@ -69,7 +69,7 @@ def test_a_limit_is_a_schedule_with_no_drafts_beyond_it() -> None:
     assert LIMIT not in found.options
 
 
-@pytest.mark.parametrize("limit", [0, -1, 2.0, True, "4", 2**31])
+@pytest.mark.parametrize("limit", [0, -1, 2.0, True, "four", 2**31])
 def test_a_wrong_limit_is_refused(limit: Any) -> None:
     with pytest.raises(ConfigError, match=rf"{LIMIT}=.*valid: a whole number from 1 to 2147483647"):
         resolve_engine("org/target", {**SPEC, LIMIT: limit})

@@ -60,14 +60,14 @@ def test_the_page_writes_the_package() -> None:
 
 
 def test_it_is_found(environment: dict[str, str]) -> None:
-    report = json.loads(command(environment, "info").stdout)
+    report = json.loads(command(environment, "info", "--json").stdout)
     assert report["device"] == "box"
     assert report["platform"] == "box_device.platform.BoxPlatform"
 
 
 def test_elsewhere_it_is_not_there(environment: dict[str, str]) -> None:
     elsewhere = {name: value for name, value in environment.items() if name != "OUR_BOX"}
-    assert json.loads(command(elsewhere, "info").stdout)["device"] == "cpu"
+    assert json.loads(command(elsewhere, "info", "--json").stdout)["device"] == "cpu"
 
 
 def test_its_limit_on_drafts_counts(environment: dict[str, str]) -> None:

@@ -259,7 +259,7 @@ class TestBoth:
         self, method: str, option: str, value: Any, tmp_path: Path, target: Path
     ) -> None:
         folder = WRITERS[method](tmp_path / "draft")
-        with pytest.raises(ConfigError, match=f"no effect with method '{method}'") as raised:
+        with pytest.raises(ConfigError, match=f"with method '{method}'") as raised:
             check(method, folder, target, **{option: value})
         assert raised.value.option == f"speculative_config.{option}"
 
