@@ -171,7 +171,9 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         unseen = parser_hook.check_page(namespace)
         about_target = check_target(namespace.model or "")
     except AscendSpecError as error:
-        if str(error) not in map(str, errors):
+        # What is wrong with an option is said once.
+        options = [getattr(known, "option", None) for known in errors]
+        if getattr(error, "option", str(error)) not in options:
             errors = (*errors, error)
     found.problems += [problem_of(error) for error in errors]
     if errors:
