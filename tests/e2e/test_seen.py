@@ -35,11 +35,12 @@ from vllm_ascend_spec.page.data import FIGURES
 
 KEY = "a-key-of-this-test"
 K = 3
+SECTION = {"spec_page": True, "draft_length": "fixed"}
 ARGUMENTS = (
     *("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "4", "--enforce-eager"),
     *("--kv-cache-memory-bytes", str(ENGINE["kv_cache_memory_bytes"])),
     *("--per-request-spec-decode-metrics", "detailed"),
-    *("--additional-config", json.dumps({"ascend_spec": {"spec_page": True}})),
+    *("--additional-config", json.dumps({"ascend_spec": SECTION})),
 )
 ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_API_KEY": KEY}
 

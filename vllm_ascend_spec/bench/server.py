@@ -12,6 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -80,9 +81,10 @@ class Server:
         self.title = title
         self.start_timeout_s = start_timeout_s
         self.start_seconds = 0.0
-        self._log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - lives as long as the process
-            prefix="vllm-serve-", suffix=".log"
-        )
+        handle, name = tempfile.mkstemp(prefix="vllm-serve-", suffix=".log")
+        os.close(handle)
+        self._log = Path(name)
+        weakref.finalize(self, self._log.unlink, missing_ok=True)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -103,13 +105,14 @@ class Server:
 
     def log_text(self) -> str:
         """Return all of the server's output."""
-        return Path(self._log.name).read_text(errors="replace")
+        return self._log.read_text(errors="replace")
 
     def __enter__(self) -> Server:
         started = time.monotonic()
-        self._process = subprocess.Popen(
-            self.command, stdout=self._log, stderr=subprocess.STDOUT, env=self.environment
-        )
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self.command, stdout=log, stderr=subprocess.STDOUT, env=self.environment
+            )
         try:
             self._wait()
         except BaseException:
@@ -133,7 +136,7 @@ class Server:
             ServerError: it ended, or has given no sign of life for too long.
         """
         assert self._process is not None
-        life = SignsOfLife(self.pid, Path(self._log.name), self.start_timeout_s)
+        life = SignsOfLife(self.pid, self._log, self.start_timeout_s)
         with Progress() as progress:
             progress.next(f"loading {self.title}")
             while self._process.poll() is None:

@@ -23,9 +23,9 @@ class LayersOverride:
     vllm_config: Any
     draft_model_config: Any
 
-    def load_model(self, target: Any) -> None:
-        """Say behind how many layers the head's own are numbered; both families' signature."""
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Say behind how many layers the head's own are numbered, then load as the bases do."""
         self.draft_model_config.hf_config.target_layer_count = (
             self.vllm_config.model_config.get_num_layers(self.vllm_config.parallel_config)
         )
-        super().load_model(target)  # type: ignore[misc]
+        super().load_model(*args, **kwargs)  # type: ignore[misc]

@@ -34,6 +34,7 @@ class PieceEndOverride:
         requests: Any,
         gpu_input_batch: Any,
         *args: Any,
+        **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the token after which each request drafts; the signature begins as vLLM's does.
 
@@ -41,7 +42,7 @@ class PieceEndOverride:
             int32 [num_reqs] each: that token, and how many each request sampled.
         """
         return super().prepare_next_token_ids_padded(  # type: ignore[misc]
-            sampled_token_ids, requests, self._without_rest(gpu_input_batch), *args
+            sampled_token_ids, requests, self._without_rest(gpu_input_batch), *args, **kwargs
         )
 
     def _without_rest(self, batch: Any) -> Any:
