@@ -16,9 +16,10 @@ from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.ascend import FULL_MODES
 from vllm_ascend_spec.config.capture import DEFAULT_MODE
 from vllm_ascend_spec.config.changing_k import blocker_of_auto
-from vllm_ascend_spec.config.checkpoint.folder import check_target
+from vllm_ascend_spec.config.checkpoint.folder import check_target, doubt_about
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import because
+from vllm_ascend_spec.config.draft_options import MODEL
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.head_as_model import read_head
 from vllm_ascend_spec.config.json_option import check_texts
@@ -166,10 +167,9 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
     speculation, errors = problems.resolved(namespace)
     found.speculation = speculation
     unseen: tuple[str, ...] = ()
-    about_target: str | None = None
     try:
         unseen = parser_hook.check_page(namespace)
-        about_target = check_target(namespace.model or "")
+        check_target(namespace.model or "")
     except AscendSpecError as error:
         # What is wrong with an option is said once.
         options = [getattr(known, "option", None) for known in errors]
@@ -188,7 +188,9 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         why = "vLLM has had no such option since 0.9"
         found.without_effect += [NoEffect(name, why) for name in translated[1].without_effect]
     found.warnings = [*(speculation.warnings if speculation is not None else ()), *unseen]
-    found.warnings += [about_target] if about_target is not None else []
+    named = {"model": found.model, MODEL: (found.spec or {}).get("model")}
+    doubts = (doubt_about(option, model) for option, model in named.items() if model)
+    found.warnings += [doubt for doubt in doubts if doubt is not None]
 
 
 def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.checkpoints import write_checkpoint
+from vllm_ascend_spec.config.checkpoint import folder
 from vllm_ascend_spec.config.checkpoint.folder import find_folder, find_target
 from vllm_ascend_spec.errors import CheckpointError
 
@@ -31,16 +32,16 @@ def _nowhere_special(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_folder_with_a_config_is_found(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path / "draft")
-    assert find_folder(OPTION, str(folder)) == folder
+    draft = write_checkpoint(tmp_path / "draft")
+    assert find_folder(OPTION, str(draft)) == draft
 
 
 def test_folder_is_found_relative_to_the_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    folder = write_checkpoint(tmp_path / "draft")
-    assert find_folder(OPTION, "~/draft") == folder
+    draft = write_checkpoint(tmp_path / "draft")
+    assert find_folder(OPTION, "~/draft") == draft
 
 
 def test_folder_without_a_config_is_refused(tmp_path: Path) -> None:
@@ -61,9 +62,17 @@ def test_path_that_leads_nowhere_is_refused_with_where_it_was_looked_for(model: 
     assert message == f"there is no such folder (looked in {Path.cwd()})"
 
 
-def test_path_into_a_folder_that_exists_is_no_hub_name() -> None:
-    Path("models").mkdir()
-    assert "there is no such folder" in refusal("models/draft")
+def test_a_hubs_name_beside_a_folder_of_the_organization_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody has ``Qwen/Qwen3-8B`` in a folder, and the draft in a hub."""
+    warned: list[str] = []
+    monkeypatch.setattr(folder, "log_once", lambda level, message: warned.append(message))
+    Path("org").mkdir()
+    assert find_folder(OPTION, "org/draft") is None
+    assert find_target("org/target") is None
+    where = f"there is no such folder (looked in {Path.cwd()}), so a hub's model is meant"
+    assert warned == [f"{OPTION}='org/draft': {where}", f"model='org/target': {where}"]
 
 
 @pytest.mark.parametrize("model", ["draft", "org/draft", "org/draft-1.1B_v2", "s3://bucket/draft"])
@@ -86,8 +95,8 @@ def test_config_that_is_a_dangling_link_is_there(tmp_path: Path) -> None:
 
 
 def test_target_is_found_as_a_draft_is(tmp_path: Path) -> None:
-    folder = write_checkpoint(tmp_path / "target")
-    assert find_target(str(folder)) == folder
+    target = write_checkpoint(tmp_path / "target")
+    assert find_target(str(target)) == target
     assert find_target("org/target") is None
     assert find_target("s3://bucket/target") is None
     with pytest.raises(CheckpointError, match=r"^model='\./target': there is no such folder"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from pathlib import Path
 
 from vllm_ascend_spec.config.checkpoint.hub import Hub, current_hub
 from vllm_ascend_spec.errors import CheckpointError
+from vllm_ascend_spec.log import log_once
 
 # vLLM's, for other names of models.
 REDIRECT = "VLLM_MODEL_REDIRECT_PATH"
@@ -51,24 +53,30 @@ def find_target(model: str) -> Path | None:
     return folder
 
 
-def check_target(model: str) -> str | None:
+def check_target(model: str) -> None:
     """Refuse a target that is meant as a path which leads nowhere; what is there is vLLM's to read.
-
-    Returns:
-        A warning for a hub's name that begins with a folder which is there; None for anything else.
 
     Raises:
         CheckpointError: there is nothing, and no hub can have a model of that name.
     """
     is_elsewhere = "://" in model or os.environ.get(REDIRECT)
-    if not model or is_elsewhere or os.path.exists(model):
-        return None
     # A name with a colon may be one of another package's, e.g. a file in a hub's repository.
-    if _is_path(model) and ":" not in model:
+    if is_elsewhere or ":" in model or not model or os.path.exists(model):
+        return
+    if _is_path(model):
         raise CheckpointError("model", model, _nowhere())
-    if _is_below_a_folder(model):
-        return str(CheckpointError("model", model, f"{_nowhere()}, so a hub's model is meant"))
-    return None
+
+
+def doubt_about(option: str, model: str) -> str | None:
+    """Return a warning for a hub's name that begins with a folder which is there.
+
+    It may be meant as a path: ``Qwen/Qwen3-8B`` beside a folder ``Qwen`` without it.
+    """
+    first, _, rest = model.partition("/")
+    is_beside = first and rest and Path(first).is_dir()
+    if not is_beside or os.path.exists(model) or os.environ.get(REDIRECT):
+        return None
+    return str(CheckpointError(option, model, f"{_nowhere()}, so a hub's model is meant"))
 
 
 def _not_cached(option: str, model: str, hub: Hub, at: str) -> CheckpointError:
@@ -90,19 +98,16 @@ def _local(option: str, model: str) -> Path | None:
         raise CheckpointError(option, model, "there is no such user's home") from None
     except OSError as error:
         raise CheckpointError(option, model, f"cannot be read: {error.strerror}") from None
-    if "://" not in model and (_is_path(model) or _is_below_a_folder(model)):
+    if "://" not in model and _is_path(model):
         raise CheckpointError(option, model, _nowhere())
+    if (doubt := doubt_about(option, model)) is not None:
+        log_once(logging.WARNING, doubt)
     return None
 
 
 def _is_path(model: str) -> bool:
     """Tell whether no hub can have a model of that name."""
     return not HUB_ID.fullmatch(model) or model.startswith((".", "~"))
-
-
-def _is_below_a_folder(model: str) -> bool:
-    """Tell whether ``model`` begins with a folder that is there."""
-    return "/" in model and Path(Path(model).parts[0]).is_dir()
 
 
 def _nowhere() -> str:
