@@ -62,6 +62,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "batch": 2,
     },
 }
+# Those whose drafts are made in graphs where the target's are full.
+DRAFTS_IN_GRAPHS = (*WITH_A_LOOP, "hybrid")
 # More requests than an engine takes at once: batches of every size, as they come to their ends.
 CROWD: dict[str, Any] = {"sampling": {**GREEDY, "max_tokens": 14}, "prompts": 24}
 # Requests that want as many drafts as there are, none, or one.
@@ -133,7 +135,14 @@ class Case:
         """
         engine = {name: v for name, v in self.engine.items() if name == "max_model_len"}
         same = {"mode": "eager", "engine": engine, "devices": 1, "watched": False}
-        return replace(self, requests=("greedy", "seeded"), **same)
+        # In a full graph drafts are greedy, elsewhere sampled where a request samples.
+        is_greedy = self.method in DRAFTS_IN_GRAPHS and not self.samples_eagerly()
+        options = self.options | ({"draft_sample_method": "greedy"} if is_greedy else {})
+        return replace(self, requests=("greedy", "seeded"), options=options, **same)
+
+    def samples_eagerly(self) -> bool:
+        """Tell whether sampled requests are answered without graphs."""
+        return self.mode == "eager" and "seeded" in self.requests
 
 
 # Every method in every mode, with everything that a request can ask for in one of the modes. In
@@ -228,13 +237,17 @@ def by_day_or_night(names: Iterable[str]) -> list[Any]:
 # DeepSeek's attention, MLA. vllm-ascend reads prompts in bfloat16 whatever the dtype is, and in
 # float32 only those that are new and whole; all else is float32 then. So are verified rows.
 MLA_ENGINE: dict[str, Any] = {"max_num_batched_tokens": 1280, "enable_prefix_caching": False}
+# A seed repeats between modes where drafts are picked likewise; full graphs have greedy ones.
 MLA_CASES: dict[str, Case] = {
     f"deepseek-{mode}": Case(
         method="mtp",
         mode=mode,
         engine=MLA_ENGINE,
         requests=tuple(REQUESTS) if mode == "full_decode_only" else ("greedy", "seeded"),
-        options={"model": str(ZOO / "target-deepseek")},
+        options={
+            "model": str(ZOO / "target-deepseek"),
+            **({"draft_sample_method": "greedy"} if mode == "eager" else {}),
+        },
     )
     for mode in MODES
 }

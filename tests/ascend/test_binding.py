@@ -191,7 +191,7 @@ def test_in_a_task_queue_nobody_reads_what_a_failed_launch_left(
     script = IN_A_QUEUE.format(folder=str(built), code=CODE)
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, **ENVIRONMENT},
+        env={**os.environ, **ENVIRONMENT, "TASK_QUEUE_ENABLE": "1"},
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -55,7 +55,8 @@ def test_answers(name: str, run_engine: Any, on_cpu: Any) -> None:
 def assert_some_drafts_are_accepted(counters: dict[str, float]) -> None:
     """An engine that never drafts, or accepts nothing, would answer rightly, too."""
     drafted = counters["vllm:spec_decode_num_draft_tokens"]
-    assert 0.1 * drafted < counters["vllm:spec_decode_num_accepted_tokens"] < drafted
+    # Heads that guess from one state (Medusa) have a twelfth accepted of prompts as these.
+    assert 0.05 * drafted < counters["vllm:spec_decode_num_accepted_tokens"] < drafted
 
 
 def assert_close(actual: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:

@@ -250,22 +250,33 @@ def test_first_pass_gets_the_block_table_of_the_batch(
     others = inspect.signature(stock_class.set_inputs_first_pass).parameters
     names = [name for name in others if name != "self"][:5]
     seen: list[int] = []
+
+    def set_inputs_first_pass(self: Any, *given: Any) -> tuple[Any, ...]:
+        seen.append(given[5].block_table_tensor.shape[0])
+        return 2, None, given[5], None
+
     monkeypatch.setattr(
-        AscendSpecDecodeBaseProposer,
-        "set_inputs_first_pass",
-        lambda self, *given: seen.append(given[5].block_table_tensor.shape[0]),
+        AscendSpecDecodeBaseProposer, "set_inputs_first_pass", set_inputs_first_pass
     )
     metadata = SimpleNamespace(num_reqs=6, block_table_tensor=torch.zeros(8, 2))
     make(stock_class).set_inputs_first_pass(*names, metadata)
     given = dict.fromkeys(names, None) | {"cad": metadata}
     ours = make(
-        our_class, uses_own_loop=True, parallel_drafting=False, needs_extra_input_slots=True
+        our_class,
+        uses_own_loop=True,
+        parallel_drafting=False,
+        needs_extra_input_slots=True,
+        positions=torch.tensor([8, 9]),
+        draft_context=9,
+        max_model_len=12,
     )
     if by_name:
         ours.set_inputs_first_pass(**given)
     else:
         ours.set_inputs_first_pass(*given.values())
     assert seen == [8, 6]
+    # No position is looked up behind the draft's context.
+    assert ours.positions.tolist() == [8, 8]
     # The runner's own metadata stays as it is.
     assert metadata.block_table_tensor.shape[0] == 8
 

@@ -14,6 +14,7 @@ from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 
 EAGLE = SPECS["eagle"]
+SCHEDULE = {"num_speculative_tokens_per_batch_size": [[1, 4, 2], [5, 8, 1]]}
 CAN_SAMPLE = [name for name in SPECS if METHODS[name].can_sample_drafts]
 
 
@@ -87,6 +88,13 @@ def test_drafts_in_full_graphs_of_an_npu_are_greedy(engine: dict[str, Any], want
     found, source = how(resolved(EAGLE, "npu", **engine))
     assert found == wanted
     assert (source == "auto") == (wanted == "probabilistic")
+
+
+def test_so_they_are_with_a_schedule_of_k() -> None:
+    """Sampled ones would make its full graphs piecewise."""
+    assert how(resolved({**EAGLE, **SCHEDULE}, "npu"))[0] == "greedy"
+    found = how(resolved({**EAGLE, **SCHEDULE}, "npu", enforce_eager=True))
+    assert found[0] == "probabilistic"
 
 
 @pytest.mark.parametrize("method", ["medusa", "mlp_speculator", "dflash"])

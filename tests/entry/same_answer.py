@@ -229,14 +229,19 @@ def additional_of(row: Row) -> dict[str, Any]:
     return {**row.theirs, **({"ascend_spec": row.ours} if row.ours else {})}
 
 
-def answer_of_check(row: Row, capsys: pytest.CaptureFixture[str]) -> Any:
+# What of every engine's options the answer depends on: how many graphs there are to capture.
+ASKED = "max_num_seqs"
+
+
+def answer_of_check(row: Row, base: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Any:
     """Return the resolved speculation, or the name of the option that ``check`` refuses."""
     from vllm_ascend_spec.cli.main import main
 
     arguments = ["check", "--json", TARGET, "--additional-config", json.dumps(additional_of(row))]
     if row.spec is not None:
         arguments += ["--speculative-config", json.dumps(row.spec)]
-    for option, value in row.engine.items():
+    asked = {ASKED: base[ASKED]} if ASKED in base else {}
+    for option, value in (asked | row.engine).items():
         arguments.append("--" + option.replace("_", "-"))
         arguments += [] if value is True else [json.dumps(value)]
     capsys.readouterr()
@@ -281,7 +286,7 @@ def require_same_answer(
 ) -> None:
     """Ask ``check`` and an engine about a row, on the device that the environment names."""
     row = ROWS[name]
-    checked = answer_of_check(row, capsys)
+    checked = answer_of_check(row, base, capsys)
     started = answer_of_an_engine(row, base)
     assert checked == started
     wanted = row.refused_on(device)

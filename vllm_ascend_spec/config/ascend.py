@@ -59,20 +59,27 @@ def check_for_npu(request: Request) -> None:
 
 def mode_of_draft(request: Request) -> str:
     """Return the mode of the draft's graphs: vLLM's name, or :data:`UNKNOWN`."""
+    mode = mode_asked_for(request)
+    # What full graphs cannot hold has piecewise ones where K changes (platform/changing_k.py).
+    return "PIECEWISE" if mode != "NONE" and request.spec.get(SCHEDULE) else mode
+
+
+def mode_asked_for(request: Request) -> str:
+    """Return the same as long as nothing makes full graphs piecewise."""
     engine, spec = request.engine, request.spec
     # Drafts of one pass are made outside of graphs, see methods/families/ascend/loop.py.
     has_graphs = request.method.has_draft_loop and not in_one_pass(request)
     if not has_graphs or engine.enforce_eager or spec.get("enforce_eager"):
         return "NONE"
-    # What full graphs cannot hold has piecewise ones where K changes (platform/changing_k.py).
-    if spec.get(SCHEDULE):
-        return "PIECEWISE"
     return FULL_MODES[0] if engine.cudagraph_mode is None else engine.cudagraph_mode
 
 
 def reason_for_greedy(request: Request) -> str | None:
-    """Return what keeps drafts from being sampled on an NPU, or None."""
-    if mode_of_draft(request) in (*FULL_MODES, UNKNOWN):
+    """Return what keeps drafts from being sampled on an NPU, or None.
+
+    With a schedule of K, too: sampled drafts would make its full graphs piecewise.
+    """
+    if mode_asked_for(request) in (*FULL_MODES, UNKNOWN):
         return "full graphs on an NPU, whose drafts are greedy"
     return None
 

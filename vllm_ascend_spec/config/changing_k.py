@@ -57,7 +57,7 @@ def blocker_of_auto(
 def blocker_of_full_graphs(vllm_config: VllmConfig, speculation: Speculation) -> str | None:
     """Return what keeps graphs from being full where K changes, or None."""
     model, mode = vllm_config.model_config, vllm_config.compilation_config.cudagraph_mode
-    parallel = vllm_config.parallel_config
+    parallel, spec = vllm_config.parallel_config, vllm_config.speculative_config
     problems = {
         "a scheduler that is not ours": vllm_config.scheduler_config.scheduler_cls
         not in {None, *SCHEDULERS.values()},
@@ -69,7 +69,8 @@ def blocker_of_full_graphs(vllm_config: VllmConfig, speculation: Speculation) ->
     if speculation.draft_loop is not None:
         problems |= {
             "the draft loop of vllm-ascend": speculation.draft_loop == "stock",
-            "drafts that are drawn": speculation.samples_drafts,
+            # Those of one pass are made outside of graphs.
+            "drafts that are drawn": speculation.samples_drafts and not spec.parallel_drafting,
             "a multimodal target": model is None or model.is_multimodal_model,
             "decode context parallelism": parallel.decode_context_parallel_size > 1,
         }

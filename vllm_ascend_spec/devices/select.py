@@ -67,7 +67,7 @@ def find_device() -> Device | None:
     devices = registry.all_devices()
     if (wanted := os.environ.get(DEVICE_VARIABLE)) is not None:
         if wanted not in devices:
-            problem = f"{did_you_mean(wanted, devices)}valid: {', '.join(devices)}"
+            problem = f"{did_you_mean(wanted, devices, 0.7)}valid: {', '.join(devices)}"
             raise ConfigError(DEVICE_VARIABLE, wanted, problem)
         return devices[wanted]
     return next((device for device in devices.values() if device.find()), None)

@@ -47,14 +47,6 @@ DEFAULTS = {
     # With 1, torch_npu's own default, events are recorded by a thread of its own, somewhat later.
     "TASK_QUEUE_ENABLE": "0",
 }
-# Lines and functions that launch copies of pinned memory which is overwritten too early, and who
-# does so in vllm-ascend 0.30.0rc2; README.md says how.
-OVERWRITTEN = "NPU_SIM_OVERWRITTEN"
-OVERWRITTEN_BY_VLLM_ASCEND = (
-    "vllm_ascend/attention/attention_v1.py:build",  # query_start_loc, by the next step
-    "vllm_ascend/worker/model_runner_v1.py:1511",  # num_computed_tokens_cpu, by vLLM's corrections
-    "vllm_ascend/worker/model_runner_v1.py:1437",  # query_start_loc, by its padding
-)
 WRONG_OP = "NPU_SIM_WRONG_OP"
 WRONG_FACTOR = 1.5
 _kept: list = []
@@ -73,15 +65,14 @@ def before_torch_npu() -> None:
 
 def after_torch_npu() -> None:
     """Replace torch_npu's kernels by the CPU's and by references."""
-    from npu_sim import launch, references, triton_bridge
+    from npu_sim import launch, overwritten, references, triton_bridge
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         references.load_all()
         native_parts.native().install_aten(OWN_ATEN)
-        for place in os.environ.get(OVERWRITTEN, ",".join(OVERWRITTEN_BY_VLLM_ASCEND)).split(","):
-            if place:
-                native_parts.native().tolerate(*place.rsplit(":", 1))
+        for path, place in overwritten.places():
+            native_parts.native().tolerate(path, place)
         install_namespace("npu")
         install_namespace("atb")
         triton_bridge.install(launch.alias, launch.as_device_op)
