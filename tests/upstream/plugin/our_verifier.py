@@ -84,8 +84,10 @@ def runner_on_the_zoo(stock: type) -> type:
         def __init__(self, model_name: str, *, speculative_config: Any, **named: Any) -> None:
             if model := speculative_config.get("model"):
                 speculative_config = {**speculative_config, "model": STAND_INS[model]}
-            # As much cache as three requests need, not the share of all memory that a server takes.
-            named = {**named, "kv_cache_memory_bytes": 128 << 20}
+            # As much cache as three requests need, not the share of all memory that a server takes;
+            # and K drafts in each step, whether they pay or not.
+            fixed = {"ascend_spec": {"draft_length": "fixed"}}
+            named |= {"kv_cache_memory_bytes": 128 << 20, "additional_config": fixed}
             super().__init__(STAND_INS[model_name], speculative_config=speculative_config, **named)
             worker = self.llm.llm_engine.model_executor.driver_worker.worker
             runner = worker.model_runner
