@@ -234,6 +234,10 @@ def by_day_or_night(names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=night if name in BY_NIGHT else ()) for name in names]
 
 
+# Of the documents' limits of fused attention (tests/npu_sim/README.md): those that vllm-ascend's
+# MLA exceeds; small heads, smaller than any DeepSeek's; and the gaps of queries, with prompts in
+# pieces.
+MLA_BEYOND = {"NPU_SIM_BEYOND": "head_size,nbsd_rows,paged_gaps,paged_heads,rope,contiguous"}
 # DeepSeek's attention, MLA. vllm-ascend reads prompts in bfloat16 whatever the dtype is, and in
 # float32 only those that are new and whole; all else is float32 then. So are verified rows.
 MLA_ENGINE: dict[str, Any] = {"max_num_batched_tokens": 1280, "enable_prefix_caching": False}

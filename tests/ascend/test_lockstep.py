@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import IS_SIMULATED, NPU
-from tests.ascend.matrix import MODES
+from tests.ascend.matrix import MLA_BEYOND, MODES
 from tests.copies.cases import DRAFTS, SCHEDULE, assert_in_step, run_case, wrong_answers
 from tests.copies.lockstep import beside_idle
 from vllm_ascend_spec.cli import env
 
 pytestmark = pytest.mark.skipif(not IS_SIMULATED, reason="counts what the simulated NPU ran")
-DEVICE = {**NPU, "NPU_SIM_DEVICES": "2", "VLLM_PLUGINS": str(env.plugins({}))}
+DEVICE = {**NPU, **MLA_BEYOND, "NPU_SIM_DEVICES": "2", "VLLM_PLUGINS": str(env.plugins({}))}
 # By method, the passes of a step through a layer of experts, and how often the copies compare their
 # batches: vllm-ascend lets a draft without experts run unasked, and asks once for all draft steps.
 PASSES = {"eagle": 1, "mtp": 1 + DRAFTS}

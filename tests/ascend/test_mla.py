@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU, NPU
-from tests.ascend.matrix import EXACT, MLA_CASES, MODES, Case
+from tests.ascend.matrix import EXACT, MLA_BEYOND, MLA_CASES, MODES, Case
 from tests.ascend.processes import ACCEPTED, DRAFTED, assert_same_drafts
 from tests.ascend.test_matrix import (
     NPU_PLATFORM,
@@ -28,9 +28,7 @@ CHUNKED = MLA_CASES["deepseek-chunked"]
 ENVIRONMENT = {
     **NPU,
     "VLLM_USE_BYTECODE_HOOK": "0",
-    # Of the documents' limits (tests/npu_sim/README.md): those that vllm-ascend exceeds; the zoo's
-    # heads of 64, smaller than any DeepSeek's; and the gaps of queries, with prompts in pieces.
-    "NPU_SIM_BEYOND": "head_size,nbsd_rows,paged_gaps,paged_heads,rope,contiguous",
+    **MLA_BEYOND,
 }
 TOLERANCE = 0.02
 pytestmark = pytest.mark.timeout(900)

@@ -9,6 +9,7 @@ import pytest
 
 from vllm_ascend_spec.bench import propose, serve, step
 from vllm_ascend_spec.bench.client import Answer, Load, Result
+from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.turns import Clock
 from vllm_ascend_spec.metrics.acceptance import Acceptance
 from vllm_ascend_spec.metrics.rule import NAME
@@ -53,7 +54,7 @@ def test_bench_serve_asks_the_server_for_the_rule(
     monkeypatch.setattr(serve, "run_load", lambda *_: result)
     plan = serve.Plan("model", {}, (), rounds=1)
     servers: Any = {serve.CANDIDATE: Served(rule), serve.NONE: Served()}
-    row = {"mode": "eager", **serve._compare(plan, Load(["a"], 2), servers)}
+    row = {"mode": "eager", **serve._compare(plan, Load(["a"], 2), servers, Progress())}
     assert row["acceptance"]["rule"] == rule
     assert f"None tokens/step{NOTES[rule]}  identical: 1 of 1" in serve.format_row(row)
 

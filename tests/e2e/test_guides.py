@@ -28,6 +28,7 @@ from tests.e2e.guides import (
 )
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.texts import with_texts_read
+from vllm_ascend_spec.control.goodput import PAYS, Choice, LengthChooser
 from vllm_ascend_spec.devices import npu
 from vllm_ascend_spec.entry import engine_args, quantized
 from vllm_ascend_spec.legacy.rewrite import rewrite
@@ -78,8 +79,17 @@ def test_a_script_asks_for_what_it_says(
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.nightly if n in LONG else ()) for n in SCRIPTS]
 )
-def test_a_script_runs(name: str, run_script: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_script_runs(
+    name: str,
+    run_script: Any,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     script = SCRIPTS[name]
+    # Whether drafts pay is for the machine to say.
+    monkeypatch.setattr(
+        LengthChooser, "choose", lambda self, requests: Choice(self.lengths[-1], PAYS)
+    )
     llm = run_script(script.text)["llm"]
     assert "Prompt: 'The future of AI is', Generated text: " in capfd.readouterr().out
     found = speculation_of(llm.llm_engine.vllm_config)

@@ -112,6 +112,7 @@ PLAIN_OPTIONS = frozenset(
     (
         *("--acceptance", "--backend", "--clients", "--batch", "--batches", "--device", "--dtype"),
         *("--graph-mode", "--kinds", "--limit-s", "--max-tokens", "--modes", "--num-prompts"),
+        *("--draft-length", "--start-timeout"),
         *("--rounds", "--temperature", "--temperatures", "--threads", "--vocab", "--workloads"),
         # of plan
         *("--dp", "--draft-layers", "--eager-factor", "--graph-mib", "--graphs", "--hidden-size"),

@@ -16,10 +16,9 @@ from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.ascend import FULL_MODES
 from vllm_ascend_spec.config.capture import DEFAULT_MODE
 from vllm_ascend_spec.config.changing_k import blocker_of_auto
-from vllm_ascend_spec.config.checkpoint.folder import check_target, doubt_about
+from vllm_ascend_spec.config.checkpoint.folder import check_target, doubts_about
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import because
-from vllm_ascend_spec.config.draft_options import MODEL
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.config.head_as_model import read_head
 from vllm_ascend_spec.config.json_option import check_texts
@@ -188,9 +187,8 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         why = "vLLM has had no such option since 0.9"
         found.without_effect += [NoEffect(name, why) for name in translated[1].without_effect]
     found.warnings = [*(speculation.warnings if speculation is not None else ()), *unseen]
-    named = {"model": found.model, MODEL: (found.spec or {}).get("model")}
-    doubts = (doubt_about(option, model) for option, model in named.items() if model)
-    found.warnings += [doubt for doubt in doubts if doubt is not None]
+    if speculation is None:
+        found.warnings += doubts_about({"model": found.model})
 
 
 def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 from vllm_ascend_spec.config import draft_length, draft_sampling
 from vllm_ascend_spec.config.capture import GIVEN, SIZES, capture_warnings, has_draft_rows
+from vllm_ascend_spec.config.checkpoint.folder import doubts_about
 from vllm_ascend_spec.config.draft_length import LENGTH, lengths_of
+from vllm_ascend_spec.config.draft_options import MODEL, TARGET
 from vllm_ascend_spec.config.draft_sampling import draft_sample_method
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.head_as_model import SOURCE as HEAD
@@ -72,6 +74,7 @@ def resolve(request: Request) -> Speculation:
         notes=_notes(request),
         warnings=(
             *request.warnings,
+            *doubts_about({TARGET: request.model, MODEL: request.spec.get("model")}),
             *rule_warnings(rule, method, drafts),
             *(method.warn(request) if method.warn is not None else ()),
             *_scheduling_warnings(request),

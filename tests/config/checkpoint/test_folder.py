@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.config.checkpoints import write_checkpoint
-from vllm_ascend_spec.config.checkpoint import folder
 from vllm_ascend_spec.config.checkpoint.folder import find_folder, find_target
+from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import CheckpointError
 
 OPTION = "speculative_config.model"
@@ -62,17 +62,16 @@ def test_path_that_leads_nowhere_is_refused_with_where_it_was_looked_for(model: 
     assert message == f"there is no such folder (looked in {Path.cwd()})"
 
 
-def test_a_hubs_name_beside_a_folder_of_the_organization_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hubs_name_beside_a_folder_of_the_organization_is_warned_of() -> None:
     """Somebody has ``Qwen/Qwen3-8B`` in a folder, and the draft in a hub."""
-    warned: list[str] = []
-    monkeypatch.setattr(folder, "log_once", lambda level, message: warned.append(message))
     Path("org").mkdir()
     assert find_folder(OPTION, "org/draft") is None
     assert find_target("org/target") is None
     where = f"there is no such folder (looked in {Path.cwd()}), so a hub's model is meant"
-    assert warned == [f"{OPTION}='org/draft': {where}", f"model='org/target': {where}"]
+    spec = {"method": "eagle", "model": "org/draft", "num_speculative_tokens": 2}
+    speculation = resolve_engine("other/target", spec)
+    assert speculation is not None
+    assert speculation.warnings == (f"{OPTION}='org/draft': {where}",)
 
 
 @pytest.mark.parametrize("model", ["draft", "org/draft", "org/draft-1.1B_v2", "s3://bucket/draft"])

@@ -26,12 +26,12 @@ def test_they_are_vllms() -> None:
 
 @pytest.mark.parametrize("name", ["mtp", *sorted(NAMES)])
 def test_every_name_is_the_method(name: str) -> None:
-    spec = {"method": name, "num_speculative_tokens": 2}
+    spec = {"method": name, "num_speculative_tokens": 2, "draft_sample_method": "greedy"}
     found = resolve_engine(MODEL, spec, engine=Engine(device=cpu.DEVICE))
     assert found is not None
     assert (found.method, found.vllm_method) == ("mtp", "mtp")
     assert [name in warning for warning in found.warnings] == [True] * (name != "mtp")
-    assert for_vllm(spec, found) == {"method": "mtp", "num_speculative_tokens": 2}
+    assert for_vllm(spec, found) == {**spec, "method": "mtp"}
 
 
 def test_a_name_that_vllm_does_not_have_is_refused() -> None:

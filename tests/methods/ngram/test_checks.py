@@ -33,7 +33,7 @@ def test_right_options_pass(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("key", ["prompt_lookup_min", "prompt_lookup_max"])
-@pytest.mark.parametrize("value", [0, -1, 2.0, "3", True, [2]])
+@pytest.mark.parametrize("value", [0, -1, 2.0, "three", True, [2]])
 def test_lengths_are_whole_numbers_from_1_on(key: str, value: Any) -> None:
     with pytest.raises(ConfigError, match="whole number from 1 to") as raised:
         check(**{key: value})
@@ -58,7 +58,9 @@ def test_the_shortest_is_not_longer_than_the_longest() -> None:
     ],
 )
 def test_options_of_a_draft_model_are_refused(key: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match="has no effect with method 'ngram'") as raised:
+    with pytest.raises(
+        ConfigError, match=r"(no effect|not possible) with method 'ngram'"
+    ) as raised:
         check(**{key: value})
     assert raised.value.option == f"speculative_config.{key}"
 

@@ -44,7 +44,7 @@ def test_valid_values_pass(option: str, value: Any) -> None:
         (CACHED, 2**31, "a whole number from 0 to 2147483647"),
         (FACTOR, -0.5, "a number from 0 to 1024"),
         (FACTOR, float("nan"), "a number from 0 to 1024"),
-        (FACTOR, "1", "a number from 0 to 1024"),
+        (FACTOR, "one", "a number from 0 to 1024"),
         (PROB, 1.01, "a number from 0 to 1"),
         (PROB, None, "a number from 0 to 1"),
     ],

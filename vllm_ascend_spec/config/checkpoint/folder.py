@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from vllm_ascend_spec.config.checkpoint.hub import Hub, current_hub
 from vllm_ascend_spec.errors import CheckpointError
-from vllm_ascend_spec.log import log_once
 
 # vLLM's, for other names of models.
 REDIRECT = "VLLM_MODEL_REDIRECT_PATH"
@@ -67,11 +66,19 @@ def check_target(model: str) -> None:
         raise CheckpointError("model", model, _nowhere())
 
 
-def doubt_about(option: str, model: str) -> str | None:
-    """Return a warning for a hub's name that begins with a folder which is there.
+def doubts_about(models: Mapping[str, str | None]) -> list[str]:
+    """Return a warning for each hub's name that begins with a folder which is there.
 
     It may be meant as a path: ``Qwen/Qwen3-8B`` beside a folder ``Qwen`` without it.
+
+    Args:
+        models: by the option that names them.
     """
+    found = (_doubt_about(option, model) for option, model in models.items() if model)
+    return [doubt for doubt in found if doubt is not None]
+
+
+def _doubt_about(option: str, model: str) -> str | None:
     first, _, rest = model.partition("/")
     is_beside = first and rest and Path(first).is_dir()
     if not is_beside or os.path.exists(model) or os.environ.get(REDIRECT):
@@ -100,8 +107,6 @@ def _local(option: str, model: str) -> Path | None:
         raise CheckpointError(option, model, f"cannot be read: {error.strerror}") from None
     if "://" not in model and _is_path(model):
         raise CheckpointError(option, model, _nowhere())
-    if (doubt := doubt_about(option, model)) is not None:
-        log_once(logging.WARNING, doubt)
     return None
 
 

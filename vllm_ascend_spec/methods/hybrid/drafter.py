@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.methods.hybrid.choice import Account, Forecasts, by_model, by_trees
 from vllm_ascend_spec.methods.hybrid.estimate import Drafts
-from vllm_ascend_spec.methods.suffix.drafter import Found, SuffixDrafter, repeats
+from vllm_ascend_spec.methods.suffix.drafter import Found, SuffixDrafter, repeats, samples
 
 if TYPE_CHECKING:
     import torch
@@ -88,7 +88,10 @@ class HybridMixin:
             followed.notes = Account(Forecasts() if is_alone else self.forecasts, is_alone)
         account: Account = followed.notes
         before = followed.num_tokens - len(written)
-        account.learn(before, written, draws=self._enable_probabilistic_draft_probs)
+        # A greedy request's drafts are certain in any case.
+        is_sampled = samples(followed.state.sampling_params)
+        draws = is_sampled and self._enable_probabilistic_draft_probs
+        account.learn(before, written, draws=draws)
         account.last, account.num_tokens = (None, None), followed.num_tokens
         return account
 

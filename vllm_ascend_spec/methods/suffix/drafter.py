@@ -143,4 +143,9 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
 
 def repeats(params: Any) -> bool:
     """Tell whether a request samples by a seed of its own, and so has to be the same each time."""
-    return params is not None and params.seed is not None and params.temperature > 0
+    return samples(params) and params.seed is not None
+
+
+def samples(params: Any) -> bool:
+    """Tell whether a request samples at all; a pooling request has no parameters."""
+    return params is not None and params.temperature > 0
