@@ -175,10 +175,8 @@ ops = ascendc_library._Built()
 result = on_cpu(ops.verify_greedy(*given.values()))
 assert as_lists(result) == as_lists(verify_greedy(**arguments, backend="reference"))
 os.environ[binding.LAUNCH] = "{code}"
-result = ops.verify_greedy(*given.values())
-print("returned")
 try:
-    on_cpu(result)
+    on_cpu(ops.verify_greedy(*given.values()))
 except RuntimeError as error:
     print("raised", error)
 """
@@ -198,6 +196,7 @@ def test_in_a_task_queue_nobody_reads_what_a_failed_launch_left(
         timeout=300,
         check=False,
     )
-    _, _, raised = done.stdout.partition("returned\n")
-    assert raised.startswith("raised"), done.stdout + done.stderr[-4000:]
-    assert "spec_verify_greedy" in raised
+    # Within the call or behind it, as the queue has come by then.
+    _, was_raised, error = done.stdout.partition("raised")
+    assert was_raised, done.stdout + done.stderr[-4000:]
+    assert "spec_verify_greedy" in error

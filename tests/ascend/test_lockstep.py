@@ -12,7 +12,7 @@ import pytest
 
 from tests.ascend.environment import IS_SIMULATED, NPU
 from tests.ascend.matrix import MLA_BEYOND, MODES
-from tests.copies.cases import DRAFTS, SCHEDULE, assert_in_step, run_case, wrong_answers
+from tests.copies.cases import DRAFTS, END, SCHEDULE, assert_in_step, run_case, wrong_answers
 from tests.copies.lockstep import beside_idle
 from vllm_ascend_spec.cli import env
 
@@ -22,12 +22,15 @@ DEVICE = {**NPU, **MLA_BEYOND, "NPU_SIM_DEVICES": "2", "VLLM_PLUGINS": str(env.p
 # batches: vllm-ascend lets a draft without experts run unasked, and asks once for all draft steps.
 PASSES = {"eagle": 1, "mtp": 1 + DRAFTS}
 BATCHES_COMPARED = {"eagle": 1, "mtp": 2}
+# Drafts are made for the first half of the context.
+SHORTER = {"max_model_len": END // 2}
 
 
 @pytest.mark.parametrize(
     ("method", "mode", "options"),
     [
         pytest.param("mtp", "eager", SCHEDULE, id="mtp-eager-schedule"),
+        pytest.param("mtp", "eager", SHORTER, id="mtp-shorter-draft", marks=pytest.mark.nightly),
         pytest.param("mtp", "eager", {}, marks=pytest.mark.nightly),
         pytest.param("eagle", "full_decode_only", {}, marks=pytest.mark.nightly),
         pytest.param("eagle", "full_decode_only", SCHEDULE, marks=pytest.mark.nightly),

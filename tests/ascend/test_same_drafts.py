@@ -24,7 +24,6 @@ COMPARED = {
         *(f"{method}-{mode}" for method in SPECULATIVE for mode in MODES),
         # In a full graph a hybrid takes the trees' drafts where they are K, and no others.
         "hybrid-eager",
-        "hybrid-default",
         "eagle-chunked",
         "eagle-eager-tp2",
         "eagle-full_decode_only-tp2",

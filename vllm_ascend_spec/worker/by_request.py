@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.draft_context import may_be_ragged
-from vllm_ascend_spec.config.schedule import are_copies_coupled
 from vllm_ascend_spec.verification.draft_probs import gather_draft_probs
 from vllm_ascend_spec.worker.kept_probs import KeptProbsMixin
 
@@ -41,15 +40,11 @@ class ByRequestMixin(KeptProbsMixin):
         return fits
 
     def _has_request_to_draft_for(self) -> bool:
-        """Tell whether a request is within the draft's context, or others wait for the draft.
-
-        These are a connector that takes its cache, and replicas that run it in step with this one.
-        """
+        """Tell whether a request is within the draft's context, or a connector takes its cache."""
         # Before the books of this step are kept a request may look shorter than it is.
         known = self.input_batch.num_tokens_no_spec[: self.input_batch.num_reqs]
         is_taken = self.vllm_config.kv_transfer_config is not None
-        is_awaited = is_taken or are_copies_coupled(self.vllm_config)
-        return is_awaited or bool((known < self.effective_drafter_max_model_len).any())
+        return is_taken or bool((known < self.effective_drafter_max_model_len).any())
 
     def take_draft_token_ids(self) -> Any:
         """Return the drafts; none where vLLM fills in zeros, if no graph needs the rows."""
