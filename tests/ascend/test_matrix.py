@@ -47,16 +47,18 @@ def test_answers(name: str, run_engine: Any, on_cpu: Any) -> None:
     if "seeded_in_twos" in answers:
         # A seed repeats whatever runs beside it.
         assert_same(tokens(answers["seeded_in_twos"]), tokens(answers["seeded"]))
-    assert_some_drafts_are_accepted(outcome["counters"])
+    # Medusa's heads guess from one state: 52 of 693 of these prompts, on a CPU, too.
+    assert_some_drafts_are_accepted(
+        outcome["counters"], least=0.05 if case.method == "medusa" else 0.1
+    )
     if "preemption" in name:
         assert outcome["counters"]["vllm:num_preemptions"] > 0
 
 
-def assert_some_drafts_are_accepted(counters: dict[str, float]) -> None:
+def assert_some_drafts_are_accepted(counters: dict[str, float], least: float = 0.1) -> None:
     """An engine that never drafts, or accepts nothing, would answer rightly, too."""
     drafted = counters["vllm:spec_decode_num_draft_tokens"]
-    # Heads that guess from one state (Medusa) have a twelfth accepted of prompts as these.
-    assert 0.05 * drafted < counters["vllm:spec_decode_num_accepted_tokens"] < drafted
+    assert least * drafted < counters["vllm:spec_decode_num_accepted_tokens"] < drafted
 
 
 def assert_close(actual: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
