@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from vllm_ascend_spec.compat import npu_draft_model_padding, npu_mla_draft_positions
+from vllm_ascend_spec.compat import (
+    next_token_buffer,
+    npu_draft_model_padding,
+    npu_mla_draft_positions,
+)
 
 
 @pytest.fixture
@@ -359,3 +363,33 @@ def test_generator_of_an_unfinished_prompt_is_left_as_it_was(
     fresh = torch.rand(1, generator=torch.Generator().manual_seed(2)).item()
     assert kept[0] == stock[0]
     assert kept[1] == fresh != stock[1]
+
+
+def tokens_of_two_steps(*bases: Any) -> list[int]:
+    """Return the tokens behind a piece of a prompt, of two steps that are not waited for."""
+    from vllm.v1.utils import CpuGpuBuffer
+    from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
+
+    class Stock(AscendSpecDecodeBaseProposer):
+        def __init__(self) -> None:
+            self.backup_next_token_ids = CpuGpuBuffer(4, dtype=torch.int32, device="npu")
+
+        def _read(self, token: int) -> torch.Tensor:
+            batch = SimpleNamespace(
+                num_reqs=1, num_tokens_no_spec=np.array([9]), req_ids=["a"], vocab_size=64
+            )
+            nothing = torch.full((1, 1), -1, dtype=torch.int32, device="npu")
+            none = torch.zeros(0, dtype=torch.int64, device="npu")
+            requests = {"a": SimpleNamespace(get_token_id=lambda place: token)}
+            return self.prepare_next_token_ids_padded(nothing, requests, batch, none, 0)[0]
+
+    proposer = type("Proposer", (*bases, Stock), {})()
+    found = [proposer._read(token) for token in (7, 11)]
+    torch.npu.synchronize()
+    return [int(tokens[0]) for tokens in found]
+
+
+def test_a_step_does_not_read_the_next_ones_tokens_behind_prompt_pieces() -> None:
+    with pytest.raises(RuntimeError, match="overwritten before the host had waited"):
+        tokens_of_two_steps()
+    assert tokens_of_two_steps(next_token_buffer.BufferOverride) == [7, 11]

@@ -33,6 +33,21 @@ def test_what_was_measured_is_returned() -> None:
     assert not costs.is_known(4, 2)
 
 
+def test_after_a_long_time_new_measurements_count_most() -> None:
+    costs = StepCosts()
+    for _ in range(40):
+        costs.note(4, 0, 0.013)
+    costs.note(4, 0, 0.010)
+    found = costs.seconds(4, 0)
+    assert found is not None
+    assert found > 0.0125
+    for _ in range(1000):
+        costs.note(1, 3, 0.008)
+    for _ in range(3):
+        costs.note(4, 0, 0.010)
+    assert costs.seconds(4, 0) == pytest.approx(0.010, rel=0.1)
+
+
 def test_a_length_that_was_never_tried_is_unknown() -> None:
     assert measured((4, 3)).seconds(4, 1) is None
     once = StepCosts()

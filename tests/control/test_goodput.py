@@ -103,6 +103,24 @@ def test_none_is_not_looked_at_again_where_drafts_pay_by_far() -> None:
     assert engine.chosen[3000:].count(0) > 0
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_time_that_was_wrong_is_found_out_though_other_batches_had_long_waits(seed: int) -> None:
+    """Drafts are never accepted, and cost nothing in batches of one (0.90 of none once)."""
+    times = {(1, 0): 0.0080, (1, 3): 0.0075, (4, 0): 0.0102, (4, 3): 0.0116}
+    is_slow = True
+
+    def cost(requests: int, rows: int, drafts: int) -> float:
+        return times[requests, drafts] * (1.3 if is_slow and (requests, drafts) == (4, 0) else 1.0)
+
+    engine, chooser = Engine(cost, 0.0, seed=seed), LengthChooser([0, 3])
+    for requests in [1] * 1500 + [4] * 60:
+        engine.step(requests, chooser.choose(requests).drafts, chooser)
+    is_slow = False
+    for requests in ([1] * 1500 + [4] * 380) * 2:
+        engine.step(requests, chooser.choose(requests).drafts, chooser)
+    assert engine.chosen[-380:].count(0) > 340
+
+
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("requests", [1, 4, 16])
 @pytest.mark.parametrize("cost", [bound_by_memory, bound_by_compute])

@@ -40,9 +40,13 @@ def engine(record: Speculation | None = RECORD, **changes: Any) -> Any:
         "is_multimodal_model": False,
         "decode_context_parallel_size": 1,
         "data_parallel_size": 1,
+        "parallel_drafting": False,
         **changes,
     }
-    spec = SimpleNamespace(num_speculative_tokens_per_batch_size=[list(row) for row in ROWS])
+    spec = SimpleNamespace(
+        num_speculative_tokens_per_batch_size=[list(row) for row in ROWS],
+        parallel_drafting=values["parallel_drafting"],
+    )
     found = SimpleNamespace(
         speculative_config=spec,
         optimization_level=values["level"],
@@ -111,6 +115,13 @@ def test_what_full_graphs_cannot_hold_is_named(
     (line,) = told
     assert problem in line
     assert line.startswith("Graphs of pieces are used")
+
+
+def test_drafts_of_one_pass_may_be_sampled() -> None:
+    record = replace(RECORD, draft_sample_method="probabilistic")
+    found = engine(record, parallel_drafting=True)
+    keep_to_ourselves(found, has_graphs_by_k=True)
+    assert not sees_schedule(found)
 
 
 def test_methods_without_a_draft_model_do_not_mind_its_limits() -> None:

@@ -68,6 +68,7 @@ MENDS: tuple[Mend, ...] = (
     Mend("cpu_expert_exchange", "vllm", VLLM_030, "cpu"),
     Mend("draft_model_block_table", "vllm", VLLM_030_033, "classes"),
     Mend("prompt_piece_end", "vllm", VLLM_030, "classes"),
+    Mend("next_token_buffer", "vllm", VLLM_030, "classes"),
     Mend("eagle_layer_types", "vllm", VLLM_030_033, "classes"),
     Mend("npu_additional_config", "vllm-ascend", ASCEND, "npu_platform"),
     Mend("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),

@@ -6,9 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Weight of a new measurement; one that is far off, as something else had the machine, counts less.
-NEW, STRANGE = 0.14, 0.02
+# Weight of a new measurement, and the most that it has after a long time without any. One that is
+# far off, as something else had the machine, counts less.
+NEW, NEW_AFTER_LONG, STRANGE = 0.14, 0.5, 0.02
 FAR = 2.0
+# Measurements of all cells after which those of a cell count e times less.
+LONG = 256
 # Measurements of a cell before it is believed.
 ENOUGH = 2
 # Steps before they tell what context costs, and those after which they are forgotten.
@@ -27,20 +30,27 @@ class Cell:
         seconds: a step, smoothed.
         context: tokens of a request that it attended to, on average, smoothed likewise.
         count: how many were measured.
+        last: number of the last one, of the measurements of all cells.
+        recent: how many there were of late, older ones faded.
     """
 
     seconds: float
     context: float = 0.0
+    last: int = 0
     count: int = 1
+    recent: float = 1.0
 
-    def note(self, seconds: float, context: float) -> None:
-        """Take up another step."""
+    def note(self, seconds: float, context: float, number: int) -> None:
+        """Take up another step; ``number`` is that of the measurement."""
         self.count += 1
+        self.recent = self.recent * math.exp((self.last - number) / LONG) + 1.0
+        self.last = number
         if self.count <= ENOUGH:
             # The first ones may have compiled something; none was too fast.
             self.seconds, self.context = min(self.seconds, seconds), context
             return
-        weight = STRANGE if self.is_far(seconds) else NEW
+        usual = min(max(NEW, 1 / self.recent), NEW_AFTER_LONG)
+        weight = STRANGE if self.is_far(seconds) else usual
         self.seconds += weight * (seconds - self.seconds)
         self.context += weight * (context - self.context)
 
@@ -98,6 +108,8 @@ class StepCosts:
         self._until_fit = 0
         self._of_context = ContextCost()
         self._context = 0.0
+        # Of the last measurement.
+        self._number = 0
 
     def note(self, requests: int, drafts: int, seconds: float, context: float = 0.0) -> None:
         """Take up the time of a step.
@@ -111,14 +123,15 @@ class StepCosts:
         if not 0 < seconds < math.inf:
             return
         self._context = context
+        self._number += 1
         self._until_fit -= 1
         cell = self._cells.get((requests, drafts))
         if cell is None:
-            self._cells[requests, drafts] = Cell(seconds, context)
+            self._cells[requests, drafts] = Cell(seconds, context, self._number)
             return
         if cell.count >= ENOUGH and not cell.is_far(seconds):
             self._of_context.note(requests * (context - cell.context), seconds - cell.seconds)
-        cell.note(seconds, context)
+        cell.note(seconds, context, self._number)
         if cell.count == ENOUGH:
             self._until_fit = 0
 
@@ -136,10 +149,10 @@ class StepCosts:
         """Tell whether such a step was measured often enough."""
         return self.count(requests, drafts) >= ENOUGH
 
-    def is_known_near(self, requests: int, drafts: int) -> bool:
+    def is_known_near(self, requests: int, drafts: int, times: int = ENOUGH) -> bool:
         """Tell whether such a step was measured in a batch of less than twice or half as many."""
         return any(
-            k == drafts and cell.count >= ENOUGH and max(n, requests) < 2 * min(n, requests)
+            k == drafts and cell.count >= times and max(n, requests) < 2 * min(n, requests)
             for (n, k), cell in self._cells.items()
         )
 

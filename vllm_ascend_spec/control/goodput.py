@@ -6,6 +6,7 @@ and times alone; the text, and the drafts' random draw among it, has no say.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,15 +23,17 @@ GUESS = 0.1
 LOOK = 4
 # First drafts until acceptance is more than a guess, and steps after which it has to do.
 SEEN, BEGINNING = 5.0, 16
-# Steps between two looks at lengths that were not chosen; it doubles while they do not pay.
+# Steps of about as many requests between two looks at lengths that were not chosen; they double
+# while the looks do not pay.
 PROBE_FIRST, PROBE_LAST = 64, 2048
 # Steps of such a look: one more, as they change an average of measurements.
 PROBE_LOOK = 5
 # Of the time, what looks that do not pay may cost at most.
 SHARE = 0.01
 # Fewer drafts than the best are looked at only where they promise so much of it: how often they are
-# accepted is known from the best, and what their steps take hardly changes.
-NEAR = 0.8
+# accepted is known from the best, and what their steps take hardly changes. What was measured less
+# than so often may be off by half.
+NEAR, NEAR_AT_FIRST, OFTEN = 0.8, 0.5, 8
 # Why a length was chosen.
 UNKNOWN, PROBE, PAYS = "unknown", "probe", "pays"
 
@@ -47,6 +50,23 @@ class Choice:
 
     drafts: int
     reason: str
+
+
+@dataclass
+class Looks:
+    """When lengths that were not chosen are looked at again, in batches of about one size.
+
+    Attributes:
+        patience: steps between two looks.
+        left: steps until the next one.
+    """
+
+    patience: int = PROBE_FIRST
+    left: int = PROBE_FIRST
+
+    def wait(self, steps: int) -> None:
+        """Wait so many steps for the next look, between the shortest and the longest wait."""
+        self.patience = self.left = min(max(steps, PROBE_FIRST), PROBE_LAST)
 
 
 class LengthChooser:
@@ -67,7 +87,8 @@ class LengthChooser:
         self.choice = Choice(self.lengths[-1], UNKNOWN)
         self._before_probe = self.choice.drafts
         self._left = self._requests = 0
-        self._until_probe = self._patience = PROBE_FIRST
+        # By powers of two: what was found out about other batches is no reason to wait.
+        self._looks: defaultdict[int, Looks] = defaultdict(Looks)
         # When each length was last chosen for its own sake, to look at the oldest first.
         self._last_seen = dict.fromkeys(self.lengths, 0)
         self._step = 0
@@ -79,16 +100,11 @@ class LengthChooser:
             requests: of the batch.
         """
         self._step += 1
-        self._until_probe -= 1
+        self._looks[requests.bit_length()].left -= 1
         self._last_seen[self.choice.drafts] = self._step
         if self._left > 0 and self._is_alike(requests):
             self._left -= 1
             return self.choice
-        if not self._is_alike(requests) and not all(
-            self.costs.is_known_near(requests, k) for k in self.lengths
-        ):
-            # What was found out about other batches is no reason to wait.
-            self._until_probe = min(self._until_probe, PROBE_FIRST)
         self._requests = requests
         self.choice, steps = self._choose_anew(requests)
         self._left = steps - 1
@@ -108,15 +124,14 @@ class LengthChooser:
         promising = self._promising(requests, best)
         if promising is not None:
             return Choice(promising, UNKNOWN), LOOK
-        if self._until_probe <= 0:
-            return self._probe(requests, best)
+        looks = self._looks[requests.bit_length()]
+        if looks.left <= 0:
+            return self._probe(requests, best, looks)
         if self.choice.reason == PROBE:
             # What was seen may have changed the best.
-            patience = max(self._patience * 2, self._worth_of_look(requests, best))
-            self._patience = min(patience, PROBE_LAST)
-            if best != self._before_probe:
-                self._patience = PROBE_FIRST
-            self._until_probe = self._patience
+            is_changed = best != self._before_probe
+            longer = max(looks.patience * 2, self._worth_of_look(requests, best))
+            looks.wait(PROBE_FIRST if is_changed else longer)
         return Choice(best, PAYS), HOLD
 
     def _is_alike(self, requests: int) -> bool:
@@ -152,23 +167,23 @@ class LengthChooser:
         """Tell whether fewer drafts than the best are worth a look."""
         if not self.costs.is_known_near(requests, drafts):
             return True
-        return self.goodput(requests, drafts) > NEAR * self.goodput(requests, best)
+        near = NEAR if self.costs.is_known_near(requests, drafts, OFTEN) else NEAR_AT_FIRST
+        return self.goodput(requests, drafts) > near * self.goodput(requests, best)
 
     def goodput(self, requests: int, drafts: int) -> float:
         """Return the expected tokens per second of a batch; 0 where its time is not known."""
         seconds = self.costs.seconds(requests, drafts)
         return requests * self.expected_tokens(drafts) / seconds if seconds else 0.0
 
-    def _probe(self, requests: int, best: int) -> tuple[Choice, int]:
+    def _probe(self, requests: int, best: int, looks: Looks) -> tuple[Choice, int]:
         """Look at a length beside the best: the next one up, or the one not seen for longest."""
         place = self.lengths.index(best)
         fewer, more = self.lengths[max(0, place - 1) : place], self.lengths[place + 1 : place + 2]
         beside = [k for k in fewer if self._may_be_better(requests, k, best)] + more
         self._before_probe = best
         if not beside:
-            self._patience = min(self._patience * 2, PROBE_LAST)
-            self._until_probe = self._patience
+            looks.wait(looks.patience * 2)
             return Choice(best, PAYS), HOLD
         oldest = min(beside, key=lambda k: (self._last_seen[k], -k))
-        self._until_probe = self._patience
+        looks.wait(looks.patience)
         return Choice(oldest, PROBE), PROBE_LOOK

@@ -21,11 +21,13 @@ METHOD = Method(
     drafters={
         "vllm": (
             "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
+            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm.v1.spec_decode.dflash:DFlashProposer",
         ),
         "ascend": (
             "vllm_ascend_spec.methods.dflash.drafter:ContextFirst",
             "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
+            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend.spec_decode.dflash_proposer:AscendDflashProposer",
         ),
     },

@@ -17,6 +17,7 @@ METHOD = Method(
         "vllm": (
             "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
             "vllm_ascend_spec.compat.draft_model_block_table:TableOverride",
+            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm.v1.spec_decode.draft_model:DraftModelProposer",
         ),
         "ascend": (
@@ -24,6 +25,7 @@ METHOD = Method(
             "vllm_ascend_spec.compat.npu_draft_model_graph:GraphOverride",
             "vllm_ascend_spec.compat.npu_draft_model_block_table:BlockTableOverride",
             "vllm_ascend_spec.compat.npu_draft_model_lengths:LengthsOverride",
+            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend.spec_decode.draft_proposer:AscendDraftModelProposer",
         ),
     },
