@@ -121,6 +121,20 @@ def test_a_time_that_was_wrong_is_found_out_though_other_batches_had_long_waits(
     assert engine.chosen[-380:].count(0) > 340
 
 
+@pytest.mark.parametrize("worth", [0.96, 0.976])
+def test_nothing_is_drafted_where_it_pays_just_not(worth: float) -> None:
+    """What three drafts are worth, of none: less, and by less than what a choice is kept for."""
+
+    def cost(requests: int, rows: int, drafts: int) -> float:
+        return 0.016 * (1.875 / worth if drafts else 1.0)
+
+    speeds = [
+        adaptive(Engine(cost, 0.5, seed=seed, settling=0.1), [16] * 1500, [0, 3])
+        for seed in range(20)
+    ]
+    assert sum(speeds) / len(speeds) >= 0.992 * 16 / 0.016
+
+
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("requests", [1, 4, 16])
 @pytest.mark.parametrize("cost", [bound_by_memory, bound_by_compute])

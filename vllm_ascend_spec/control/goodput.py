@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from vllm_ascend_spec.control.acceptance import Acceptance
 from vllm_ascend_spec.control.costs import StepCosts
 
-# A choice is kept for so many steps, and left only for one that promises so much more.
+# A choice is kept for so many steps, and left for more drafts only if they promise so much more.
 HOLD = 8
 MARGIN = 0.03
 # By how much an estimate may be off from what was measured at other lengths.
@@ -140,13 +140,15 @@ class LengthChooser:
         return more < 2 * fewer
 
     def _best(self, requests: int) -> int:
-        """Return the length of the highest goodput, the one before if that is hardly higher."""
+        """Return the length of the highest goodput, or the one before if more gain hardly anything."""
         goodput = {k: self.goodput(requests, k) for k in self.lengths}
         best = max(self.lengths, key=lambda k: goodput[k])
         # What was only looked at has to promise as much more as any other.
         settled = {PAYS: self.choice.drafts, PROBE: self._before_probe}
         now = settled.get(self.choice.reason, best)
-        return best if goodput[best] > goodput[now] * (1 + MARGIN) else now
+        # Fewer drafts need not promise more: where none are as good, nothing is lost to chance.
+        margin = MARGIN if best > now else 0.0
+        return best if goodput[best] > goodput[now] * (1 + margin) else now
 
     def _promising(self, requests: int, best: int) -> int | None:
         """Return a length that may be the best, and of which only others were measured."""
