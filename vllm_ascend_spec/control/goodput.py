@@ -140,7 +140,7 @@ class LengthChooser:
         return more < 2 * fewer
 
     def _best(self, requests: int) -> int:
-        """Return the length of the highest goodput, or the one before if more gain hardly anything."""
+        """Return the length of the highest goodput; the one before if more gain hardly anything."""
         goodput = {k: self.goodput(requests, k) for k in self.lengths}
         best = max(self.lengths, key=lambda k: goodput[k])
         # What was only looked at has to promise as much more as any other.
