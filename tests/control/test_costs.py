@@ -48,6 +48,19 @@ def test_after_a_long_time_new_measurements_count_most() -> None:
     assert costs.seconds(4, 0) == pytest.approx(0.010, rel=0.1)
 
 
+def test_what_is_left_of_a_step_behind_a_late_one_is_no_time() -> None:
+    costs = measured((4, 3))
+    usual = seconds_of(4, 3)
+    for late in (1.9, 1.0, 1.9, 1.0):
+        costs.note(4, 3, usual * late)
+        costs.note(4, 3, usual * 0.1)
+        costs.note(4, 3, usual)
+    assert costs.seconds(4, 3) == pytest.approx(usual, rel=0.3)
+    for _ in range(2):
+        costs.note(4, 3, usual * 0.1)
+    assert costs.seconds(4, 3) == pytest.approx(usual * 0.1)
+
+
 def test_a_length_that_was_never_tried_is_unknown() -> None:
     assert measured((4, 3)).seconds(4, 1) is None
     once = StepCosts()

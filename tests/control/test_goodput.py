@@ -21,6 +21,7 @@ from vllm_ascend_spec.control.goodput import (
     LOOK,
     PAYS,
     PROBE,
+    PROBE_LOOK,
     UNKNOWN,
     LengthChooser,
 )
@@ -96,7 +97,9 @@ def test_none_is_not_looked_at_again_where_drafts_pay_by_far() -> None:
     engine, chooser = Engine(bound_by_memory, 0.8), LengthChooser([0, 3])
     for _ in range(3000):
         engine.step(4, chooser.choose(4).drafts, chooser)
-    assert engine.chosen.count(0) == LOOK
+    # Until it was measured often enough.
+    assert LOOK < engine.chosen.count(0) <= LOOK + 3 * PROBE_LOOK
+    assert engine.chosen[1000:].count(0) == 0
     # Of four times as many requests it is not.
     for _ in range(200):
         engine.step(16, chooser.choose(16).drafts, chooser)
@@ -133,6 +136,22 @@ def test_nothing_is_drafted_where_it_pays_just_not(worth: float) -> None:
         for seed in range(20)
     ]
     assert sum(speeds) / len(speeds) >= 0.992 * 16 / 0.016
+
+
+@pytest.mark.parametrize("factor", [1.8, 5.0])
+def test_first_steps_that_compile_do_not_hide_what_pays(factor: float) -> None:
+    """16 sampled requests, compiled: none 1.2 times as fast as three drafts, and never chosen."""
+    slow = iter(range(4))
+
+    def cost(requests: int, rows: int, drafts: int) -> float:
+        if drafts:
+            return 0.0377
+        return 0.0137 * (factor if next(slow, None) is not None else 1.0)
+
+    engine, chooser = Engine(cost, 0.56), LengthChooser([0, 3])
+    for _ in range(400):
+        engine.step(16, chooser.choose(16).drafts, chooser)
+    assert engine.chosen[-200:].count(0) > 190
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.6, 0.9])

@@ -18,7 +18,7 @@ from vllm_ascend_spec.control.scheduler import (
     SpeculationMixin,
     step_of,
 )
-from vllm_ascend_spec.control.steps import Step
+from vllm_ascend_spec.control.steps import Step, StepClock
 from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED, Told
 from vllm_ascend_spec.step_text import split
 
@@ -312,8 +312,10 @@ def hopeless_batch(scheduler: Scheduler, steps: int) -> None:
 
 @pytest.mark.parametrize(("row_seconds", "limit"), [(0.01, 0), (0.0, None)])
 def test_hopeless_drafts_are_not_verified_where_rows_cost_time(
-    row_seconds: float, limit: int | None
+    row_seconds: float, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # These steps take no time.
+    monkeypatch.setattr(StepClock, "ended", lambda self, step, now: None)
     scheduler = Scheduler()
     for requests, k in ((1, 0), (1, 3), (2, 0), (2, 3)):
         for _ in range(3):

@@ -32,6 +32,7 @@ class Cell:
         count: how many were measured.
         last: number of the last one, of the measurements of all cells.
         recent: how many there were of late, older ones faded.
+        was_short: whether the last one was far too short.
     """
 
     seconds: float
@@ -39,6 +40,7 @@ class Cell:
     last: int = 0
     count: int = 1
     recent: float = 1.0
+    was_short: bool = False
 
     def note(self, seconds: float, context: float, number: int) -> None:
         """Take up another step; ``number`` is that of the measurement."""
@@ -49,10 +51,21 @@ class Cell:
             # The first ones may have compiled something; none was too fast.
             self.seconds, self.context = min(self.seconds, seconds), context
             return
-        usual = min(max(NEW, 1 / self.recent), NEW_AFTER_LONG)
-        weight = STRANGE if self.is_far(seconds) else usual
+        weight = min(max(NEW, 1 / self.recent), NEW_AFTER_LONG)
+        if self.is_far(seconds):
+            weight = STRANGE
+        if self.is_short_again(seconds):
+            weight = 1.0
         self.seconds += weight * (seconds - self.seconds)
         self.context += weight * (context - self.context)
+
+    def is_short_again(self, seconds: float) -> bool:
+        """Tell whether two steps in a row were far too short: the earlier ones compiled something.
+
+        One alone is what is left of a step behind one that ended late.
+        """
+        was_short, self.was_short = self.was_short, seconds * FAR <= self.seconds
+        return was_short and self.was_short
 
     def is_far(self, seconds: float) -> bool:
         """Tell whether a step was so long or short that something else has to be the cause."""
@@ -149,11 +162,12 @@ class StepCosts:
         """Tell whether such a step was measured often enough."""
         return self.count(requests, drafts) >= ENOUGH
 
-    def is_known_near(self, requests: int, drafts: int, times: int = ENOUGH) -> bool:
-        """Tell whether such a step was measured in a batch of less than twice or half as many."""
-        return any(
-            k == drafts and cell.count >= times and max(n, requests) < 2 * min(n, requests)
+    def count_near(self, requests: int, drafts: int) -> int:
+        """Return how often such steps were measured, of less than twice or half as many requests."""
+        return sum(
+            cell.count
             for (n, k), cell in self._cells.items()
+            if k == drafts and max(n, requests) < 2 * min(n, requests)
         )
 
     def count(self, requests: int, drafts: int) -> int:

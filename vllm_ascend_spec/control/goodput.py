@@ -30,10 +30,10 @@ PROBE_FIRST, PROBE_LAST = 64, 2048
 PROBE_LOOK = 5
 # Of the time, what looks that do not pay may cost at most.
 SHARE = 0.01
-# Fewer drafts than the best are looked at only where they promise so much of it: how often they are
-# accepted is known from the best, and what their steps take hardly changes. What was measured less
-# than so often may be off by half.
-NEAR, NEAR_AT_FIRST, OFTEN = 0.8, 0.5, 8
+# Fewer drafts than the best are looked at only where they promise so much of it, once their steps
+# were measured so often: how often they are accepted is known from the best, and what their steps
+# take hardly changes. The first ones may have compiled something.
+NEAR, OFTEN = 0.8, 8
 # Why a length was chosen.
 UNKNOWN, PROBE, PAYS = "unknown", "probe", "pays"
 
@@ -167,10 +167,9 @@ class LengthChooser:
 
     def _may_be_better(self, requests: int, drafts: int, best: int) -> bool:
         """Tell whether fewer drafts than the best are worth a look."""
-        if not self.costs.is_known_near(requests, drafts):
+        if self.costs.count_near(requests, drafts) < OFTEN:
             return True
-        near = NEAR if self.costs.is_known_near(requests, drafts, OFTEN) else NEAR_AT_FIRST
-        return self.goodput(requests, drafts) > near * self.goodput(requests, best)
+        return self.goodput(requests, drafts) > NEAR * self.goodput(requests, best)
 
     def goodput(self, requests: int, drafts: int) -> float:
         """Return the expected tokens per second of a batch; 0 where its time is not known."""
