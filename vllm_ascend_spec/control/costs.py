@@ -163,7 +163,7 @@ class StepCosts:
         return self.count(requests, drafts) >= ENOUGH
 
     def count_near(self, requests: int, drafts: int) -> int:
-        """Return how often such steps were measured, of less than twice or half as many requests."""
+        """Return how often such steps were measured, of less than twice or half the requests."""
         return sum(
             cell.count
             for (n, k), cell in self._cells.items()
