@@ -39,6 +39,13 @@ def test_it_is_without_the_plugins_of_the_checkout_that_it_is_run_in(tmp_path: P
     found = peer.find_peer(script(tmp_path, answer))
     assert found.name == "vLLM 0.32.0"
     assert found.environment == {"VLLM_PLUGINS": ""}
+    assert found.arguments == {}
+
+
+def test_a_peer_with_this_package_has_a_fixed_length_too() -> None:
+    """By default K follows from how long steps take, and the two would differ by chance."""
+    found = peer.Peer(Path("python"), {"vllm": "0.30.0"}, ["ascend_spec", "ascend_spec"])
+    assert found.arguments == {"additional_config": {"ascend_spec": {"draft_length": "fixed"}}}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from vllm_ascend_spec.bench import turns
 from vllm_ascend_spec.bench.provenance import DISTRIBUTIONS
 from vllm_ascend_spec.bench.scrub import scrub
 from vllm_ascend_spec.bench.turns import Figures, Load
+from vllm_ascend_spec.config.schema import FIXED, SECTION
 from vllm_ascend_spec.errors import AscendSpecError, ConfigError
 
 OPTION = "--peer-python"
@@ -73,6 +74,13 @@ class Peer:
         """Variables that it needs: in a checkout of ours vLLM would find this package, too."""
         return {"VLLM_PLUGINS": ",".join(self.plugins)}
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Further arguments of its ``LLM``: K is fixed as in ours, where it has this package."""
+        if SECTION not in self.plugins:  # our plugin has the name of our options
+            return {}
+        return {"additional_config": {SECTION: {"draft_length": FIXED}}}
+
 
 def find_peer(python: Path) -> Peer:
     """Ask an interpreter which vLLM it has.
@@ -115,7 +123,7 @@ class PeerEngine(Figures):
         super().__init__()
         self.load = load
         self._asked = {
-            "arguments": dict(arguments),
+            "arguments": {**arguments, **peer.arguments},
             "load": dataclasses.asdict(load),
             "parts": dict(parts),
         }
