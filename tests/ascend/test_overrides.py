@@ -371,8 +371,10 @@ def tokens_of_two_steps(*bases: Any) -> list[int]:
     from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
 
     class Stock(AscendSpecDecodeBaseProposer):
-        def __init__(self) -> None:
-            self.backup_next_token_ids = CpuGpuBuffer(4, dtype=torch.int32, device="npu")
+        @classmethod
+        def create(cls, engine: Any) -> Any:
+            buffer = CpuGpuBuffer(4, dtype=torch.int32, device="npu")
+            return make(cls, backup_next_token_ids=buffer)
 
         def _read(self, token: int) -> torch.Tensor:
             batch = SimpleNamespace(
@@ -383,7 +385,7 @@ def tokens_of_two_steps(*bases: Any) -> list[int]:
             requests = {"a": SimpleNamespace(get_token_id=lambda place: token)}
             return self.prepare_next_token_ids_padded(nothing, requests, batch, none, 0)[0]
 
-    proposer = type("Proposer", (*bases, Stock), {})()
+    proposer = type("Proposer", (*bases, Stock), {}).create(None)
     found = [proposer._read(token) for token in (7, 11)]
     torch.npu.synchronize()
     return [int(tokens[0]) for tokens in found]

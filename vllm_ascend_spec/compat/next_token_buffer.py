@@ -22,12 +22,13 @@ from vllm_ascend_spec.compat.registry import override
 
 @override
 class BufferOverride:
-    """Mix into a proposer of vLLM's or vllm-ascend's, before it in the bases."""
+    """Mix into a drafter with a proposer of vLLM's or vllm-ascend's, before it in the bases."""
 
-    backup_next_token_ids: Any
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        buffer = self.backup_next_token_ids
+    @classmethod
+    def create(cls, engine: Any) -> Any:
+        """Build the drafter of an engine."""
+        drafter = super().create(engine)  # type: ignore[misc]
+        buffer = drafter.backup_next_token_ids
         buffer.cpu = torch.zeros_like(buffer.cpu, pin_memory=False)
         buffer.np = buffer.cpu.numpy()
+        return drafter

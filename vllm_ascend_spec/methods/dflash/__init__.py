@@ -20,14 +20,14 @@ METHOD = Method(
     check_checkpoint=check_dflash,
     drafters={
         "vllm": (
-            "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
             "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
+            "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
             "vllm.v1.spec_decode.dflash:DFlashProposer",
         ),
         "ascend": (
             "vllm_ascend_spec.methods.dflash.drafter:ContextFirst",
-            "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
             "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
+            "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
             "vllm_ascend.spec_decode.dflash_proposer:AscendDflashProposer",
         ),
     },

@@ -15,17 +15,17 @@ METHOD = Method(
     check_checkpoint=check_draft_model,
     drafters={
         "vllm": (
+            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
             "vllm_ascend_spec.compat.draft_model_block_table:TableOverride",
-            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm.v1.spec_decode.draft_model:DraftModelProposer",
         ),
         "ascend": (
+            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
             "vllm_ascend_spec.compat.npu_draft_model_graph:GraphOverride",
             "vllm_ascend_spec.compat.npu_draft_model_block_table:BlockTableOverride",
             "vllm_ascend_spec.compat.npu_draft_model_lengths:LengthsOverride",
-            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend.spec_decode.draft_proposer:AscendDraftModelProposer",
         ),
     },

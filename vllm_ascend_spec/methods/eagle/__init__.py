@@ -16,16 +16,16 @@ METHOD = Method(
     drafters={
         "vllm": (
             "vllm_ascend_spec.compat.prompt_piece_end:PieceEndOverride",
+            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
             "vllm_ascend_spec.compat.eagle_layer_types:LayersOverride",
-            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm.v1.spec_decode.eagle:EagleProposer",
         ),
         "ascend": (
             "vllm_ascend_spec.compat.prompt_piece_end:PieceEndOverride",
+            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
             "vllm_ascend_spec.compat.eagle_layer_types:LayersOverride",
-            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend.spec_decode.eagle_proposer:AscendEagleProposer",
         ),
     },

@@ -19,16 +19,16 @@ METHOD = Method(
     drafters={
         "vllm": (
             "vllm_ascend_spec.compat.prompt_piece_end:PieceEndOverride",
-            "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
             "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
+            "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
             "vllm.v1.spec_decode.eagle:EagleProposer",
         ),
         "ascend": (
             "vllm_ascend_spec.compat.prompt_piece_end:PieceEndOverride",
             "vllm_ascend_spec.compat.npu_mla_draft_positions:RotaryOverride",
+            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
             "vllm_ascend_spec.compat.npu_mtp_lm_head:HeadOverride",
-            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend.spec_decode.eagle_proposer:AscendEagleProposer",
         ),
     },
