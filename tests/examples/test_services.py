@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from examples.modelarts import start
@@ -27,6 +26,7 @@ from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.devices import cpu, npu
 from vllm_ascend_spec.entry import engine_args
 from vllm_ascend_spec.methods.registry import BUILT_IN
+from vllm_ascend_spec.upstream.server import make_arg_parser, validate_parsed_serve_args
 
 HEALTH = "/health"
 WITH_API = [service for service in SERVICES if service.container and not service.headless]

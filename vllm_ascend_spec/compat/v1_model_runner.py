@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_ascend_spec.compat.patching import Patches
 from vllm_ascend_spec.config.model_runner import VARIABLE
+from vllm_ascend_spec.upstream.model_runner import options_of_v2
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -43,11 +44,8 @@ def find_demand(vllm_config: VllmConfig) -> Demand | None:
 
     if envs.VLLM_USE_V2_MODEL_RUNNER:
         return Demand(VARIABLE, os.environ.get(VARIABLE))
-    hisparse = vllm_config.attention_config.hisparse_config
-    if hisparse is not None:
-        return Demand("attention_config.hisparse_config", hisparse)
-    watermark = getattr(vllm_config, "watermark_config", None)
-    return None if watermark is None else Demand("watermark_config", watermark)
+    given = (Demand(*pair) for pair in options_of_v2(vllm_config).items())
+    return next((demand for demand in given if demand.value is not None), None)
 
 
 def stock_choice(vllm_config: VllmConfig) -> bool:

@@ -9,6 +9,7 @@ from vllm_ascend_spec.config.engine import UNKNOWN, Request
 from vllm_ascend_spec.config.one_pass import in_one_pass
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 
 SPEC = "speculative_config"
 LOSSY = (
@@ -54,7 +55,23 @@ def check_for_npu(request: Request) -> None:
         ConfigError: naming the option and the reason.
     """
     check_ascend_options(request.additional, request.spec.get)
+    check_sampled_drafts(request)
     check_full_graph(mode_of_draft(request), samples_drafts=samples_drafts(request.spec.get))
+
+
+def check_sampled_drafts(request: Request) -> None:
+    """Refuse sampled drafts of a draft loop that hands no distributions over.
+
+    Raises:
+        ConfigError: they are asked for.
+    """
+    has_stock_loop = request.method.has_draft_loop and NO_LOOP_ON_NPU is not None
+    if has_stock_loop and samples_drafts(request.spec.get):
+        raise ConfigError(
+            f"{SPEC}.draft_sample_method",
+            "probabilistic",
+            f"not possible with {NO_LOOP_ON_NPU}: its drafts are greedy; valid: 'auto', 'greedy'",
+        )
 
 
 def mode_of_draft(request: Request) -> str:
@@ -79,6 +96,8 @@ def reason_for_greedy(request: Request) -> str | None:
 
     With a schedule of K, too: sampled drafts would make its full graphs piecewise.
     """
+    if request.method.has_draft_loop and NO_LOOP_ON_NPU is not None:
+        return f"{NO_LOOP_ON_NPU}: its drafts are greedy"
     if mode_asked_for(request) in (*FULL_MODES, UNKNOWN):
         return "full graphs on an NPU, whose drafts are greedy"
     return None

@@ -16,6 +16,9 @@ from vllm_ascend_spec.config.pipeline import check_pipeline
 from vllm_ascend_spec.config.rules import STANDARD, check_synthetic, resolve_rule
 from vllm_ascend_spec.config.schedule import check_schedule
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.upstream.limits import WITHOUT_METHODS
+
+METHOD = "speculative_config.method"
 
 
 def check_rule(request: Request) -> None:
@@ -25,12 +28,16 @@ def check_rule(request: Request) -> None:
 
 
 def check_family(request: Request) -> None:
-    """Raise if the method has no drafter for the device's family of draft loops."""
+    """Raise if the method has no drafter for the device's draft loops, or this version cannot."""
     device, method = request.engine.device, request.method
-    if device is not None and device.family not in method.drafters:
+    if device is None:
+        return
+    if reason := WITHOUT_METHODS.get((method.name, device.family)):
+        raise ConfigError(METHOD, method.name, f"not possible with {reason}")
+    if device.family not in method.drafters:
         families = ", ".join(map(repr, method.drafters)) or "none"
         raise ConfigError(
-            "speculative_config.method",
+            METHOD,
             method.name,
             f"not supported on {device.about}, whose family of draft loops is "
             f"{device.family!r}; it has drafters for: {families}",

@@ -16,6 +16,7 @@ from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.config.schedule import option_of
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, FIXED, SECTION, STOCK, SpecOptions
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.upstream.limits import FIXED_K
 
 LENGTH = f"additional_config.{SECTION}.draft_length"
 LENGTHS = f"{LENGTH}s"
@@ -34,10 +35,12 @@ def with_lengths(spec: Mapping[str, Any], options: SpecOptions) -> Mapping[str, 
         options: ours.
 
     Raises:
-        ConfigError: K is to be chosen and has a schedule.
+        ConfigError: K is to be chosen and has a schedule, or cannot change in this version.
     """
     if options.draft_length != ADAPTIVE:
         return spec
+    if FIXED_K is not None:
+        raise ConfigError(LENGTH, ADAPTIVE, f"not possible with {FIXED_K}")
     if spec.get(SCHEDULE) is not None:
         raise ConfigError(LENGTH, ADAPTIVE, f"contradicts {option_of(spec)}; give one of the two")
     return {**spec, SCHEDULE: [[1, 1, spec["num_speculative_tokens"]]]}
@@ -74,6 +77,8 @@ def draft_length_of(request: Request) -> str:
 
 def reason_for_fixed(request: Request) -> str | None:
     """Return what of the options keeps K from being chosen, or None."""
+    if FIXED_K is not None:
+        return FIXED_K
     if SCHEDULE not in request.method.options:
         return f"method {request.method.name!r}, which drafts nothing that pays"
     if request.spec.get(SCHEDULE) is not None:

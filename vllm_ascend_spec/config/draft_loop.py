@@ -5,6 +5,7 @@ from __future__ import annotations
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.schema import OURS, SECTION
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 
 OPTION = f"additional_config.{SECTION}.draft_loop"
 
@@ -37,4 +38,7 @@ def cause_against_our_loop(request: Request) -> str | None:
         "data parallelism": engine.data_parallel_size > 1,
         "expert load balancing": engine.enable_eplb,
     }
+    is_npu = engine.device is not None and engine.device.family == "ascend"
+    if is_npu and NO_LOOP_ON_NPU is not None:
+        return NO_LOOP_ON_NPU
     return next((cause for cause, is_there in found.items() if is_there), None)

@@ -9,6 +9,7 @@ from vllm_ascend_spec.config.additional import section_of
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.config.schema import SECTION
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.upstream.limits import NO_PAGE
 
 NAME = "spec_page"
 OPTION = f"additional_config.{SECTION}.{NAME}"
@@ -48,7 +49,9 @@ def check_page(request: Request) -> None:
     """Refuse a page that would have nothing to show.
 
     Raises:
-        ConfigError: statistics are off.
+        ConfigError: this version has no place for it, or statistics are off.
     """
+    if request.options.spec_page and NO_PAGE is not None:
+        raise ConfigError(OPTION, True, f"not possible with {NO_PAGE}")
     if request.options.spec_page and not request.engine.log_stats:
         raise ConfigError(OPTION, True, "contradicts --disable-log-stats; give one of the two")

@@ -11,6 +11,7 @@ from vllm_ascend_spec.config.options import DRAFT_SAMPLE_METHODS, RULE_METHODS
 from vllm_ascend_spec.config.schema import SECTION, VERIFY_RULES
 from vllm_ascend_spec.config.values import number
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.upstream.limits import NO_BLOCK_METHOD
 
 OPTION = "speculative_config.rejection_sample_method"
 SYNTHETIC_OPTIONS = ("synthetic_acceptance_rates", "synthetic_acceptance_length")
@@ -26,10 +27,13 @@ def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
         section: our section of ``--additional-config``.
 
     Raises:
-        ConfigError: the method is unknown, or ``verify_rule`` contradicts it.
+        ConfigError: the method is unknown, to this version, too, or ``verify_rule`` contradicts it.
     """
     if method not in RULE_METHODS:
         raise ConfigError(OPTION, method, f"valid: {', '.join(map(repr, RULE_METHODS))}")
+    if method == BLOCK and NO_BLOCK_METHOD is not None:
+        remedy = f"give additional_config.{SECTION}.verify_rule={BLOCK!r}"
+        raise ConfigError(OPTION, method, f"not possible with {NO_BLOCK_METHOD}; {remedy}")
     wanted = section.get("verify_rule")
     if method == STANDARD:
         return wanted or VERIFY_RULES[0]

@@ -9,6 +9,7 @@ from typing import Any
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.one_line import short_repr
+from vllm_ascend_spec.upstream.limits import FIXED_K
 
 NAME = "num_speculative_tokens_per_batch_size"
 LIMIT = "disable_by_batch_size"
@@ -49,11 +50,16 @@ def check_schedule(request: Request) -> None:
     is a mistake more often than not, so the rows have to say what is done.
 
     Raises:
-        ConfigError: a row is none, K is out of range, or there is a gap or an overlap.
+        ConfigError: this version knows no schedule, a row is none, K is out of range, or there is
+            a gap or an overlap.
     """
     rows = request.spec.get(NAME)
     if rows is None:
         return
+    if FIXED_K is not None:
+        option = option_of(request.spec)
+        given = request.spec[option.rpartition(".")[2]]
+        raise ConfigError(option, given, f"not possible with {FIXED_K}")
     longest = request.spec["num_speculative_tokens"]
     problem = next((found for row in rows if (found := _problem_of_row(row, longest))), None)
     if problem is None and rows[0][0] != 1:

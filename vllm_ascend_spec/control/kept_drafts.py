@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vllm_ascend_spec.upstream.scheduler import PromptHooks
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,10 +31,11 @@ class Kept(NamedTuple):
     drafts: list[int]
 
 
-class KeptDraftsMixin:
+class KeptDraftsMixin(PromptHooks):
     """Mix into a scheduler of vLLM's, before it in the bases.
 
-    Not where steps are scheduled ahead: the scheduler does not know the drafts then.
+    Not where steps are scheduled ahead: the scheduler does not know the drafts then. Nor where vLLM
+    has no place to hold a prompt's last token back (0.23).
     """
 
     requests: dict[str, Request]
@@ -76,23 +79,16 @@ class KeptDraftsMixin:
             self._kept[request.request_id] = Kept(request.num_tokens, list(drafts))
         super()._preempt_request(request, *args, **kwargs)  # type: ignore[misc]
 
-    def _get_local_prefix_cache_hit(self, request: Request) -> Any:
+    def shorten_hit(self, request: Request, blocks: Any, num_tokens: int) -> tuple[Any, int]:
         """Return what the prefix cache has; not all but the last token where drafts are kept."""
-        found = super()._get_local_prefix_cache_hit(request)  # type: ignore[misc]
-        blocks, num_tokens, *further = found
         is_whole = num_tokens == request.num_tokens - 1 and num_tokens % self.block_size == 0
         if request.request_id in self._kept and num_tokens and is_whole:
             num_tokens -= self.block_size
             blocks = self.kv_cache_manager.truncate_computed_blocks(blocks, num_tokens)
-        return (blocks, num_tokens, *further)
+        return blocks, num_tokens
 
-    def _reserve_prefill_lookahead(
-        self, request: Request, num_computed_tokens: int, num_new_tokens: int
-    ) -> int:
-        """Leave the last token of a request with kept drafts to a later step, as vLLM asks here."""
-        num_new_tokens = super()._reserve_prefill_lookahead(  # type: ignore[misc]
-            request, num_computed_tokens, num_new_tokens
-        )
+    def shorten_read(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        """Leave the last token of a request with kept drafts to a later step."""
         is_last = num_computed_tokens + num_new_tokens == request.num_tokens
         return num_new_tokens - (
             request.request_id in self._kept and is_last and num_new_tokens > 1
@@ -100,7 +96,7 @@ class KeptDraftsMixin:
 
     def _keeps(self, request: Request) -> bool:
         """Tell whether a request has to keep its drafts, and can."""
-        if not has_seed(request):
+        if not self.holds_back or not has_seed(request):
             return False
         # Where blocks or layers bind a prompt's parts, none of one token may be left.
         is_bound = self.need_mamba_block_aligned_split or self.num_prefill_lookahead > 1

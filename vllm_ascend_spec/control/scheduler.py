@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from vllm.compilation.cuda_graph import CUDAGraphStat
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
 from vllm_ascend_spec.config.draft_context import may_be_ragged
 from vllm_ascend_spec.config.resolved import speculation_of
@@ -30,6 +29,7 @@ from vllm_ascend_spec.control.steps import Step
 from vllm_ascend_spec.control.tally import Tally
 from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED, Told
 from vllm_ascend_spec.control.watch import Watchdog
+from vllm_ascend_spec.upstream.scheduler import lookup_in, num_drafts_of, set_num_drafts
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -119,7 +119,7 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
         requests, drafts = len(scheduler_output.num_scheduled_tokens), self._most
         if self._lookup is not None and requests:
             drafts = self._carried = self._lookup[requests]
-        scheduler_output.num_spec_tokens_to_schedule = drafts
+        set_num_drafts(scheduler_output, drafts)
         super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
         self.limit_by_context()
         for req_id, most in self._limits.items():
@@ -129,7 +129,7 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
                 request.spec_token_ids = request.spec_token_ids[:most]
         if self._is_coupled:
             setattr(scheduler_output, VERIFIED, drafts)
-            scheduler_output.num_spec_tokens_to_schedule = self._most
+            set_num_drafts(scheduler_output, self._most)
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
@@ -153,7 +153,7 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
 
     def _ended(self, scheduler_output: SchedulerOutput) -> None:
         self._watchdog.look()
-        self._told = Told(drafts_of(scheduler_output), self._reason())
+        self._told = Told(drafts_of(scheduler_output, self._most), self._reason())
 
     def _reason(self) -> str:
         return FIXED if self._lookup is None else SCHEDULED
@@ -198,9 +198,8 @@ def lookup_of(vllm_config: VllmConfig) -> Sequence[int] | None:
     asked = speculation_of(vllm_config)
     if asked.schedule is None:
         return None
-    rows = [list(row) for row in asked.schedule]
     widest = vllm_config.scheduler_config.max_num_seqs
-    return build_dynamic_sd_schedule_lookup(rows, widest, asked.num_drafts)
+    return lookup_in(asked.schedule, widest, asked.num_drafts)
 
 
 class Lengths:
@@ -279,7 +278,7 @@ class AdaptiveLengthMixin(SpeculationMixin):
     def _ended(self, scheduler_output: SchedulerOutput) -> None:
         super()._ended(scheduler_output)
         running = scheduler_output.num_scheduled_tokens
-        step = step_of(scheduler_output)
+        step = step_of(scheduler_output, self._most)
         left_out = sum(
             max(0, step.drafts - most) for name, most in self._limits.items() if name in running
         )
@@ -339,19 +338,20 @@ def samples_tokens(request: Request) -> bool:
     return params is not None and params.temperature > 0
 
 
-def drafts_of(scheduler_output: SchedulerOutput) -> int:
-    """Return how many of a step's drafts the next one is to verify."""
-    return getattr(scheduler_output, VERIFIED, scheduler_output.num_spec_tokens_to_schedule)
+def drafts_of(scheduler_output: SchedulerOutput, longest: int) -> int:
+    """Return how many of a step's drafts the next one is to verify; ``longest`` is the engine's."""
+    verified = getattr(scheduler_output, VERIFIED, None)
+    return num_drafts_of(scheduler_output, longest) if verified is None else verified
 
 
-def step_of(scheduler_output: SchedulerOutput) -> Step:
-    """Return what a step was."""
+def step_of(scheduler_output: SchedulerOutput, longest: int) -> Step:
+    """Return what a step was; ``longest`` is K of the engine."""
     requests = len(scheduler_output.num_scheduled_tokens)
     drafts = scheduler_output.scheduled_spec_decode_tokens.values()
     rows = requests + sum(map(len, drafts))
     return Step(
         requests,
-        drafts_of(scheduler_output),
+        drafts_of(scheduler_output, longest),
         scheduler_output.total_num_scheduled_tokens != rows,
     )
 

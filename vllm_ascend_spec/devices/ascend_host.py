@@ -14,11 +14,18 @@ from vllm_ascend_spec.devices.plugins import (
     allowed_plugins,
     vllm_ascend_plugins,
 )
-from vllm_ascend_spec.versions import is_minor, is_same_minor
+from vllm_ascend_spec.versions import (
+    SUPPORTED_VLLM,
+    in_words,
+    installed_vllm,
+    is_minor,
+    is_same_minor,
+)
 
-SUPPORTED_VLLM_ASCEND = "0.30"
+# Minor versions; each belongs to the same one of vLLM.
+SUPPORTED = SUPPORTED_VLLM["npu"]
 # 0.30 has release candidates alone, which pip takes only where one is named.
-INSTALL = f"pip install '{VLLM_ASCEND}=={SUPPORTED_VLLM_ASCEND}.0rc2'"
+INSTALL = f"pip install '{VLLM_ASCEND}==0.30.0rc2', or the stable '{VLLM_ASCEND}==0.23.*'"
 LEAVE_OUT = "or leave ascend_spec out of VLLM_PLUGINS"
 CANN = (
     "load the environment of a CANN that this torch_npu was built for "
@@ -44,10 +51,16 @@ def host_problem() -> str | None:
     ascend = installed_version(VLLM_ASCEND)
     if ascend is None:
         return f"An Ascend NPU needs {VLLM_ASCEND}, which is not installed. Remedy: {INSTALL}."
-    if not is_minor(ascend, SUPPORTED_VLLM_ASCEND):
+    if not any(is_minor(ascend, minor) for minor in SUPPORTED):
         return (
             f"{VLLM_ASCEND} {ascend} is installed; vllm-ascend-spec supports "
-            f"{SUPPORTED_VLLM_ASCEND}.x. Remedy: {INSTALL}, {LEAVE_OUT}."
+            f"{in_words(SUPPORTED)}. Remedy: {INSTALL}, {LEAVE_OUT}."
+        )
+    vllm = installed_vllm()
+    if vllm is not None and not is_same_minor(vllm[1], ascend):
+        return (
+            f"{VLLM_ASCEND} {ascend} does not belong to {vllm[0]} {vllm[1]}. "
+            "Remedy: install versions of both whose first two numbers are the same."
         )
     torch_npu, torch = installed_version("torch-npu"), installed_version("torch")
     if torch_npu is None:

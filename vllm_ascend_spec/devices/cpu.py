@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.config.checkpoint.config_json import NAME, read_config
+from vllm_ascend_spec.config.checkpoint.config_json import NAME, read_config, text_of
 from vllm_ascend_spec.config.checkpoint.problem import laid_to
 from vllm_ascend_spec.config.checkpoint.states import with_state
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.upstream.limits import NO_MLA_ON_CPU
 
 # By option. vLLM uses one of these attention backends whatever was asked for
 # (vllm/platforms/cpu.py), and ends while it loads experts if a backend for them was asked for.
@@ -36,7 +37,7 @@ def check_backends(request: Request) -> None:
 
 
 def check_target(request: Request) -> None:
-    """Refuse a target whose layers keep a state; a hub's is looked at when vLLM has its config.
+    """Refuse a target that vLLM cannot run; a hub's is looked at when vLLM has its config.
 
     Raises:
         ConfigError: naming its architecture.
@@ -45,9 +46,14 @@ def check_target(request: Request) -> None:
     if model is None or not (Path(model) / NAME).is_file():
         return
     with laid_to("model", model):
-        architecture = with_state(read_config(Path(model)))
+        config = read_config(Path(model))
+    architecture = with_state(config)
     if architecture is not None:
         refuse_state(request.method.name, architecture)
+    if NO_MLA_ON_CPU is not None and text_of(config).get("kv_lora_rank") is not None:
+        raise ConfigError(
+            "model", model, f"multi-head latent attention is not possible with {NO_MLA_ON_CPU}"
+        )
 
 
 def refuse_state(method: str, architecture: str) -> None:
@@ -65,7 +71,7 @@ def refuse_state(method: str, architecture: str) -> None:
         "speculative_config.method",
         method,
         f"not possible on a CPU with a target of {architecture}, whose layers keep a state: there "
-        "vLLM 0.30 stops, or answers otherwise than without speculation; leave out "
+        "vLLM stops, or answers otherwise than without speculation; leave out "
         "--speculative-config",
     )
 

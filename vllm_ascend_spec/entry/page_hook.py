@@ -43,7 +43,7 @@ def prepare(additional_config: Any, usage_context: Any) -> None:
 
 
 def _apply() -> None:
-    from vllm.entrypoints.launchers import app as launcher
+    from vllm_ascend_spec.upstream.routes import launcher
 
     stock = launcher.attach_endpoint_plugins
 

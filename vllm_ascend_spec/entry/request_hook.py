@@ -35,13 +35,14 @@ def apply() -> None:
 
     stock = InputProcessor._validate_params
 
-    def _validate_params(self: Any, params: Any, *args: Any, **kwargs: Any) -> None:
-        stock(self, params, *args, **kwargs)
+    def _validate_params(self: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
+        found = stock(self, params, *args, **kwargs)
         try:
             check(getattr(params, "extra_args", None), self.vllm_config)
         except ConfigError as error:
             # Another error would be status 500, as if it were the server's fault.
             raise VLLMValidationError(str(error)) from error
+        return found
 
     _patches.set(InputProcessor, "_validate_params", _validate_params)
 

@@ -60,8 +60,9 @@ def load() -> str:
 @functools.cache
 def parser() -> Any:
     """Return vLLM's parser with the command ``serve``, the old flags, and without our checks."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from vllm_ascend_spec.upstream.server import make_arg_parser
 
     class Parser(FlexibleArgumentParser):
         """Raises where vLLM's prints its usage and ends the process."""
@@ -86,7 +87,7 @@ def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     Raises:
         FlagsError: vLLM does not take them.
     """
-    from vllm.entrypoints.launchers.cli_args import validate_parsed_serve_args
+    from vllm_ascend_spec.upstream.server import validate_parsed_serve_args
 
     whole = parser()
     (serve,) = whole._subparsers._group_actions[0].choices.values()

@@ -6,6 +6,9 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from vllm_ascend_spec.upstream.draft_loops import bases_of
+from vllm_ascend_spec.versions import installed_version
+
 if TYPE_CHECKING:
     from vllm_ascend_spec.methods.drafter import Drafter, Engine
 
@@ -30,6 +33,7 @@ def drafter_class(method: str, family: str, bases: tuple[str, ...]) -> Any:
         family: ``vllm`` or ``ascend``, see ``devices/``.
         bases: as ``module:Class``, at least one; see ``Method.drafters``.
     """
+    bases = bases_of(bases, installed_version("vllm-ascend"))
     classes = tuple(_imported(path) for path in bases)
     if len(classes) == 1:
         return classes[0]

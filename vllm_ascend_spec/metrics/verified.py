@@ -10,6 +10,7 @@ from typing import Any
 
 from vllm_ascend_spec.control.told import Told
 from vllm_ascend_spec.metrics.group import Group, counter
+from vllm_ascend_spec.upstream.draft_counts import by_position
 
 REQUESTS = "vllm:spec_decode_verified_requests"
 TOKENS = "vllm:spec_decode_verified_tokens"
@@ -48,8 +49,7 @@ def count_verified(told: Told, positions: Any = None, engine: int = 0) -> None:
         counters.of(counters.tokens, *labels, str(k)).inc(requests + accepted)
     if positions is None:
         return
-    drafted, accepted_at = positions.num_draft_tokens_per_pos, positions.num_accepted_tokens_per_pos
-    for place, (drafts, accepted) in enumerate(zip(drafted, accepted_at, strict=True)):
+    for place, (drafts, accepted) in enumerate(by_position(positions)):
         if drafts:
             counters.of(counters.drafted, *labels, str(place)).inc(drafts)
             counters.of(counters.accepted, *labels, str(place)).inc(accepted)

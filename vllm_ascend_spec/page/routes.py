@@ -14,11 +14,11 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from vllm import envs
-from vllm.entrypoints.serve.middleware.authenticate import AuthenticationMiddleware
 from vllm.v1.metrics.prometheus import get_prometheus_registry
 
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.page.data import figures
+from vllm_ascend_spec.upstream.server import AuthenticationMiddleware
 
 PATH = "/spec"
 DATA = f"{PATH}/data"

@@ -17,6 +17,7 @@ from vllm_ascend_spec.platform.shared import (
     check_engine_config,
     lay_scheduler,
 )
+from vllm_ascend_spec.upstream.sequence_parallel import has_sequence_parallel_pass
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -51,5 +52,5 @@ class SpecCudaPlatform(CommandLineMixin, DefaultsMixin, CudaPlatform):
 
 def divisor_of(vllm_config: VllmConfig) -> int:
     """Return what vLLM wants every size of a graph to be a multiple of."""
-    shares = vllm_config.compilation_config.pass_config.enable_sp
+    shares = has_sequence_parallel_pass(vllm_config)
     return vllm_config.parallel_config.tensor_parallel_size if shares else 1

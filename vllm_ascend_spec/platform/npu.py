@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_ascend.device.hardware_profile import get_current_hardware_profile
 from vllm_ascend.platform import NPUPlatform
 from vllm_ascend.utils import enable_dsa_cp, enable_sp, shared_expert_dp_enabled
 
@@ -18,11 +17,12 @@ from vllm_ascend_spec.platform.shared import (
     check_engine_config,
     lay_scheduler,
 )
+from vllm_ascend_spec.upstream.npu_worker import STOCK_WORKER, worker_of_vllm_ascend
+from vllm_ascend_spec.upstream.sequence_parallel import has_sequence_parallel_pass
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-STOCK_WORKER = "vllm_ascend.worker.worker.NPUWorker"
 WORKER = "vllm_ascend_spec.worker.npu.SpecNPUWorker"
 
 # Here, because vllm-ascend reads its options in every process, in a worker's before our own code.
@@ -51,8 +51,13 @@ def divisor_of(vllm_config: VllmConfig) -> int:
     As ``vllm_ascend/platform.py:_setup_compile_backend`` does it.
     """
     ranks = vllm_config.parallel_config.tensor_parallel_size
-    shares = enable_sp(vllm_config) or shared_expert_dp_enabled() or enable_dsa_cp()
-    return ranks if shares or vllm_config.compilation_config.pass_config.enable_sp else 1
+    # Here, as vLLM imports its platform before it has that.
+    from vllm.config import set_current_vllm_config
+
+    # vllm-ascend 0.23 asks for the engine's configuration itself.
+    with set_current_vllm_config(vllm_config):
+        shares = enable_sp(vllm_config) or shared_expert_dp_enabled() or enable_dsa_cp()
+    return ranks if shares or has_sequence_parallel_pass(vllm_config) else 1
 
 
 def require_stock_worker() -> None:
@@ -61,7 +66,7 @@ def require_stock_worker() -> None:
     Raises:
         PlatformError: it is another one, a 310P for instance.
     """
-    worker = get_current_hardware_profile().default_worker_cls
+    worker = worker_of_vllm_ascend()
     if worker != STOCK_WORKER:
         raise PlatformError(
             f"vllm-ascend runs this NPU with {worker}, which vllm-ascend-spec does not know: there "

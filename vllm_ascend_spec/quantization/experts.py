@@ -123,17 +123,11 @@ class DynamicExpertsMethod(FusedMoEMethodBase):
 
     def _make_kernel(self, layer: Any) -> None:
         """Hand the layer to the kernel that vLLM chooses for the device."""
-        from vllm.model_executor.layers.fused_moe.oracle import int8
+        from vllm_ascend_spec.upstream.int8_experts import make_kernel
 
-        backend, experts = int8.select_int8_moe_backend(self.moe)
         self.moe_quant_config = self.get_fused_moe_quant_config(layer)
-        self.moe_kernel = int8.make_int8_moe_kernel(
-            int8_backend=backend,
-            moe_quant_config=self.moe_quant_config,
-            moe_config=self.moe,
-            experts_cls=experts,
-            routing_tables=layer._expert_routing_tables(),
-        )
+        tables = layer._expert_routing_tables()
+        self.moe_kernel = make_kernel(self.moe_quant_config, self.moe, tables)
         self.moe_kernel.fused_experts.process_weights_after_loading(layer)
 
     def apply(

@@ -126,14 +126,15 @@ def _apply_min_tokens(
     for row, request in enumerate(rows.request):
         if request not in processor.min_toks:
             continue
-        min_tokens, output, stop_tokens, structured = processor.min_toks[request]
+        # Whether there is a grammar comes last; vLLM 0.23 does not say it, nor ask.
+        min_tokens, output, stop_tokens, *structured = processor.min_toks[request]
         if len(output) + len(rows.drafts[row]) >= min_tokens:
             continue
         stops = torch.tensor(list(stop_tokens), device=logits.device, dtype=torch.long)
         before = logits[row, stops]
         logits[row, stops] = float("-inf")
         # Where the grammar allows nothing but stop tokens, vLLM allows them before min_tokens too.
-        if structured and bool(torch.isneginf(logits[row]).all()):
+        if any(structured) and bool(torch.isneginf(logits[row]).all()):
             logits[row, stops] = before
     return logits
 

@@ -13,6 +13,7 @@ from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.compat.npu_draft_model_padding import PaddingOverride
 from vllm_ascend_spec.methods.step import DraftStep
+from vllm_ascend_spec.upstream.scheduler import num_drafts_of
 from vllm_ascend_spec.worker.drafter_swap import drafter_built_by
 from vllm_ascend_spec.worker.graph_tiers import GraphTiersMixin
 from vllm_ascend_spec.worker.host_tokens import tokens_on_host
@@ -78,7 +79,7 @@ class SpecNPUModelRunner(SpecRunnerMixin, GraphTiersMixin, PaddingOverride, NPUM
 
         return self.draft(
             DraftStep(
-                num_drafts=scheduler_output.num_spec_tokens_to_schedule,
+                num_drafts=num_drafts_of(scheduler_output, self.num_spec_tokens),
                 sampled_token_ids=valid_sampled_token_ids,
                 tokens_on_host=partial(tokens_on_host, valid_sampled_token_ids, self),
                 batch=self.input_batch,

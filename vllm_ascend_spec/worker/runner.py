@@ -41,6 +41,7 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, Graph
     rejection_sampler: Any
     execute_model_state: Any
     use_aux_hidden_state_outputs: bool
+    num_spec_tokens: int
 
     def create_drafter(self) -> Drafter:
         """Build our drafter; called where the stock runner would build its own."""

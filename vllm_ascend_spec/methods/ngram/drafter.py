@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from vllm.v1.spec_decode import ngram_proposer as stock
 
 from vllm_ascend_spec.methods.drafter import HostDrafter
+from vllm_ascend_spec.upstream.ngram import SearchingProposer
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import DraftStep
 
 
-class NgramDrafter(HostDrafter, stock.NgramProposer):
+class NgramDrafter(HostDrafter, SearchingProposer):
     """vLLM's n-gram proposer with our search, on every device: it drafts on the host."""
 
     runner: Runner
@@ -48,32 +49,27 @@ class NgramDrafter(HostDrafter, stock.NgramProposer):
         Numba compiles by type, so the arrays have to be those of later calls.
         """
         batch = self.runner.input_batch
-        self.propose(self.k, [[0]], batch.num_tokens_no_spec, batch.token_ids_cpu)
+        self.look_up(self.k, [[0]], batch.num_tokens_no_spec, batch.token_ids_cpu)
 
     def draft(self, step: DraftStep) -> list[list[int]]:
         """Look up drafts for every request whose prompt has been read."""
         batch = step.batch
-        return self.propose(
+        return self.look_up(
             step.num_drafts, step.sampled_token_ids, batch.num_tokens_no_spec, batch.token_ids_cpu
         )
 
-    def batch_propose(
+    def search_each(
         self,
         num_requests: int,
-        valid_ngram_requests: Collection[int],
-        num_tokens_no_spec: np.ndarray,  # [max_num_reqs]
-        token_ids_cpu: np.ndarray,  # [max_num_reqs, max_model_len]
+        wanted: Collection[int],
+        num_tokens: np.ndarray,  # [max_num_reqs]
+        token_ids: np.ndarray,  # [max_num_reqs, max_model_len]
         k: int,
     ) -> list[list[int]]:
-        """Search for every request that wants drafts; the signature is vLLM's.
-
-        Returns:
-            Draft token ids by request, up to ``k`` each.
-        """
+        """Return up to ``k`` draft token ids of each request, none of those that are not wanted."""
         drafts: list[list[int]] = [[] for _ in range(num_requests)]
-        for request in valid_ngram_requests:
-            tokens = token_ids_cpu[request, : num_tokens_no_spec[request]]
-            drafts[request] = self.search(tokens, k)
+        for request in wanted:
+            drafts[request] = self.search(token_ids[request, : num_tokens[request]], k)
         return drafts
 
     def search(

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from vllm_ascend_spec.config.ascend import GRAPH_REMEDY, check_full_graph
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.upstream.limits import FIXED_K
 
 SEVERAL_CACHE_GROUPS = ("glm5_next_mtp",)
 
@@ -21,6 +22,8 @@ def require_possible(drafter: Any) -> None:
     if not drafter.use_cuda_graph or not mode.has_full_cudagraphs():
         return
     check_full_graph(mode.name, samples_drafts=drafter._enable_probabilistic_draft_probs)
+    if FIXED_K is not None:
+        return
     schedule = drafter.speculative_config.num_speculative_tokens_per_batch_size
     if schedule:  # vLLM sees it where our parts do not care for it (platform/changing_k.py)
         refuse_length("speculative_config.num_speculative_tokens_per_batch_size", schedule)

@@ -12,6 +12,7 @@ import torch
 from vllm.config import CUDAGraphMode
 from vllm.distributed.parallel_state import get_pp_group
 
+from vllm_ascend_spec.methods.families.ascend.rejected import without_rejected
 from vllm_ascend_spec.methods.families.ascend.stock import StockProposer
 
 if TYPE_CHECKING:
@@ -65,8 +66,9 @@ class LaterStepMetadataMixin(StockProposer):
         **kwargs: Any,
     ) -> tuple[Any, Any]:
         """Build the metadata of a later step that is to be run; the signature is vllm-ascend's."""
-        if draft_index == 1:
-            old_common_metadata = self._without_rejected(old_common_metadata, batch_size)
+        # With asynchronous scheduling the host does not know yet what was accepted.
+        if draft_index == 1 and not (self.use_async_scheduling or get_pp_group().world_size > 1):
+            old_common_metadata = without_rejected(self, old_common_metadata, batch_size)
         if self.uses_own_loop:
             # A full graph has the width that it was captured with.
             is_full = aclgraph_runtime_mode == CUDAGraphMode.FULL
@@ -130,24 +132,3 @@ class LaterStepMetadataMixin(StockProposer):
     def _captured_reqs(self, num_input_tokens: int) -> int:
         """Return how many requests a full graph of this width is for."""
         return max(num_input_tokens // self.runner.uniform_decode_query_len, 1)
-
-    def _without_rejected(self, metadata: Any, num_reqs: int) -> Any:
-        """Return the metadata with the lengths on the host cut to what was accepted.
-
-        vllm-ascend takes the rejected tokens out of the lengths on the device, but its attention
-        reads those on the host: drafts would see rejected tokens, and after them whatever was in
-        the cache before. They would be worse, and a seeded request would not repeat. With
-        asynchronous scheduling the host does not know yet what was accepted.
-        """
-        if self.use_async_scheduling or get_pp_group().world_size > 1:
-            return metadata
-        known = torch.from_numpy(self.runner.input_batch.num_tokens_no_spec[:num_reqs].copy())
-        # The token sampled last is an input of the first pass of a draft model only.
-        known += self.net_num_new_slots_per_request - 1
-        metadata = self.shallow_copy_metadata(metadata)
-        for name in ("seq_lens_cpu", "_seq_lens_cpu"):
-            if (lengths := getattr(metadata, name)) is not None:
-                lengths = lengths.clone()
-                lengths[:num_reqs] = torch.minimum(lengths[:num_reqs], known.to(lengths.dtype))
-                setattr(metadata, name, lengths)
-        return metadata

@@ -24,6 +24,7 @@ from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
 
 from vllm_ascend_spec.methods.families.likeliest import likeliest
 from vllm_ascend_spec.methods.families.vllm.plan import LastRows
+from vllm_ascend_spec.upstream.cpu_attention import WRITES_APART
 
 LAYERS = (
     llama_eagle.LlamaDecoderLayer,
@@ -271,6 +272,8 @@ def _problems(model: Any) -> Iterator[str]:
             yield f"the draft's layer {type(layer).__name__}"
         if not isinstance(attention.attn.impl, CPUAttentionBackendImpl):
             yield f"attention by {type(attention.attn.impl).__name__}"
+        if not WRITES_APART:
+            yield "vLLM 0.23's attention, which writes keys and values itself"
         if attention.attn.query_quant is not None:
             yield "a quantized query"
         if type(attention.rotary_emb).forward_cpu is not RotaryEmbedding.forward_cpu:

@@ -24,14 +24,16 @@ from vllm_ascend_spec.methods.families.vllm.host_inputs import FirstPass, HostIn
 from vllm_ascend_spec.methods.families.vllm.plan import StepPlan, plan_steps, plan_steps_on_host
 from vllm_ascend_spec.methods.families.vllm.row_graphs import RowGraphsMixin
 from vllm_ascend_spec.methods.families.vllm.stock import StockProposer
+from vllm_ascend_spec.upstream.proposer import Inputs, ProposeMixin
 
 if TYPE_CHECKING:
     from torch import nn
     from vllm.v1.attention.backend import CommonAttentionMetadata
-    from vllm.v1.sample.metadata import SamplingMetadata
 
 
-class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, RowGraphsMixin, StockProposer):
+class VllmDraftLoop(
+    ProposeMixin, OwnLoopMixin, DirectStepsMixin, HostInputsMixin, RowGraphsMixin, StockProposer
+):
     """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``, before it in the bases."""
 
     stock_name = "vLLM"
@@ -54,101 +56,64 @@ class VllmDraftLoop(OwnLoopMixin, DirectStepsMixin, HostInputsMixin, RowGraphsMi
         if self.uses_own_loop and self.device.type == "cpu":
             self.find_direct()
 
-    def propose(  # noqa: PLR0913, PLR0917 - the signature is vLLM's
-        self,
-        num_speculative_tokens: int,
-        target_token_ids: torch.Tensor,  # [num_tokens]
-        target_positions: torch.Tensor,  # [num_tokens]
-        target_hidden_states: torch.Tensor,  # [num_tokens, hidden_size]
-        next_token_ids: torch.Tensor,  # [num_reqs]
-        token_indices_to_sample: torch.Tensor | None,  # [num_reqs]
-        common_attn_metadata: CommonAttentionMetadata,
-        sampling_metadata: SamplingMetadata,
-        mm_embed_inputs: Any = None,
-        num_rejected_tokens_gpu: torch.Tensor | None = None,  # [num_reqs]
-        slot_mappings: Any = None,
-    ) -> torch.Tensor:
-        """Draft ``num_speculative_tokens`` tokens per request; the signature is vLLM's.
+    def propose_from(self, num_drafts: int, inputs: Inputs) -> torch.Tensor:
+        """Draft ``num_drafts`` tokens per request.
 
         Returns:
-            Draft token ids, int64 [num_reqs, num_speculative_tokens].
+            Draft token ids, int64 [num_reqs, num_drafts].
         """
         if not self.uses_own_loop:
-            return super().propose(  # type: ignore[misc]
-                num_speculative_tokens,
-                target_token_ids,
-                target_positions,
-                target_hidden_states,
-                next_token_ids,
-                token_indices_to_sample,
-                common_attn_metadata,
-                sampling_metadata,
-                mm_embed_inputs,
-                num_rejected_tokens_gpu,
-                slot_mappings,
-            )
+            return self.propose_by_stock(num_drafts, inputs)
         if self.keeps_cache_only:
-            num_speculative_tokens = 0
-        self.num_speculative_tokens = num_speculative_tokens
+            num_drafts = 0
+        self.num_speculative_tokens = num_drafts
         self._last_draft_probs = None
-        if self.eagle3_use_aux_hidden_state:
-            # The states of several layers side by side become one of the draft's width.
-            target_hidden_states = self.model.combine_hidden_states(target_hidden_states)
-        first, metadata = self._inputs_of_first_pass(
-            target_token_ids,
-            target_positions,
-            target_hidden_states,
-            next_token_ids,
-            token_indices_to_sample,
-            common_attn_metadata,
-            num_rejected_tokens_gpu,
-        )
+        num_reqs, num_rejected = inputs.next_token_ids.shape[0], inputs.num_rejected_tokens_gpu
+        first, metadata = self._inputs_of_first_pass(inputs)
         if self.direct is not None and not self.parallel_drafting:
-            return self.draft_directly(first, metadata, num_rejected_tokens_gpu, sampling_metadata)
+            return self.draft_directly(first, metadata, num_rejected, inputs.sampling_metadata)
         if self.parallel_drafting:
             keep_inside(metadata, first.positions, self.draft_context, self.block_size)
         self.keep_positions_inside(first.positions)
         last, hidden = self._first_step(first, metadata)
-        if num_speculative_tokens == 0:
+        if num_drafts == 0:
             # The pass above kept the draft's KV cache in step; there is nothing to draft.
-            return self.no_drafts(next_token_ids.shape[0])
+            return self.no_drafts(num_reqs)
         if self.parallel_drafting:
-            rows = rows_of_drafts(first.rows, next_token_ids.shape[0], num_speculative_tokens)
-            sampler = self.sampler_of(sampling_metadata, first.positions[rows[:, 0]])
+            rows = rows_of_drafts(first.rows, num_reqs, num_drafts)
+            sampler = self.sampler_of(inputs.sampling_metadata, first.positions[rows[:, 0]])
             return self.pick_all(last[rows], sampler)
         positions, picked = first.positions[first.rows], last[first.rows]
-        sampler = self.sampler_of(sampling_metadata, positions)
+        sampler = self.sampler_of(inputs.sampling_metadata, positions)
         drafts = [self.pick(picked, sampler)]
-        if num_speculative_tokens > 1:
-            self.one_row_each(metadata, positions.shape[0], num_rejected_tokens_gpu)
+        if num_drafts > 1:
+            self.one_row_each(metadata, num_reqs, num_rejected)
             plan = self.plan_later_steps(metadata, positions)
             feedback = picked if hidden is last else hidden[first.rows]
             self._later_steps(plan, metadata, feedback, drafts, sampler)
         return self.join(drafts)
 
-    def _inputs_of_first_pass(
-        self,
-        token_ids: torch.Tensor,  # [num_tokens]
-        positions: torch.Tensor,  # [num_tokens]
-        hidden: torch.Tensor,  # [num_tokens, hidden_size]
-        next_token_ids: torch.Tensor,  # [num_reqs]
-        rows: torch.Tensor | None,  # [num_reqs], the last of each request if None
-        metadata: CommonAttentionMetadata,
-        num_rejected: torch.Tensor | None,  # [num_reqs]
-    ) -> tuple[FirstPass, CommonAttentionMetadata]:
+    def _inputs_of_first_pass(self, inputs: Inputs) -> tuple[FirstPass, CommonAttentionMetadata]:
         """Return what the draft reads first, and what it attends to."""
+        hidden, metadata = inputs.target_hidden_states, inputs.common_attn_metadata
+        if self.eagle3_use_aux_hidden_state:
+            # The states of several layers side by side become one of the draft's width.
+            hidden = self.model.combine_hidden_states(hidden)
+        rows, num_rejected = inputs.token_indices_to_sample, inputs.num_rejected_tokens_gpu
         if self.direct is not None and not self.parallel_drafting:
             rows = metadata.query_start_loc_cpu[1:] - 1 if rows is None else rows
-            read = FirstPass(token_ids, positions, hidden, rows)
-            first, metadata = self.inputs_on_host(read, next_token_ids, metadata, num_rejected)
+            read = FirstPass(inputs.target_token_ids, inputs.target_positions, hidden, rows)
+            first, metadata = self.inputs_on_host(
+                read, inputs.next_token_ids, metadata, num_rejected
+            )
             if self.draft_context < self.max_model_len:
                 positions = first.positions.clamp(max=self.draft_context - 1)
                 first = first._replace(positions=positions)
             return first, metadata
         num_tokens, rows, metadata = self.set_inputs_first_pass(
-            target_token_ids=token_ids,
-            next_token_ids=next_token_ids,
-            target_positions=positions,
+            target_token_ids=inputs.target_token_ids,
+            next_token_ids=inputs.next_token_ids,
+            target_positions=inputs.target_positions,
             target_hidden_states=hidden,
             token_indices_to_sample=rows,
             cad=metadata,

@@ -1,0 +1,104 @@
+"""Look everything that we rely on up in the sources of vLLM and vllm-ascend."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from packaging.version import Version
+
+from vllm_ascend_spec import versions
+from vllm_ascend_spec.compat.registry import MENDS
+from vllm_ascend_spec.conformance.sources import Sources, imports_of
+from vllm_ascend_spec.conformance.surface import Surface, Use, module_name
+from vllm_ascend_spec.methods.registry import all_methods
+from vllm_ascend_spec.upstream.draft_loops import bases_of, modules_without_use
+
+OURS = "vllm_ascend_spec"
+OUR_FOLDER = Path(__file__).parents[1]
+JOINING = f"{OURS}.methods.drafters"
+# What is imported, and the distribution that it is of.
+PACKAGES = {"vllm": "vllm", "vllm_ascend": "vllm-ascend"}
+
+
+def installed_folders() -> dict[str, Path]:
+    """Return the folder of each package of theirs that is installed; nothing is imported."""
+    found = {}
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        if spec is not None and spec.submodule_search_locations:
+            found[package] = Path(next(iter(spec.submodule_search_locations)))
+    return found
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the version of each distribution of theirs that is installed."""
+    found = {name: versions.installed_version(name) for name in PACKAGES.values()}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def uses(
+    folders: Mapping[str, Path],
+    installed: Mapping[str, str],
+    texts: Mapping[str, str] | None = None,
+    *,
+    otherwise: bool = False,
+) -> list[Use]:
+    """Return everything of theirs that we rely on.
+
+    Args:
+        folders: of their packages.
+        installed: version by distribution.
+        texts: other text for some modules, by dotted name.
+        otherwise: see :class:`Sources`.
+    """
+    roots = {OURS: OUR_FOLDER, **folders}
+    every = {JOINING: with_joined_classes(roots, installed), **(texts or {})}
+    sources = Sources(roots, every, ours=OURS, otherwise=otherwise, installed=installed)
+    unused = {*patches_without_fault(installed), *needing_what_is_absent(folders)}
+    unused |= modules_without_use(installed.get("vllm-ascend"))
+    return Surface(sources, OURS, unused).uses()
+
+
+def with_joined_classes(roots: Mapping[str, Path], installed: Mapping[str, str]) -> str:
+    """Return the source of the module that joins classes, and behind it the joined classes."""
+    lines = [(roots[OURS] / "methods" / "drafters.py").read_text(encoding="utf-8")]
+    empty = set(patches_without_fault(installed))
+    for method in all_methods().values():
+        for family, named in method.drafters.items():
+            chosen = bases_of(named, installed.get("vllm-ascend"))
+            # A base that overrides what is not faulty is an empty one.
+            bases = [base for base in chosen if base.partition(":")[0] not in empty]
+            if len(bases) == 1 or any(base.partition(".")[0] not in roots for base in bases):
+                continue
+            name = f"{method.name}_{family}"
+            lines += [
+                f"from {module} import {base} as {name}_{place}"
+                for place, (module, _, base) in enumerate(path.partition(":") for path in bases)
+            ]
+            names = ", ".join(f"{name}_{place}" for place in range(len(bases)))
+            lines.append(f"class Joined_{name}({names}): ...")
+    return "\n".join(lines)
+
+
+def patches_without_fault(installed: Mapping[str, str]) -> Iterator[str]:
+    """Yield the modules of patches that these versions do not need."""
+    for mend in MENDS:
+        found = installed.get(mend.distribution)
+        if found is None or not mend.versions.contains(Version(found), prereleases=True):
+            yield f"{OURS}.compat.{mend.name}"
+
+
+def needing_what_is_absent(folders: Mapping[str, Path]) -> Iterator[str]:
+    """Yield our modules that import a package of theirs that is not looked at."""
+    absent = PACKAGES.keys() - folders.keys()
+    for path in OUR_FOLDER.rglob("*.py"):
+        name = module_name(OURS, path.relative_to(OUR_FOLDER))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                heads = {d.partition(".")[0] for _, d in imports_of(node, name, path)}
+                if heads & absent:
+                    yield name
+                    break

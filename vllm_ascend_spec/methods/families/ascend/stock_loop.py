@@ -1,0 +1,72 @@
+"""vllm-ascend 0.23's draft loop, with what it needs of us around it.
+
+There all draft steps after the first are prepared in one function, without the places in which ours
+says how many rows they run on (``loop.py``). So its own loop runs; drafts are greedy, K is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.config import CUDAGraphMode
+from vllm.distributed.parallel_state import get_pp_group
+from vllm.forward_context import get_forward_context, is_forward_context_available
+
+from vllm_ascend_spec.methods.families.ascend.limits import require_possible
+from vllm_ascend_spec.methods.families.ascend.rejected import without_rejected
+from vllm_ascend_spec.methods.families.own_loop import OwnLoopMixin
+
+if TYPE_CHECKING:
+    from vllm_ascend_spec.methods.drafter import Runner
+
+
+class AscendStockLoop(OwnLoopMixin):
+    """Mix into a subclass of ``AscendSpecDecodeBaseProposer``, before it in the bases."""
+
+    stock_name = "vllm-ascend"
+    runner: Runner
+    use_async_scheduling: bool
+    net_num_new_slots_per_request: int
+
+    def require_possible(self) -> None:
+        """Refuse what a graph cannot hold, by the modes that this engine uses.
+
+        Raises:
+            ConfigError: naming the option and the reason.
+        """
+        require_possible(self)
+
+    def loop_problems(self) -> Mapping[str, bool]:
+        """Return what our loop cannot do, by name: this version is all of it."""
+        return {"vllm-ascend 0.23": True}
+
+    def _propose(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Draft as vllm-ascend does, int64 [num_reqs, K]; the signature is its own."""
+        # What is replayed does not come by :meth:`_run_merged_draft`, which says otherwise.
+        self.last_graph = CUDAGraphMode.FULL.name
+        return super()._propose(*args, **kwargs)  # type: ignore[misc]
+
+    def _run_merged_draft(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Run all draft steps, int64 [num_reqs, K], or record them; the signature is its own."""
+        if is_forward_context_available():
+            self.last_graph = get_forward_context().cudagraph_runtime_mode.name
+        return super()._run_merged_draft(*args, **kwargs)  # type: ignore[misc]
+
+    def attn_update_stack_num_spec_norm(
+        self,
+        draft_index: int,
+        old_attn_metadata: Any,
+        old_common_metadata: Any,
+        batch_size: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[Any, Any]:
+        """Build the metadata of a later step; the signature begins as vllm-ascend's does."""
+        # With asynchronous scheduling the host does not know yet what was accepted.
+        if draft_index == 1 and not (self.use_async_scheduling or get_pp_group().world_size > 1):
+            old_common_metadata = without_rejected(self, old_common_metadata, batch_size)
+        return super().attn_update_stack_num_spec_norm(  # type: ignore[misc]
+            draft_index, old_attn_metadata, old_common_metadata, batch_size, *args, **kwargs
+        )

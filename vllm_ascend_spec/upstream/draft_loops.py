@@ -1,0 +1,36 @@
+"""Which of our classes stand before vllm-ascend's proposers: 0.23 has no places for our loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vllm_ascend_spec.versions import is_in_range
+
+ASCEND = "vllm_ascend_spec.methods.families.ascend"
+# By what a method's record names; without a class nothing stands in its place.
+BEFORE_030: dict[str, str | None] = {
+    f"{ASCEND}.loop:AscendDraftLoop": f"{ASCEND}.stock_loop:AscendStockLoop",
+    "vllm_ascend_spec.methods.dflash.drafter:ContextFirst": None,
+}
+# Modules that are used by one of the two alone.
+OF_OUR_LOOP = (f"{ASCEND}.loop", f"{ASCEND}.metadata", f"{ASCEND}.graphs")
+
+
+def bases_of(named: Sequence[str], vllm_ascend: str | None) -> tuple[str, ...]:
+    """Return the bases of a drafter.
+
+    Args:
+        named: by a method's record, as ``module:Class``.
+        vllm_ascend: its version, or None.
+    """
+    if not is_in_range(vllm_ascend, "<0.30"):
+        return tuple(named)
+    return tuple(base for name in named if (base := BEFORE_030.get(name, name)) is not None)
+
+
+def modules_without_use(vllm_ascend: str | None) -> set[str]:
+    """Return modules of ours that a version of vllm-ascend has no use for."""
+    if is_in_range(vllm_ascend, "<0.30"):
+        skipped = {name.partition(":")[0] for name, base in BEFORE_030.items() if base is None}
+        return {*OF_OUR_LOOP, *skipped}
+    return {f"{ASCEND}.stock_loop"}

@@ -1,0 +1,12 @@
+"""Where vLLM attaches routes of plugins to its HTTP server; 0.23 does nowhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm_ascend_spec.upstream.ranges import vllm_is
+
+if vllm_is(">=0.30"):
+    from vllm.entrypoints.launchers import app as launcher
+else:
+    launcher: Any = None  # type: ignore[no-redef]
