@@ -5,17 +5,15 @@ Their installed sources are read, not imported, so vllm-ascend's need neither to
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.upstream.sources import Sources
-from tests.upstream.surface import Surface, Use
-from vllm_ascend_spec.methods.registry import all_methods
+from vllm_ascend_spec.conformance import look
+from vllm_ascend_spec.conformance.sources import Sources
+from vllm_ascend_spec.conformance.surface import Surface, Use
 
-OURS = "vllm_ascend_spec"
 # Package -> fewest uses of a kind that have to be found; with fewer, the search is what is broken.
 FEWEST = {
     "vllm": {"imports": 60, "calls": 40, "uses": 200, "replaces": 4, "overrides": 12},
@@ -23,33 +21,7 @@ FEWEST = {
 }
 
 
-def installed(package: str) -> Path | None:
-    """Return a package's folder."""
-    spec = importlib.util.find_spec(package)
-    folders = spec.submodule_search_locations if spec else None
-    return Path(next(iter(folders))) if folders else None
-
-
-ROOTS = {name: folder for name in (OURS, *FEWEST) if (folder := installed(name))}
-JOINING = f"{OURS}.methods.drafters"
-
-
-def with_joined_classes() -> dict[str, str]:
-    """Return the source of the module that joins classes, and after it the joined classes."""
-    path = ROOTS[OURS] / "methods" / "drafters.py"
-    lines = [path.read_text()]
-    for method in all_methods().values():
-        for family, bases in method.drafters.items():
-            if len(bases) == 1 or any(base.partition(".")[0] not in ROOTS for base in bases):
-                continue
-            name = f"{method.name}_{family}"
-            lines += [
-                f"from {module} import {base} as {name}_{place}"
-                for place, (module, _, base) in enumerate(path.partition(":") for path in bases)
-            ]
-            names = ", ".join(f"{name}_{place}" for place in range(len(bases)))
-            lines.append(f"class Joined_{name}({names}): ...")
-    return {JOINING: "\n".join(lines)}
+ROOTS = {look.OURS: look.OUR_FOLDER, **look.installed_folders()}
 
 
 def uses_of(
@@ -57,9 +29,10 @@ def uses_of(
 ) -> list[Use]:
     if package not in ROOTS:
         pytest.skip(f"{package} is not installed; make test-npu-sim has a place where it is")
-    every = {**with_joined_classes(), **(texts or {})}
-    sources = Sources(ROOTS, every, ours=OURS, otherwise=otherwise)
-    return [use for use in Surface(sources, OURS).uses() if use.package == package]
+    found = look.uses(
+        look.installed_folders(), look.installed_versions(), texts, otherwise=otherwise
+    )
+    return [use for use in found if use.package == package]
 
 
 @pytest.mark.parametrize("package", FEWEST)

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from tests.upstream.sources import Sources
-from tests.upstream.surface import Surface
+from vllm_ascend_spec.conformance.sources import Sources
+from vllm_ascend_spec.conformance.surface import Surface
 
 OURS, THEIRS = "vllm_ascend_spec", "vllm"
 RECORD = Path(__file__).with_name("cuda_wheel.json")
