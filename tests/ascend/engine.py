@@ -18,6 +18,7 @@ from typing import Any
 from tests.ascend.matrix import KINDS
 from tests.ascend.mutations import MUTATIONS
 from tests.ascend.prompts import NUM_PROMPTS, prompts
+from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 
 STEPS = "vllm:spec_decode_graph_steps"
 DRAFTS = "vllm:spec_decode_draft_graph_steps"
@@ -35,6 +36,8 @@ COUNTERS = (
 
 def watch_draft_rows(rows: list[list[int]]) -> None:
     """Note, for every draft of a batch, on how many rows the draft model runs in each step."""
+    if NO_LOOP_ON_NPU is not None:
+        return
     from vllm_ascend_spec.methods.families.ascend.loop import AscendDraftLoop as Mixin
 
     run_all, run_model = Mixin._run_merged_draft, Mixin._run_model

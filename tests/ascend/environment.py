@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +28,8 @@ NPU = {
     # which PyTorch refuses where CI is set, and elsewhere warns of.
     "TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING": "0",
 }
+# Of an environment with another version, see .ci/setup-version: what it was set up beside.
+BASE = Path(sys.prefix, "base")
 IS_SIMULATED = importlib.util.find_spec("npu_sim") is not None
 if IS_SIMULATED:
     # The kernels' source; on silicon what was built of it.
@@ -36,3 +40,9 @@ CPU = {
     "VLLM_PLUGINS": "ascend_spec",
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
 }
+
+
+def python_of(environment: Mapping[str, str]) -> str:
+    """Return the Python of an engine: vLLM 0.23's kernels for a CPU want another PyTorch."""
+    is_on_cpu = environment["VLLM_ASCEND_SPEC_DEVICE"] == "cpu"
+    return str(BASE / "bin" / "python") if is_on_cpu and BASE.exists() else sys.executable

@@ -10,6 +10,7 @@ import pytest
 
 from tests.engines import with_fixed_length
 from tests.zoo import EVERY, TARGET, WITH_A_LOOP, ZOO, target_of
+from vllm_ascend_spec.upstream.ranges import vllm_ascend_is
 
 ENGINE: dict[str, Any] = {
     "model": TARGET,
@@ -75,7 +76,8 @@ SWITCHED: dict[str, Any] = {
 TOP_TWO: dict[str, Any] = {"sampling": {**GREEDY, "logprobs": 2}}
 KINDS = {**REQUESTS, "crowd": CROWD, "switched": SWITCHED, "top_two": TOP_TWO}
 # The same on every device; a seed's numbers are the device's own.
-EXACT = ("greedy", "penalties", "thinking_budget", "structured")
+# vllm-ascend 0.23 knows no budgets of thoughts (vllm_ascend/worker/npu_input_batch.py).
+EXACT = ("greedy", "penalties", "structured") + ("thinking_budget",) * (not vllm_ascend_is("<0.30"))
 SPECULATIVE = (
     "ngram",
     "suffix",
@@ -228,10 +230,17 @@ BY_NIGHT = {f"{method}-{mode}" for method in AS_ANOTHER for mode in ("eager", "d
 BY_NIGHT |= {f"{method}-default" for method in ("pard", "dflash", "medusa")}
 
 
+# With other versions of vllm-ascend, too.
+CORE = ("eagle-eager", "eagle-full_decode_only", "mtp-eager", "ngram-eager", "medusa-eager")
+
+
 def by_day_or_night(names: Iterable[str]) -> list[Any]:
     """Return tests' parameters of some cases, those that repeat a path marked so."""
-    night = pytest.mark.nightly
-    return [pytest.param(name, marks=night if name in BY_NIGHT else ()) for name in names]
+    marks = {"nightly": BY_NIGHT, "core": CORE}
+    return [
+        pytest.param(name, marks=[getattr(pytest.mark, m) for m, of in marks.items() if name in of])
+        for name in names
+    ]
 
 
 # Of the documents' limits of fused attention (tests/npu_sim/README.md): those that vllm-ascend's

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from tests.ascend.environment import CPU, IS_SIMULATED, NPU, ROOT
+from tests.ascend.environment import CPU, IS_SIMULATED, NPU, ROOT, python_of
 from tests.ascend.matrix import Case
 from tests.ascend.warm import WarmProcesses
 from vllm_ascend_spec.cli import env
@@ -102,7 +101,7 @@ def run_anew(job: dict[str, Any], environment: dict[str, str], time_limit_s: flo
     """Run one engine in a process that starts from nothing and return its exit status."""
     with Path(job["log"]).open("w") as log:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.ascend.engine"],
+            [python_of(environment), "-m", "tests.ascend.engine"],
             input=json.dumps(job),
             env=environment,
             cwd=ROOT,

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ascend import engine
-from tests.ascend.environment import ROOT
+from tests.ascend.environment import ROOT, python_of
 
 # Of one process of pytest; each holds half a gigabyte.
 MOST_AT_ONCE = 3
@@ -44,7 +44,7 @@ class WarmProcess:
         self._log = log
         with log.open("w") as said:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.ascend.warm"],
+                [python_of(environment), "-m", "tests.ascend.warm"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,

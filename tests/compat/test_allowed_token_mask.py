@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 from vllm import SamplingParams
-from vllm.v1.sample.logits_processor import LogitsProcessors
 from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 
+from tests.compat.batches import empty_batch
 from vllm_ascend_spec.compat import allowed_token_mask
 
 VOCAB = 16
@@ -17,17 +16,7 @@ VOCAB = 16
 
 @pytest.fixture
 def batch() -> InputBatch:
-    return InputBatch(
-        max_num_reqs=4,
-        max_model_len=32,
-        max_num_batched_tokens=32,
-        device=torch.device("cpu"),
-        vocab_size=VOCAB,
-        block_sizes=[16],
-        kernel_block_sizes=[16],
-        max_num_blocks_per_req=[2],
-        logitsprocs=LogitsProcessors(),
-    )
+    return empty_batch(4, VOCAB)
 
 
 @pytest.fixture

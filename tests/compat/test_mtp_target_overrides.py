@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vllm.engine.arg_utils import EngineArgs
+from vllm.plugins import load_general_plugins
 
 from tests.compat.mends import TakeOut
 from tests.zoo import SPECS, TARGET, target_of
@@ -15,6 +16,10 @@ STRETCHED = {
     "rope_parameters": {"rope_type": "linear", "factor": 1.5, "rope_theta": 20000.0},
     "attention_dropout": 0.5,
 }
+
+
+# Every engine applies all mends; now, and not within a test.
+load_general_plugins()
 
 
 def draft_config(method: str) -> Any:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 from vllm import SamplingParams
-from vllm.v1.sample.logits_processor import LogitsProcessors
 from vllm.v1.sample.thinking_budget_state import ThinkingBudgetStateHolder
 from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 
+from tests.compat.batches import empty_batch
 from tests.compat.mends import TakeOut
 from vllm_ascend_spec.compat import thinking_budget_state
 
@@ -25,18 +25,7 @@ def reasoning() -> Any:
 
 @pytest.fixture
 def batch() -> InputBatch:
-    return InputBatch(
-        max_num_reqs=8,
-        max_model_len=32,
-        max_num_batched_tokens=32,
-        device=torch.device("cpu"),
-        vocab_size=16,
-        block_sizes=[16],
-        kernel_block_sizes=[16],
-        max_num_blocks_per_req=[2],
-        logitsprocs=LogitsProcessors(),
-        reasoning_config=reasoning(),
-    )
+    return empty_batch(8, 16, reasoning_config=reasoning())
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from vllm_ascend_spec.compat import v1_model_runner
 from vllm_ascend_spec.compat.v1_model_runner import VARIABLE, find_demand
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform.shared import check_model_runner
+from vllm_ascend_spec.upstream.ranges import vllm_is
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,8 @@ def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_config(*, speculates: bool = True, hisparse: Any = None, **more: Any) -> Any:
     spec = SimpleNamespace(method="eagle") if speculates else None
     attention = SimpleNamespace(hisparse_config=hisparse)
-    return SimpleNamespace(speculative_config=spec, attention_config=attention, **more)
+    given = {"attention_config": attention, "watermark_config": None, **more}
+    return SimpleNamespace(speculative_config=spec, **given)
 
 
 def choose(config: Any, stock: bool = True) -> bool:
@@ -40,6 +42,7 @@ def test_speculation_runs_on_v1() -> None:
     check_model_runner(make_config())
 
 
+@pytest.mark.skipif(vllm_is("<0.30"), reason="vLLM 0.23 has no such options")
 @pytest.mark.parametrize(
     ("config", "option"),
     [

@@ -211,9 +211,10 @@ def test_vllm_serve_and_llm_refuse_in_one_line_what_died_in_a_traceback(
     change: dict[str, Any], words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The parser is vLLM's own, as `vllm serve` builds it; the whole command is run above."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.platforms import current_platform
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from vllm_ascend_spec.upstream.server import make_arg_parser
 
     spec = {**SPECS["eagle"], **change}
     parser = make_arg_parser(FlexibleArgumentParser())

@@ -37,8 +37,18 @@ def is_by_day(name: str, request_name: str) -> bool:
     return is_drawn or name in ONE_OF_EACH_KIND
 
 
+# With other versions of vLLM, too: how drafts are picked and verified, not each method's worth.
+CORE = (*ONE_OF_EACH_KIND, "mtp, MiMo", "mtp, DeepSeek")
+
+
+def marks_of(name: str, request_name: str) -> list[Any]:
+    """Return the marks of a figure's test."""
+    marks = [] if is_by_day(name, request_name) else [pytest.mark.nightly]
+    return [*marks, pytest.mark.core] if name in CORE else marks
+
+
 FIGURES = [
-    pytest.param(name, request, marks=() if is_by_day(name, request) else pytest.mark.nightly)
+    pytest.param(name, request, marks=marks_of(name, request))
     for name in evaluate.DRAFTS
     for request in evaluate.REQUESTS
 ]

@@ -31,6 +31,7 @@ def test_what_is_expected_is_the_same_in_any_batch(
     assert_same(token_ids(expect(prompts[:16], batch=1)), expected[:16])
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("method", METHODS)
 def test_every_prompt_is_answered_as_without_speculation(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any

@@ -171,8 +171,9 @@ TEXTS = ["import os\n\ndef ", "class Queue:\n    def ", "The future of AI is"]
 
 def test_mtp_with_quantized_experts_is_asked_for_on_npus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word by word, with the rules of sixteen NPUs."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from vllm_ascend_spec.upstream.server import make_arg_parser
 
     words = shlex.split(with_our_models(MTP_ON_NPUS).replace("\\\n", ""))
     args = make_arg_parser(FlexibleArgumentParser()).parse_args(["--model", *words[2:]])

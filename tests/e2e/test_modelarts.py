@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from tests.docs.person import ONE_THREAD, environment, run
@@ -21,6 +20,7 @@ from tests.e2e.guides import CURL
 from tests.zoo import TARGET, ZOO
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
+from vllm_ascend_spec.upstream.server import make_arg_parser, validate_parsed_serve_args
 
 FOLDER = Path(__file__).parents[2] / "examples" / "modelarts"
 PREFIX = "ASCEND_SPEC_"

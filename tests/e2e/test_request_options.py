@@ -59,6 +59,7 @@ def speculative(request: pytest.FixtureRequest, make_engine: Any) -> Any:
     return make_engine(SPECS[request.param], logits_processors=[PROCESSORS])
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", list(GREEDY))
 def test_greedy_answer_is_the_same(
     name: str, expect: Any, speculative: Any, generate: Any, prompts: list[str]
@@ -94,6 +95,7 @@ def test_a_stop_string_ends_the_answer_at_the_same_token(
     assert any(output.finish_reason == "stop" for output in expected)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("turn", range(4))
 def test_different_requests_in_one_batch(
     turn: int, plain: Any, speculative: Any, prompts: list[str]

@@ -55,6 +55,7 @@ def asked_twice(llm: Any, prompt: Any) -> list[tuple[list[int], list[int]]]:
     return pairs
 
 
+@pytest.mark.core
 def test_with_all_but_one_token_in_the_prefix_cache(llm: Any, tokens: list[int]) -> None:
     """vLLM pads such a request with K drafts of -1."""
     pairs = asked_twice(llm, cut(tokens, 0, 2 * BLOCK + 1))
@@ -62,6 +63,7 @@ def test_with_all_but_one_token_in_the_prefix_cache(llm: Any, tokens: list[int])
     assert len({tuple(first) for first, _ in pairs}) > 3
 
 
+@pytest.mark.core
 def test_joining_a_greedy_request(llm: Any, tokens: list[int]) -> None:
     for seed in SEEDS:
         mine, other = cut(tokens, 7, 1), cut(tokens, 40, 50)

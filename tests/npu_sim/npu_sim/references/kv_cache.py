@@ -149,9 +149,15 @@ def reshape_and_cache(
     value_cache: torch.Tensor,  # [num_blocks, block_size, heads, value_size]
     slot_indices: torch.Tensor,  # [tokens], int32
 ) -> None:
-    """Write each token's key and value into its slot, in place (ATB's ReshapeAndCache)."""
+    """Write each token's key and value into its slot, in place (ATB's ReshapeAndCache).
+
+    op-plugin (op_plugin/ops/atb/ReshapeAndCachAtb.cpp) copies what is not contiguous for ATB;
+    vllm-ascend 0.23 hands over values that are part of a wider tensor.
+    """
     require_dtype("slot_indices", slot_indices, (torch.int32,))
-    scatter_pa_kv_cache(key, value, key_cache, value_cache, slot_indices, cache_mode="Norm")
+    key, value = key.contiguous(), value.contiguous()
+    slots = slot_indices.contiguous()
+    scatter_pa_kv_cache(key, value, key_cache, value_cache, slots, cache_mode="Norm")
 
 
 @reference("atb::_npu_reshape_and_cache_siso")
