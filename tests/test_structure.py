@@ -151,6 +151,36 @@ def test_mends_are_one_file_each_and_say_why_how_and_until_when() -> None:
         assert all(f"{word}: " in docstring for word in ("Why", "How", "Until")), name
 
 
+def test_versions_are_compared_in_upstream_alone() -> None:
+    inside = PACKAGE / "upstream"
+    found = [
+        module_of(path)
+        for path in SOURCES
+        if inside not in path.parents and f"{NAME}.upstream.ranges" in all_imports(path)
+    ]
+    assert found == []
+
+
+def test_nobody_tries_whether_a_name_of_theirs_can_be_imported() -> None:
+    assert [module_of(path) for path in SOURCES if tries_theirs(ast.parse(path.read_text()))] == []
+    assert tries_theirs(
+        ast.parse("try:\n    from vllm.a import b\nexcept ImportError:\n    b = None")
+    )
+
+
+def tries_theirs(tree: ast.AST) -> bool:
+    """Tell whether an import of vLLM's or vllm-ascend's may fail without harm."""
+    return any(
+        isinstance(node, ast.Try)
+        and any("ImportError" in ast.unparse(h.type) for h in node.handlers if h.type)
+        and any(
+            name.partition(".")[0] in {"vllm", "vllm_ascend"}
+            for name in imported(ast.walk(ast.Module(node.body, [])), PACKAGE / "x.py")
+        )
+        for node in ast.walk(tree)
+    )
+
+
 def test_the_import_finder_sees_what_it_should() -> None:
     source = (
         "import a.b\nfrom c import d\nfrom . import e\nfrom ..f import g\n"

