@@ -217,7 +217,7 @@ def test_missing_vllm_is_told_with_how_to_install_it(monkeypatch: pytest.MonkeyP
         versions.require_vllm()
     message = str(raised.value)
     assert "not installed" in message
-    assert "supports vLLM 0.30, 0.31, 0.32 and 0.33" in message
+    assert f"supports vLLM {versions.in_words(versions.SUPPORTED_VLLM['cuda'])}" in message
     assert "vllm-ascend-spec[cpu]" in message
     assert "vllm-ascend-spec[cuda]" in message
 

@@ -36,7 +36,7 @@ def test_no_vllm_is_one_clear_message(monkeypatch, capsys) -> None:
     assert main(["serve", "model"]) == 2
     error = capsys.readouterr().err
     assert "vLLM is not installed" in error
-    assert "vLLM 0.30, 0.31, 0.32 and 0.33" in error
+    assert f"vLLM {versions.in_words(versions.SUPPORTED_VLLM['cuda'])}" in error
     assert "[cpu]" in error
 
 

