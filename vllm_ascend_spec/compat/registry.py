@@ -31,8 +31,7 @@ STAGES: dict[str, str | None] = {
 }
 
 # The newest vLLM in which the faults were looked for; most are there. The tests that show a fault
-# without its mend run in 0.23, 0.30 and 0.32 (tests/compat), and were run in the sources of 0.31 and
-# 0.33.
+# without its mend run in 0.23, 0.30 and 0.32, and were run in the sources of 0.31 and 0.33.
 NEWEST = "0.33"
 
 
