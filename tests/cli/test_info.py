@@ -117,6 +117,7 @@ def summary(**changes: Any) -> list[str]:
         "platform": "a.Platform",
         "note": None,
         "methods": ["eagle", "ngram"],
+        "limits": [],
         "op_backends": {"greedy": states, "sample": states, "cpu_instruction_set": "avx2"},
         "mends": {"a": "active: x", "b": "not needed: y", "c": "active: z"},
         "problems": [],
@@ -138,6 +139,11 @@ def test_a_summary_for_people() -> None:
         "",
         "All of it, for a bug report: vllm-ascend-spec info --json",
     ]
+
+
+def test_what_a_version_cannot_do_has_a_line() -> None:
+    lines = summary(limits=["vLLM 0.1, whose runner is slow", "vLLM 0.1, which knows no pages"])
+    assert "limits        vLLM 0.1 cannot do all that is supported, see docs/versions.md" in lines
 
 
 def test_what_is_wrong_is_said_once_with_its_remedy() -> None:

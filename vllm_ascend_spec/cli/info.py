@@ -21,6 +21,7 @@ from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.registry import all_methods
+from vllm_ascend_spec.upstream import limits
 
 HELP = "say what works here, what would be used and what is wrong; --json for a bug report"
 # Their PyPI builds are for CUDA; beside a CPU build of torch they break `import transformers`.
@@ -48,6 +49,7 @@ def report() -> dict[str, Any]:
         "platform": choice.platform,
         "note": choice.note or None,
         "methods": probes.run("methods", lambda: methods_of(device), []),
+        "limits": list(limits.EVERY),
         # A torch or a library that is broken can end the process that loads it.
         "op_backends": probes.run(
             "op_backends",
@@ -84,9 +86,13 @@ def mends(device: str | None) -> dict[str, str]:
 
 
 def methods_of(device: Device | None) -> list[str]:
-    """Return the methods that a device has."""
-    family = device.family if device is not None else None
-    return [name for name, method in all_methods().items() if family in method.drafters]
+    """Return the methods that a device has with the installed version."""
+    family = device.family if device is not None else ""
+    return [
+        name
+        for name, method in all_methods().items()
+        if family in method.drafters and (name, family) not in limits.WITHOUT_METHODS
+    ]
 
 
 def op_backends(device: str) -> dict[str, Any] | str:

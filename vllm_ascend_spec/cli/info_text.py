@@ -40,6 +40,9 @@ def _rows(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "device", report["device"] or "none that this vLLM can use"
     yield "platform", report["platform"] or "none of this package's"
     yield "methods", ", ".join(report["methods"]) or "none"
+    if report["limits"]:
+        version = report["limits"][0].partition(",")[0]
+        yield "limits", f"{version} cannot do all that is supported, see docs/versions.md"
     yield "op backends", _backends(report["op_backends"])
     if isinstance(mends := report["mends"], Mapping):
         active = sum(state.startswith("active") for state in mends.values())
