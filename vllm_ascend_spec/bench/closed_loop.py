@@ -1,4 +1,10 @@
-"""Clients that each wait for an answer before they ask again, of an engine in this process."""
+"""Clients that each wait for an answer before they ask again, of an engine in this process.
+
+What counts is the time in which all of them wait for one: at the end those that have nothing left
+to ask would make another load of it, for longer where answers come in uneven steps. Answers differ
+in length, alike for every engine: of one length they would all end at once where each step gives
+one token, and all prompts be read in one step, as those of no other load are.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,10 @@ from vllm_ascend_spec.bench.timed_engine import build_engine
 from vllm_ascend_spec.bench.turns import forget_answers, scheduler_of
 from vllm_ascend_spec.metrics.acceptance import Acceptance, added_up
 from vllm_ascend_spec.metrics.rule import rule_from_engine
+
+# Answers are that much shorter or longer than what is asked for, the golden ratio of the way on
+# from one to the next, so that any few of them are spread evenly.
+SPREAD, GOLDEN = 0.25, (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Phase:
 
 @dataclass
 class Run:
-    """What an engine did in a phase.
+    """What an engine did in a phase while all clients waited for an answer.
 
     Attributes:
         tokens: that it wrote.
@@ -51,7 +61,7 @@ class Run:
         trace: of its steps: seconds since the start, tokens since the start, K of the step or None.
         first_s: of each request, seconds from when it was asked to its first tokens.
         later: of each step of a request after these: seconds since the one before, tokens.
-        acceptance: of drafts; filled where the engine counts.
+        acceptance: of drafts, to the end of all answers; filled where the engine counts.
     """
 
     tokens: int = 0
@@ -74,7 +84,7 @@ class ClosedLoopEngine:
         model: the target.
         spec: ``speculative_config``; None for none.
         most_clients: of any phase.
-        max_tokens: of each answer.
+        max_tokens: of an answer on average.
         section: our options.
         compiled: with torch.compile.
         counts: whether acceptance is counted.
@@ -142,6 +152,8 @@ class ClosedLoopEngine:
     def serve(self, phase: Phase, prompts: Sequence[str]) -> Run:
         """Let the clients of a phase ask until all requests are answered.
 
+        What is noted ends with the first client that has nothing left to ask.
+
         Args:
             phase: the load.
             prompts: taken in turn, from the first one on.
@@ -149,38 +161,59 @@ class ClosedLoopEngine:
         from vllm import SamplingParams
 
         core, run = self.llm.llm_engine, Run()
-        parameters = SamplingParams(
-            temperature=phase.temperature, max_tokens=self.max_tokens, ignore_eos=True
-        )
-        left = [prompts[place % len(prompts)] for place in range(phase.num_requests)][::-1]
+        left = list(range(phase.num_requests))[::-1]
         self._drafted.clear()
         started = time.perf_counter()
         written: dict[str, int] = {}
         last: dict[str, float] = {}
 
-        def ask() -> None:
-            if left:
-                name = str(next(self._names))
-                last[name] = time.perf_counter()
-                core.add_request(name, left.pop(), parameters)
+        def ask() -> bool:
+            """Send the next request, if there is one left."""
+            if not left:
+                return False
+            place, name = left.pop(), str(next(self._names))
+            parameters = SamplingParams(
+                temperature=phase.temperature,
+                max_tokens=answer_length(self.max_tokens, place),
+                ignore_eos=True,
+            )
+            last[name] = time.perf_counter()
+            core.add_request(name, prompts[place % len(prompts)], parameters)
+            return True
 
         for _ in range(phase.clients):
             ask()
+        all_wait = True
         while core.has_unfinished_requests():
-            outputs = core.step()
+            outputs, measured = core.step(), all_wait
             now = time.perf_counter()
             for output in outputs:
                 name, tokens = output.request_id, len(output.outputs[0].token_ids)
                 seconds, last[name] = now - last[name], now
-                if name in written:
+                if measured and name in written:
                     run.later.append((seconds, tokens - written[name]))
-                else:
+                elif measured:
                     run.first_s.append(seconds)
                 written[name] = tokens
                 if output.finished:
-                    ask()
-            run.tokens = sum(written.values())
-            run.trace.append((time.perf_counter() - started, run.tokens, self.length))
-        run.seconds = time.perf_counter() - started
+                    all_wait = ask() and all_wait
+            if measured:
+                run.tokens, run.seconds = sum(written.values()), time.perf_counter() - started
+                run.trace.append((run.seconds, run.tokens, self.length))
         run.acceptance = added_up(self._drafted)
         return run
+
+
+def answer_length(max_tokens: int, place: int) -> int:
+    """Return how many tokens the answer to the request at a place has.
+
+    Args:
+        max_tokens: of an answer on average.
+        place: of the request in its phase.
+    """
+    return max(1, round(max_tokens * (1 + SPREAD * (2 * (place * GOLDEN % 1) - 1))))
+
+
+def longest_answer(max_tokens: int) -> int:
+    """Return the most tokens of an answer, where one has ``max_tokens`` on average."""
+    return round(max_tokens * (1 + SPREAD))

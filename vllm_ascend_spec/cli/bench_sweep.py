@@ -80,7 +80,7 @@ def make_plan(args: argparse.Namespace) -> Any:
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
-    from vllm_ascend_spec.bench import sweep
+    from vllm_ascend_spec.bench import closed_loop, sweep
 
     concurrency = bench_engine.numbers("--concurrency", args.concurrency, int, 1)
     temperatures = bench_engine.numbers("--temperatures", args.temperatures, float, 0)
@@ -96,7 +96,8 @@ def make_plan(args: argparse.Namespace) -> Any:
     configurations = _configurations(args)
     device = bench_engine.resolve(args, [one.spec for one in configurations], max(concurrency))
     texts = [text for found in prompts.values() for text in found]
-    bench_engine.check_prompts(args, texts, "--prompts", args.max_tokens)
+    longest = closed_loop.longest_answer(args.max_tokens)
+    bench_engine.check_prompts(args, texts, "--prompts", longest)
     return sweep.Plan(
         model=args.model,
         configurations=configurations,
