@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from dataclasses import asdict
@@ -255,6 +256,11 @@ def test_without_lm_eval(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delitem(sys.modules, "lm_eval", raising=False)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    real = importlib.util.find_spec
+
+    def find(name: str, *more: Any) -> Any:
+        return None if name == "lm_eval" else real(name, *more)
+
+    monkeypatch.setattr("importlib.util.find_spec", find)
     assert main(["bench", "accuracy", "--lm-eval", "gsm8k"]) == 2
     assert "lm-eval is not installed; pip install lm-eval" in capsys.readouterr().err

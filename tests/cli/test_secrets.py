@@ -279,11 +279,12 @@ def test_committed_records(path: Path) -> None:
     from vllm_ascend_spec.bench import redaction
 
     record = json.loads(path.read_text())
-    found = record["provenance"]
-    assert redaction.arguments(found["argv"][1:]) == found["argv"][1:]
-    random = {"VLLM_DIST_IDENT", "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"}
-    shown = {name: value for name, value in found["environment"].items() if name not in random}
-    assert redaction.environment(shown) == shown
+    # That of versions was made once for each.
+    for found in [made["provenance"] for made in (record.get("versions") or {"": record}).values()]:
+        assert redaction.arguments(found["argv"][1:]) == found["argv"][1:]
+        random = {"VLLM_DIST_IDENT", "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"}
+        shown = {name: value for name, value in found["environment"].items() if name not in random}
+        assert redaction.environment(shown) == shown
     for part in (record, record.get("plan", {})):
         if "speculative_config" in part:
             assert redaction.options(part["speculative_config"]) == part["speculative_config"]

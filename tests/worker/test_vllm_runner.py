@@ -32,7 +32,7 @@ class Stock:
 
 class Runner(VllmRunnerMixin, Stock):
     def __init__(self, drafter: Any) -> None:
-        self.drafter = drafter
+        self.drafter, self.num_spec_tokens = drafter, 3
         self.input_batch = SimpleNamespace(req_ids=["a", "b"])
 
 
