@@ -206,7 +206,7 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
             Part(
                 f"vLLM {minor}",
                 [other(options.venv, minor), *own, *core, "tests/e2e", "tests/compat"],
-                True,
+                tests=True,
             )
             for minor in OTHER_VLLM
         ),

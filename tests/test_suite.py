@@ -133,6 +133,8 @@ def test_parts(words: list[str], expected: list[str], monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(suite, "run", note)
     assert suite.main(words) == 0
+    assert all(found.folder in (ROOT, suite.SIMULATOR) for found in seen)
+    assert all(found.tests != found.name.startswith("set-up") for found in seen)
     assert sorted(found.name for found in seen) == sorted(expected)
     assert [found.name for found in seen if not found.name.startswith("set-up")] == [
         name for name in expected if not name.startswith("set-up")

@@ -15,6 +15,7 @@ PACKAGE = "vllm_ascend_spec"
 SOURCES = Path(__file__).parents[2] / PACKAGE
 LOOP = "methods/families/ascend/loop.py"
 METADATA = "methods/families/ascend/metadata.py"
+REJECTED = "methods/families/ascend/rejected.py"
 GRAPHS = "methods/families/ascend/graphs.py"
 # What a check says that compares drafts, and one whose engine has ended.
 DRAFTS = "other drafts|drafted .* times"
@@ -65,14 +66,14 @@ class Mutation:
 
 MUTATIONS: dict[str, Mutation] = {
     "KV lengths of later draft steps in reverse order": Mutation(
-        file=METADATA,
+        file=REJECTED,
         old="torch.minimum(lengths[:num_reqs], known.to(lengths.dtype))",
         new="torch.minimum(lengths[:num_reqs], known.to(lengths.dtype)).flip(0)",
         case="eagle-full_decode_only",
     ),
     "rejected tokens left in what later draft steps read": Mutation(
-        file=METADATA,
-        old="if self.use_async_scheduling or get_pp_group().world_size > 1:",
+        file=REJECTED,
+        old="if proposer.use_async_scheduling or get_pp_group().world_size > 1:",
         new="if True:",
         case="eagle-eager",
     ),

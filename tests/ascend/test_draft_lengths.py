@@ -11,16 +11,22 @@ import pytest
 import torch
 
 
+def without_rejected(*given: Any) -> Any:
+    from vllm_ascend_spec.methods.families.ascend import rejected
+
+    return rejected.without_rejected(*given)
+
+
 @pytest.fixture
 def make_proposer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    from vllm_ascend_spec.methods.families.ascend import metadata
+    from vllm_ascend_spec.methods.families.ascend import rejected
 
     groups = SimpleNamespace(world_size=1)
-    monkeypatch.setattr(metadata, "get_pp_group", lambda: groups)
+    monkeypatch.setattr(rejected, "get_pp_group", lambda: groups)
 
     def make(new_slots: int = 0, *, is_async: bool = False, pipeline: int = 1) -> Any:
         groups.world_size = pipeline
-        proposer = object.__new__(type("Proposer", (metadata.LaterStepMetadataMixin,), {}))
+        proposer = SimpleNamespace()
         proposer.use_async_scheduling = is_async
         proposer.net_num_new_slots_per_request = new_slots
         proposer.shallow_copy_metadata = copy.copy
@@ -42,7 +48,7 @@ def make_metadata(new_slots: int = 0) -> Any:
 def test_rejected_tokens_are_left_out(make_proposer: Any, new_slots: int) -> None:
     """EAGLE has not read the token sampled last, a draft model has."""
     metadata = make_metadata(new_slots)
-    cut = make_proposer(new_slots)._without_rejected(metadata, 3)
+    cut = without_rejected(make_proposer(new_slots), metadata, 3)
     expected = [10 + new_slots, 20 + new_slots, 16 + new_slots, 0]
     assert cut.seq_lens_cpu.tolist() == cut._seq_lens_cpu.tolist() == expected
     # The runner goes on with its own.
@@ -52,7 +58,7 @@ def test_rejected_tokens_are_left_out(make_proposer: Any, new_slots: int) -> Non
 def test_lengths_that_the_metadata_lacks_stay_out(make_proposer: Any) -> None:
     metadata = make_metadata()
     metadata.seq_lens_cpu = None
-    cut = make_proposer()._without_rejected(metadata, 3)
+    cut = without_rejected(make_proposer(), metadata, 3)
     assert cut.seq_lens_cpu is None
     assert cut._seq_lens_cpu.tolist() == [10, 20, 16, 0]
 
@@ -62,4 +68,4 @@ def test_lengths_are_vllm_ascends_where_the_host_does_not_know(
     make_proposer: Any, how: dict[str, Any]
 ) -> None:
     metadata = make_metadata()
-    assert make_proposer(**how)._without_rejected(metadata, 3) is metadata
+    assert without_rejected(make_proposer(**how), metadata, 3) is metadata

@@ -124,8 +124,7 @@ def test_npu_with_another_worker_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
     npu.require_stock_worker()
     worker = "vllm_ascend._310p.worker_310p.NPUWorker310"
-    profile = SimpleNamespace(default_worker_cls=worker)
-    monkeypatch.setattr(npu, "get_current_hardware_profile", lambda: profile)
+    monkeypatch.setattr(npu, "worker_of_vllm_ascend", lambda: worker)
     with pytest.raises(PlatformError, match=r"NPUWorker310.*Remedy"):
         npu.require_stock_worker()
 

@@ -65,7 +65,7 @@ GIVEN = {
 
 def make_runner(runner_class: Any, drafter: Any) -> Any:
     runner = object.__new__(runner_class)
-    runner.drafter = drafter
+    runner.drafter, runner.num_spec_tokens = drafter, 3
     runner.input_batch = SimpleNamespace(req_ids=["a", "b"])
     return runner
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.config import CUDAGraphMode
-from vllm.distributed.parallel_state import get_pp_group
 
 from vllm_ascend_spec.methods.families.ascend.rejected import without_rejected
 from vllm_ascend_spec.methods.families.ascend.stock import StockProposer
@@ -66,8 +65,7 @@ class LaterStepMetadataMixin(StockProposer):
         **kwargs: Any,
     ) -> tuple[Any, Any]:
         """Build the metadata of a later step that is to be run; the signature is vllm-ascend's."""
-        # With asynchronous scheduling the host does not know yet what was accepted.
-        if draft_index == 1 and not (self.use_async_scheduling or get_pp_group().world_size > 1):
+        if draft_index == 1:
             old_common_metadata = without_rejected(self, old_common_metadata, batch_size)
         if self.uses_own_loop:
             # A full graph has the width that it was captured with.

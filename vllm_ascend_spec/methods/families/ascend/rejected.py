@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from vllm.distributed.parallel_state import get_pp_group
 
 
 def without_rejected(proposer: Any, metadata: Any, num_reqs: int) -> Any:
@@ -12,14 +13,16 @@ def without_rejected(proposer: Any, metadata: Any, num_reqs: int) -> Any:
 
     vllm-ascend takes the rejected tokens out of the lengths on the device, but its attention reads
     those on the host: drafts would see rejected tokens, and after them whatever was in the cache
-    before. They would be worse, and a seeded request would not repeat. Not with asynchronous
-    scheduling, where the host does not know yet what was accepted.
+    before. They would be worse, and a seeded request would not repeat. With asynchronous scheduling
+    the host does not know yet what was accepted: there they stay as they are.
 
     Args:
         proposer: vllm-ascend's.
         metadata: of the first draft step; it is left as it is.
         num_reqs: requests of the batch.
     """
+    if proposer.use_async_scheduling or get_pp_group().world_size > 1:
+        return metadata
     known = torch.from_numpy(proposer.runner.input_batch.num_tokens_no_spec[:num_reqs].copy())
     # The token sampled last is an input of the first pass of a draft model only.
     known += proposer.net_num_new_slots_per_request - 1

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.config import CUDAGraphMode
-from vllm.distributed.parallel_state import get_pp_group
 from vllm.forward_context import get_forward_context, is_forward_context_available
 
 from vllm_ascend_spec.methods.families.ascend.limits import require_possible
@@ -27,7 +26,6 @@ class AscendStockLoop(OwnLoopMixin):
 
     stock_name = "vllm-ascend"
     runner: Runner
-    use_async_scheduling: bool
     net_num_new_slots_per_request: int
 
     def require_possible(self) -> None:
@@ -64,8 +62,7 @@ class AscendStockLoop(OwnLoopMixin):
         **kwargs: Any,
     ) -> tuple[Any, Any]:
         """Build the metadata of a later step; the signature begins as vllm-ascend's does."""
-        # With asynchronous scheduling the host does not know yet what was accepted.
-        if draft_index == 1 and not (self.use_async_scheduling or get_pp_group().world_size > 1):
+        if draft_index == 1:
             old_common_metadata = without_rejected(self, old_common_metadata, batch_size)
         return super().attn_update_stack_num_spec_norm(  # type: ignore[misc]
             draft_index, old_attn_metadata, old_common_metadata, batch_size, *args, **kwargs
