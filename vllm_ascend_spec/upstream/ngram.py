@@ -18,16 +18,6 @@ class SearchingProposer(NgramProposer):
 
     if vllm_is(">=0.30"):
 
-        def look_up(
-            self,
-            k: int,
-            sampled_token_ids: Any,
-            num_tokens_no_spec: np.ndarray,  # [max_num_reqs]
-            token_ids_cpu: np.ndarray,  # [max_num_reqs, max_model_len]
-        ) -> list[list[int]]:
-            """Return up to ``k`` drafts of every request that has sampled something."""
-            return self.propose(k, sampled_token_ids, num_tokens_no_spec, token_ids_cpu)
-
         def batch_propose(
             self,
             num_requests: int,
@@ -43,16 +33,6 @@ class SearchingProposer(NgramProposer):
 
     else:
 
-        def look_up(
-            self,
-            k: int,
-            sampled_token_ids: Any,
-            num_tokens_no_spec: np.ndarray,  # [max_num_reqs]
-            token_ids_cpu: np.ndarray,  # [max_num_reqs, max_model_len]
-        ) -> list[list[int]]:
-            """Return up to ``k`` drafts of every request that has sampled something."""
-            return self.propose(sampled_token_ids, num_tokens_no_spec, token_ids_cpu)
-
         def batch_propose(  # type: ignore[misc]
             self,
             num_requests: int,
@@ -64,6 +44,19 @@ class SearchingProposer(NgramProposer):
             return self.search_each(
                 num_requests, valid_ngram_requests, num_tokens_no_spec, token_ids_cpu, self.k
             )
+
+    def look_up(
+        self,
+        k: int,
+        sampled_token_ids: Any,
+        num_tokens: np.ndarray,  # [max_num_reqs]
+        token_ids: np.ndarray,  # [max_num_reqs, max_model_len]
+    ) -> list[list[int]]:
+        """Return up to ``k`` drafts of every request that has sampled something."""
+        if vllm_is(">=0.30"):
+            return self.propose(k, sampled_token_ids, num_tokens, token_ids)
+        else:
+            return self.propose(sampled_token_ids, num_tokens, token_ids)
 
     def search_each(
         self,

@@ -83,33 +83,10 @@ class ProposeMixin:
         speculative_config: Any
         use_heterogeneous_vocab = False
 
-        def propose(  # type: ignore[misc]  # noqa: PLR0913, PLR0917 - the signature is vLLM's
-            self,
-            target_token_ids: torch.Tensor,  # [num_tokens]
-            target_positions: torch.Tensor,  # [num_tokens]
-            target_hidden_states: torch.Tensor,  # [num_tokens, hidden_size]
-            next_token_ids: torch.Tensor,  # [num_reqs]
-            token_indices_to_sample: torch.Tensor | None,  # [num_reqs]
-            common_attn_metadata: CommonAttentionMetadata,
-            sampling_metadata: SamplingMetadata,
-            mm_embed_inputs: Any = None,
-            num_rejected_tokens_gpu: torch.Tensor | None = None,  # [num_reqs]
-            slot_mappings: Any = None,
-        ) -> torch.Tensor:
-            """Draft K tokens per request, int64 [num_reqs, K]; the signature is vLLM's."""
-            inputs = Inputs(
-                target_token_ids,
-                target_positions,
-                target_hidden_states,
-                next_token_ids,
-                token_indices_to_sample,
-                common_attn_metadata,
-                sampling_metadata,
-                mm_embed_inputs,
-                num_rejected_tokens_gpu,
-                slot_mappings,
-            )
-            return self.propose_from(self.speculative_config.num_speculative_tokens, inputs)
+        def propose(self, *args: Any, **kwargs: Any) -> torch.Tensor:  # type: ignore[misc]
+            """Draft K tokens per request, int64 [num_reqs, K], from :class:`Inputs`."""
+            num_drafts = self.speculative_config.num_speculative_tokens
+            return self.propose_from(num_drafts, Inputs(*args, **kwargs))
 
         def propose_by_stock(self, num_drafts: int, inputs: Inputs) -> torch.Tensor:
             """Draft as vLLM does, int64 [num_reqs, num_drafts]; vLLM 0.23 knows K itself."""
