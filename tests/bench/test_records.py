@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +12,7 @@ import pytest
 
 from vllm_ascend_spec.bench import propose, serve, step
 from vllm_ascend_spec.bench.client import Answer, Load, Result
-from vllm_ascend_spec.bench.progress import Progress
+from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.bench.turns import Clock
 from vllm_ascend_spec.metrics.acceptance import Acceptance
 from vllm_ascend_spec.metrics.rule import NAME
@@ -52,11 +55,41 @@ def test_bench_serve_asks_the_server_for_the_rule(
 ) -> None:
     result = Result((Answer((1, 2), "ab", 0.1, 0.2),), wall_s=1.0)
     monkeypatch.setattr(serve, "run_load", lambda *_: result)
-    plan = serve.Plan("model", {}, (), rounds=1)
+    plan, load, found = serve.Plan("model", {}, (), rounds=1), Load(["a"], 2), serve.Found()
     servers: Any = {serve.CANDIDATE: Served(rule), serve.NONE: Served()}
-    row = {"mode": "eager", **serve._compare(plan, Load(["a"], 2), servers, Progress())}
+    serve._pass(plan.model, load, servers, 0, found)
+    row = {"mode": "eager", **serve._row(plan, load, found)}
     assert row["acceptance"]["rule"] == rule
     assert f"None tokens/step{NOTES[rule]}  identical: 1 of 1" in serve.format_row(row)
+
+
+def test_bench_serve_starts_all_servers_in_each_round_and_asks_them_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    peer = Peer(Path("python"), {"vllm": "0.33.0"}, plugins=("ascend_spec",))
+    theirs = "vLLM 0.33.0 with this package"
+
+    def run_load(url: str, model: str, load: Load) -> Result:
+        asked.append(url)
+        return Result((Answer((1, 2), "ab", 0.1, 0.2),), wall_s=1.0 if url == theirs else 0.5)
+
+    @contextmanager
+    def servers(plan: serve.Plan, mode: str) -> Iterator[Any]:
+        asked.append("start")
+        names = (serve.CANDIDATE, serve.NONE, *(peer.name for peer in plan.peers))
+        yield {name: SimpleNamespace(url=name, metrics=Served().metrics) for name in names}
+
+    monkeypatch.setattr(serve, "run_load", run_load)
+    monkeypatch.setattr(serve, "_servers", servers)
+    plan = serve.Plan("m", {}, (Load(["a"], 2),), modes=("eager",), rounds=2, peers=(peer,))
+    record = serve.run(plan, lambda line: None)
+    order = [serve.CANDIDATE, serve.NONE, theirs]
+    assert asked == ["start", *order, *order, "start", *order, *reversed(order)]
+    assert record["peers"] == {theirs: {"vllm": "0.33.0"}}
+    (row,) = record["results"]
+    assert row["ours_to_peers"][theirs]["median"] == 2.0
+    assert f"x2.00 (2.00-2.00) of {theirs}" in serve.format_row({"mode": "eager", **row})
 
 
 @pytest.mark.parametrize(

@@ -153,9 +153,8 @@ def test_record_of_bench_serve(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
         yield {serve.CANDIDATE: FakeServer(), serve.NONE: FakeServer()}
 
     monkeypatch.setattr(serve, "_servers", servers)
-    monkeypatch.setattr(
-        serve, "_compare", lambda plan, load, servers, progress: {"load": load.name}
-    )
+    monkeypatch.setattr(serve, "_pass", lambda *arguments: None)
+    monkeypatch.setattr(serve, "_row", lambda plan, load, found: {"load": load.name})
     monkeypatch.setattr(serve, "format_row", str)
     plan = serve.Plan(
         MODEL, SPEC, (Load(["a"], 1),), arguments=tuple(ARGUMENTS), environment=ENVIRONMENT

@@ -29,6 +29,7 @@ def test_every_flag_and_nothing_else() -> None:
         "enforce_eager",
         PADDED,
         "disable_eagle_block_drop",
+        "disable_lookahead_block_hashes",
         "use_local_argmax_reduction",
         "parallel_drafting",
         "use_heterogeneous_vocab",

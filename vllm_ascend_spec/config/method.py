@@ -38,6 +38,12 @@ CHECKPOINT = ALWAYS | {
     "enforce_eager",
     "use_local_argmax_reduction",
 }
+# Of those whose keys and values depend on the token behind each (EAGLE, EAGLE-3, MTP).
+READS_AHEAD = CHECKPOINT | {
+    "disable_padded_drafter_batch",
+    "disable_eagle_block_drop",
+    "disable_lookahead_block_hashes",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

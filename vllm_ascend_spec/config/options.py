@@ -148,6 +148,12 @@ OPTIONS: dict[str, Option] = {
         Option(
             "disable_eagle_block_drop", "keep the last block of a prefix", boolean(), unset=False
         ),
+        Option(
+            "disable_lookahead_block_hashes",
+            "hash a block of a prefix without the tokens that the draft reads behind it",
+            boolean(),
+            unset=False,
+        ),
         Option("use_local_argmax_reduction", "argmax before the gather", boolean(), unset=False),
         Option("parallel_drafting", "all drafts in one pass, from masks", boolean(), unset=False),
         Option("use_heterogeneous_vocab", "another vocabulary", boolean(), unset=False),
@@ -161,19 +167,23 @@ OPTIONS: dict[str, Option] = {
 }
 # vLLM's other keys: its default, and why this release does not have them.
 # tests/config/test_options.py compares both tables with vLLM.
+_V2 = "is for vLLM's model runner V2, and this package drafts by V1's; leave it out"
+_FLY = "is for the rule 'fly', which is not lossless; leave it out"
 ABSENT: dict[str, tuple[Any, str]] = {
     "dspark_draft_topk": (None, "is for method 'dspark', which this release does not have"),
     "draft_parallel_config": (None, "is filled in by vLLM; leave it out"),
-    "enable_adaptive_verification": (
-        False,
-        "is for vLLM's model runner V2, and this package drafts by V1's; leave it out",
-    ),
+    "draft_lm_head_quantization": (None, _V2),
+    "enable_adaptive_verification": (False, _V2),
+    "fly_entropy_threshold": (0.3, _FLY),
+    "fly_entropy_top_k": (3, _FLY),
+    "fly_window_size": (None, _FLY),
     "index_share_for_mtp_iteration": (
         None,
         "is not supported by this release, in whose draft loop each step finds its own indices; "
         "leave it out",
     ),
     "tensor_parallel_size": (None, "has another name here; write 'draft_tensor_parallel_size'"),
+    "xpress_topc": (None, "is for XPress drafts, which this release does not have; leave it out"),
 }
 # What vLLM itself refuses with methods that do not have it, or turns other things off for. The
 # rest of OPTIONS it does not read then.

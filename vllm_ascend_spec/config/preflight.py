@@ -29,7 +29,7 @@ from vllm_ascend_spec.config.schedule import with_schedule
 from vllm_ascend_spec.config.schema import CHECKS, SECTION, SpecOptions
 from vllm_ascend_spec.config.texts import with_texts_read
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
-from vllm_ascend_spec.upstream.limits import NO_SUCH_OPTION, WITHOUT_OPTIONS
+from vllm_ascend_spec.upstream.limits import WITHOUT_OPTIONS
 
 SPEC = "speculative_config"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -169,10 +169,8 @@ def check_options(method: Method, spec: Mapping[str, Any], methods: Mapping[str,
     for key, value in spec.items():
         if key in INTERNAL and not isinstance(value, JSON_TYPES):
             continue
-        if key in WITHOUT_OPTIONS:
-            raise ConfigError(f"{SPEC}.{key}", value, f"not possible with {NO_SUCH_OPTION}")
-        if key not in method.options:
-            if is_unset(key, value):
+        if key in WITHOUT_OPTIONS or key not in method.options:
+            if key not in WITHOUT_OPTIONS and is_unset(key, value):
                 continue
             raise ConfigError(f"{SPEC}.{key}", value, _why_not(key, method, methods))
         if value is None and key in method.required:
@@ -190,6 +188,8 @@ def _why_not(key: str, method: Method, methods: Mapping[str, Method]) -> str:
     """Return why a key cannot be had with a method, and what can."""
     if key in ABSENT:
         return ABSENT[key][1]
+    if key in WITHOUT_OPTIONS:
+        return f"not possible with {WITHOUT_OPTIONS[key]}"
     if key in OURS or key == SECTION:
         return f"is an option of --additional-config '{{\"{SECTION}\": {{…}}}}'; write it there"
     owners = [repr(other.name) for other in methods.values() if key in other.options]

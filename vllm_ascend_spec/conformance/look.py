@@ -11,13 +11,17 @@ from packaging.version import Version
 
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.compat.registry import MENDS
-from vllm_ascend_spec.conformance.sources import Sources, imports_of
+from vllm_ascend_spec.config.options import ABSENT, INTERNAL, OPTIONS
+from vllm_ascend_spec.config.options import OURS as OURS_ALONE
+from vllm_ascend_spec.conformance.sources import Class, Sources, imports_of
 from vllm_ascend_spec.conformance.surface import Surface, Use, module_name
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.upstream.draft_loops import bases_of, modules_without_use
+from vllm_ascend_spec.upstream.limits import FIRST_WITH
 
 OURS = "vllm_ascend_spec"
 OUR_FOLDER = Path(__file__).parents[1]
+RECORDS = f"{OURS}.config.options"
 JOINING = f"{OURS}.methods.drafters"
 # What is imported, and the distribution that it is of.
 PACKAGES = {"vllm": "vllm", "vllm_ascend": "vllm-ascend"}
@@ -59,7 +63,28 @@ def uses(
     sources = Sources(roots, every, ours=OURS, otherwise=otherwise, installed=installed)
     unused = {*patches_without_fault(installed), *needing_what_is_absent(folders)}
     unused |= modules_without_use(installed.get("vllm-ascend"))
-    return Surface(sources, OURS, unused).uses()
+    return [*Surface(sources, OURS, unused).uses(), *options(sources, installed)]
+
+
+def options(sources: Sources, installed: Mapping[str, str]) -> Iterator[Use]:
+    """Yield the options of speculation that this version has, and those that we expect of it."""
+    module = sources.module("vllm.config.speculative")
+    config = None if module is None else module.get("SpeculativeConfig")
+    if not isinstance(config, Class):
+        yield Use("vllm", RECORDS, "vllm.config.speculative.SpeculativeConfig", "is not there")
+        return
+    known = {
+        node.target.id
+        for node in config.node.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    for name in sorted(known):
+        has_record = name in {*OPTIONS, *ABSENT, *INTERNAL}
+        yield Use("vllm", RECORDS, name, "" if has_record else "has no record")
+    for name in sorted(OPTIONS.keys() - OURS_ALONE - known):
+        first = FIRST_WITH.get(name)
+        is_later = first is not None and versions.is_in_range(installed.get("vllm"), f"<{first}")
+        yield Use("vllm", RECORDS, name, "" if is_later else "this version lacks it")
 
 
 def with_joined_classes(roots: Mapping[str, Path], installed: Mapping[str, str]) -> str:

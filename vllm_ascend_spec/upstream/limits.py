@@ -25,13 +25,26 @@ WITHOUT_METHODS = (
 NO_MLA_ON_CPU = "vLLM 0.23, which has no such attention for a CPU" if vllm_is("<0.30") else None
 # What keeps vLLM's own option from choosing the block rule.
 NO_BLOCK_METHOD = "vLLM 0.23, which does not know it" if vllm_is("<0.30") else None
-# Options of speculation that a later vLLM knows.
-NO_SUCH_OPTION = "vLLM 0.23, which does not know the option" if vllm_is("<0.30") else None
-WITHOUT_OPTIONS = (
-    frozenset({"disable_eagle_block_drop", "kv_cache_dtype", "use_heterogeneous_vocab"})
-    if NO_SUCH_OPTION
-    else frozenset()
-)
+# Options of speculation that not all supported versions have, and the first that has each.
+FIRST_WITH = {
+    "disable_eagle_block_drop": "0.30",
+    "kv_cache_dtype": "0.30",
+    "num_speculative_tokens_per_batch_size": "0.30",
+    "use_heterogeneous_vocab": "0.30",
+    "disable_lookahead_block_hashes": "0.33",
+    "draft_lm_head_quantization": "0.33",
+    "fly_entropy_threshold": "0.33",
+    "fly_entropy_top_k": "0.33",
+    "fly_window_size": "0.33",
+    "xpress_topc": "0.33",
+}
+WITHOUT_OPTIONS = {
+    option: f"vLLM before {first}, which does not know the option"
+    for option, first in FIRST_WITH.items()
+    if vllm_is(f"<{first}")
+}
+# Options of ``dflash`` alone: from 0.33 on vLLM drops no block of a prefix for it.
+OF_DFLASH = frozenset(() if vllm_is(">=0.33") else ("disable_eagle_block_drop",))
 # What keeps a server from having a page of ours.
 NO_PAGE = "vLLM 0.23, which takes no routes of plugins" if vllm_is("<0.30") else None
 
@@ -43,7 +56,6 @@ EVERY = tuple(
         *WITHOUT_METHODS.values(),
         NO_MLA_ON_CPU,
         NO_BLOCK_METHOD,
-        NO_SUCH_OPTION,
         NO_PAGE,
     )
     if limit is not None

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from vllm_ascend_spec.config.method import CHECKPOINT, Method
 from vllm_ascend_spec.methods.dflash.checkpoint import check_dflash
+from vllm_ascend_spec.upstream.limits import OF_DFLASH
 
 METHOD = Method(
     name="dflash",
     about="a head that fills a block of masks in one pass, over states of the target's layers",
-    options=CHECKPOINT | {"disable_eagle_block_drop"},
+    options=CHECKPOINT | OF_DFLASH,
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.method import CHECKPOINT, Method
+from vllm_ascend_spec.config.method import READS_AHEAD, Method
 from vllm_ascend_spec.methods.eagle.checkpoint import check_eagle
 
 METHOD = Method(
     name="eagle",
     about="a head of one layer over the target's hidden states",
-    options=CHECKPOINT | {"disable_padded_drafter_batch", "disable_eagle_block_drop"},
+    options=READS_AHEAD,
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,

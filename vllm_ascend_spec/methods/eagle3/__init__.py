@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.method import CHECKPOINT, Method
+from vllm_ascend_spec.config.method import READS_AHEAD, Method
 from vllm_ascend_spec.methods.eagle3.checkpoint import check_eagle3
 
 METHOD = Method(
     name="eagle3",
     about="a head of one layer over states of several of the target's layers",
-    options=CHECKPOINT
-    | {"disable_padded_drafter_batch", "disable_eagle_block_drop", "parallel_drafting"},
+    options=READS_AHEAD | {"parallel_drafting"},
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.method import CHECKPOINT, Method
+from vllm_ascend_spec.config.method import READS_AHEAD, Method
 from vllm_ascend_spec.methods.mtp.checkpoint import check_mtp
 from vllm_ascend_spec.methods.mtp.names import NAMES, warn_of_mtp
 
@@ -10,7 +10,7 @@ METHOD = Method(
     name="mtp",
     about="layers of the target's own checkpoint over its last hidden states",
     aliases=NAMES,
-    options=CHECKPOINT | {"disable_padded_drafter_batch", "disable_eagle_block_drop"},
+    options=READS_AHEAD,
     needs_checkpoint=True,
     is_in_target=True,
     has_draft_loop=True,
