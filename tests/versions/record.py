@@ -99,20 +99,23 @@ def judged(found: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, A
 
 
 def table(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of the table: a row for each version and mode, a column for each method."""
-    yield "| | | " + " | ".join(f"`{method}`" for method in SPECS) + " |"
-    yield "|---" * (len(SPECS) + 2) + "|"
-    for name, version in record["versions"].items():
-        modes = list(next(iter(version["methods"].values())))
-        for mode in modes:
-            found = (version["methods"].get(method, {}).get(mode) for method in SPECS)
-            yield f"| {name} | {mode} | " + " | ".join(map(told, found)) + " |"
+    """Yield the lines of the table: a row for each method, a column for each version.
+
+    A cell has one figure where both modes came to the same.
+    """
+    versions = record["versions"]
+    yield "| | " + " | ".join(versions) + " |"
+    yield "|---" * (len(versions) + 1) + "|"
+    for method in SPECS:
+        cells = []
+        for version in versions.values():
+            modes = version["methods"].get(method, {}).values()
+            cells.append(" / ".join(dict.fromkeys(map(told, modes))))
+        yield f"| `{method}` | " + " | ".join(cells) + " |"
 
 
-def told(found: Mapping[str, Any] | None) -> str:
-    """Return a cell's text: tokens per step where all answers are equal."""
-    if found is None:
-        return ""
+def told(found: Mapping[str, Any]) -> str:
+    """Return a mode's text: tokens per step where all answers are equal."""
     if "error" in found:
         return "-"
     if found["equal"] < found["of"]:
