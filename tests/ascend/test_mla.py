@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU, NPU
-from tests.ascend.matrix import EXACT, MLA_BEYOND, MLA_CASES, MODES, Case
+from tests.ascend.matrix import EXACT, MLA_CASES, MLA_ENVIRONMENT, MODES, Case
 from tests.ascend.processes import ACCEPTED, DRAFTED, assert_same_drafts
 from tests.ascend.test_matrix import (
     NPU_PLATFORM,
@@ -23,13 +23,7 @@ from tests.engines import assert_same
 from tests.npu.answers import compare
 
 CHUNKED = MLA_CASES["deepseek-chunked"]
-# Where nothing that is compiled is kept, as in these tests, vLLM takes a model for one that changes
-# its buffers if it finds the word "update" in its code, as in vllm-ascend's DeepSeek.
-ENVIRONMENT = {
-    **NPU,
-    "VLLM_USE_BYTECODE_HOOK": "0",
-    **MLA_BEYOND,
-}
+ENVIRONMENT = {**NPU, **MLA_ENVIRONMENT}
 TOLERANCE = 0.02
 pytestmark = pytest.mark.timeout(900)
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.ascend.matrix import MLA_ENGINE
 from tests.engines import ENGINE, token_ids, with_fixed_length
 from tests.zoo import EVERY, ZOO, target_of
 
@@ -50,6 +51,7 @@ def arguments(method: str | None, target: str, mode: str, *, on_npu: bool) -> di
     given["kv_cache_memory_bytes"] = (64 if on_npu else 128) << 20
     if on_npu:
         given |= {"max_num_batched_tokens": 512, "async_scheduling": False}
+        given |= MLA_ENGINE if target == DEEPSEEK else {}
     if method is None:
         return given
     return with_fixed_length(given) | {"speculative_config": dict(SPECS[method])}

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ascend.environment import CPU, IS_HERE, NPU, ROOT
+from tests.ascend.matrix import MLA_ENVIRONMENT
 from tests.versions.cell import CPU_MODES, DEEPSEEK, NPU_MODES, PROMPTS, SPECS, TOKENS
 from vllm_ascend_spec.bench import provenance
 from vllm_ascend_spec.cli import env
@@ -41,6 +42,7 @@ def run_cell(method: str | None, target: str, mode: str) -> dict[str, Any]:
     environment = {**os.environ, **own, "PYTHONPATH": str(ROOT)}
     if IS_HERE:
         environment["VLLM_PLUGINS"] = str(env.plugins({}))
+        environment |= MLA_ENVIRONMENT if target == DEEPSEEK else {}
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "out.json")
         job = {"method": method, "target": target, "mode": mode, "on_npu": IS_HERE}
