@@ -231,7 +231,10 @@ BY_NIGHT |= {f"{method}-default" for method in ("pard", "dflash", "medusa")}
 
 
 # With other versions of vllm-ascend, too.
-CORE = ("eagle-eager", "eagle-full_decode_only", "mtp-eager", "ngram-eager", "medusa-eager")
+CORE = (
+    *("eagle-eager", "eagle-full_decode_only", "mtp-eager"),
+    *("dflash-eager", "ngram-eager", "medusa-eager"),
+)
 
 
 def by_day_or_night(names: Iterable[str]) -> list[Any]:

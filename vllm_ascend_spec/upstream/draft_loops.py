@@ -10,7 +10,7 @@ ASCEND = "vllm_ascend_spec.methods.families.ascend"
 # By what a method's record names; without a class nothing stands in its place.
 BEFORE_030: dict[str, str | None] = {
     f"{ASCEND}.loop:AscendDraftLoop": f"{ASCEND}.stock_loop:AscendStockLoop",
-    "vllm_ascend_spec.methods.dflash.drafter:ContextFirst": None,
+    "vllm_ascend_spec.methods.dflash.context_first:ContextFirst": None,
 }
 # Modules that are used by one of the two alone.
 OF_OUR_LOOP = (f"{ASCEND}.loop", f"{ASCEND}.metadata", f"{ASCEND}.graphs")

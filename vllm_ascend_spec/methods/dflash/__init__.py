@@ -26,7 +26,8 @@ METHOD = Method(
             "vllm.v1.spec_decode.dflash:DFlashProposer",
         ),
         "ascend": (
-            "vllm_ascend_spec.methods.dflash.drafter:ContextFirst",
+            "vllm_ascend_spec.methods.dflash.drafter:InnerStates",
+            "vllm_ascend_spec.methods.dflash.context_first:ContextFirst",
             "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
             "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
             "vllm_ascend.spec_decode.dflash_proposer:AscendDflashProposer",
