@@ -165,10 +165,10 @@ OPTIONS: dict[str, Option] = {
         Option("draft_load_config", "how to load it", optional(known_to_vllm.load_config)),
     )
 }
-# vLLM's other keys: its default, and why this release does not have them.
-# tests/config/test_options.py compares both tables with vLLM.
 _V2 = "is for vLLM's model runner V2, and this package drafts by V1's; leave it out"
 _FLY = "is for the rule 'fly', which is not lossless; leave it out"
+# vLLM's other keys: its default, and why this release does not have them.
+# tests/config/test_options.py compares both tables with vLLM.
 ABSENT: dict[str, tuple[Any, str]] = {
     "dspark_draft_topk": (None, "is for method 'dspark', which this release does not have"),
     "draft_parallel_config": (None, "is filled in by vLLM; leave it out"),
