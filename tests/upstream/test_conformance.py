@@ -179,9 +179,9 @@ def test_options_without_a_record_and_records_without_an_option_are_found(tmp_pa
     (config / "speculative.py").write_text(text)
     sources = Sources({"vllm": tmp_path / "vllm"})
     wrong = {u.what: u.problem for u in look.options(sources, {"vllm": "0.30.0"}) if u.problem}
-    assert wrong["brand_new"] == "has no record"
-    assert wrong["kv_cache_dtype"] == "this version lacks it"
-    assert not {"method", "disable_lookahead_block_hashes"} & wrong.keys()
+    assert wrong["option brand_new"] == "has no record"
+    assert wrong["option kv_cache_dtype"] == "this version lacks it"
+    assert not {"option method", "option disable_lookahead_block_hashes"} & wrong.keys()
 
 
 def test_what_is_installed_fits(capsys: pytest.CaptureFixture[str]) -> None:

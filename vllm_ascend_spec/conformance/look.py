@@ -71,7 +71,7 @@ def options(sources: Sources, installed: Mapping[str, str]) -> Iterator[Use]:
     module = sources.module("vllm.config.speculative")
     config = None if module is None else module.get("SpeculativeConfig")
     if not isinstance(config, Class):
-        yield Use("vllm", RECORDS, "vllm.config.speculative.SpeculativeConfig", "is not there")
+        yield Use("vllm", RECORDS, "uses vllm.config.speculative.SpeculativeConfig", "is not there")
         return
     known = {
         node.target.id
@@ -80,11 +80,11 @@ def options(sources: Sources, installed: Mapping[str, str]) -> Iterator[Use]:
     }
     for name in sorted(known):
         has_record = name in {*OPTIONS, *ABSENT, *INTERNAL}
-        yield Use("vllm", RECORDS, name, "" if has_record else "has no record")
+        yield Use("vllm", RECORDS, f"option {name}", "" if has_record else "has no record")
     for name in sorted(OPTIONS.keys() - OURS_ALONE - known):
         first = FIRST_WITH.get(name)
         is_later = first is not None and versions.is_in_range(installed.get("vllm"), f"<{first}")
-        yield Use("vllm", RECORDS, name, "" if is_later else "this version lacks it")
+        yield Use("vllm", RECORDS, f"option {name}", "" if is_later else "this version lacks it")
 
 
 def with_joined_classes(roots: Mapping[str, Path], installed: Mapping[str, str]) -> str:
