@@ -9,9 +9,11 @@ NPU_TESTS_AT_ONCE ?= $(TESTS_AT_ONCE)
 TESTS ?= tests
 # More that `make test` sets up at first, and goes on without if that fails.
 OPTIONAL ?=
+# Some parts of the suite: see `python3 -m tests.suite --help`.
+ONLY ?=
 SUITE = $(PYTHON) -m tests.suite --python "$(PYTHON)" --make "$(MAKE)" --venv $(VENV) \
   --npu-venv $(NPU_VENV) --at-once $(TESTS_AT_ONCE) --npu-at-once $(NPU_TESTS_AT_ONCE) \
-  $(addprefix --optional ,$(OPTIONAL))
+  $(addprefix --optional ,$(OPTIONAL)) $(addprefix --only ,$(ONLY))
 
 .PHONY: demo test test-all test-npu-sim setup-npu-sim setup-triton-ascend bench bench-npu-sim lint format clean
 
@@ -29,7 +31,7 @@ test-all:
 # The real torch_npu and the real vllm-ascend on a simulated NPU: the simulator's own tests, then
 # ours on top of vllm-ascend. Both need nothing but a CPU.
 test-npu-sim:
-	$(SUITE) --only-npu
+	$(SUITE) --only simulator --only npu --only vllm-ascend-0.23
 
 setup-npu-sim: $(NPU_VENV)/.installed
 

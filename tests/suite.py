@@ -27,6 +27,13 @@ NUM_SLOWEST = 15
 NUM_SLOWEST_FILES = 40
 # Other versions of vLLM and of vllm-ascend, of which the tests marked "core" run.
 OTHER_VLLM, OTHER_VLLM_ASCEND = ("0.23", "0.32"), ("0.23",)
+PARTS = (
+    "package",
+    "simulator",
+    "npu",
+    *(f"vllm-{minor}" for minor in OTHER_VLLM),
+    *(f"vllm-ascend-{minor}" for minor in OTHER_VLLM_ASCEND),
+)
 # make sets them for what it starts; a make of our own must not read them.
 SET_BY_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 
@@ -41,6 +48,8 @@ class Part:
         folder: where it runs.
         tests: whether it is pytest, which is then asked for the time of each test.
         needed: whether the suite fails if it does.
+        venv: the environment that its tests run in.
+        base: the environment that this one stands beside, see ``.ci/setup-version``.
     """
 
     name: str
@@ -48,6 +57,8 @@ class Part:
     folder: Path = ROOT
     tests: bool = False
     needed: bool = True
+    venv: str = ""
+    base: str = ""
 
 
 @dataclass
@@ -150,34 +161,20 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
-def set_up(options: argparse.Namespace) -> list[Part]:
-    """Return the parts that make the environments, the longest first."""
-    given = [f"VENV={options.venv}", f"NPU_VENV={options.npu_venv}"]
-    given += [f"PYTHON={options.python}"]
+def set_up(options: argparse.Namespace, parts: Sequence[Part]) -> list[list[Part]]:
+    """Return the stages that make the environments of some parts, the longest set-up first."""
+    bases = list(dict.fromkeys(part.base for part in reversed(parts)))
+    others = [part.venv for part in parts if part.venv not in bases]
+    given = [f"VENV={options.venv}", f"NPU_VENV={options.npu_venv}", f"PYTHON={options.python}"]
 
     def make(name: str, target: str, **more: bool) -> Part:
-        return Part(
-            f"set-up of {name}", [options.make, "--no-print-directory", *given, target], **more
-        )
+        command = [options.make, "--no-print-directory", *given, target]
+        return Part(f"set-up of {name}", command, **more)
 
-    parts = [] if options.tests else [make("the simulated NPU", f"{options.npu_venv}/.installed")]
-    parts.append(make("the CPU", f"{options.venv}/.installed"))
-    return parts + [make(target, target, needed=False) for target in options.optional]
-
-
-def set_up_others(options: argparse.Namespace) -> list[Part]:
-    """Return the parts that make the environments of other versions, beside the first ones."""
-    if options.tests:
-        return []
-    given = [f"VENV={options.venv}", f"NPU_VENV={options.npu_venv}"]
-    venvs = {f"vLLM {minor}": f"{options.venv}-{minor}" for minor in OTHER_VLLM}
-    if options.only_npu:
-        venvs = {}
-    for minor in OTHER_VLLM_ASCEND:
-        venvs[f"vllm-ascend {minor}"] = f"{options.npu_venv}-{minor}"
-    command = [options.make, "--no-print-directory", *given]
+    optional = [make(target, target, needed=False) for target in options.optional]
     return [
-        Part(f"set-up of {name}", [*command, f"{venv}/.installed"]) for name, venv in venvs.items()
+        [make(venv, f"{venv}/.installed") for venv in bases] + optional,
+        [make(venv, f"{venv}/.installed") for venv in others],
     ]
 
 
@@ -185,45 +182,34 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
     """Return the parts that run tests."""
     # A process that crashes fails the suite; with one in its place pytest-xdist waits for ever.
     pytest = ["-m", "pytest", "--max-worker-restart", "0", "-n"]
-    own, on_npu = ([*pytest, str(number)] for number in (options.at_once, options.npu_at_once))
     # The last -m counts.
     chosen = ["-m", "not soak"] if options.all else []
-    python, npu_python = (
-        str(ROOT / venv / "bin" / "python") for venv in (options.venv, options.npu_venv)
-    )
-    package = Part("package", [python, *own, *chosen, *(options.tests or ["tests"])], tests=True)
-    simulator = ["--dist", "loadfile", "tests"]
-    with_npu = ["tests/ascend", "tests/upstream"]
+
+    def part(name: str, base: str, words: Sequence[str], minor: str = "", **more: Path) -> Part:
+        at_once = options.at_once if base == options.venv else options.npu_at_once
+        venv = f"{base}-{minor}" if minor else base
+        python = str(ROOT / venv / "bin" / "python")
+        # By night all of them, on every version.
+        core = ["-m", "core and not nightly"] if minor and not chosen else chosen
+        command = [python, *pytest, str(at_once), *core, *words]
+        return Part(name, command, tests=True, base=base, venv=venv, **more)
+
+    package = part("package", options.venv, options.tests or ["tests"])
     if options.tests:
         return [package]
-    # By night all of them, on every version.
-    core = chosen or ["-m", "core and not nightly"]
-    return [
+    simulator = ["--dist", "loadfile", "tests"]
+    core_of_vllm = ["tests/e2e", "tests/compat"]
+    parts = [
         package,
-        Part("simulator", [npu_python, *on_npu, *chosen, *simulator], SIMULATOR, True),
-        Part("simulated NPU", [npu_python, *on_npu, *chosen, *with_npu], tests=True),
+        part("simulator", options.npu_venv, simulator, folder=SIMULATOR),
+        part("npu", options.npu_venv, ["tests/ascend", "tests/upstream"]),
+        *(part(f"vllm-{minor}", options.venv, core_of_vllm, minor) for minor in OTHER_VLLM),
         *(
-            Part(
-                f"vLLM {minor}",
-                [other(options.venv, minor), *own, *core, "tests/e2e", "tests/compat"],
-                tests=True,
-            )
-            for minor in OTHER_VLLM
-        ),
-        *(
-            Part(
-                f"vllm-ascend {minor}",
-                [other(options.npu_venv, minor), *on_npu, *core, "tests/ascend"],
-                tests=True,
-            )
+            part(f"vllm-ascend-{minor}", options.npu_venv, ["tests/ascend"], minor)
             for minor in OTHER_VLLM_ASCEND
         ),
     ]
-
-
-def other(venv: str, minor: str) -> str:
-    """Return the Python of the environment of another version, see ``.ci/setup-version``."""
-    return str(ROOT / f"{venv}-{minor}" / "bin" / "python")
+    return [part for part in parts if part.name in (options.only or [part.name])]
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -238,7 +224,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=2, help="processes of the package's tests")
     parser.add_argument("--npu-at-once", type=int, default=2, help="and on the simulated NPU")
     parser.add_argument("--all", action="store_true", help="those marked nightly, too")
-    parser.add_argument("--only-npu", action="store_true", help="only on the simulated NPU")
+    parser.add_argument("--only", action="append", choices=PARTS, help="a part; all if none")
     return parser.parse_args(words)
 
 
@@ -246,14 +232,9 @@ def main(words: Sequence[str]) -> int:
     """Run everything and return the exit status."""
     options = parse(words)
     tests = pytest_parts(options)
-    setups = set_up(options)
-    others = set_up_others(options)
-    if options.only_npu:
-        setups = setups[:1]
-        tests = [part for part in tests if not part.name.startswith(("package", "vLLM"))]
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as records:
-        stages = [setups, others, *([part] for part in tests)]
+        stages = [*set_up(options, tests), *([part] for part in tests)]
         results = run_stages([stage for stage in stages if stage], 2, Path(records))
     print("\n".join(report(results, time.monotonic() - started)))
     return int(any(result.has_failed for result in results))

@@ -94,33 +94,36 @@ def test_the_list_has_the_longest_first(tmp_path: Path) -> None:
         (
             [],
             [
-                "set-up of the simulated NPU",
-                "set-up of the CPU",
-                "set-up of vLLM 0.23",
-                "set-up of vLLM 0.32",
-                "set-up of vllm-ascend 0.23",
+                "set-up of .venv-npu",
+                "set-up of .venv",
+                "set-up of .venv-0.23",
+                "set-up of .venv-0.32",
+                "set-up of .venv-npu-0.23",
                 "package",
                 "simulator",
-                "simulated NPU",
-                "vLLM 0.23",
-                "vLLM 0.32",
-                "vllm-ascend 0.23",
+                "npu",
+                "vllm-0.23",
+                "vllm-0.32",
+                "vllm-ascend-0.23",
             ],
         ),
-        (["tests/ops"], ["set-up of the CPU", "package"]),
+        (["tests/ops"], ["set-up of .venv", "package"]),
         (
-            ["--only-npu"],
+            ["--only", "simulator", "--only", "vllm-ascend-0.23"],
             [
-                "set-up of the simulated NPU",
-                "set-up of vllm-ascend 0.23",
+                "set-up of .venv-npu",
+                "set-up of .venv-npu-0.23",
                 "simulator",
-                "simulated NPU",
-                "vllm-ascend 0.23",
+                "vllm-ascend-0.23",
             ],
+        ),
+        (
+            ["--only", "vllm-0.32"],
+            ["set-up of .venv", "set-up of .venv-0.32", "vllm-0.32"],
         ),
         (
             ["tests/ops", "--optional", "extra"],
-            ["set-up of the CPU", "set-up of extra", "package"],
+            ["set-up of .venv", "set-up of extra", "package"],
         ),
     ],
 )
@@ -151,7 +154,7 @@ def test_all_chooses_the_nightly_ones_too(every: bool, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(suite, "run", note)
     assert suite.main(["--all"] if every else []) == 0
-    for name in ("package", "simulated NPU"):
+    for name in ("package", "npu"):
         # The first is Python's own -m.
         assert commands[name].count("-m") == 1 + every
         # Not the ten minutes of each soak.

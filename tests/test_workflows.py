@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.suite import PARTS
+
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PINNED = re.compile(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
@@ -30,8 +32,8 @@ def commands(path: Path) -> str:
     return "\n".join(step["run"] for step in steps if "run" in step)
 
 
-def test_there_is_one_for_the_cpu_and_one_for_a_gpu() -> None:
-    assert [path.stem for path in WORKFLOWS] == ["cpu", "gpu"]
+def test_there_is_one_for_the_cpu_one_for_a_gpu_and_one_by_night() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["cpu", "gpu", "night"]
 
 
 @each
@@ -72,3 +74,11 @@ def test_the_gpus_is_started_by_hand_and_runs_tests_that_exist() -> None:
     assert tests[0] == "tests/cuda"
     assert all((ROOT / test).exists() for test in tests)
     assert "bench verify --device cuda" in commands(path)
+
+
+def test_by_night_every_part_of_the_suite_runs_and_the_newest_vllm_is_looked_at() -> None:
+    path = ROOT / ".github/workflows/night.yml"
+    assert "schedule" in read(path)["on"]
+    assert read(path)["jobs"]["tests"]["strategy"]["matrix"]["part"] == list(PARTS)
+    assert "make test-all" in commands(path)
+    assert "conformance newest" in commands(path)
