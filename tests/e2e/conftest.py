@@ -6,6 +6,7 @@ import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,17 @@ def nothing_ends_meanwhile() -> Iterator[None]:
         gc.enable()
 
 
-@contextmanager
-def skipped_where_a_version_cannot() -> Iterator[None]:
+def skip_where_a_version_cannot(arguments: dict[str, Any]) -> None:
     """Skip a test of what the installed version cannot do, in the words that refuse it."""
+    from vllm import EngineArgs
+
+    if not limits.EVERY:
+        return
+    known = (*limits.EVERY, *limits.WITHOUT_OPTIONS.values())
     try:
-        yield
+        EngineArgs(**arguments).create_engine_config()
     except ConfigError as refused:
-        if any(limit in str(refused) for limit in limits.EVERY):
+        if any(limit in str(refused) for limit in known):
             pytest.skip(str(refused))
         raise
 
@@ -87,17 +92,17 @@ def make_engine() -> Iterator[MakeEngine]:
 
         key = json.dumps([spec, arguments], sort_keys=True, default=repr)
         if key not in engines:
-            speculative = [name for name in engines if not name.startswith("[null")]
-            # Before the next one starts: an end takes down vLLM's process groups, which all
-            # engines of a process share, and a start sets them up.
-            shut_down([engines.pop(name) for name in speculative[: 1 - MOST_ENGINES]])
-            # vLLM fills what it is given, so it gets a copy.
-            given = None if spec is None else dict(spec)
-            given_arguments = {**ENGINE, "model": target_of(spec), **arguments}
+            given = {**ENGINE, "model": target_of(spec), **arguments}
             if spec is not None:
-                given_arguments = with_fixed_length(given_arguments)
-            with nothing_ends_meanwhile(), skipped_where_a_version_cannot():
-                engines[key] = LLM(**given_arguments, speculative_config=given)
+                # vLLM fills what it is given, so it gets a copy each time.
+                given = with_fixed_length(given) | {"speculative_config": dict(spec)}
+                skip_where_a_version_cannot(deepcopy(given))
+            speculative = [name for name in engines if not name.startswith("[null")]
+            # Before the next one starts, which is sure to: an end takes down vLLM's process
+            # groups, which all engines of a process share, and a start sets them up.
+            shut_down([engines.pop(name) for name in speculative[: 1 - MOST_ENGINES]])
+            with nothing_ends_meanwhile():
+                engines[key] = LLM(**given)
         return engines[key]
 
     yield make

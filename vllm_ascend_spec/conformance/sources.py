@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import Parameter, Signature
 from pathlib import Path
 
@@ -82,9 +82,10 @@ class Sources:
             self._modules[dotted] = None
             if path is not None:
                 text = self.texts.get(dotted) or path.read_text()
-                tree = ast.parse(text)
                 if self.ours and dotted.partition(".")[0] == self.ours:
-                    tree = self._branches.visit(tree)
+                    tree = self._branches.visit(ast.parse(text))
+                else:
+                    tree = parsed(text)
                 self._modules[dotted] = Module(self, dotted, path, tree)
         return self._modules[dotted]
 
@@ -301,6 +302,12 @@ def _chosen(thing: Module | Class | Symbol | None) -> Module | Class | Symbol | 
     if isinstance(value, ast.IfExp):
         value = value.orelse if thing.module.sources.otherwise else value.body
     return resolve(value, thing.module)
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    """Return the syntax tree of a text, once for all that look at it: none may change it."""
+    return ast.parse(text)
 
 
 def dotted_name(expression: ast.AST) -> str | None:
