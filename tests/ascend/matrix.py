@@ -147,18 +147,40 @@ class Case:
         return self.mode == "eager" and "seeded" in self.requests
 
 
-# Every method in every mode, with everything that a request can ask for in one of the modes. In
-# another, what the verifier does to logits would be the same for every method.
+# What the verifier does to logits is the same for all methods, so one with sampled drafts and one
+# without are asked for everything, in one mode; the others by night.
+ASKED_EVERYTHING = ("eagle", "ngram")
+SEEDED = ("greedy", "seeded", "seeded_in_twos")
+
+
+def asked_for(method: str, mode: str) -> tuple[str, ...]:
+    """Return the kinds of requests of a method in a mode, by day."""
+    if mode != "full_decode_only":
+        return ("greedy",)
+    return tuple(REQUESTS) if method in ASKED_EVERYTHING else SEEDED
+
+
+# Every method in every mode.
 CASES: dict[str, Case] = {
     f"{method}-{mode}": Case(
         method=method,
         mode=mode,
-        requests=tuple(REQUESTS) if mode == "full_decode_only" else ("greedy",),
+        requests=asked_for(method, mode),
         watched=method in WITH_A_LOOP,
     )
     for method in SPECULATIVE
     for mode in MODES
 }
+ASKED_MORE = {
+    f"{method}-asked-more": Case(
+        method=method,
+        mode="full_decode_only",
+        requests=("greedy", *(kind for kind in REQUESTS if kind not in SEEDED)),
+    )
+    for method in SPECULATIVE
+    if method not in ASKED_EVERYTHING
+}
+CASES |= ASKED_MORE
 CASES |= {
     f"{method}-{mode}-tp2": Case(method=method, mode=mode, devices=2)
     for method, mode in (
@@ -228,6 +250,7 @@ AS_ANOTHER = ("suffix", "custom_class", "mlp_speculator", "peagle")
 BY_NIGHT = {f"{method}-{mode}" for method in AS_ANOTHER for mode in ("eager", "default")}
 # Drafts outside of graphs are the same beside any graph of the target, and those are others' too.
 BY_NIGHT |= {f"{method}-default" for method in ("pard", "dflash", "medusa")}
+BY_NIGHT |= ASKED_MORE.keys()
 
 
 # With other versions of vllm-ascend, too.
