@@ -62,19 +62,32 @@ def nothing_ends_meanwhile() -> Iterator[None]:
         gc.enable()
 
 
-def skip_where_a_version_cannot(arguments: dict[str, Any]) -> None:
+@contextmanager
+def skipped_where_a_version_cannot() -> Iterator[None]:
     """Skip a test of what the installed version cannot do, in the words that refuse it."""
-    from vllm import EngineArgs
-
-    if not limits.EVERY:
-        return
-    known = (*limits.EVERY, *limits.WITHOUT_OPTIONS.values())
     try:
-        EngineArgs(**arguments).create_engine_config()
+        yield
     except ConfigError as refused:
+        known = (*limits.EVERY, *limits.WITHOUT_OPTIONS.values())
         if any(limit in str(refused) for limit in known):
             pytest.skip(str(refused))
         raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Let a test end so wherever it is refused."""
+    with skipped_where_a_version_cannot():
+        return (yield)
+
+
+def check_config(arguments: dict[str, Any]) -> None:
+    """Skip the test before an engine is begun, where some version is known to lack something."""
+    from vllm import EngineArgs
+
+    if limits.EVERY:
+        with skipped_where_a_version_cannot():
+            EngineArgs(**arguments).create_engine_config()
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +109,7 @@ def make_engine() -> Iterator[MakeEngine]:
             if spec is not None:
                 # vLLM fills what it is given, so it gets a copy each time.
                 given = with_fixed_length(given) | {"speculative_config": dict(spec)}
-                skip_where_a_version_cannot(deepcopy(given))
+                check_config(deepcopy(given))
             speculative = [name for name in engines if not name.startswith("[null")]
             # Before the next one starts, which is sure to: an end takes down vLLM's process
             # groups, which all engines of a process share, and a start sets them up.

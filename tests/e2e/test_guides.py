@@ -26,6 +26,7 @@ from tests.e2e.guides import (
     deep_target,
     with_our_models,
 )
+from tests.marks import requires_hidden_states, requires_mla
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.texts import with_texts_read
 from vllm_ascend_spec.control.goodput import PAYS, Choice, LengthChooser
@@ -102,6 +103,7 @@ def test_a_script_runs(
     assert len(output.outputs[0].token_ids) > len(seen.steps)
 
 
+@requires_hidden_states
 @pytest.mark.nightly  # 36 layers are compiled; test_extract_hidden_states.py is there by day
 def test_the_script_that_keeps_hidden_states(tmp_path: Path) -> None:
     """In a process of its own: it names layers of a model of 36, and has no guard."""
@@ -169,6 +171,7 @@ NPUS, HERE = "--tensor-parallel-size 16", "--tensor-parallel-size {}"
 TEXTS = ["import os\n\ndef ", "class Queue:\n    def ", "The future of AI is"]
 
 
+@requires_mla
 def test_mtp_with_quantized_experts_is_asked_for_on_npus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word by word, with the rules of sixteen NPUs."""
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -190,6 +193,7 @@ def test_mtp_with_quantized_experts_is_asked_for_on_npus(monkeypatch: pytest.Mon
     assert "'False' is a text and taken as false" in warning
 
 
+@requires_mla
 @pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_mtp_with_quantized_experts_serves(devices: int) -> None:
     """As it is, but for the zoo's model and for as many devices as there are."""

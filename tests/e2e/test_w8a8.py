@@ -16,6 +16,7 @@ from examples.zoo.training import experts, modelslim
 from tests.docs.person import ONE_THREAD, succeed
 from tests.e2e.drafts import check_drafts, watch
 from tests.engines import assert_same, token_ids
+from tests.marks import requires_mla
 from tests.zoo import EVERY, SPECS, TARGET, W8A8, ZOO
 from vllm_ascend_spec.errors import CheckpointError
 from vllm_ascend_spec.quantization.description import NAME
@@ -117,7 +118,10 @@ def test_over_two_devices(
     assert same >= 6
 
 
-@pytest.mark.parametrize("method", ["draft_model", "eagle", "eagle3"])
+# vLLM 0.23 calls a layer of EAGLE-3 by another name.
+@pytest.mark.parametrize(
+    "method", ["draft_model", "eagle", pytest.param("eagle3", marks=pytest.mark.core)]
+)
 def test_a_quantized_draft(
     method: str, make_engine: Any, generate: Any, prompts: list[str], tmp_path: Path
 ) -> None:
@@ -133,7 +137,9 @@ def test_a_quantized_draft(
     assert seen.acceptance != in_float.acceptance
 
 
-@pytest.mark.parametrize("model", ["target-mimo", "target-deepseek"])
+@pytest.mark.parametrize(
+    "model", ["target-mimo", pytest.param("target-deepseek", marks=requires_mla)]
+)
 def test_heads_of_a_quantized_checkpoint(
     model: str, make_engine: Any, generate: Any, prompts: list[str], tmp_path: Path
 ) -> None:
@@ -164,6 +170,7 @@ def test_the_zoo_is_what_its_script_writes(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], expected[name]) for name in found)
 
 
+@requires_mla
 def test_quantized_experts(tmp_path: Path) -> None:
     printed = succeed("python", "-m", "tests.e2e.quantized_experts", str(tmp_path), **ONE_THREAD)
     plain, speculating = json.loads(printed.splitlines()[-1])

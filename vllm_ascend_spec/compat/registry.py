@@ -59,6 +59,7 @@ MENDS: tuple[Mend, ...] = (
     Mend("mtp_one_layer", "vllm", from_to("0.23", "0.30"), "front_end"),
     Mend("mtp_target_overrides", "vllm", from_to("0.30", "0.30"), "front_end"),
     Mend("spec_logits_processors", "vllm", from_to("0.23"), "before_runner"),
+    Mend("quantized_draft", "vllm", from_to("0.23", "0.29"), "before_runner"),
     Mend("allowed_token_mask", "vllm", from_to("0.23", "0.30"), "before_runner"),
     Mend("thinking_budget_state", "vllm", from_to("0.30"), "before_runner"),
     Mend("cpu_rejection_kernels", "vllm", from_to("0.30", "0.30"), "cpu"),

@@ -131,8 +131,8 @@ class ModelSlimConfig(QuantizationConfig):
         # A head's layers are counted on from the target's, and come without a model around them.
         counted = LAYER.sub(lambda m: f"{m[1]}{int(m[2]) - target}.", name)
         bare = counted.removeprefix("model.")
-        # EAGLE-3 calls its one layer so.
-        middle = LAYER.sub("midlayer.", bare)
+        # EAGLE-3 calls its one layer so; vLLM 0.23 leaves a part of its projection's name out.
+        middle = LAYER.sub("midlayer.", bare).replace("midlayer.qkv", "midlayer.self_attn.qkv")
         # And MiMo its layers for multi-token prediction.
         mtp = counted.replace("layers.", "mtp_layers.", 1)
         names = (prefix, name, name.removeprefix("model."), bare, middle, mtp)
