@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from vllm.entrypoints.launchers.api_server import entry
 
 from tests.compat.mends import TakeOut
 from vllm_ascend_spec.compat import dead_engine_status as mend
+from vllm_ascend_spec.upstream.server import entry
 
 
 class Engine:

@@ -50,7 +50,7 @@ def assert_soaked(server: Server, soak: Soak, warm_up: float, seconds: float) ->
     after = uses_of(server.pid)
     print(f"{warmed_up} requests, then {sum(soak.done.values()) - warmed_up}: {dict(soak.done)}")
     print(told(before, after))
-    assert soak.problems == []
+    assert not soak.problems, f"{soak.problems[:5]}\n{server.log_tail()}"
     assert soak.done.keys() == KINDS.keys()
     assert memory_of(after) - memory_of(before) <= MOST_GROWTH, told(before, after)
     for _ in range(MOST_WAITED):  # a connection is closed a little after its last answer

@@ -15,10 +15,12 @@ import pytest
 
 from tests.e2e.loads import LOADERS, watch_loads
 from tests.engines import ENGINE
+from tests.marks import skip_without
 from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.ops.registry import Op
+from vllm_ascend_spec.upstream import limits
 from vllm_ascend_spec.versions import SUPPORTED_VLLM, in_words
 
 VLLM = str(Path(sys.executable).with_name("vllm"))
@@ -44,6 +46,7 @@ def test_vllm_serve_names_the_unknown_method() -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.skipif(limits.NO_BLOCK_METHOD is not None, reason=f"{limits.NO_BLOCK_METHOD}")
 def test_vllm_serve_names_the_rules_that_contradict_each_other() -> None:
     result = serve(
         "--speculative-config",
@@ -231,6 +234,7 @@ def test_vllm_serve_and_llm_refuse_in_one_line_what_died_in_a_traceback(
 
     from vllm_ascend_spec.upstream.server import make_arg_parser
 
+    skip_without(change)
     spec = {**SPECS["eagle"], **change}
     parser = make_arg_parser(FlexibleArgumentParser())
     current_platform.pre_register_and_update(parser)
@@ -267,6 +271,7 @@ def test_vllm_serve_names_json_that_is_nested_too_deeply() -> None:
     ],
 )
 def test_llm_starts_with_what_check_accepts(change: dict[str, Any]) -> None:
+    skip_without(change)
     spec = {**SPECS["eagle"], **change}
     assert main(["check", TARGET, "--speculative-config", json.dumps(spec)]) == 0
     llm = engine(spec, max_model_len=128)

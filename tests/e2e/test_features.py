@@ -18,7 +18,8 @@ from vllm.sampling_params import StructuredOutputsParams
 from tests.e2e.drafts import watch
 from tests.e2e.lora import write_adapter
 from tests.engines import token_ids
-from tests.zoo import KINDS, SPECS
+from tests.marks import requires_lora
+from tests.zoo import EVERY, KINDS
 
 SCHEMA = {
     "type": "object",
@@ -114,7 +115,7 @@ def known(reference: Any, prompts: list[str]) -> Callable[[str], Any]:
 def test_the_same_with_speculation(
     method: str, feature: str, make_engine: Any, known: Any, prompts: list[str]
 ) -> None:
-    llm = make_engine(SPECS[method], **ARGUMENTS)
+    llm = make_engine(EVERY[method], **ARGUMENTS)
     with watch(llm) as seen:
         actual = SAME[feature](llm, prompts)
     assert actual == known(feature)
@@ -127,7 +128,7 @@ def test_the_prefix_cache_is_found_as_often(
 ) -> None:
     """But for one block a request, which a head on hidden states has to compute again."""
     found = []
-    for llm in (make_engine(**ARGUMENTS), make_engine(SPECS[method], **ARGUMENTS)):
+    for llm in (make_engine(**ARGUMENTS), make_engine(EVERY[method], **ARGUMENTS)):
         llm.reset_prefix_cache()
         for _ in range(2):
             outputs = llm.generate(prompts[:16], greedy(4), use_tqdm=False)
@@ -139,6 +140,7 @@ def test_the_prefix_cache_is_found_as_often(
     assert sum(found[1]) > 0
 
 
+@requires_lora
 @pytest.mark.parametrize("method", KINDS)
 def test_lora_on_the_target(
     method: str, make_engine: Any, prompts: list[str], tmp_path_factory: Any
@@ -154,7 +156,7 @@ def test_lora_on_the_target(
         outputs = llm.generate(prompts[:8], greedy(), lora_request=which, use_tqdm=False)
         return [list(output.outputs[0].token_ids) for output in outputs]
 
-    plain, llm = make_engine(**lora), make_engine(SPECS[method], **lora)
+    plain, llm = make_engine(**lora), make_engine(EVERY[method], **lora)
     expected = answers(plain, given)
     with watch(llm) as seen:
         assert answers(llm, given) == expected

@@ -11,7 +11,7 @@ from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
 from tests.e2e.staggered import run_staggered
 from tests.engines import assert_same, token_ids
-from tests.zoo import KINDS, SPECS, WAYS_TO_DRAFT, drafting
+from tests.zoo import EVERY, KINDS, WAYS_TO_DRAFT, drafting
 
 
 class NoRepeat(AdapterLogitsProcessor):
@@ -56,7 +56,7 @@ def plain(make_engine: Any) -> Any:
 
 @pytest.fixture(scope="module", params=KINDS)
 def speculative(request: pytest.FixtureRequest, make_engine: Any) -> Any:
-    return make_engine(SPECS[request.param], logits_processors=[PROCESSORS])
+    return make_engine(EVERY[request.param], logits_processors=[PROCESSORS])
 
 
 @pytest.mark.core
@@ -164,7 +164,7 @@ def test_a_seeded_request_repeats_alone_and_in_a_batch(
 def test_a_seeded_request_repeats_with_chunked_prefill(
     method: str, make_engine: Any, generate: Any, prompts: list[str]
 ) -> None:
-    llm = make_engine(SPECS[method], max_num_batched_tokens=48, max_num_seqs=4)
+    llm = make_engine(EVERY[method], max_num_batched_tokens=48, max_num_seqs=4)
     sampled = {"temperature": 0.8, "seed": 7}
     first = token_ids(generate(llm, prompts[:4], **sampled))
     assert first == token_ids(generate(llm, prompts[:4], **sampled))
@@ -175,7 +175,7 @@ def test_a_seeded_request_repeats_when_it_joins_others(
     method: str, make_engine: Any, prompts: list[str]
 ) -> None:
     """It arrives while another request already has drafts: its first step is a mixed one."""
-    llm = make_engine(SPECS[method], enable_prefix_caching=False)
+    llm = make_engine(EVERY[method], enable_prefix_caching=False)
     seeded = SamplingParams(temperature=0.8, seed=7, max_tokens=24, ignore_eos=True)
     other = SamplingParams(temperature=0.9, max_tokens=48, ignore_eos=True)
     alone = run_staggered(llm, [(0, prompts[0], seeded)])

@@ -191,15 +191,16 @@ def test_synthetic_acceptance_keeps_grammars_whole(
 def test_metrics_name_the_rule_of_the_newest_engine(make_engine: Any) -> None:
     """Engines of their own: those above are shared, and older than one another."""
     synthetic_spec = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 1.5}
-    for number, (spec, expected) in enumerate(
+    for number, (spec, ours, expected) in enumerate(
         [
-            ({**SPECS["eagle"], **synthetic_spec}, "synthetic"),
-            ({**SPECS["eagle"], "rejection_sample_method": "block"}, "block"),
-            (None, None),
-            (SPECS["eagle"], "token"),
+            ({**SPECS["eagle"], **synthetic_spec}, {}, "synthetic"),
+            (SPECS["eagle"], {"verify_rule": "block"}, "block"),
+            (None, {}, None),
+            (SPECS["eagle"], {}, "token"),
         ]
     ):
-        llm = make_engine(spec, max_num_seqs=2 + number)
+        options = {"additional_config": {"ascend_spec": ours}} if ours else {}
+        llm = make_engine(spec, max_num_seqs=2 + number, **options)
         metrics = llm.get_metrics()
         assert rule_from_engine(metrics) == expected
         labels = [m.labels for m in metrics if m.name == "vllm:spec_decode_verify_rule"]

