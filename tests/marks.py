@@ -13,14 +13,15 @@ from vllm_ascend_spec.upstream.ranges import vllm_is
 requires_npu = pytest.mark.skipif(not npu.find(), reason="needs an Ascend NPU (/dev/davinci*)")
 requires_cuda = pytest.mark.skipif(not cuda.find(), reason="needs an NVIDIA GPU and a CUDA vLLM")
 requires_cpu_build = pytest.mark.skipif(not cpu.DEVICE.find(), reason="needs a CPU build of vLLM")
-# Where nothing of ours refuses it, or another process does.
-requires_mla = pytest.mark.skipif(
-    limits.NO_MLA_ON_CPU is not None, reason=f"not possible with {limits.NO_MLA_ON_CPU}"
-)
-NO_STATES = limits.WITHOUT_METHODS.get(("extract_hidden_states", "vllm"))
-requires_hidden_states = pytest.mark.skipif(
-    NO_STATES is not None, reason=f"not possible with {NO_STATES}"
-)
+
+
+def unless(limit: str | None) -> pytest.MarkDecorator:
+    """Skip what a limit of the installed version (upstream/limits.py) keeps from working."""
+    return pytest.mark.skipif(limit is not None, reason=f"not possible with {limit}")
+
+
+requires_mla = unless(limits.NO_MLA_ON_CPU)
+requires_hidden_states = unless(limits.WITHOUT_METHODS.get(("extract_hidden_states", "vllm")))
 requires_lora = pytest.mark.skipif(
     vllm_is("<0.30"), reason="vLLM 0.23 pins memory for adapters, without speculation too"
 )

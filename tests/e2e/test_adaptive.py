@@ -11,12 +11,16 @@ from vllm import SamplingParams
 from tests.e2e.drafts import watch
 from tests.e2e.held import holders_of
 from tests.engines import assert_same, token_ids
+from tests.marks import unless
 from tests.zoo import EVERY, MOST_DRAFTS
 from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.control import kinds
 from vllm_ascend_spec.control.goodput import PAYS, Choice
 from vllm_ascend_spec.control.scheduler import AdaptiveScheduler
 from vllm_ascend_spec.control.steps import Step
+from vllm_ascend_spec.upstream import limits
+
+pytestmark = unless(limits.FIXED_K)
 
 ADAPTIVE = {"ascend_spec": {"draft_length": "adaptive"}}
 AUTO = {"ascend_spec": {"draft_length": "auto"}}

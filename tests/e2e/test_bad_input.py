@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.loads import LOADERS, watch_loads
 from tests.engines import ENGINE
-from tests.marks import skip_without
+from tests.marks import skip_without, unless
 from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
@@ -46,7 +46,7 @@ def test_vllm_serve_names_the_unknown_method() -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.skipif(limits.NO_BLOCK_METHOD is not None, reason=f"{limits.NO_BLOCK_METHOD}")
+@unless(limits.NO_BLOCK_METHOD)
 def test_vllm_serve_names_the_rules_that_contradict_each_other() -> None:
     result = serve(
         "--speculative-config",

@@ -35,6 +35,7 @@ def spec(request: Any, tmp_path: Path) -> dict[str, Any]:
     return {**spec, "model": str(folder)}
 
 
+@pytest.mark.core
 def test_drafts_are_written_into_their_own_blocks(
     spec: dict[str, Any], make_engine: Any, generate: Any, prompts: list[str], expect: Any
 ) -> None:
@@ -84,7 +85,7 @@ def test_a_draft_with_windowed_and_full_layers(
 @pytest.mark.parametrize(
     "kind",
     [
-        "full_attention",
+        pytest.param("full_attention", marks=pytest.mark.core),
         # The same way through a head's config.
         pytest.param("sliding_attention", marks=pytest.mark.nightly),
     ],

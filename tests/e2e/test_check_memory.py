@@ -28,7 +28,8 @@ def flags_of(values: dict[str, Any]) -> list[str]:
     "method",
     [
         "eagle",
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("draft_model", "mtp")),
+        pytest.param("draft_model", marks=pytest.mark.nightly),
+        pytest.param("mtp", marks=pytest.mark.nightly),
         pytest.param("ngram", marks=pytest.mark.nightly),
     ],
 )

@@ -14,6 +14,7 @@ import openai
 import pytest
 
 from tests.engines import ENGINE
+from tests.marks import unless
 from tests.metrics.dashboard import (
     DASHBOARDS,
     OF_PROMETHEUS,
@@ -32,6 +33,9 @@ from vllm_ascend_spec.metrics.acceptance import from_prometheus
 from vllm_ascend_spec.metrics.graph_steps import DRAFTS, STEPS
 from vllm_ascend_spec.metrics.prometheus import read_samples
 from vllm_ascend_spec.page.data import FIGURES
+from vllm_ascend_spec.upstream import limits
+
+pytestmark = unless(limits.NO_PAGE)
 
 KEY = "a-key-of-this-test"
 K = 3

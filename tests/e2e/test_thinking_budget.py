@@ -14,6 +14,11 @@ from vllm import SamplingParams, TokensPrompt
 from tests.engines import assert_same
 from tests.zoo import SPECS
 from vllm_ascend_spec.metrics.acceptance import from_engine
+from vllm_ascend_spec.upstream.ranges import vllm_is
+
+pytestmark = pytest.mark.skipif(
+    vllm_is("<0.30"), reason="vLLM 0.23 stops where it should end a thought, without drafts too"
+)
 
 BUDGETS = (None, 0, 1, 2, 3, 5, 8, None, 13, 4, 6)
 LENGTH = 40

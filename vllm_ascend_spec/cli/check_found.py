@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +163,8 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         found.problems.append(problem_of(error))
         return
     found.model = namespace.model
-    found.spec = engine_args.merged_speculative_config(namespace)
+    # vLLM 0.23 adds its own to what it is given.
+    found.spec = copy(engine_args.merged_speculative_config(namespace))
     speculation, errors = problems.resolved(namespace)
     found.speculation = speculation
     unseen: tuple[str, ...] = ()
