@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import runpy
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.config.checkpoints import edit_config
 from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.config.engine import Engine
@@ -116,3 +118,20 @@ def test_a_later_version_can(option: str) -> None:
 def test_what_is_automatic_takes_what_there_is() -> None:
     found = resolve_engine(TARGET, EAGLE, {}, engine=Engine(device=cpu.DEVICE), methods=BUILT_IN)
     assert found.draft_length == "fixed"
+
+
+@pytest.mark.usefixtures("of_023")
+@pytest.mark.parametrize("copies", [1, 2])
+def test_copies_of_a_mixture_are_refused(copies: int, tmp_path: Path) -> None:
+    folder = str(shutil.copytree(TARGET, tmp_path / "target"))
+    edit_config(Path(folder), num_local_experts=4)
+    engine = Engine(device=cpu.DEVICE, enforce_eager=True, data_parallel_size=copies)
+
+    def check() -> Any:
+        return resolve_engine(folder, NGRAM, {}, engine=engine, methods=BUILT_IN)
+
+    if copies == 1:
+        assert check() is not None
+    else:
+        with pytest.raises(ConfigError, match=r"--data-parallel-size=2: copies of .*vLLM 0\.23"):
+            check()

@@ -75,6 +75,13 @@ def skipped_where_a_version_cannot() -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    """Let a test end so where one of its fixtures is refused."""
+    with skipped_where_a_version_cannot():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
     """Let a test end so wherever it is refused."""
     with skipped_where_a_version_cannot():

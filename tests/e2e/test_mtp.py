@@ -18,6 +18,7 @@ from examples.zoo.training import mla
 from tests.compat.mends import taking_out
 from tests.e2e.drafts import check_drafts, check_every_step_drafts, watch
 from tests.engines import Generate, MakeEngine, assert_same, token_ids
+from tests.marks import requires_mla
 from tests.zoo import ZOO
 from vllm_ascend_spec.compat import cpu_rotary_layout
 
@@ -38,6 +39,7 @@ def expected(make_engine: MakeEngine, generate: Generate, prompts: list[str]) ->
     return token_ids(generate(make_engine(model=str(DEEPSEEK)), prompts[:NUM_PROMPTS]))
 
 
+@requires_mla
 @pytest.mark.parametrize(
     ("num_drafts", "batch"),
     [(1, 8), (3, 1), (3, 8), (5, 8)]
@@ -60,6 +62,7 @@ def test_deepseek_answers_as_without_speculation(
     check_every_step_drafts(seen, num_drafts, answers)
 
 
+@requires_mla
 @pytest.mark.parametrize("options", [{"draft_loop": "stock"}])
 def test_deepseek_in_stock_draft_loop(
     options: dict[str, Any],
@@ -115,6 +118,7 @@ def largest_error(llm: Any, prompts: list[str]) -> float:
     return max(errors)
 
 
+@requires_mla
 @pytest.mark.parametrize("num_drafts", [None, 3])
 def test_logprobs_are_those_of_plain_pytorch(
     num_drafts: int | None, make_engine: MakeEngine, prompts: list[str]
@@ -123,6 +127,7 @@ def test_logprobs_are_those_of_plain_pytorch(
     assert largest_error(llm, prompts[:4]) < ROUNDING
 
 
+@requires_mla
 def test_without_the_mend_of_rotary_positions_they_are_not(
     make_engine: MakeEngine, prompts: list[str]
 ) -> None:

@@ -9,10 +9,12 @@ import pytest
 
 from tests.eagle3 import write_variant
 from tests.engines import ENGINE, token_ids
+from tests.marks import unless
 from tests.zoo import EVERY, LEAST, target_of
 from vllm_ascend_spec.bench.client import Load, run_load
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
+from vllm_ascend_spec.upstream import limits
 
 # How an engine is started is one path for all methods, which test_server.py takes with eagle.
 pytestmark = pytest.mark.nightly
@@ -48,7 +50,13 @@ def assert_served(
     assert counted.tokens_per_step > least
 
 
-@pytest.mark.parametrize("method", EVERY)
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=unless(limits.WITHOUT_METHODS.get((spec["method"], "vllm"))))
+        for name, spec in EVERY.items()
+    ],
+)
 def test_every_method_is_served(
     method: str, prompts: list[str], expected: list[tuple[int, ...]]
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.config.checkpoint.config_json import NAME, read_config, text_of
@@ -11,7 +13,7 @@ from vllm_ascend_spec.config.checkpoint.states import with_state
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.upstream.limits import NO_MLA_ON_CPU
+from vllm_ascend_spec.upstream.limits import NO_EXPERT_COPIES_ON_CPU, NO_MLA_ON_CPU
 
 # By option. vLLM uses one of these attention backends whatever was asked for
 # (vllm/platforms/cpu.py), and ends while it loads experts if a backend for them was asked for.
@@ -19,6 +21,9 @@ BACKENDS = {
     "attention_backend": ("auto", "CPU_ATTN", "CPU_MLA", "AMX_MLA"),
     "moe_backend": ("auto",),
 }
+# How configs call the number of experts
+# (vllm/transformers_utils/model_arch_config_convertor.py:ModelArchConfigConvertorBase).
+EXPERTS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
 
 
 def check_backends(request: Request) -> None:
@@ -54,6 +59,18 @@ def check_target(request: Request) -> None:
         raise ConfigError(
             "model", model, f"multi-head latent attention is not possible with {NO_MLA_ON_CPU}"
         )
+    copies = request.engine.data_parallel_size
+    if NO_EXPERT_COPIES_ON_CPU is not None and copies > 1 and has_experts(config):
+        raise ConfigError(
+            "--data-parallel-size",
+            copies,
+            f"copies of a mixture of experts are not possible with {NO_EXPERT_COPIES_ON_CPU}",
+        )
+
+
+def has_experts(config: Mapping[str, Any]) -> bool:
+    """Tell whether a config is that of a mixture of experts."""
+    return any(text_of(config).get(name) for name in EXPERTS)
 
 
 def refuse_state(method: str, architecture: str) -> None:

@@ -23,6 +23,10 @@ WITHOUT_METHODS = (
 )
 # What keeps a CPU from running targets with multi-head latent attention.
 NO_MLA_ON_CPU = "vLLM 0.23, which has no such attention for a CPU" if vllm_is("<0.30") else None
+# What keeps copies of a mixture of experts from running on a CPU.
+NO_EXPERT_COPIES_ON_CPU = (
+    "vLLM 0.23, where they wait for each other for ever on a CPU" if vllm_is("<0.30") else None
+)
 # What keeps vLLM's own option from choosing the block rule.
 NO_BLOCK_METHOD = "vLLM 0.23, which does not know it" if vllm_is("<0.30") else None
 # Options of speculation that not all supported versions have, and the first that has each.
@@ -55,6 +59,7 @@ EVERY = tuple(
         NO_LOOP_ON_NPU,
         *WITHOUT_METHODS.values(),
         NO_MLA_ON_CPU,
+        NO_EXPERT_COPIES_ON_CPU,
         NO_BLOCK_METHOD,
         NO_PAGE,
     )
