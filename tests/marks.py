@@ -27,6 +27,12 @@ requires_lora = pytest.mark.skipif(
 )
 
 
+def names_a_limit(refusal: str) -> bool:
+    """Tell whether an error names what the installed version cannot."""
+    known = (*limits.EVERY, *limits.WITHOUT_OPTIONS.values())
+    return any(limit in refusal for limit in known)
+
+
 def skip_without(options: Iterable[str]) -> None:
     """Skip a test of options that the installed version does not have."""
     for option in options:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from tests.ascend.matrix import CASES, SPECULATIVE, K, capture_sizes
+from tests.marks import unless
 from tests.zoo import SPECS
 from tests.zoo import WITH_A_LOOP as LOOPS
+from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 
+pytestmark = unless(NO_LOOP_ON_NPU)
 WITH_A_LOOP = [name for name in LOOPS if name in SPECULATIVE]
 NUM_DRAFTS = SPECS["eagle"]["num_speculative_tokens"]
 

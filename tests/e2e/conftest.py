@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.engines import ENGINE, Generate, MakeEngine, with_fixed_length
+from tests.marks import names_a_limit
 from tests.zoo import ZOO, target_of
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream import limits
@@ -68,8 +69,7 @@ def skipped_where_a_version_cannot() -> Iterator[None]:
     try:
         yield
     except ConfigError as refused:
-        known = (*limits.EVERY, *limits.WITHOUT_OPTIONS.values())
-        if any(limit in str(refused) for limit in known):
+        if names_a_limit(str(refused)):
             pytest.skip(str(refused))
         raise
 
