@@ -1,8 +1,8 @@
 """A server whose engine has died ends with a status that says so.
 
 Why: vLLM stops its HTTP server then as if it had been asked to, and ``vllm serve`` ends with status
-0 (vllm/entrypoints/launchers/launcher.py:serve_http; 0.23: vllm/entrypoints/launcher.py). What
-starts it anew on failure, as systemd or Kubernetes with ``restartPolicy: OnFailure``, does not.
+0 (vllm/entrypoints/launchers/launcher.py:serve_http). What starts it anew on failure, as systemd or
+Kubernetes with ``restartPolicy: OnFailure``, does not.
 How: where the HTTP server has ended, the engine has died, and nobody had asked the engine to stop
 (the signals do), the process ends with status 1, behind one line in the log.
 Until: vLLM does so itself. 0.31 to 0.33 do not.
