@@ -10,7 +10,7 @@ import pytest
 
 from tests.compat.mends import TakeOut
 from vllm_ascend_spec.compat import dead_engine_status as mend
-from vllm_ascend_spec.upstream.server import entry
+from vllm_ascend_spec.upstream.api_server import entry
 
 
 class Engine:

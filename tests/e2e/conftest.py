@@ -89,7 +89,7 @@ def pytest_runtest_call() -> Iterator[None]:
 
 
 def check_config(arguments: dict[str, Any]) -> None:
-    """Skip the test before an engine is begun, where some version is known to lack something."""
+    """Skip a test before engines are touched, where the installed version lacks something."""
     from vllm import EngineArgs
 
     if limits.EVERY:

@@ -27,7 +27,7 @@ def apply() -> None:
     """Install the mend once."""
     if _patches:
         return
-    from vllm_ascend_spec.upstream.server import entry
+    from vllm_ascend_spec.upstream.api_server import entry
 
     stock = entry.serve_http
 

@@ -11,12 +11,9 @@ elif vllm_is(">=0.30"):
 else:
     from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args
 
-# ``entry`` is where the server is begun.
 if vllm_is(">=0.30"):
-    from vllm.entrypoints.launchers.api_server import entry
     from vllm.entrypoints.serve.middleware.authenticate import AuthenticationMiddleware
 else:
-    from vllm.entrypoints.openai import api_server as entry
     from vllm.entrypoints.serve.utils.server_utils import AuthenticationMiddleware
 
-__all__ = ["AuthenticationMiddleware", "entry", "make_arg_parser", "validate_parsed_serve_args"]
+__all__ = ["AuthenticationMiddleware", "make_arg_parser", "validate_parsed_serve_args"]
