@@ -92,14 +92,14 @@ def test_what_does_not_pay_is_looked_at_ever_more_seldom() -> None:
     assert 0 < late.count(3) <= 4 * LOOK
 
 
-def test_none_is_not_looked_at_again_where_drafts_pay_by_far() -> None:
+def test_none_is_hardly_looked_at_again_where_drafts_pay_by_far() -> None:
     """What steps without drafts take is known, and what they yield."""
     engine, chooser = Engine(bound_by_memory, 0.8), LengthChooser([0, 3])
     for _ in range(3000):
         engine.step(4, chooser.choose(4).drafts, chooser)
     # Until it was measured often enough.
-    assert LOOK < engine.chosen.count(0) <= LOOK + 3 * PROBE_LOOK
-    assert engine.chosen[1000:].count(0) == 0
+    assert LOOK < engine.chosen[:500].count(0) <= LOOK + 3 * PROBE_LOOK
+    assert engine.chosen[1000:].count(0) <= 3 * PROBE_LOOK
     # Of four times as many requests it is not.
     for _ in range(200):
         engine.step(16, chooser.choose(16).drafts, chooser)
@@ -122,6 +122,24 @@ def test_a_time_that_was_wrong_is_found_out_though_other_batches_had_long_waits(
     for requests in ([1] * 1500 + [4] * 380) * 2:
         engine.step(requests, chooser.choose(requests).drafts, chooser)
     assert engine.chosen[-380:].count(0) > 340
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_time_that_was_wrong_by_far_is_found_out(seed: int) -> None:
+    """The machine was busy whenever steps without drafts were measured (0.90 of none once)."""
+    is_busy = True
+
+    def cost(requests: int, rows: int, drafts: int) -> float:
+        return 0.0096 if drafts else 0.0087 * (1.6 if is_busy else 1.0)
+
+    engine, chooser = Engine(cost, 0.0, seed=seed), LengthChooser([0, 3])
+    for _ in range(1500):
+        engine.step(1, chooser.choose(1).drafts, chooser)
+    assert engine.chosen[-200:].count(3) > 190
+    is_busy = False
+    for _ in range(3000):
+        engine.step(1, chooser.choose(1).drafts, chooser)
+    assert engine.chosen[-200:].count(0) > 190
 
 
 @pytest.mark.parametrize("worth", [0.96, 0.976])

@@ -162,13 +162,19 @@ class StepCosts:
         """Tell whether such a step was measured often enough."""
         return self.count(requests, drafts) >= ENOUGH
 
-    def count_near(self, requests: int, drafts: int) -> int:
-        """Return how often such steps were measured, of less than twice or half the requests."""
-        return sum(
-            cell.count
+    def seen_near(self, requests: int, drafts: int) -> tuple[int, int]:
+        """Return what is known of steps of less than twice or half the requests.
+
+        Returns:
+            how often they were measured, and how many measurements of any steps there were since.
+        """
+        near = [
+            cell
             for (n, k), cell in self._cells.items()
             if k == drafts and max(n, requests) < 2 * min(n, requests)
-        )
+        ]
+        last = max((cell.last for cell in near), default=0)
+        return sum(cell.count for cell in near), self._number - last
 
     def count(self, requests: int, drafts: int) -> int:
         """Return how often such a step was measured."""

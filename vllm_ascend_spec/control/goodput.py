@@ -34,6 +34,8 @@ SHARE = 0.01
 # were measured so often: how often they are accepted is known from the best, and what their steps
 # take hardly changes. The first ones may have compiled something.
 NEAR, OFTEN = 0.8, 8
+# Measurements after which they are looked at all the same: the machine may have been busy then.
+STALE = 512
 # Why a length was chosen.
 UNKNOWN, PROBE, PAYS = "unknown", "probe", "pays"
 
@@ -167,7 +169,8 @@ class LengthChooser:
 
     def _may_be_better(self, requests: int, drafts: int, best: int) -> bool:
         """Tell whether fewer drafts than the best are worth a look."""
-        if self.costs.count_near(requests, drafts) < OFTEN:
+        seen, since = self.costs.seen_near(requests, drafts)
+        if seen < OFTEN or since > STALE:
             return True
         return self.goodput(requests, drafts) > NEAR * self.goodput(requests, best)
 
@@ -183,7 +186,7 @@ class LengthChooser:
         beside = [k for k in fewer if self._may_be_better(requests, k, best)] + more
         self._before_probe = best
         if not beside:
-            looks.wait(looks.patience * 2)
+            looks.wait(looks.patience)
             return Choice(best, PAYS), HOLD
         oldest = min(beside, key=lambda k: (self._last_seen[k], -k))
         looks.wait(looks.patience)
