@@ -1,0 +1,11 @@
+"""Write the rows of all pages."""
+
+from __future__ import annotations
+
+from tests.docs.blocks import documents
+from tests.docs.figures.fill import filled, words_of
+
+for page in documents():
+    text = page.read_text()
+    if (now := filled(text, words_of(page.name))) != text:
+        page.write_text(now)

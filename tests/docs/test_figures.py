@@ -1,0 +1,30 @@
+"""Figures in tables are those of the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import documents
+from tests.docs.figures.fill import TABLE, TABLES, filled, words_of
+
+PAGES = [page for page in documents() if TABLE.search(page.read_text())]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_table_is_that_of_its_record(page: Path) -> None:
+    now = filled(page.read_text(), words_of(page.name))
+    assert page.read_text() == now, "python -m tests.docs.figures"
+
+
+def test_every_table_is_somewhere() -> None:
+    assert {table[2] for page in PAGES for table in TABLE.finditer(page.read_text())} == set(TABLES)
+
+
+def test_another_figure_is_noticed() -> None:
+    page = next(page for page in PAGES if page.name == "draft_length.md")
+    text = page.read_text()
+    wrong = text.replace("| 1 client, T=0 | ", "| 1 client, T=0 | 9")
+    assert wrong != text
+    assert filled(wrong, words_of(page.name)) == text
