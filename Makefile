@@ -15,7 +15,7 @@ SUITE = $(PYTHON) -m tests.suite --python "$(PYTHON)" --make "$(MAKE)" --venv $(
   --npu-venv $(NPU_VENV) --at-once $(TESTS_AT_ONCE) --npu-at-once $(NPU_TESTS_AT_ONCE) \
   $(addprefix --optional ,$(OPTIONAL)) $(addprefix --only ,$(ONLY))
 
-.PHONY: demo test test-all test-npu-sim setup-npu-sim setup-triton-ascend bench bench-npu-sim lint format clean
+.PHONY: demo docs test test-all test-npu-sim setup-npu-sim setup-triton-ascend bench bench-npu-sim lint format clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo_serve.py
@@ -44,6 +44,10 @@ bench: $(VENV)/.installed
 # Counts of a step on the simulated NPU, against plain vllm-ascend; `--help` lists ARGUMENTS.
 bench-npu-sim: $(NPU_VENV)/.installed
 	$(NPU_VENV)/bin/python -m tests.ascend.bench --output bench-results/npu-sim.json $(ARGUMENTS)
+
+# The documents as a site, at http://127.0.0.1:8000 while it runs.
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve --config-file .mkdocs.yml
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
