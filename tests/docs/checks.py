@@ -153,15 +153,26 @@ def our_parser(text: str) -> None:
     build_parser().parse_args(words)
 
 
+# The zoo's models in the place of those that the documents name.
+OF_THE_ZOO = {
+    "/models/DeepSeek-V3-W8A8": "target-deepseek-w8a8",
+    "/models/Qwen3-30B-A3B-W8A8": "target-w8a8",
+    "/models/qwen3-30b-a3b-eagle3": "eagle3",
+    "/models/qwen3-8b-eagle3": "eagle3",
+    "/models/eagle3-head": "eagle3",
+    "/models/eagle-head": "eagle",
+}
+
+
 def vllm_parses(text: str) -> None:
-    """vLLM's parser, our checks in it, takes these arguments; the zoo's models stand in."""
+    """vLLM's parser, our checks in it, takes these arguments."""
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     from vllm_ascend_spec.upstream.server import make_arg_parser
 
     target = "target-w8a8" if "--quantization ascend" in text else "target"
-    for reader, ours in (("Qwen3-8B", target), ("eagle-head", "eagle")):
-        text = text.replace(f"/models/{reader}", str(ROOT / "examples" / "zoo" / ours))
+    for reader, ours in {**OF_THE_ZOO, "/models/Qwen3-8B": target}.items():
+        text = text.replace(reader, str(ROOT / "examples" / "zoo" / ours))
     command, serve, *words = dropwhile(lambda word: re.match(r"\w+=", word), shlex.split(text))
     assert (command, serve) == ("vllm", "serve")
     given = make_arg_parser(FlexibleArgumentParser()).parse_args([*words, "--port", "0"])

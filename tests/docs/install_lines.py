@@ -38,7 +38,7 @@ NAMES = {
 # Extras that are installed where a test runs.
 TRIED = ("dev",)
 # Other projects, and what was.
-LEFT_OUT = ("CHANGELOG.md", "docs/records/", "docs/performance_history.md", "tests/")
+LEFT_OUT = ("CHANGELOG.md", "docs/records/", "tests/")
 
 
 def requirements() -> dict[str, set[str]]:
