@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import vllm  # noqa: F401 - it looks for a platform while it is imported
 
 from vllm_ascend_spec.config.resolved import ATTRIBUTE
@@ -14,6 +15,7 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform.cpu import (
     BIND,
     SIMULATED_NODES,
+    avoid_amx_attention,
     can_run_in_the_engine,
     check_states,
     let_workers_share_a_node,
@@ -92,3 +94,28 @@ def test_other_targets_are_taken() -> None:
     without = config_with(True, False)
     without.speculative_config = None
     check_states(without)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "use_mla", "given", "expected"),
+    [
+        (torch.float32, True, None, "CPU_MLA"),
+        (torch.float16, True, None, "CPU_MLA"),
+        (torch.bfloat16, True, None, None),
+        (torch.float32, False, None, None),
+        (torch.float32, True, "AMX_MLA", "AMX_MLA"),
+    ],
+)
+def test_amx_attention_is_left_to_the_dtype_that_it_takes(
+    dtype: torch.dtype, use_mla: bool, given: str | None, expected: str | None
+) -> None:
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+    backend = AttentionBackendEnum[given] if given else None
+    config: Any = SimpleNamespace(
+        model_config=SimpleNamespace(dtype=dtype, use_mla=use_mla),
+        attention_config=SimpleNamespace(backend=backend),
+    )
+    avoid_amx_attention(config)
+    found = config.attention_config.backend
+    assert (found and found.name) == expected

@@ -17,6 +17,7 @@ from vllm_ascend_spec.platform.shared import (
     check_engine_config,
     lay_scheduler,
 )
+from vllm_ascend_spec.upstream.limits import NO_MLA_ON_CPU
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -37,6 +38,7 @@ class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
         check_engine_config(vllm_config, DEVICE)
         check_states(vllm_config)
         let_workers_share_a_node(vllm_config)
+        avoid_amx_attention(vllm_config)
         if vllm_config.parallel_config.worker_cls == "auto":
             vllm_config.parallel_config.worker_cls = WORKER
         wanted = vllm_config.parallel_config.distributed_executor_backend
@@ -98,6 +100,24 @@ def let_workers_share_a_node(vllm_config: VllmConfig) -> None:
             f"{BIND}={NO_BINDING} is set: {workers} workers share {nodes} memory "
             f"node{'s' if nodes > 1 else ''}, and vLLM would bind each to one of its own.",
         )
+
+
+def avoid_amx_attention(vllm_config: VllmConfig) -> None:
+    """Choose vLLM's plain kernels for multi-head latent attention that is not in bfloat16.
+
+    Where a CPU has AMX, vLLM 0.30 to 0.33 take ``AMX_MLA`` whatever the dtype
+    (vllm/platforms/cpu.py:CpuPlatform.get_attn_backend_cls). Those kernels take bfloat16 alone
+    (vllm/v1/attention/backends/mla/amx_mla.py:AMXMLABackend), and the engine ends with "expect
+    weight to be bfloat16" while it loads the model, without speculation, too.
+    """
+    import torch
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+    model, attention = vllm_config.model_config, vllm_config.attention_config
+    if NO_MLA_ON_CPU or model is None or not model.use_mla or attention.backend is not None:
+        return
+    if model.dtype != torch.bfloat16:
+        attention.backend = AttentionBackendEnum["CPU_MLA"]
 
 
 def can_run_in_the_engine(vllm_config: VllmConfig) -> bool:
