@@ -41,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import vLLM's ``LLM`` when somebody asks for it: scripts may have it from here."""
+    """Import vLLM's ``LLM`` on first use, so that scripts can import it from this package."""
     if name == "LLM":
         from vllm import LLM
 

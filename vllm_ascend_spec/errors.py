@@ -1,13 +1,13 @@
 """Every error this package raises on purpose.
 
     AscendSpecError
-    ├── ConfigError (ValueError)      an option: names it, its value and what is valid
+    ├── ConfigError (ValueError)      a wrong option: names it, its value and what is valid
     │   └── CheckpointError           a draft or target checkpoint that cannot be used
-    ├── FlagsError (ValueError)       flags of `vllm serve` that vLLM's own parser refuses
+    ├── FlagsError (ValueError)       flags of `vllm serve` that vLLM's own parser rejects
     ├── UnsupportedVersionError (RuntimeError)   vLLM is missing or outside the range
     ├── PlatformError (RuntimeError)             the device's platform cannot be used
-    ├── BackendUnavailableError (RuntimeError)   an op backend asked for by name is not there
-    ├── CustomProposerError (RuntimeError)   a person's proposer returned what cannot be used
+    ├── BackendUnavailableError (RuntimeError)   an op backend requested by name is unavailable
+    ├── CustomProposerError (RuntimeError)   a user's proposer returned something invalid
     ├── ExtensionError (RuntimeError)    a method or device of another package cannot be used
     └── UnguardedScriptError (RuntimeError)  a script starts an engine while it is imported
 
@@ -27,11 +27,11 @@ class AscendSpecError(Exception):
 
 
 class ConfigError(AscendSpecError, ValueError):
-    """An option has a value that cannot be used. Its message is one line, however long the value.
+    """An option has an invalid value. The message is one line, however long the value is.
 
     Args:
-        option: the option as the person wrote it, e.g. ``speculative_config.method``.
-        value: what was given.
+        option: the option as the user wrote it, e.g. ``speculative_config.method``.
+        value: the value that was given.
         problem: why it cannot be used, and what is valid.
     """
 
@@ -47,11 +47,11 @@ class ConfigError(AscendSpecError, ValueError):
 
 
 class CheckpointError(ConfigError):
-    """A checkpoint is missing, in a format that is not loaded, or does not fit its target."""
+    """A checkpoint is missing, has an unsupported format, or does not fit its target."""
 
 
 class FlagsError(AscendSpecError, ValueError):
-    """Flags of ``vllm serve`` that vLLM's own parser refuses; the message is vLLM's."""
+    """vLLM's own parser rejects flags of ``vllm serve``; the message is vLLM's."""
 
 
 class UnsupportedVersionError(AscendSpecError, RuntimeError):
@@ -59,19 +59,19 @@ class UnsupportedVersionError(AscendSpecError, RuntimeError):
 
 
 class PlatformError(AscendSpecError, RuntimeError):
-    """Two platforms are active, or the device's software is missing or does not fit."""
+    """Two platforms are active, or the device's software is missing or incompatible."""
 
 
 class BackendUnavailableError(AscendSpecError, RuntimeError):
-    """A backend that was asked for by name does not exist or cannot run here."""
+    """A backend that was requested by name does not exist or cannot run here."""
 
 
 class CustomProposerError(AscendSpecError, RuntimeError):
-    """A proposer of method ``custom_class`` returned something that is no drafts."""
+    """A user's proposer (method ``custom_class``) returned something that is not drafts."""
 
 
 class ExtensionError(AscendSpecError, RuntimeError):
-    """A method or a device of another package cannot be imported, is none, or has a taken name."""
+    """Another package's method or device fails to import, has a wrong type or a taken name."""
 
 
 class UnguardedScriptError(AscendSpecError, RuntimeError):
@@ -79,12 +79,12 @@ class UnguardedScriptError(AscendSpecError, RuntimeError):
 
 
 def did_you_mean(given: object, names: Iterable[str], likeness: float = 0.6) -> str:
-    """Return ``did you mean 'NAME'? ``, to be put before what is valid, or nothing.
+    """Return ``did you mean 'NAME'? `` to put before the valid values, or an empty text.
 
     Args:
-        given: what a person wrote.
-        names: that there are.
-        likeness: of the nearest one at least, from 0 to 1, as :mod:`difflib` has it.
+        given: what the user wrote.
+        names: the valid names.
+        likeness: least similarity of a suggested name, from 0 to 1, as :mod:`difflib` counts it.
     """
     if not isinstance(given, str):
         return ""
@@ -94,5 +94,5 @@ def did_you_mean(given: object, names: Iterable[str], likeness: float = 0.6) -> 
 
 
 def _letters(name: str) -> str:
-    """Return a name without what people often write another way."""
+    """Return a name without differences of case, hyphens and outer underscores."""
     return name.lower().replace("-", "_").strip("_")

@@ -1,10 +1,10 @@
-"""A message of one line and of bounded length about an option, its value and what is valid."""
+"""Format one-line messages of bounded length about an option, its value and what is valid."""
 
 from __future__ import annotations
 
 import reprlib
 
-# With "vllm-ascend-spec check: error: " or the name of the exception before it: 300.
+# At most 300 with the prefix "vllm-ascend-spec check: error: " or the exception's name.
 LONGEST = 258
 LONGEST_OPTION = 100
 SHORTEST_VALUE = 60
@@ -30,8 +30,8 @@ class _Short(reprlib.Repr):
 def one_line(option: str, value: object, problem: str) -> str:
     """Return ``option=value: problem``, at most :data:`LONGEST` characters without a line break.
 
-    What is too long is shortened: first the value, down to :data:`SHORTEST_VALUE`, then the end of
-    the problem, so a problem should begin with what matters.
+    A longer message is cut: first the value, down to :data:`SHORTEST_VALUE`, then the end of the
+    problem, so a problem should begin with what matters.
     """
     option = _cut_end(_printable(option), LONGEST_OPTION)
     problem = _printable(" ".join(problem.split()))
@@ -41,12 +41,12 @@ def one_line(option: str, value: object, problem: str) -> str:
 
 
 def plain_line(text: str, longest: int = LONGEST) -> str:
-    """Return ``text``, which somebody else wrote, in one line of at most ``longest`` characters."""
+    """Return another program's ``text`` as one line of at most ``longest`` characters."""
     return _cut_end(_printable(" ".join(text.split())), longest)
 
 
 def short_repr(value: object, longest: int) -> str:
-    """Return ``repr(value)`` if it is at most ``longest`` characters, else its two ends."""
+    """Return ``repr(value)``; cut its middle out if it exceeds ``longest`` characters."""
     try:
         whole = repr(value)
     except Exception:  # too many digits, too deep, or a class whose repr fails
@@ -57,7 +57,7 @@ def short_repr(value: object, longest: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return ``text`` with line breaks and whatever else does not print escaped."""
+    """Escape line breaks and other unprintable characters in ``text``."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""Entry points that vLLM calls: which platform to use, and what to mend before an engine starts."""
+"""Entry points that vLLM calls to choose the platform and patch vLLM before an engine starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vllm_ascend_spec.log import log_once
 def register_platform() -> str | None:
     """``vllm.platform_plugins``: return the qualified name of our platform, or None to stand aside.
 
-    vLLM swallows what is raised here, so problems are told by :func:`register_general`.
+    vLLM swallows exceptions raised here, so :func:`register_general` reports problems.
     """
     found = versions.installed_vllm()
     if found is None or not versions.is_supported(found[1]):
@@ -32,7 +32,7 @@ def register_platform() -> str | None:
 
 
 def choose() -> select.Choice:
-    """Choose the platform, and see whether it can be imported."""
+    """Choose the platform, and check that the device's libraries can be imported."""
     choice = select.select_platform()
     device = select.find_device() if choice.platform is not None else None
     problem = device.import_problem() if device is not None else None
@@ -40,11 +40,11 @@ def choose() -> select.Choice:
 
 
 def register_general() -> None:
-    """``vllm.general_plugins``: check the version and install the checks of bad input.
+    """``vllm.general_plugins``: check vLLM's version and install the input checks.
 
     Raises:
-        UnsupportedVersionError: this vLLM is not supported and ours would be in use.
-        PlatformError: there is a device, and something in the way of using it.
+        UnsupportedVersionError: this vLLM is not supported, and our platform would be used.
+        PlatformError: the platform or the device cannot be used; the message says why.
     """
     if stands_aside_for_another_platform():
         return
@@ -65,6 +65,6 @@ def register_general() -> None:
     untested.warn(*installed)
     engine_hook.apply()
     device = select.find_device()
-    # On an NPU vllm-ascend has its own.
+    # On an NPU vllm-ascend registers its own.
     if device is None or device.family != "ascend":
         modelslim.register()

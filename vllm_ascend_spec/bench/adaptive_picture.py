@@ -1,4 +1,4 @@
-"""The picture of ``bench adaptive``: tokens per second over time, and K."""
+"""Draw the picture of ``bench adaptive``: tokens per second and K over time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Trace = Sequence[Sequence[Any]]
 
 
 def draw(record: Mapping[str, Any], path: Path) -> str:
-    """Draw a record with traces, one pair of panels for each load; say what was done.
+    """Draw a record with traces, two panels per load; return a line that says what was done.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -26,7 +26,7 @@ def draw(record: Mapping[str, Any], path: Path) -> str:
     loads = record["traces"]
     longest = record["plan"]["speculative_config"]["num_speculative_tokens"]
     figure = Figure(figsize=(10, 5 * len(loads)), layout="constrained")
-    # The same second stands at the same place in all of them.
+    # All panels share one time axis.
     panels: list[Any] = list(figure.subplots(2 * len(loads), 1, sharex=True, squeeze=False)[:, 0])
     figure.suptitle("Speed and K while the load alternates")
     for place, (load, traces) in enumerate(loads.items()):
@@ -51,7 +51,7 @@ def draw(record: Mapping[str, Any], path: Path) -> str:
 
 
 def speed_over_time(trace: Trace, points: int = 12) -> tuple[list[float], list[float]]:
-    """Return seconds and tokens per second, each over so many points of a trace."""
+    """Return times in seconds, and tokens per second over ``points`` points of a trace each."""
     times, speeds = [], []
     for before, now in zip(trace, trace[points:], strict=False):
         if now[0] > before[0]:

@@ -1,4 +1,4 @@
-"""What ``bench adaptive`` found, as a table for people."""
+"""Format the record of ``bench adaptive`` as a table."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What of the environment and the command line a record or report may show: nothing else is.
+"""Names of the variables and options that a record or report may show; all others are hidden.
 
-A value is shown if its name is listed here and it looks as values of its kind do
-(:mod:`vllm_ascend_spec.bench.redaction`). What is listed matters for speed or behaviour and is no
-place for secrets.
+A value is shown if its name is listed here and it looks like a value of its kind
+(:mod:`vllm_ascend_spec.bench.redaction`). Listed names matter for speed or behaviour and never hold
+secrets.
 """
 
 from __future__ import annotations
 
-# Counts, switches and names. Where a value is a path, that it is set is all that is told.
+# Counts, switches and names. If a value is a path, a record shows only that the variable is set.
 VARIABLES = frozenset(
     (
         # threads and devices
@@ -41,7 +41,7 @@ VARIABLES = frozenset(
         *("VLLM_ASCEND_SPEC_ASCENDC", "VLLM_ASCEND_SPEC_DEVICE"),
     )
 )
-# Of these lists of files only the names are shown.
+# Lists of files, shown without their folders.
 FILE_LISTS = frozenset(("LD_PRELOAD",))
 
 COMMANDS = frozenset(

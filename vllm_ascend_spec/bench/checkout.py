@@ -1,4 +1,4 @@
-"""The git revision of this project's checkout, and of no other repository."""
+"""Find the git revision of this project's checkout, never that of another repository."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PROJECT = 'name = "vllm-ascend-spec"'
 def revision(file: str | Path = __file__) -> str | None:
     """Return the revision, marked if the checkout has changes; None if there is no checkout.
 
-    An installed package often lies in a repository of somebody else. So ``file`` has to be tracked,
-    under its own name, by a repository whose top is this project's folder.
+    An installed package often lies inside an unrelated repository. So ``file`` must be tracked,
+    under its own path, by a repository whose root is this project's folder.
 
     Args:
-        file: a file of this package; its place below the project's folder is this file's.
+        file: a file of this package, as deep below the project's folder as this module.
 
     Raises:
         OSError: git cannot be run.
@@ -31,7 +31,7 @@ def revision(file: str | Path = __file__) -> str | None:
     if PROJECT not in project.read_text(errors="replace"):
         return None
     place = file.relative_to(root).as_posix()
-    # Git names files relative to the repository's top.
+    # Git names files relative to the repository's root.
     if _git(root, "ls-files", "--error-unmatch", "--full-name", "--", place) != place:
         return None
     return _git(root, "describe", "--always", "--dirty", "--abbrev=12") or None

@@ -1,4 +1,4 @@
-"""Requests to a server through the official ``openai`` client, timed."""
+"""Send timed requests to a server with the official ``openai`` client."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Answer:
     """One completed request.
 
     Attributes:
-        token_ids: what was generated.
-        text: the same as text.
+        token_ids: generated tokens.
+        text: the same, detokenised.
         first_token_s: seconds to the first chunk.
         total_s: seconds to the end.
     """
@@ -31,14 +31,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked of a server.
+    """The requests to send to a server.
 
     Attributes:
         prompts: the prompts, each once.
         max_tokens: tokens generated per prompt; the end-of-text token is ignored.
         temperature: 0 is greedy.
-        concurrency: requests at a time.
-        seed: seed of the first request, the next one has the next; only for sampled requests.
+        concurrency: number of requests at a time.
+        seed: seed of the first request, plus 1 for each further one; only for sampled requests.
     """
 
     prompts: Sequence[str]
@@ -56,7 +56,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Result:
-    """One pass of a load over a server."""
+    """A server's answers to one pass over a load."""
 
     answers: tuple[Answer, ...]
     wall_s: float
@@ -107,7 +107,7 @@ async def _run(url: str, model: str, load: Load) -> Result:
         async with gate:
             return await _complete(client, model, prompt, {**options, "extra_body": extra})
 
-    # The server takes the variable from this process, and asks for it.
+    # The server inherits the variable from this process, and then requires the key.
     key = os.environ.get("VLLM_API_KEY") or "EMPTY"
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as client:
         started = time.perf_counter()

@@ -1,9 +1,9 @@
-"""Clients that each wait for an answer before they ask again, of an engine in this process.
+"""Run closed-loop clients of an engine in this process: each awaits an answer, then asks again.
 
-What counts is the time in which all of them wait for one: at the end those that have nothing left
-to ask would make another load of it, for longer where answers come in uneven steps. Answers differ
-in length, alike for every engine: of one length they would all end at once where each step gives
-one token, and all prompts be read in one step, as those of no other load are.
+Only the time in which all clients await an answer is measured. At the end some have nothing left to
+ask and the load shrinks, for longer if answers grow in uneven steps. Answers differ in length,
+equally for every engine: if all had one length and each step gave one token, they would all end at
+once, and all new prompts would be prefilled in one step, as in no other load.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from vllm_ascend_spec.bench.turns import forget_answers, scheduler_of
 from vllm_ascend_spec.metrics.acceptance import Acceptance, added_up
 from vllm_ascend_spec.metrics.rule import rule_from_engine
 
-# Answers are that much shorter or longer than what is asked for, the golden ratio of the way on
-# from one to the next, so that any few of them are spread evenly.
+# Answers are up to SPREAD shorter or longer than asked for. From one to the next, the length moves
+# by the golden ratio of the range, so that the lengths of any few answers are spread evenly.
 SPREAD, GOLDEN = 0.25, (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A while of one load.
+    """A period of one load.
 
     Attributes:
-        clients: how many there are.
+        clients: number of clients.
         text: name of the prompts.
         temperature: 0 is greedy.
-        requests: of all clients together; None for four of each, and 32 at least.
+        requests: requests of all clients together; None for four per client, at least 32.
     """
 
     clients: int
@@ -47,7 +47,7 @@ class Phase:
 
     @property
     def name(self) -> str:
-        """What it is called in a record."""
+        """Name in a record."""
         return f"{self.clients} clients, {self.text}, T={self.temperature:g}"
 
 
@@ -56,12 +56,12 @@ class Run:
     """What an engine did in a phase while all clients waited for an answer.
 
     Attributes:
-        tokens: that it wrote.
-        seconds: that it took.
-        trace: of its steps: seconds since the start, tokens since the start, K of the step or None.
-        first_s: of each request, seconds from when it was asked to its first tokens.
-        later: of each step of a request after these: seconds since the one before, tokens.
-        acceptance: of drafts, to the end of all answers; filled where the engine counts.
+        tokens: tokens generated.
+        seconds: seconds taken.
+        trace: for each step: seconds since the start, tokens since the start, K or None.
+        first_s: for each request, seconds from sending it to its first tokens.
+        later: for each later step of a request: seconds since its previous step, tokens.
+        acceptance: acceptance until the end of all answers; only if the engine counts it.
     """
 
     tokens: int = 0
@@ -82,16 +82,16 @@ class ClosedLoopEngine:
 
     Args:
         model: the target.
-        spec: ``speculative_config``; None for none.
-        most_clients: of any phase.
-        max_tokens: of an answer on average.
+        spec: ``speculative_config``; None for no speculation.
+        most_clients: largest number of clients in a phase.
+        max_tokens: average tokens per answer.
         section: our options.
-        compiled: with torch.compile.
+        compiled: whether to use torch.compile.
         counts: whether acceptance is counted.
-        arguments: further ones of ``LLM``.
+        arguments: further arguments of ``LLM``.
 
     Attributes:
-        rule: by which drafts are accepted; None where that is not counted.
+        rule: the acceptance rule; None if acceptance is not counted.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class ClosedLoopEngine:
             self._count()
 
     def _count(self) -> None:
-        """Keep what the scheduler says of each step.
+        """Collect the scheduler's statistics of each step.
 
-        vLLM's counters would not do: they are the process's, and of its newest engine.
+        vLLM's counters are no use here: they are per process and cover only its newest engine.
         """
         client = self.llm.llm_engine.engine_core
         get_output = client.get_output
@@ -140,23 +140,23 @@ class ClosedLoopEngine:
         client.get_output = counted
 
     def forget(self) -> None:
-        """Let no drafter know answers of earlier requests."""
+        """Make the drafter forget the answers of earlier requests."""
         forget_answers(self.llm)
 
     @property
     def length(self) -> int | None:
-        """K that was chosen last; None where it is fixed."""
+        """The K that was chosen last; None if K is fixed."""
         chooser = getattr(scheduler_of(self.llm), "chooser", None)
         return None if chooser is None else chooser.choice.drafts
 
     def serve(self, phase: Phase, prompts: Sequence[str]) -> Run:
         """Let the clients of a phase ask until all requests are answered.
 
-        What is noted ends with the first client that has nothing left to ask.
+        Measuring stops at the first client that has nothing left to ask.
 
         Args:
             phase: the load.
-            prompts: taken in turn, from the first one on.
+            prompts: prompts, used in turn from the first one on.
         """
         from vllm import SamplingParams
 
@@ -205,15 +205,15 @@ class ClosedLoopEngine:
 
 
 def answer_length(max_tokens: int, place: int) -> int:
-    """Return how many tokens the answer to the request at a place has.
+    """Return the number of tokens in the answer to a request.
 
     Args:
-        max_tokens: of an answer on average.
-        place: of the request in its phase.
+        max_tokens: average tokens per answer.
+        place: index of the request in its phase.
     """
     return max(1, round(max_tokens * (1 + SPREAD * (2 * (place * GOLDEN % 1) - 1))))
 
 
 def longest_answer(max_tokens: int) -> int:
-    """Return the most tokens of an answer, where one has ``max_tokens`` on average."""
+    """Return the largest number of tokens in an answer if the average is ``max_tokens``."""
     return round(max_tokens * (1 + SPREAD))

@@ -1,10 +1,9 @@
-"""Where greedy answers with speculation differ from those without, and whether that is rounding.
+"""Find where greedy answers with and without speculation differ, and whether that is rounding.
 
-Rows that are verified together are multiplied in other shapes than one row. In bfloat16 that
-changes the last bits of a logit, so that of two tokens that are about as likely the other one can
-win. A fault looks otherwise: it picks a token that is far less likely than the one without
-speculation. The two are compared with each other and not with the likeliest, which a grammar may
-forbid.
+Verification multiplies matrices of other shapes than decoding a single row. In bfloat16 that
+changes the last bits of a logit, so the other of two about equally likely tokens may win. A fault,
+in contrast, picks a token that is far less likely than the one without speculation. These two
+tokens are compared with each other, not with the argmax, which a grammar may forbid.
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# By how much log-probabilities of two tokens may differ for rounding to swap them: a few steps of
-# a logit between 16 and 32. In float32 answers have to be equal.
+# Largest gap between the log-probabilities of two tokens that rounding may swap: a few rounding
+# steps of a logit between 16 and 32. In float32 answers have to be equal.
 ROUNDING: Mapping[str, float] = {"float32": 0.0, "float16": 0.05, "bfloat16": 0.25}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first token in which two answers differ.
+    """The first token at which two answers differ.
 
     Attributes:
-        task: line of the task.
-        position: of the token in the answer, from 0.
-        expected: the token without speculation; None where that answer ends.
-        actual: the one with speculation; None where that one ends.
-        gap: log-probability of ``expected`` less that of ``actual``, asked without speculation and
-            without a grammar; None where one of them is not known.
-        top2_gap: of the likeliest token less the second; None where fewer are named.
-        is_rounding: whether rounding explains it.
+        task: line number of the task.
+        position: index of the token in the answer, from 0.
+        expected: the token without speculation; None if that answer ends there.
+        actual: the token with speculation; None if that answer ends there.
+        gap: log-probability of ``expected`` minus that of ``actual``, measured without speculation
+            and without a grammar; None if one of them is unknown.
+        top2_gap: the same for the two most likely tokens; None if fewer are known.
+        is_rounding: whether rounding explains the difference.
     """
 
     task: int
@@ -43,7 +42,7 @@ class Difference:
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
-    """Return the first position in which two answers differ; None where they are equal."""
+    """Return the first position at which two answers differ; None if they are equal."""
     for place, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         if a != b:
             return place
@@ -57,14 +56,14 @@ def judge(
     likely: Mapping[int, float],
     rounding: float,
 ) -> Difference:
-    """Return a difference with what the target itself says of the two tokens.
+    """Judge a difference by the target's own log-probabilities of the two tokens.
 
     Args:
-        task: line of the task.
-        position: of the difference.
-        tokens: without and with speculation.
-        likely: log-probabilities of the likeliest tokens there and of these two, without
-            speculation.
+        task: line number of the task.
+        position: position of the difference.
+        tokens: the tokens without and with speculation.
+        likely: log-probabilities there, without speculation, of the most likely tokens and of
+            these two.
         rounding: the largest gap that rounding explains.
     """
     expected, actual = tokens
@@ -85,13 +84,13 @@ def judge(
 def likeliest(
     llm: Any, prompt: Sequence[int], answer: Sequence[int], tokens: Sequence[int | None] = ()
 ) -> dict[int, float]:
-    """Return the likeliest tokens behind an answer with their log-probabilities.
+    """Return the most likely tokens after an answer, with their log-probabilities.
 
     Args:
         llm: an engine without speculation.
         prompt: token ids.
         answer: token ids up to the position.
-        tokens: further ones to name, however unlikely; None for none.
+        tokens: further tokens to include, however unlikely; a None is ignored.
     """
     from vllm import SamplingParams
 
@@ -99,7 +98,7 @@ def likeliest(
     for token in (None, *tokens):
         if token in found or (found and token is None):
             continue
-        # What an engine picks is named beside the likeliest, and before others are forbidden.
+        # Logprobs include the picked token, and are computed before other tokens are forbidden.
         parameters = SamplingParams(
             temperature=0,
             max_tokens=1,

@@ -1,7 +1,7 @@
-"""``bench accuracy --lm-eval``: tasks of lm-evaluation-harness, with and without speculation.
+"""``bench accuracy --lm-eval``: run lm-evaluation-harness tasks with and without speculation.
 
-It is no dependency: it brings a hundred megabytes. Its data has to be on this machine; a task may
-name local files, and a folder may hold tasks of one's own.
+lm-eval is not a dependency, because it brings a hundred megabytes. The tasks' data has to be on
+this machine; a task may name local files, and a folder may hold the user's own tasks.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
 
 OPTION = "--lm-eval"
-# With which this was tried.
+# The version that this was tested with.
 OLDEST = "0.4.13"
-# Else a hub that cannot be reached is asked again and again. Who wants downloads says 0.
+# Otherwise an unreachable hub is asked again and again. Setting 0 allows downloads.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
 
@@ -33,7 +33,7 @@ class Plan:
 
     Attributes:
         tasks: lm-eval's names.
-        folder: of further tasks; None for lm-eval's own only.
+        folder: folder of further tasks; None for lm-eval's own only.
     """
 
     model: str
@@ -139,7 +139,7 @@ def load_tasks(names: Sequence[str], folder: Path | None) -> Any:
 def _evaluate(
     plan: Plan, manager: Any, spec: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], str | None]:
-    """Return lm-eval's results of one engine, and the rule by which it accepts."""
+    """Return lm-eval's results of one engine, and the engine's acceptance rule."""
     from lm_eval import simple_evaluate
     from lm_eval.models.vllm_causallms import VLLM
 
@@ -171,9 +171,9 @@ def compare(
 
     Args:
         expected: lm-eval's results without speculation.
-        found: those with it.
+        found: lm-eval's results with speculation.
         tolerance: by how much a metric may get worse.
-        dtype: in float32 greedy answers have to be equal.
+        dtype: dtype of the engines; in float32 greedy answers have to be equal.
     """
     rows = []
     for task, metrics in expected["results"].items():
@@ -207,7 +207,7 @@ def compare(
 def equal_answers(
     expected: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
 ) -> tuple[int, int]:
-    """Count greedy answers that are equal, and greedy answers; likelihoods are neither."""
+    """Count the equal greedy answers and all greedy answers; likelihoods do not count."""
     equal = asked = 0
     for theirs, ours in zip(expected, found, strict=True):
         options = [options_of(request) for request in theirs["arguments"]]
@@ -219,12 +219,12 @@ def equal_answers(
 
 
 def options_of(arguments: Sequence[Any]) -> Any:
-    """Return the options of a request to generate; of one for a likelihood, something else."""
+    """Return the options of a generation request; a likelihood request gives no mapping."""
     return arguments[1] if len(arguments) > 1 else None
 
 
 def is_drawn(options: Mapping[str, Any]) -> bool:
-    """Tell whether lm-eval draws answers with these options of a request."""
+    """Tell whether lm-eval samples the answer to a request with these options."""
     return bool(options.get("do_sample", False) or options.get("temperature", 0))
 
 

@@ -1,4 +1,4 @@
-"""Files with one JSON object a line, as prompts and tasks are given; every error names its line."""
+"""Read prompts and tasks from files with one JSON object per line; errors name the line."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SHAPE = '{"category": "code", "prompt": "def f("}'
 
 @dataclass(frozen=True)
 class Line:
-    """One object of a file, and where it stands, for errors.
+    """One object of a file, with its position for errors.
 
     Attributes:
-        option: that named the file.
-        path: of the file.
-        number: of the line, from 1.
+        option: option that named the file.
+        path: path of the file.
+        number: line number, from 1.
         values: the object.
         shape: what a line looks like.
     """
@@ -33,15 +33,15 @@ class Line:
 
     def wrong(self, problem: str) -> ConfigError:
         """Return an error about this line."""
-        # Before the problem: a long path is cut.
+        # The line number comes before the problem, not after the path: a long path is cut.
         told = f"line {self.number}: {problem}; valid: lines like {self.shape}"
         return ConfigError(self.option, str(self.path), told)
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return a text that may not be empty.
+        """Return the value of a key, which must be a string that is not empty.
 
         Raises:
-            ConfigError: it is missing, empty or no text.
+            ConfigError: it is missing, empty or not a string.
         """
         value = self.values.get(key, default)
         if not isinstance(value, str) or not value:
@@ -51,15 +51,15 @@ class Line:
 
 
 def read_lines(option: str, path: Path, shape: str) -> list[Line]:
-    """Read a file of one JSON object a line; empty lines do not count.
+    """Read a file with one JSON object per line; skip empty lines.
 
     Args:
-        option: that names the file.
-        path: of the file.
+        option: option that names the file.
+        path: path of the file.
         shape: what a line looks like, for errors.
 
     Raises:
-        ConfigError: it cannot be read, has no lines, or one is no JSON object.
+        ConfigError: the file cannot be read or has no lines, or a line is not a JSON object.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ def read_lines(option: str, path: Path, shape: str) -> list[Line]:
         raise ConfigError(
             option, str(path), f"cannot be read: {reason}; valid: a file of lines like {shape}"
         ) from None
-    # Only these end a line: JSON may have others in its texts.
+    # Only a newline ends a line: JSON strings may contain other line separators.
     numbered = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not numbered:
         raise ConfigError(option, str(path), f"has no lines; valid: lines like {shape}")
@@ -91,13 +91,13 @@ def _parse(option: str, path: Path, number: int, line: str, shape: str) -> dict[
 def read_prompts(
     option: str, path: Path, categories: Sequence[str] | None = None, count: int | None = None
 ) -> dict[str, list[str]]:
-    """Read prompts, each with a category; other keys of a line are the reader's own.
+    """Read prompts, each with a category; other keys of a line are ignored.
 
     Args:
-        option: that names the file.
-        path: of the file.
+        option: option that names the file.
+        path: path of the file.
         categories: which to take; None for all, in the order of the file.
-        count: how many of each; None for all.
+        count: number of prompts per category; None for all.
 
     Returns:
         Prompts by category.
@@ -126,15 +126,15 @@ def check_lengths(
     """Check that prompts and their answers fit into a request.
 
     Args:
-        option: that named the prompts.
+        option: option that named the prompts.
         prompts: texts.
         most: ``max_model_len``.
-        max_tokens: of an answer.
-        count_tokens: of a text.
-        limits: of each prompt's own answer instead of ``max_tokens``, where it is not None.
+        max_tokens: tokens per answer.
+        count_tokens: returns the number of tokens of a text.
+        limits: for each prompt, its own ``max_tokens``, or None for the common one.
 
     Raises:
-        ConfigError: one does not fit.
+        ConfigError: a prompt with its answer does not fit.
     """
     for prompt, own in zip(prompts, limits or [None] * len(prompts), strict=True):
         tokens = count_tokens(prompt)

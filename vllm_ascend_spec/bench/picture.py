@@ -1,4 +1,4 @@
-"""Pictures, where matplotlib is installed."""
+"""Save pictures, if matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def save(figure: Any, path: Path) -> str:
     """Write a figure as PNG and return a line that says so.
 
     Args:
-        figure: matplotlib's.
-        path: where to; its folder is made.
+        figure: a matplotlib figure.
+        path: the file to write; its folder is created.
 
     Raises:
         ConfigError: the file cannot be written.

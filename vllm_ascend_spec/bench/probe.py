@@ -1,4 +1,4 @@
-"""Ask a machine about itself: what cannot be told is noted, never raised."""
+"""Query facts about the machine; a failed query is noted, never raised."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ LONGEST_PROBLEM = 200
 
 
 class Probes:
-    """Runs probes and keeps what the problem was with those that failed.
+    """Runs probes and keeps the problem of each probe that failed.
 
     Attributes:
-        failed: the problem by name of the probe.
+        failed: the problem, by name of the probe.
     """
 
     def __init__(self) -> None:
         self.failed: dict[str, str] = {}
 
     def run(self, name: str, probe: Callable[[], T], default: D) -> T | D:
-        """Return what a probe returns, or ``default`` where it raises whatever."""
+        """Return the result of a probe, or ``default`` if it raises an error."""
         try:
             return probe()
         except (Exception, SystemExit) as error:
@@ -36,6 +36,6 @@ def problem_of(error: BaseException) -> str:
     kind = type(error).__name__
     try:
         lines = scrub(str(error)).strip().splitlines()
-    except Exception:  # somebody's __str__
+    except Exception:  # raised by the error's own __str__
         return kind
     return f"{kind}: {lines[0]}"[:LONGEST_PROBLEM] if lines else kind

@@ -1,4 +1,4 @@
-"""How far a long command is: one line, rewritten in place on a terminal, silent elsewhere."""
+"""Show the progress of a long command: a line rewritten in place on a terminal, else nothing."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tqdm import tqdm
 
 
 class Progress(tqdm):
-    """The line; use it as a context manager, or loop over it. It is gone at the end.
+    """The progress line; use it as a context manager. It disappears at the end.
 
     Args:
-        total: steps that there will be; None where nobody knows.
+        total: number of steps; None if unknown.
     """
 
-    # No thread beside what is measured.
+    # tqdm's monitor thread would disturb measurements.
     monitor_interval = 0
 
     def __init__(self, total: int | None = None) -> None:
@@ -22,7 +22,7 @@ class Progress(tqdm):
         left = "" if total is None else "<{remaining}"
         super().__init__(
             total=total,
-            # tqdm's word for: silent where stderr is no terminal.
+            # For tqdm, None means: silent unless stderr is a terminal.
             disable=None,
             leave=False,
             dynamic_ncols=True,
@@ -31,7 +31,7 @@ class Progress(tqdm):
         self._has_begun = False
 
     def next(self, text: str) -> None:
-        """Say which step begins; the one before it, if there was any, is done."""
+        """Show which step begins, and count the previous one, if any, as done."""
         self.set_description_str(text, refresh=False)
         if self._has_begun:
             self.update()
@@ -40,10 +40,10 @@ class Progress(tqdm):
 
 
 def tell(text: str, *, to_stderr: bool = False) -> None:
-    """Print a result for people, above a line of progress if there is one.
+    """Print a result above the progress line, if there is one.
 
     Args:
         text: one line or several.
-        to_stderr: where stdout has the record.
+        to_stderr: whether to print to stderr, because the record goes to stdout.
     """
     tqdm.write(text, file=sys.stderr if to_stderr else sys.stdout)

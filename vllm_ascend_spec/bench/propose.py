@@ -1,8 +1,8 @@
-"""``bench propose``: how much of an engine step drafting takes beside the draft model itself.
+"""``bench propose``: measure drafting overhead, that is, drafting without the draft model.
 
-The own share of a method is what it does beside its model's forward pass and output layer: it
-prepares inputs and metadata, looks up, copies, picks. Engines of all configurations live in this
-process and take turns, so the machine's drift hits them alike.
+A method's own share is its time outside the model's forward pass and output layer: it prepares
+inputs and metadata, looks up, copies and picks tokens. Engines of all configurations live in this
+process and take turns, so the machine's drift affects them alike.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vllm_ascend_spec.bench.turns import Load
 
 DRAFT = "draft, all"
 # The draft model's own work. Our loop calls a Llama draft's kernels through ``direct``. EAGLE-3
-# also joins the states of several layers, DFlash also writes the keys and values of the text.
+# also joins the states of several layers, DFlash also writes the keys and values of the context.
 OF_THE_MODEL: dict[str, tuple[str, str]] = {
     "forward": ("runner.drafter.model", "forward"),
     "logits": ("runner.drafter.model.logits_processor", "forward"),
@@ -47,8 +47,8 @@ def figures(engine: TimedEngine) -> dict[str, Any]:
     """Return the figures of one engine.
 
     Returns:
-        ``draft_ms`` of ``ms_per_step``, ``model_ms`` of these in the draft model, ``own_share``:
-        the rest of ``draft_ms`` over ``ms_per_step``.
+        ``draft_ms``, the part of ``ms_per_step`` spent drafting; ``model_ms``, the part of that
+        spent in the draft model; ``own_share``, the rest of ``draft_ms`` / ``ms_per_step``.
     """
     whole = Summary.of(engine.ms_per_step)
     mean = sum(engine.ms_per_step) / len(engine.ms_per_step)

@@ -1,4 +1,4 @@
-"""What a record has to say about where it comes from. Never raises, and shows no secrets."""
+"""Collect where a record comes from, without raising errors and without showing secrets."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 def collect() -> dict[str, Any]:
-    """Return argv, git revision, versions, machine and the environment that matters.
+    """Return argv, git revision, versions, machine and the relevant environment variables.
 
-    ``failed`` says of what cannot be told why not; its place is None or empty then.
+    ``failed`` gives the reason for each entry that could not be found; the entry is None or empty.
     """
     probes = Probes()
     return {
@@ -96,7 +96,7 @@ def cpu_model() -> str | None:
 
 
 def read_cpu_model() -> str:
-    """Return the same; may raise."""
+    """Return the same as :func:`cpu_model`, but may raise."""
     try:
         lines = CPU_INFO.read_text(errors="replace").splitlines()
     except OSError:
@@ -106,7 +106,7 @@ def read_cpu_model() -> str:
 
 
 def count_cpus() -> int | None:
-    """Return how many CPUs this process may use; where nobody tells, how many there are."""
+    """Return how many CPUs this process may use; if that is unknown, how many exist."""
     affinity = getattr(os, "sched_getaffinity", None)
     return os.cpu_count() if affinity is None else len(affinity(0))
 

@@ -23,7 +23,7 @@ FILE = re.compile(r"[A-Za-z0-9_.+-]+")
 # The name of an option or key that is not allowed is shown if it looks like a word.
 OPTION_NAME = re.compile(r"--[a-z]+([_-][a-z]+)*|-[a-z]")
 KEY_NAME = re.compile(r"[a-z]+([_-][a-z]+)*")
-# The keys of well-known services.
+# Access keys of well-known services.
 TOKEN = re.compile(
     r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{20,}|[sr]k-[A-Za-z0-9_-]{20,}|gh[opsu]_[A-Za-z0-9]{20,}"
     r"|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abp]-[\w-]{10,}|AKIA[A-Z0-9]{16})",
@@ -44,9 +44,9 @@ def plain(text: str) -> str:
 
 
 def path(text: str) -> str:
-    """Return a relative path or a hub's name; of an absolute path the last part; else HIDDEN.
+    """Return a relative path or a hub's name, the last part of an absolute path, or else HIDDEN.
 
-    What this returned before is returned again.
+    A result of this function is returned unchanged.
     """
     text = text.replace(f"{HIDDEN}/", "/", 1) if text.startswith(HIDDEN) else text
     if not _fits(PATH, text):  # URLs have a colon
@@ -55,7 +55,7 @@ def path(text: str) -> str:
 
 
 def file_names(text: str) -> str:
-    """Return the names of files that a colon or a space separates, without their folders."""
+    """Return file names that are separated by colons or spaces, without their folders."""
     names = [PurePosixPath(item).name for item in re.split(r"[:\s]+", text) if item]
     return ":".join(name if _fits(FILE, name) else HIDDEN for name in names)
 

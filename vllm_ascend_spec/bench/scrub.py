@@ -1,7 +1,7 @@
-"""Take secrets out of texts that others wrote: logs of a server, errors, the end of a process.
+"""Remove secrets from texts that others wrote: server logs, errors, a process's last output.
 
-vLLM logs its arguments, ``--api-key`` too. What has a secret's name in this process's environment
-or command line is taken out wherever it stands, and so are passwords in URLs.
+vLLM logs its arguments, including ``--api-key``. A value that has a secret's name in this process's
+environment or command line is removed wherever it occurs, and so are passwords in URLs.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from urllib.parse import quote
 
 from vllm_ascend_spec.bench.redaction import HIDDEN, TOKEN
 
-# Not `max_tokens`, `tokenizer`, `suffix_decoding_min_token_prob`.
+# Does not match `max_tokens`, `tokenizer`, `suffix_decoding_min_token_prob`.
 SECRET = re.compile(
     r"(?:token(?!s|iz|_prob)|secret|passw|passphrase|credential|(?:^|[-_.])(?:keys?|pass|pwd|pat|auth)"
     r"(?:$|[-_.])|apikey|authorization|cookie)",
     re.IGNORECASE,
 )
-# Named like a password; the shell's working directories.
+# Variables of the shell that are named like a password, but hold working directories.
 FOLDERS = ("PWD", "OLDPWD")
 SHORTEST = 4  # shorter ones are words like "yes", and no secrets
-# Of JSON that is not whole, and of whatever is written in a similar way.
+# A key and its value in incomplete JSON, or in a similar notation.
 PAIR = re.compile(r"""([\w.-]+)["']?\s*[:=]\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"',}]+))""")
 URL_USER = re.compile(r"(?<=://)[^\s/@'\"]+@")
 
@@ -60,7 +60,7 @@ def _in_environment(variables: Mapping[str, str]) -> Iterator[str]:
 
 
 def _in_arguments(argv: Sequence[str]) -> Iterator[str]:
-    """Yield the values of options, and of keys of their JSON, that have a secret's name."""
+    """Yield the values of options, and of keys in their JSON, whose name is a secret's."""
     is_secret = False
     for argument in argv:
         name, is_joined, value = argument.partition("=")
@@ -79,8 +79,8 @@ def _in_arguments(argv: Sequence[str]) -> Iterator[str]:
 
 
 def _in_command(text: str) -> Iterator[str]:
-    """Yield the secrets of an argument that is a command itself, or a part of one."""
-    # Not as a shell reads it alone: a quote without an end would hold the rest.
+    """Yield the secrets in an argument that is itself a command, or a part of one."""
+    # Besides shell syntax, also split without quotes: an unclosed one would swallow the rest.
     yield from _in_arguments(re.sub("[\"']", "", text).split())
     for end in ("", "'", '"', "\\"):
         try:
@@ -92,7 +92,7 @@ def _in_command(text: str) -> Iterator[str]:
 
 
 def _in_text(text: str) -> Iterator[str]:
-    """Yield the values of an argument's own keys."""
+    """Yield the secret values of keys in an argument's own text."""
     for name, *values in PAIR.findall(text):
         if SECRET.search(name):
             yield from values

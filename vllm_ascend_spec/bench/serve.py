@@ -1,7 +1,7 @@
-"""``bench serve``: a server with speculation against one without, in turn.
+"""``bench serve``: compare a server with speculation to one without, in turn.
 
-Others, if peers are named, are the vLLM of other environments with the same speculation. Each round
-starts all servers anew: two starts of the same server were seen to differ by 10%, from the first
+Peers, if given, are the vLLM of other environments with the same speculation. Each round restarts
+all servers, because two starts of the same server were seen to differ by 10%, from the first
 request to the last.
 """
 
@@ -34,12 +34,13 @@ class Plan:
 
     Attributes:
         model: the target.
-        speculative_config: of the candidate and the peers.
-        loads: what is asked, one after another.
+        speculative_config: config of the candidate and the peers.
+        loads: loads to send, one after another.
         modes: keys of :data:`MODES`.
-        rounds: starts of each server; each answers each load once, after one to warm up.
+        rounds: starts of each server; after each, it answers each load once to warm up and once
+            timed.
         arguments: more arguments for all servers.
-        environment: for all servers.
+        environment: variables for all servers.
         peers: other environments whose vLLM is measured, too.
         start_timeout_s: seconds without any sign of life, after which a server's start is given up.
     """
@@ -91,12 +92,12 @@ def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
 
 @dataclass
 class Found:
-    """What the rounds of one load came to.
+    """The results of one load over all rounds.
 
     Attributes:
         runs: results by server, one for each round.
-        accepted: what became of the candidate's drafts.
-        rule: how they were accepted.
+        accepted: acceptance of the candidate's drafts.
+        rule: acceptance rule of the candidate.
     """
 
     runs: dict[str, list[Result]] = field(default_factory=dict)
@@ -132,7 +133,7 @@ def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
 
 
 def _pass(model: str, load: Load, servers: Mapping[str, Server], index: int, found: Found) -> None:
-    """Ask all servers once, in turn: A B in one round, B A in the next."""
+    """Send a load to all servers in turn: A B in one round, B A in the next."""
     for server in servers.values():
         run_load(server.url, model, load)  # compiles and warms the caches
     before = from_prometheus(servers[CANDIDATE].metrics())
@@ -182,7 +183,7 @@ def _identical(load: Load, runs: Mapping[str, list[Result]]) -> str | None:
 
 
 def acceptance_record(accepted: Acceptance, rule: str | None) -> dict[str, Any]:
-    """Return acceptance, and by which rule, for a JSON record."""
+    """Return acceptance and its rule for a JSON record."""
     tokens = accepted.tokens_per_step
     return {
         "rule": rule,

@@ -1,4 +1,4 @@
-"""A real ``vllm serve`` process: started, waited for, stopped."""
+"""Start a real ``vllm serve`` process, wait until it is ready, and stop it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from vllm_ascend_spec.errors import AscendSpecError
 from vllm_ascend_spec.versions import vllm_program
 
 STOP_TIMEOUT_S = 30.0
-# An engine that fails says why before the 60 lines in which vLLM's API server says that it did.
+# A failed engine logs the cause before the 60 lines in which vLLM's API server reports the failure.
 LOG_TAIL_LINES = 100
 
 
 class ServerError(AscendSpecError, RuntimeError):
-    """The server did not start; the message ends in its log."""
+    """The server did not start; the message ends with its log."""
 
 
 def stop_servers_on_sigterm() -> None:
@@ -40,7 +40,7 @@ def stop_servers_on_sigterm() -> None:
 
 
 def free_port() -> int:
-    """Return a port nobody listens on."""
+    """Return a port that is not in use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -53,11 +53,11 @@ class Server:
         model: the target's folder.
         speculative_config: goes to ``--speculative-config``; None serves without speculation.
         arguments: more arguments of ``vllm serve``.
-        environment: added to this process's environment; None takes a variable away.
-        title: what it is called on a terminal while it loads.
+        environment: added to this process's environment; None removes a variable.
+        title: name on a terminal while it loads.
         start_timeout_s: seconds without any sign of life, after which a start is given up.
-        launcher: what starts the server of another environment, its model among it; None takes
-            this one's.
+        launcher: command that starts the server of another environment, including its model; None
+            takes this one's.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Server:
         raise ServerError(f"vllm serve ended while starting:\n{self.log_tail()}")
 
     def is_healthy(self) -> bool:
-        """Ask ``/health``."""
+        """Tell whether ``/health`` answers with status 200."""
         try:
             with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:
                 return answer.status == 200
@@ -166,7 +166,7 @@ class Server:
             return answer.read().decode()
 
     def stop(self) -> None:
-        """End the process: ask first, then insist."""
+        """Terminate the process; kill it if it does not end in time."""
         if self._process is None:
             return
         self._process.terminate()

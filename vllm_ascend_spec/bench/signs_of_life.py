@@ -1,4 +1,4 @@
-"""Whether a process that is waited for still does something: it writes, or it computes."""
+"""Tell whether a process that is waited for still works: it writes output, or it computes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 import psutil
 
-# Processes that only wait for each other wake up now and then.
+# Even processes that only wait for each other wake up now and then.
 IDLE_SHARE = 0.01
 
 
 class SignsOfLife:
-    """Output and processor time of a process and all below it.
+    """Watches the output and CPU time of a process and its descendants.
 
     Args:
-        pid: of the process.
+        pid: id of the process.
         log: file that it writes to.
-        limit_s: the silence in seconds that is waited for. Processor time is a sign of life once
-            more than a hundredth of it was used, so that a process that only polls has none.
+        limit_s: tolerated silence in seconds. CPU time is a sign of life only once it exceeds a
+            hundredth of this, so that a process that only polls shows none.
     """
 
     def __init__(self, pid: int, log: Path, limit_s: float) -> None:
@@ -32,7 +32,7 @@ class SignsOfLife:
     def silent_s(self) -> float:
         """Return the seconds since the last sign of life."""
         now, written, cpu_s = time.monotonic(), self._log.stat().st_size, cpu_seconds(self._pid)
-        # What a process used whose parent does not wait for it is no longer known.
+        # The CPU time of an ended process is lost if its parent did not wait for it.
         self._cpu_s = min(self._cpu_s, cpu_s)
         if written > self._bytes or cpu_s - self._cpu_s > self._least_cpu_s:
             self._bytes, self._cpu_s, self._last = written, cpu_s, now
@@ -40,7 +40,7 @@ class SignsOfLife:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process, of all below it, and of those that it waited for."""
+    """Return the CPU time of a process, its descendants, and the ended children they waited for."""
     try:
         top = psutil.Process(pid)
         processes = [top, *top.children(recursive=True)]

@@ -1,4 +1,4 @@
-"""The option ``--start-timeout``: how long a server that starts may be silent."""
+"""The option ``--start-timeout``: how long a starting server may be silent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ START_TIMEOUT_S = 300.0
 
 
 def add_start_timeout(parser: argparse.ArgumentParser) -> None:
-    """Describe the option ``--start-timeout``."""
+    """Add the option ``--start-timeout`` to a parser."""
     parser.add_argument(
         "--start-timeout",
         type=_seconds,
@@ -20,10 +20,10 @@ def add_start_timeout(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    """Return the seconds that an option was given.
+    """Return the seconds given as the option's value.
 
     Raises:
-        ArgumentTypeError: they are none.
+        ArgumentTypeError: the value is not a positive number.
     """
     try:
         seconds = float(text)

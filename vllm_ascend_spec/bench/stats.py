@@ -1,4 +1,4 @@
-"""Medians, and ratios of runs that were made in turn."""
+"""Medians of runs, and ratios of runs that took turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Summary:
 
     @classmethod
     def of(cls, values: Sequence[float], digits: int = 4) -> Summary:
-        """Summarise ``values``, at least one."""
+        """Summarise one or more values."""
         return cls(
             round(statistics.median(values), digits),
             round(min(values), digits),

@@ -1,11 +1,12 @@
-"""``bench step``: where the time of an engine step goes, for a few configurations in turn.
+"""``bench step``: measure where the time of an engine step goes, for several configurations.
 
-No speculation, speculation with vLLM's own draft loop (before), and with ours (after); methods
-without a draft model have no loop, so there are two. One more, on demand, could choose K and is
-held at 0: it shows what standing by costs. These engines live in this process.
+It compares no speculation, speculation with vLLM's own draft loop (before), and with ours (after).
+Methods without a draft model have no draft loop, so only two configurations remain. An optional one
+is adaptive but held at K=0: it shows what idle speculation costs. These engines live in this
+process.
 
-A peer, if one is named, is the vLLM of another environment, in a process of its own. All take
-turns, so the machine's drift hits them alike.
+A peer, if one is given, is the vLLM of another environment, in its own process. All take turns, so
+the machine's drift affects them alike.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def figures(engine: TimedEngine | PeerEngine) -> dict[str, Any]:
 
 
 def configurations(speculative_config: Mapping[str, Any], *, idle: bool = False) -> tuple[str, ...]:
-    """Return what there is to compare, no speculation first."""
+    """Return the configurations to compare, no speculation first."""
     spec = with_underscores(speculative_config)
     has_loop = check_method(spec, all_methods()).has_draft_loop
     drafting = (BEFORE, AFTER) if has_loop else (WITHOUT_LOOP,)
@@ -170,7 +171,7 @@ def _run(plan: Plan, engines: Mapping[str, TimedEngine | PeerEngine]) -> dict[st
 
 
 def format_table(record: Mapping[str, Any]) -> str:
-    """Return milliseconds per step by part, one column a configuration."""
+    """Return milliseconds per step by part, with a column for each configuration."""
     results = record["results"]
     rows = [
         ("ms per step", {name: result["ms_per_step"]["median"] for name, result in results.items()})

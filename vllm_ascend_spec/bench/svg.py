@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: they need no library and stand in a page by themselves."""
+"""Draw line charts as inline SVG, which needs no library and no other file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import escape
 
 WIDTH, HEIGHT = 430, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 26, 36
-# Told apart by colour-blind people too (Okabe and Ito).
+# Colour-blind people can tell these apart, too (Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999933", "#882255")
 
 
@@ -18,11 +18,11 @@ class Line:
     """One line of a chart.
 
     Attributes:
-        name: in the legend, which the page has.
-        colour: of the line.
+        name: name in the legend, which the page draws.
+        colour: colour of the line.
         values: one for each label of the x axis.
-        notes: shown where the pointer rests on a point.
-        spread: lowest and highest at each label, as a band; empty for none.
+        notes: tooltip of each point.
+        spread: lowest and highest value at each label, drawn as a band; empty for no band.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Line:
 
 
 def colour_of(place: int) -> str:
-    """Return the colour of the line at a place."""
+    """Return the colour of the line with this index."""
     return COLOURS[place % len(COLOURS)]
 
 
@@ -48,13 +48,13 @@ def ticks(highest: float, most: int = 5) -> list[float]:
 
 
 def line_chart(title: str, x_name: str, labels: Sequence[str], lines: Sequence[Line]) -> str:
-    """Return a chart from 0 up, its labels at equal distances.
+    """Return a chart whose y axis starts at 0 and whose labels are evenly spaced.
 
     Args:
-        title: above it.
-        x_name: below it.
-        labels: of the x axis.
-        lines: each with a value for every label.
+        title: text above the chart.
+        x_name: text below the chart.
+        labels: labels of the x axis.
+        lines: lines with a value for every label.
     """
     highest = max(
         (high for line in lines for high in (*line.values, *(h for _, h in line.spread))),
@@ -90,9 +90,9 @@ def _line(line: Line, x: Callable[[int], float], y: Callable[[float], float]) ->
     """Return a line with its band and points.
 
     Args:
-        line: to draw.
-        x: where the label at a place is.
-        y: where a value is.
+        line: the line to draw.
+        x: returns the x coordinate of a label, from its index.
+        y: returns the y coordinate of a value.
     """
     parts = []
     points = [(x(place), y(value)) for place, value in enumerate(line.values)]

@@ -1,8 +1,8 @@
-"""``bench sweep``: methods times K times clients times temperature, by category of prompts.
+"""``bench sweep``: compare methods, K, clients and temperatures, by category of prompts.
 
-Engines live in this process and take turns, load by load, so the machine's drift hits them alike.
-Where they are many they do so in groups, one after another. Each group has an engine without
-speculation of its own, so a ratio never compares two groups.
+Engines live in this process and take turns, load by load, so the machine's drift affects them
+alike. Many engines do so in groups, one group after another. Each group has its own engine without
+speculation, so a ratio never compares two groups.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Plan:
 
     Attributes:
         model: the target.
-        configurations: beside no speculation.
-        prompts: by category; a load asks each of a category's once.
-        concurrency: clients that each wait for an answer.
+        configurations: configurations to compare with no speculation.
+        prompts: prompts by category; a load sends each prompt of its category once.
+        concurrency: numbers of clients, each of which waits for its answer.
         temperatures: 0 is greedy.
-        max_tokens: of each answer.
+        max_tokens: average tokens per answer.
         rounds: passes over everything.
-        compiled: with torch.compile.
-        at_once: most configurations that take turns, beside none.
-        device: what they run on.
-        arguments: further ones of ``LLM``.
+        compiled: whether to use torch.compile.
+        at_once: most configurations that take turns, not counting no speculation.
+        device: the device to run on.
+        arguments: further arguments of ``LLM``.
     """
 
     model: str
@@ -68,11 +68,11 @@ class Plan:
 
     @property
     def groups(self) -> list[list[Configuration]]:
-        """Configurations that take turns."""
+        """Groups of configurations that take turns."""
         return grouped(self.configurations, self.at_once)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what a record may show of it."""
+        """Return what a record may show of the plan."""
         return {
             "model": redaction.path(self.model),
             "device": self.device,
@@ -163,7 +163,7 @@ def _measure(
 ) -> dict[Phase, dict[str, list[Run]]]:
     """Let the engines of a group take turns."""
     runs: dict[Phase, dict[str, list[Run]]] = {}
-    # One category will do: what is compiled goes by how many clients there are.
+    # One category suffices: what is compiled depends on the number of clients.
     first = next(iter(plan.prompts))
     warming = [load for load in plan.loads if load.text == first]
     steps = (len(warming) + plan.rounds * len(plan.loads)) * len(engines)
@@ -180,7 +180,7 @@ def _measure(
                     progress.next(f"{group}, {which}, {load.name}: {name}")
                     engines[name].forget()
                     found = engines[name].serve(load, plan.prompts[load.text])
-                    # Steps are many, and nothing here reads them.
+                    # Traces are long, and nothing here reads them.
                     found.trace.clear()
                     by_engine = runs.setdefault(load, {each: [] for each in engines})
                     by_engine[name].append(found)

@@ -1,4 +1,4 @@
-"""What ``bench sweep`` compares: methods times K, each with a name, in groups of some."""
+"""Name and group the configurations that ``bench sweep`` compares: methods times K."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Configuration:
     """One engine of a sweep.
 
     Attributes:
-        name: in records and tables.
-        method: the same without K: configurations of one method share a colour.
-        drafts: K; None where a schedule says it.
+        name: name in records and tables.
+        method: the name without K; configurations of one method share a colour.
+        drafts: K; None if a schedule sets it.
         spec: ``speculative_config``.
     """
 
@@ -36,14 +36,14 @@ class Configuration:
 
 
 def cross(specs: Sequence[Mapping[str, Any]], lengths: Sequence[int] | None) -> list[Configuration]:
-    """Return each speculative config with each K.
+    """Combine each speculative config with each K.
 
     Args:
-        specs: as given; without K where ``lengths`` says it.
-        lengths: each K; None where the configs say it.
+        specs: configs as given; without K if ``lengths`` is given.
+        lengths: the values of K; None if the configs set it.
 
     Raises:
-        ConfigError: K is said twice, or two configurations are equal.
+        ConfigError: K is given twice, or two configurations are equal.
     """
     crossed: list[dict[str, Any]] = []
     for spec in specs:
@@ -69,7 +69,7 @@ def _named(specs: Sequence[Mapping[str, Any]]) -> list[Configuration]:
         method if spec.get(LENGTH) is None else f"{method} K={spec[LENGTH]}"
         for method, spec in zip(methods, specs, strict=True)
     ]
-    # What a record may not show can be all in which two differ.
+    # Two configurations may differ only in values that a record must not show: number them.
     seen: Counter[str] = Counter()
     found = []
     for name, method, spec in zip(names, methods, specs, strict=True):
@@ -95,7 +95,7 @@ def _short(value: Any) -> str:
 
 
 def grouped(configurations: Sequence[Configuration], most: int) -> list[list[Configuration]]:
-    """Return groups of at most ``most`` configurations, about as many in each."""
+    """Return groups of at most ``most`` configurations, of about equal size."""
     groups = math.ceil(len(configurations) / most)
     size = math.ceil(len(configurations) / groups)
     return [

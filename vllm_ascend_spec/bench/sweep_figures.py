@@ -1,4 +1,4 @@
-"""What the runs of ``bench sweep`` come to: a row for each engine and load, the best of each."""
+"""Compute the results of ``bench sweep``: a row per engine and load, and the best of each load."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def times_ms(values: Sequence[float]) -> dict[str, float] | None:
-    """Return median and 99th percentile of seconds in milliseconds; None where there are none."""
+    """Return median and 99th percentile, in ms, of values in seconds; None if there are none."""
     if not values:
         return None
     return {
@@ -35,15 +35,15 @@ def figures(runs: Sequence[Run], without: Sequence[Run]) -> dict[str, Any]:
     """Return the figures of an engine under one load.
 
     Args:
-        runs: of each round.
-        without: those of the engine without speculation, in the same rounds.
+        runs: the engine's run in each round.
+        without: the runs of the engine without speculation in the same rounds.
 
     Returns:
         ``tokens_per_s`` and ``to_none``: medians over rounds, with lowest and highest;
-        ``acceptance_length`` and ``per_position``: of steps that had drafts, as vLLM counts;
-        ``tokens_per_step``: of a request in each step after its first one, drafts or not;
-        ``first_token_ms``, ``inter_token_ms``: of all rounds together, the latter between what
-        two steps bring; ``time_per_token_ms``: the same over the tokens.
+        ``acceptance_length`` and ``per_position``: over steps that had drafts, as vLLM counts;
+        ``tokens_per_step``: mean per request and step after its first, with or without drafts;
+        ``first_token_ms``, ``inter_token_ms``: over all rounds together, the latter between the
+        outputs of two steps; ``time_per_token_ms``: the same times per token.
     """
     speeds = [run.speed for run in runs]
     accepted = sum((run.acceptance for run in runs), Acceptance())
@@ -65,13 +65,13 @@ def figures(runs: Sequence[Run], without: Sequence[Run]) -> dict[str, Any]:
 def best_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the fastest configuration of each load, and of all categories of a load together.
 
-    By the ratio to no speculation, as groups are measured one after another; no speculation
-    itself is the best where nothing exceeds 1.
+    Ratios to no speculation are compared, because groups are measured one after another. No
+    speculation is the best if no ratio exceeds 1.
 
     Returns:
         For each load its ``category``, ``temperature``, ``concurrency``, the best
-        ``configuration``, its ratio ``to_none``, over all categories the geometric mean, and
-        ``in_every_round``: whether it was faster than none in all of them.
+        ``configuration``, its ratio ``to_none`` (for all categories together, the geometric mean)
+        and ``in_every_round``: whether it was faster than no speculation in every round.
     """
     loads: dict[tuple[float, int], dict[str, dict[str, Any]]] = {}
     for row in rows:
@@ -94,7 +94,7 @@ def best_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _joined(categories: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the ratios of all categories as one, by configuration."""
+    """Return each configuration's geometric mean ratios over all categories."""
     return {
         name: {
             key: round(statistics.geometric_mean([c[name][key] for c in categories]), 4)

@@ -1,4 +1,4 @@
-"""The report of ``bench sweep``: one page that needs nothing beside itself, made from a record."""
+"""Make the report of ``bench sweep`` from its record: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ COLUMNS = (
     "between outputs, ms, p50 / p99",
     "ms/token",
 )
-# What each column is, below the title.
+# Explains the columns, below the title.
 LEGEND = (
     "Clients each wait for an answer before they ask again. Tokens/s are of all clients, the "
     "median over rounds. The ratio to no speculation is formed round by round, within a group of "
@@ -84,7 +84,7 @@ def page(record: Mapping[str, Any]) -> str:
 
 
 def _where(record: Mapping[str, Any]) -> str:
-    """Say what was measured on what."""
+    """Return a table of what was measured, and on which machine."""
     plan, source = record["plan"], record["provenance"]
     machine = source["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in source["versions"].items())
@@ -130,7 +130,7 @@ def _best(record: Mapping[str, Any]) -> str:
 
 
 def _to_copy(record: Mapping[str, Any]) -> str:
-    """Return the options of the best configurations."""
+    """Return the options of the best configurations, ready to copy."""
     best = [row["configuration"] for row in record["best"]]
     parts = []
     for name, one in record["configurations"].items():
@@ -151,7 +151,7 @@ def _colours(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _charts(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return speed and ratio over clients: each method's best K, and a band over all K."""
+    """Return charts of speed and ratio by clients: each method's best K, and a band over all K."""
     clients = record["plan"]["concurrency"]
     colours = _colours(record)
     charts = []
@@ -173,7 +173,7 @@ def _charts(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str
 def _of(
     record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], method: str, clients: int
 ) -> list[Mapping[str, Any]]:
-    """Return the rows of a method with so many clients, one for each K."""
+    """Return a method's rows for a number of clients, one row per K."""
     methods = {name: one["method"] for name, one in record["configurations"].items()}
     return [
         row
@@ -189,9 +189,9 @@ def _line_of(
 
     Args:
         method: its name.
-        colour: of the line.
-        rows: for each number of clients those of each K.
-        key: which figure.
+        colour: colour of the line.
+        rows: for each number of clients, the rows of each K.
+        key: name of the figure.
     """
     best = [max(at, key=lambda row: row[key]["median"]) for at in rows]
     values = [[row[key]["median"] for row in at] for at in rows]
@@ -205,7 +205,7 @@ def _line_of(
 
 
 def _line_of_none(rows: Sequence[Mapping[str, Any]], clients: Sequence[int], key: str) -> Line:
-    """Return the line without speculation, the median of its groups."""
+    """Return the line of no speculation, the median over the groups."""
     none = [row for row in rows if row["configuration"] == NONE]
     values = [
         statistics.median([row[key]["median"] for row in none if row["concurrency"] == n])
@@ -217,7 +217,7 @@ def _line_of_none(rows: Sequence[Mapping[str, Any]], clients: Sequence[int], key
 def _table(
     record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], load: tuple[str, float]
 ) -> str:
-    """Return a table of all configurations, clients by clients."""
+    """Return a table of all configurations, grouped by number of clients."""
     names = (f"<th{' class=name' if n == 0 else ''}>{c}</th>" for n, c in enumerate(COLUMNS))
     parts = [f"<tr>{''.join(names)}</tr>"]
     best = {

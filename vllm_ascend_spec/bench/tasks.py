@@ -1,4 +1,4 @@
-"""Tasks with an answer that is right: a file of them, and how an answer is scored."""
+"""Read tasks that have a right answer from a file, and score answers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Task:
     """One task.
 
     Attributes:
-        line: of the file, from 1.
-        prompt: what is asked.
-        expected: what is right, or a regular expression that fits what is right.
+        line: line number in the file, from 1.
+        prompt: the prompt.
+        expected: the right answer, or a regular expression that matches right answers.
         scoring: a key of :data:`SCORINGS`.
-        choices: the only answers there are, for ``choice``; a grammar keeps the model to them.
-        stop: texts that end the answer, and are no part of it.
-        max_tokens: of the answer; None for the command's.
+        choices: the only possible answers, for ``choice``; a grammar restricts the model to them.
+        stop: texts that end the answer and are not part of it.
+        max_tokens: limit of the answer; None for the command's.
     """
 
     line: int
@@ -37,7 +37,7 @@ class Task:
     max_tokens: int | None = None
 
     def score(self, answer: str) -> float:
-        """Return 1 for an answer that is right, else 0."""
+        """Return 1 for a right answer, else 0."""
         return float(SCORINGS[self.scoring](answer, self.expected))
 
 
@@ -45,7 +45,7 @@ def _is_found(answer: str, expected: str) -> bool:
     return re.search(expected, answer) is not None
 
 
-# Spaces around an answer do not count, but for a regular expression.
+# ``exact`` and ``contains`` ignore spaces around an answer.
 SCORINGS: dict[str, Callable[[str, str], bool]] = {
     EXACT: lambda answer, expected: answer.strip() == expected.strip(),
     CONTAINS: lambda answer, expected: expected in answer,
@@ -58,11 +58,11 @@ def read_tasks(option: str, path: Path) -> list[Task]:
     """Read a file of tasks.
 
     Args:
-        option: that names it.
-        path: of the file.
+        option: option that names the file.
+        path: path of the file.
 
     Raises:
-        ConfigError: a line is no task.
+        ConfigError: a line is not a task.
     """
     return [_task(line) for line in read_lines(option, path, SHAPE)]
 

@@ -1,4 +1,4 @@
-"""Engines in this process that take turns, and clocks on their parts."""
+"""Build engines in this process that take turns, and time their parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vllm_ascend_spec.bench.turns import EngineTurns, Load
 from vllm_ascend_spec.config.schema import FIXED, SECTION
 from vllm_ascend_spec.metrics.rule import rule_from_engine
 
-# Before vLLM is imported, which reads them once.
+# Set before vLLM is imported, which reads them once.
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -21,7 +21,7 @@ ENVIRONMENT = {
 
 
 def prepare_environment() -> None:
-    """Set what engines of one process need, where the environment does not say otherwise."""
+    """Set the variables that engines in one process need, unless they are already set."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
@@ -36,16 +36,16 @@ def build_engine(
     counts: bool = False,
     others: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return an ``LLM`` as the benchmarks of one process compare them.
+    """Return an ``LLM`` with the settings of the benchmarks that run in one process.
 
     Args:
         model: the target.
-        spec: ``speculative_config``; None for none.
-        most_requests: of a batch.
+        spec: ``speculative_config``; None for no speculation.
+        most_requests: largest number of requests in a batch.
         section: our options.
-        compiled: with torch.compile.
+        compiled: whether to use torch.compile.
         counts: whether vLLM's metrics are kept.
-        others: further arguments of ``LLM``, or other ones than the benchmarks' own.
+        others: further arguments of ``LLM``, which override the benchmarks' own.
     """
     from vllm import LLM
 
@@ -57,10 +57,10 @@ def build_engine(
 
 
 def end_engines(engines: list[Any]) -> None:
-    """End engines of this process and empty the list: without that they keep their memory.
+    """Shut down engines of this process and empty the list, so that they release their memory.
 
-    An end takes down the process groups that all engines of a process share, and a start sets them
-    up again: an engine that stays is asked nothing in between.
+    A shutdown destroys the process groups that all engines of a process share, and a start creates
+    them again: do not use a remaining engine in between.
 
     Args:
         engines: vLLM's ``LLM``; nothing else may hold one.
@@ -68,7 +68,7 @@ def end_engines(engines: list[Any]) -> None:
     # Popped, so that no name holds the last one while garbage is collected.
     while engines:
         engines.pop(0).llm_engine.engine_core.shutdown()
-    # They may have been kept out of collections.
+    # ``keep_out_of_collections`` may have frozen them.
     gc.unfreeze()
     gc.collect()
 
@@ -81,7 +81,7 @@ def engine_arguments(
     compiled: bool,
     counts: bool = False,
 ) -> dict[str, Any]:
-    """Return what ``LLM`` is given beside our options; see :func:`build_engine`."""
+    """Return the arguments of ``LLM`` without our options; see :func:`build_engine`."""
     return {
         "model": model,
         "dtype": "float32",
@@ -100,10 +100,10 @@ class TimedEngine(EngineTurns):
 
     Args:
         model: the target.
-        load: what it will be asked.
-        spec: ``speculative_config``; None for none.
+        load: the requests to send.
+        spec: ``speculative_config``; None for no speculation.
         section: our options.
-        compiled: with torch.compile.
+        compiled: whether to use torch.compile.
         parts: name of a part -> (object, method), as ``EngineTurns`` takes them.
     """
 
@@ -117,7 +117,7 @@ class TimedEngine(EngineTurns):
         section: Mapping[str, Any] | None = None,
         compiled: bool = False,
     ) -> None:
-        # A step is timed with its drafts, whether they pay or not.
+        # K is fixed, so that a step is timed with its drafts, whether they pay off or not.
         length = None if spec is None else {"draft_length": FIXED}
         llm = build_engine(
             model,

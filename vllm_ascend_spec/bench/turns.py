@@ -1,8 +1,8 @@
-"""An engine that takes turns with others, and clocks on its parts.
+"""Run an engine in turn with others, and time its parts.
 
-This file imports nothing of this package: as a script it is run by the interpreter of another
-environment, with another vLLM (:mod:`vllm_ascend_spec.bench.peer`). Then it reads commands, one
-line of JSON each, and answers each with one.
+This file imports nothing of this package, because the interpreter of another environment, with
+another vLLM, runs it as a script (:mod:`vllm_ascend_spec.bench.peer`). The script reads commands,
+one per line, and answers each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ GENERATE, WATCH = "generate", "watch"
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What an engine is asked.
+    """The requests to send to an engine.
 
     Attributes:
         prompts: texts.
-        max_tokens: of each answer.
-        batch: how many at a time.
-        temperature: 0 is greedy; with any other each request has a seed.
+        max_tokens: tokens per answer.
+        batch: number of requests at a time.
+        temperature: 0 is greedy; otherwise each request has a seed.
     """
 
     prompts: Sequence[str]
@@ -59,12 +59,12 @@ class Clock:
 
 
 class Figures:
-    """What was measured of an engine.
+    """The measurements of an engine.
 
     Attributes:
-        steps, tokens: of all rounds that count.
-        tokens_per_s, ms_per_step: of each round that counts.
-        clock: of its parts.
+        steps, tokens: totals over all recorded rounds.
+        tokens_per_s, ms_per_step: values of each recorded round.
+        clock: time spent in the engine's parts.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Figures:
     def tokens_per_engine_step(self) -> float:
         """Tokens of all requests per step of the engine.
 
-        Counted here: of several engines in a process, vLLM's counters know the newest only.
+        Counted here, because vLLM's counters cover only the newest engine of a process.
         """
         return self.tokens / self.steps
 
@@ -91,7 +91,7 @@ class EngineTurns(Figures):
 
     Args:
         llm: vLLM's ``LLM``.
-        load: what it will be asked.
+        load: the requests to send.
         parts: name of a part -> (object, method), for :meth:`instrument`. The object is
             ``scheduler`` or ``runner`` or one below it (``runner.drafter``).
     """
@@ -121,7 +121,7 @@ class EngineTurns(Figures):
         return runner_of(self.llm)
 
     def instrument(self) -> None:
-        """Start to watch the parts."""
+        """Start to time the parts."""
         tops = {"runner": self.runner, "scheduler": scheduler_of(self.llm)}
         for part, (path, method) in self.parts.items():
             top, *names = path.split(".")
@@ -135,7 +135,7 @@ class EngineTurns(Figures):
         """Send all prompts, a batch at a time.
 
         Args:
-            record: whether the figures count.
+            record: whether to record the figures.
         """
         forget_answers(self.llm)
         core = self.llm.llm_engine
@@ -157,14 +157,14 @@ class EngineTurns(Figures):
             self.ms_per_step.append(1e3 * seconds / steps)
 
     def start(self) -> None:
-        """Warm up with one pass, then watch the parts."""
+        """Warm up with one pass, then start to time the parts."""
         self.generate(record=False)
         keep_out_of_collections()
         self.instrument()
         self.clock.seconds.clear()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures for another process."""
+        """Return the figures as JSON values, for another process."""
         return {
             "steps": self.steps,
             "tokens": self.tokens,
@@ -185,25 +185,25 @@ def scheduler_of(llm: Any) -> Any:
 
 
 def forget_answers(llm: Any) -> None:
-    """Clear suffix trees, which else would know the answers from the round before."""
+    """Clear suffix trees, which would otherwise know the answers of the previous round."""
     forget = getattr(getattr(runner_of(llm), "drafter", None), "forget_answers", None)
     if forget is not None:
         forget()
 
 
 def keep_out_of_collections() -> None:
-    """Spare engines Python's walks through objects of other engines of their process."""
+    """Exempt all present objects from garbage collections, which would slow the engines down."""
     gc.collect()
     gc.freeze()
 
 
 def follow(commands: TextIO, answers: TextIO) -> None:
-    """Build the engine of the first line, then do what the next ones say.
+    """Build the engine that the first line describes, then follow the commands after it.
 
     Args:
-        commands: the first line has ``arguments`` of ``LLM``, ``load`` and ``parts``, each of the
-            others a command.
-        answers: gets the figures after each.
+        commands: the first line is JSON with ``arguments`` of ``LLM``, ``load`` and ``parts``; each
+            further line is a command.
+        answers: receives the figures after each line.
     """
     from vllm import LLM
 
@@ -225,7 +225,7 @@ def follow(commands: TextIO, answers: TextIO) -> None:
 
 
 if __name__ == "__main__":
-    # What libraries print goes beside the answers.
+    # Prints of libraries go to stderr, so that stdout has only the answers.
     with os.fdopen(os.dup(1), "w") as stdout:
         os.dup2(2, 1)
         follow(sys.stdin, stdout)

@@ -30,7 +30,7 @@ DEFAULT_SPEC = '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculat
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the benchmarks."""
+    """Add a subcommand for each benchmark."""
     benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="NAME")
     serve = benchmarks.add_parser("serve", help="two servers, with and without speculation")
     add_common(serve)
@@ -74,10 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_common(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Describe what every benchmark of an engine is asked.
+    """Add the options that all benchmarks of an engine share.
 
     Args:
-        parser: of the benchmark.
+        parser: parser of the benchmark.
         several: whether it takes several speculative configs.
     """
     parser.add_argument("--model", default="examples/zoo/target", help="the target")
@@ -96,11 +96,11 @@ def add_common(parser: argparse.ArgumentParser, *, several: bool = False) -> Non
 
 
 def add_peer(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Describe the option that names another environment.
+    """Add the option that names another environment.
 
     Args:
-        parser: of the benchmark.
-        several: whether it takes several.
+        parser: parser of the benchmark.
+        several: whether the option may be repeated.
     """
     parser.add_argument(
         peer.OPTION,
@@ -122,13 +122,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_prompts(path: Path, count: int | None = None) -> list[str]:
-    """Read a JSON list of prompts, or of objects that have one."""
+    """Read a JSON list of prompts, or of objects with a key ``prompt``."""
     if not path.is_file():
         raise ConfigError(
             "--prompts", str(path), "there is no such file; give a JSON list of texts"
         )
     rows = json.loads(path.read_text())
-    # A set of tasks has what was expected beside each prompt.
+    # A set of tasks also has the expected answer of each prompt.
     prompts = [row["prompt"] if isinstance(row, dict) else row for row in rows]
     if count is not None and not 1 <= count <= len(prompts):
         raise ConfigError("--num-prompts", count, f"valid: 1 to {len(prompts)}")
@@ -239,20 +239,20 @@ def run_adaptive(args: argparse.Namespace) -> int:
 
 
 def run_sweep(args: argparse.Namespace) -> int:
-    """Run ``bench sweep``; the report of an earlier record is all that is asked for."""
+    """Run ``bench sweep``; with ``--record`` only report an earlier record."""
     record = bench_sweep.measure(args, teller(args.output))
     return 0 if args.record else finish(record, args.output)
 
 
 def run_accuracy(args: argparse.Namespace) -> int:
-    """Run ``bench accuracy``; the status is 1 where answers are not what they have to be."""
+    """Run ``bench accuracy``; the exit status is 1 if the comparison fails."""
     record = bench_accuracy.measure(args, teller(args.output))
     finish(record, args.output)
     return int(not record["passed"])
 
 
 def teller(output: Path | None) -> Callable[[str], None]:
-    """Return what prints results for people: to stdout, where that has not the record."""
+    """Return a function that prints results to stdout, or to stderr if stdout gets the record."""
     from vllm_ascend_spec.bench.progress import tell
 
     return functools.partial(tell, to_stderr=output is None)

@@ -17,7 +17,7 @@ TASKS = Path("examples/zoo/tasks.jsonl")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe what is asked and what is a failure."""
+    """Add the options for the tasks and for what counts as a failure."""
     bench_engine.add_arguments(parser)
     parser.add_argument(
         "--speculative-config",
@@ -60,7 +60,7 @@ def measure(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, 
 
 
 def _common(args: argparse.Namespace) -> tuple[list[Any], str]:
-    """Check what both kinds of tasks share; return configurations and the device's name."""
+    """Check the options of both kinds of tasks; return configurations and the device's name."""
     from vllm_ascend_spec.bench.sweep_configurations import cross
 
     if args.concurrency < 1:
@@ -118,7 +118,7 @@ def make_plan(args: argparse.Namespace) -> Any:
 
 
 def _with_lm_eval(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Run tasks of lm-eval; options that they do not know are refused."""
+    """Run tasks of lm-eval; reject options that are only for task files."""
     from vllm_ascend_spec.bench import harness
 
     own = ("tasks", "temperatures", "samples", "max_tokens", "rounding")

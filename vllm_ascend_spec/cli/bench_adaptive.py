@@ -12,11 +12,11 @@ from vllm_ascend_spec.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser, add_common: Callable[..., None]) -> None:
-    """Describe the loads.
+    """Add the options for the loads.
 
     Args:
-        parser: of the benchmark.
-        add_common: describes what every benchmark of an engine is asked.
+        parser: parser of the benchmark.
+        add_common: adds the options that all benchmarks of an engine share.
     """
     add_common(parser)
     parser.add_argument("--repetitive", type=Path, default=Path("examples/zoo/edits.json"))
@@ -78,6 +78,6 @@ def measure(
     )
     if args.png is not None:
         sys.stderr.write(adaptive_picture.draw(record, args.png) + "\n")
-        # Steps are for the picture; a record has what they come to.
+        # Only the picture needs single steps; the record has their totals.
         record.pop("traces")
     return record

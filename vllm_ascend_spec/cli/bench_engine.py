@@ -19,7 +19,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the target's engines."""
+    """Add the options for the target's engines."""
     parser.add_argument("--model", default="examples/zoo/target", help="the target")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--max-model-len", type=int, default=512)
@@ -34,7 +34,7 @@ def read_specs(texts: Sequence[str]) -> list[dict[str, Any]]:
     """Read speculative configs, each a JSON object.
 
     Raises:
-        ConfigError: one is none.
+        ConfigError: one is not a JSON object.
     """
     specs = [parse_speculative(text) for text in texts]
     for spec in specs:
@@ -87,14 +87,14 @@ def check_prompts(
     """Check that prompts and their answers fit, with the target's tokenizer.
 
     Args:
-        args: of the command.
+        args: arguments of the command.
         prompts: texts.
-        option: that names their file.
-        max_tokens: of an answer.
-        limits: of each prompt's own answer instead, where it is not None.
+        option: the option that names their file.
+        max_tokens: maximum number of tokens in an answer.
+        limits: maximum for each prompt's answer, used instead where it is not None.
 
     Raises:
-        ConfigError: one does not, or there is no tokenizer.
+        ConfigError: one does not fit, or there is no tokenizer.
     """
     from transformers import AutoTokenizer
 
@@ -118,7 +118,7 @@ def numbers(option: str, text: str, kind: type, least: float) -> list[Any]:
     """Parse a comma-separated list of numbers, each once.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not such a list.
     """
     try:
         found = [kind(item) for item in text.split(",")]
@@ -133,7 +133,7 @@ def numbers(option: str, text: str, kind: type, least: float) -> list[Any]:
 
 
 def check_can_be_written(option: str, path: Path | None) -> None:
-    """Make the folder of a file, so that nothing is measured in vain.
+    """Make a file's folder and check it before measuring, so that no result is lost.
 
     Raises:
         ConfigError: it cannot be made or written.

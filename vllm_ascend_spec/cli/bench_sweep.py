@@ -13,7 +13,7 @@ from vllm_ascend_spec.bench import json_lines
 from vllm_ascend_spec.cli import bench_engine
 from vllm_ascend_spec.errors import ConfigError
 
-# What the zoo has to show, where nothing else is asked for.
+# Default methods, with the models of examples/zoo.
 SPECS = (
     '{"method": "eagle", "model": "examples/zoo/eagle"}',
     '{"method": "draft_model", "model": "examples/zoo/draft"}',
@@ -21,12 +21,12 @@ SPECS = (
     '{"method": "suffix"}',
 )
 LENGTHS = "1,3,5"
-# What makes a report of a record that was made before; all other options measure.
+# Options for reporting an earlier record; all others are for measuring.
 REPORTS = ("record", "html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe methods, loads and what is written."""
+    """Add the options for methods, loads and output."""
     bench_engine.add_arguments(parser)
     parser.add_argument(
         "--speculative-config",
@@ -57,7 +57,7 @@ def measure(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, 
     """Run the sweep, or read an earlier one, and write the report if one is wanted.
 
     Args:
-        args: of the command.
+        args: arguments of the command.
         tell: prints the table of what was measured.
 
     Raises:
@@ -114,7 +114,7 @@ def make_plan(args: argparse.Namespace) -> Any:
 
 
 def _prompts(args: argparse.Namespace, clients: int) -> dict[str, list[str]]:
-    """Read the prompts: enough for each client to have one."""
+    """Read the prompts; each category needs at least one for each client."""
     categories = None if args.categories is None else args.categories.split(",")
     prompts = json_lines.read_prompts("--prompts", args.prompts, categories, args.num_prompts)
     for category, texts in prompts.items():
@@ -129,7 +129,7 @@ def _prompts(args: argparse.Namespace, clients: int) -> dict[str, list[str]]:
 
 
 def _configurations(args: argparse.Namespace) -> list[Any]:
-    """Cross the methods with each K."""
+    """Combine every method with every K."""
     from vllm_ascend_spec.bench.sweep_configurations import cross
 
     lengths = args.num_speculative_tokens
@@ -145,7 +145,7 @@ def _read(args: argparse.Namespace) -> dict[str, Any]:
     """Read a record that ``bench sweep`` wrote.
 
     Raises:
-        ConfigError: it is none, or something else was asked for, too.
+        ConfigError: it is not such a record, or other options were given too.
     """
     path: Path = args.record
     _require_no_measures(args)
@@ -161,7 +161,7 @@ def _read(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _require_no_measures(args: argparse.Namespace) -> None:
-    """Refuse options that say what is measured.
+    """Reject options that say what to measure.
 
     Raises:
         ConfigError: naming all of them.
@@ -181,7 +181,7 @@ def _page(args: argparse.Namespace, record: dict[str, Any]) -> str:
     """Return the report.
 
     Raises:
-        ConfigError: an earlier record has not the shape of one.
+        ConfigError: an earlier record has another structure.
     """
     from vllm_ascend_spec.bench import sweep_page
 

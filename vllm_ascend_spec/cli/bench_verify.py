@@ -22,7 +22,7 @@ KIND_LIST = "greedy,plain,top-p,top-k-top-p,sampled-drafts,block,block-sampled-d
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the benchmark."""
+    """Add the options of the benchmark."""
     parser.add_argument("--kinds", help=f"a list; default {KIND_LIST}")
     parser.add_argument("--vocab", help="a list; default 32000,151936 (cuda: 151936)")
     parser.add_argument("--batch", help="a list; default 1,8,32 (cuda: 1,8,64,256)")
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if args.record:
         record = read_record(args.record)
     else:
-        # Stdout has the record, the tables, or else what is told.
+        # Progress goes to stdout unless the record or the tables do.
         tell = functools.partial(progress.tell, to_stderr=args.markdown or not args.output)
         record = benchmark.run(make_plan(args), tell)
     if args.output:

@@ -31,7 +31,7 @@ RIGHT, NOT_STRICTLY, REFUSED, UNCHECKED = range(4)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take options of our own; all other words are vLLM's."""
+    """Add our own options; all other arguments are vLLM's."""
     parser.usage = USAGE
     parser.description = DESCRIPTION
     parser.add_argument("--json", action="store_true", help="print a record, not a text")

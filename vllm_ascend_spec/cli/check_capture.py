@@ -1,4 +1,4 @@
-"""Which graphs an engine would capture: as its configuration says, or as planned here."""
+"""Which graphs an engine would capture, by vLLM's configuration or by our own plan."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ ELSEWHERE = "planned here; an engine on that device says at its start what it ca
 
 @dataclass(frozen=True)
 class Family:
-    """What a family of draft loops has to do with graphs.
+    """How a family of draft loops captures graphs.
 
     Attributes:
-        sizes: what is captured there without a plan.
-        has_graphs_by_k: whether full graphs are captured for each K where K changes.
-        may_lack_streams: whether its devices may have few streams for graphs.
+        sizes: the stock rule for capture sizes, used without a plan.
+        has_graphs_by_k: whether full graphs are captured for each K if K is dynamic.
+        may_lack_streams: whether its devices may have too few streams for graphs.
     """
 
     sizes: Callable[[stock_rules.Engine], list[int]]
@@ -60,14 +60,14 @@ def capture_of_engine(
     *,
     is_elsewhere: bool,
 ) -> dict[str, Any]:
-    """Return the mode, the sizes and what they are estimated to take.
+    """Return the graph mode, the capture sizes and estimates of their memory.
 
     Args:
-        device: the kind that is asked about.
-        speculation: of the engine.
-        asked: what was given for it.
-        engine: vLLM's configuration on this machine's device.
-        is_elsewhere: whether that is another device.
+        device: the kind of device to check for.
+        speculation: the resolved speculation of the engine.
+        asked: the options given for the engine.
+        engine: vLLM's configuration, built for this machine's device.
+        is_elsewhere: whether ``device`` differs from this machine's device.
     """
     if device is not None and not device.has_graphs:
         return _nothing(f"no graphs are captured on {device.about}")
@@ -102,7 +102,7 @@ def _record(
 
 
 def _built(speculation: Speculation | None, engine: VllmConfig) -> dict[str, Any]:
-    """Return what the configuration that vLLM built says."""
+    """Return what vLLM's built configuration would capture."""
     compilation = engine.compilation_config
     mode = getattr(compilation.cudagraph_mode, "name", NONE)
     if mode == NONE:
@@ -119,7 +119,7 @@ def _built(speculation: Speculation | None, engine: VllmConfig) -> dict[str, Any
 def _of_one_k(
     sizes: Sequence[int], widest: int, speculation: Speculation | None
 ) -> dict[int, tuple[int, ...]]:
-    """Return those of some sizes that decode batches are replayed at, by their one K.
+    """Return the sizes at which decode batches are replayed, keyed by the only K.
 
     As ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.initialize_cudagraph_keys`` picks them.
     """
@@ -131,7 +131,7 @@ def _of_one_k(
 def _planned(
     device: Device | None, speculation: Speculation, asked: Engine, engine: VllmConfig
 ) -> dict[str, Any]:
-    """Return what our planner chooses by the port of that device's own rule."""
+    """Return what our planner chooses, given our port of the device's stock rule."""
     widest = engine.scheduler_config.max_num_seqs
     tiers = _tiers(speculation, widest)
     family = FAMILIES.get(device.family, VLLM) if device is not None else VLLM

@@ -1,4 +1,4 @@
-"""The words of ``vllm-ascend-spec check``: flags of ``vllm serve``, or a whole command."""
+"""Arguments of ``vllm-ascend-spec check``: flags of ``vllm serve``, or a whole command."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MODEL = "is missing; give the target first: vllm-ascend-spec check MODEL [flags 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be checked.
+    """The server command to check.
 
     Attributes:
-        arguments: words behind ``vllm serve``.
+        arguments: arguments after ``vllm serve``.
         environment: variables that the command sets for itself.
     """
 
@@ -36,10 +36,10 @@ class Asked:
 
 
 def asked_of(words: Sequence[str]) -> Asked:
-    """Return what the words of the command line ask for.
+    """Return what the command line asks to check.
 
     Raises:
-        ConfigError: there are none, or they are a command that starts no server.
+        ConfigError: there are no arguments, or the command starts no server.
     """
     words = list(words)
     if not words:
@@ -58,7 +58,7 @@ def _of_command(words: list[str]) -> Asked:
         try:
             words = shlex.split(words[0].replace("\\\n", " "), comments=True)
         except ValueError as error:
-            value = scrub(words[0], given)  # what is cut in two is not known again
+            value = scrub(words[0], given)  # a secret cut in two would be missed later
             raise ConfigError("COMMAND", value, f"cannot be read: {error}") from None
     for place, word in enumerate(words):
         after = words[place + 1 : place + 2]
@@ -75,7 +75,7 @@ def _of_command(words: list[str]) -> Asked:
 
 @contextmanager
 def variables(changes: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for a while."""
+    """Set environment variables within the context."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:
@@ -89,7 +89,7 @@ def variables(changes: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def on_device(name: str | None) -> Iterator[None]:
-    """Let a device be asked for, or none, whatever is asked for outside."""
+    """Set the device variable within the context, or unset it for None."""
     before = os.environ.pop(select.DEVICE_VARIABLE, None)
     try:
         with variables({} if name is None else {select.DEVICE_VARIABLE: name}):
@@ -100,10 +100,10 @@ def on_device(name: str | None) -> Iterator[None]:
 
 
 def device_here(own: str | None) -> Device | None:
-    """Return the kind of device on which vLLM runs on this machine, whatever is checked.
+    """Return the kind of device that vLLM uses on this machine, whichever is checked.
 
     Args:
-        own: what this process's environment asks for, before ``--device`` and the command do.
+        own: the device variable before ``--device`` and the command's own variables are set.
     """
     named = None if own is None else registry.all_devices().get(own)
     if named is not None and named.host_problem() is None:
@@ -113,7 +113,7 @@ def device_here(own: str | None) -> Device | None:
 
 
 def device_variable(name: str | None) -> dict[str, str]:
-    """Return the environment that ``--device`` stands for.
+    """Return the environment variable that ``--device`` stands for.
 
     Raises:
         ConfigError: there is no such kind of device.

@@ -1,4 +1,4 @@
-"""What ``vllm-ascend-spec check`` finds out: by light checks first, then by vLLM's own."""
+"""The checks of ``vllm-ascend-spec check``: our light ones first, then vLLM's own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from vllm_ascend_spec.one_line import plain_line
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-# How the part of a message begins that says what to do.
+# Matches the part of a message that says what to do.
 REMEDY = re.compile(
     r"(?:^|[;:,.] )((?:did you mean|valid|nearest|remedy|leave|give|choose|take|set|add|use|name|"
     r"needs?|write|install|decrease|increase|must be)\b.*)",
@@ -55,8 +55,8 @@ class Problem:
     """Something that would keep an engine from starting.
 
     Attributes:
-        option: that is wrong; None where it is none.
-        message: what an engine's start says, in one line.
+        option: the option that is wrong; None if none is.
+        message: the error at the start of an engine, in one line.
         remedy: what to do.
     """
 
@@ -67,23 +67,23 @@ class Problem:
 
 @dataclass
 class Found:
-    """Everything that was found out.
+    """All findings of a check.
 
     Attributes:
-        device: the kind that it is for; None where there is none.
-        here: the kind that vLLM runs on here; None where there is none.
-        platform: what vLLM runs on here; None where something is wrong before.
-        vllm: distribution and version; None while it has not been asked.
+        device: the kind of device to check for; None if there is none.
+        here: the kind of device that vLLM uses on this machine; None if there is none.
+        platform: the platform that vLLM uses here; None if an earlier check failed.
+        vllm: its distribution and version; None until it is asked.
         model: the target.
         spec: the speculative config as given.
         asked: other options that matter, as given.
-        speculation: resolved; None without, or where something is wrong.
-        engine: vLLM's configuration of it; None where it was not built.
+        speculation: resolved; None without speculation or after an error.
+        engine: vLLM's configuration; None if it was not built.
         problems: what would keep an engine from starting.
-        unchecked: why the rest could not be looked at; None if it was.
+        unchecked: why the rest could not be checked; None if it was.
         without_effect: options that change nothing.
-        warnings: what an engine says at its start.
-        notes: what should be known of this report.
+        warnings: what an engine warns of at its start.
+        notes: what the reader of this report should know.
     """
 
     device: Device | None = None
@@ -103,19 +103,19 @@ class Found:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it is for another kind of device than this machine has."""
+        """Whether the check is for another kind of device than this machine's."""
         return self.device is not None and self.device != self.here
 
 
 def find(
     arguments: Sequence[str], *, is_light: bool = False, own_device: str | None = None
 ) -> Found:
-    """Look at flags of ``vllm serve``, on the device of this environment.
+    """Check flags of ``vllm serve`` for the device that the environment selects.
 
     Args:
-        arguments: the words behind ``vllm serve``.
-        is_light: whether vLLM is left out of it.
-        own_device: what the environment asked for, before ``--device`` and the command did.
+        arguments: the arguments after ``vllm serve``.
+        is_light: whether to check without vLLM.
+        own_device: the device variable before ``--device`` and the command's own were set.
     """
     found = Found()
     try:
@@ -156,14 +156,14 @@ def _find_platform(found: Found) -> None:
 
 
 def _look_at(found: Found, namespace: argparse.Namespace) -> None:
-    """Check what can be checked by our own rules."""
+    """Run our own checks."""
     try:
         translated = taken(vars(namespace))
     except AscendSpecError as error:
         found.problems.append(problem_of(error))
         return
     found.model = namespace.model
-    # vLLM 0.23 adds its own to what it is given.
+    # A copy, as vLLM 0.23 adds keys of its own to the dict that it is given.
     found.spec = copy(engine_args.merged_speculative_config(namespace))
     speculation, errors = problems.resolved(namespace)
     found.speculation = speculation
@@ -172,7 +172,7 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         unseen = parser_hook.check_page(namespace)
         check_target(namespace.model or "")
     except AscendSpecError as error:
-        # What is wrong with an option is said once.
+        # Report each wrong option once.
         options = [getattr(known, "option", None) for known in errors]
         if getattr(error, "option", str(error)) not in options:
             errors = (*errors, error)
@@ -204,10 +204,10 @@ def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:
         try:
             with on_device(found.here.name if found.here is not None else None):
                 vllm_device = serve_flags.load()
-        except AscendSpecError as error:  # the device's libraries, for one
+        except AscendSpecError as error:  # e.g. a missing library of the device
             found.problems.append(problem_of(error))
             return
-        except (Exception, SystemExit) as error:  # whatever is broken
+        except (Exception, SystemExit) as error:  # anything may be broken
             found.unchecked = f"vLLM cannot be imported: {serve_flags.said(error)}"
             return
         if not vllm_device:
@@ -229,7 +229,7 @@ def _build(
     found.model = read_head(found.model, found.spec).model
     try:
         found.engine = serve_flags.config_of(namespace)
-    except (Exception, SystemExit) as error:  # vLLM raises what it likes
+    except (Exception, SystemExit) as error:  # vLLM may raise anything
         said = serve_flags.said(error)
         if found.is_elsewhere:
             found.notes.append(f"vLLM's own checks were not made: here, on {vllm_device}: {said}")
@@ -247,14 +247,14 @@ def _build(
         found.without_effect += changed(given, found.engine)
         built = getattr(found.engine.speculative_config, ATTRIBUTE, None)
         if built is not None:
-            # vLLM has read the draft's config and settled its defaults meanwhile.
+            # By now vLLM has read the draft's config and resolved its defaults.
             found.speculation = built
             found.warnings = [*dict.fromkeys([*found.warnings, *built.warnings])]
     _look_at_port(found, namespace)
 
 
 def _settled(found: Found) -> Speculation | None:
-    """Return the speculation as the platform of another device would leave it."""
+    """Return the speculation as the platform of the other device would resolve it."""
     speculation, engine, device = found.speculation, found.engine, found.device
     if speculation is None or engine is None or device is None or speculation.draft_length != AUTO:
         return speculation
@@ -266,22 +266,22 @@ def _settled(found: Found) -> Speculation | None:
 
 
 def _look_at_port(found: Found, namespace: argparse.Namespace) -> None:
-    """See whether the port is free."""
+    """Warn if the port is taken."""
     port = getattr(namespace, "port", None)
     if isinstance(port, int) and not getattr(namespace, "uds", None):
         try:
             check_port(getattr(namespace, "host", None), port)
         except ConfigError as error:
-            # It may be free when the server starts, for this one may be what is running.
+            # No error: the server to be replaced may still be running on it.
             found.warnings.append(str(error))
 
 
 def changed(given: dict[str, Any], engine: VllmConfig) -> list[NoEffect]:
-    """Return the flags of which vLLM's configuration has made something else.
+    """Return the flags whose values vLLM's configuration has changed.
 
     Args:
         given: values that differ from vLLM's defaults, by name.
-        engine: what was built of them.
+        engine: the configuration built from them.
     """
     found = []
     for name, value in given.items():
@@ -298,7 +298,7 @@ def changed(given: dict[str, Any], engine: VllmConfig) -> list[NoEffect]:
 
 
 def problem_of(error: AscendSpecError) -> Problem:
-    """Return an error of ours as a problem."""
+    """Convert one of our errors to a problem."""
     message = str(error)
     if isinstance(error, ConfigError):
         return Problem(error.option, message, remedy_of(error.problem, error.option))
@@ -309,7 +309,7 @@ def problem_of(error: AscendSpecError) -> Problem:
 
 
 def remedy_of(text: str, option: str | None) -> str:
-    """Return the part of a message that says what to do, or the next best."""
+    """Return the part of a message that says what to do, or a general remedy."""
     if said := REMEDY.search(text):
         return said[1]
     return (

@@ -1,4 +1,4 @@
-"""Read those flags of ``vllm serve`` that our checks look at, without vLLM, in milliseconds."""
+"""Read the ``vllm serve`` flags that our checks need, without vLLM and in milliseconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vllm_ascend_spec.legacy.names import BY_FLAG
 SPEC, ADDITIONAL = "--speculative-config", "--additional-config"
 COUNT: dict[str, Any] = {"type": int, "metavar": "N"}
 SWITCH: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
-# By vLLM's names of them, long and short.
+# Keyed by vLLM's flag names, long and short.
 FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
     (SPEC, "-sc"): {"metavar": "JSON"},
     (ADDITIONAL,): {"metavar": "JSON"},
@@ -36,14 +36,14 @@ FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
     ("--cudagraph-capture-sizes",): {"type": int, "nargs": "+", "metavar": "N"},
     ("--kv-transfer-config",): {"metavar": "JSON"},
 }
-# Where these are, or names cut short, only vLLM knows what was given: a file, and levels that stand
-# for other options.
+# With these or abbreviated flags only vLLM knows what was given: the first reads a file, the others
+# name a level that sets other options.
 ONLY_VLLM = ("--config", "--optimization-level", "-O")
 JSON = {"compilation_config": "--compilation-config", "kv_transfer_config": "--kv-transfer-config"}
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises where argparse's ends the process."""
+    """Parser that raises an error where argparse exits the process."""
 
     def error(self, message: str) -> NoReturn:
         """Raise ``message``."""
@@ -51,21 +51,21 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Describe the flags to a parser, the old ones among them."""
+    """Add the flags to a parser, including vLLM's old ones."""
     for names, details in FLAGS.items():
         parser.add_argument(*names, help="as for vllm serve", **details)
     legacy_flags.add_to(parser)
 
 
 def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return what our checks look at, and the words that only vLLM can read.
+    """Return the flags that our checks need, and the arguments that only vLLM can read.
 
     Args:
-        arguments: as they stand behind ``vllm serve``.
+        arguments: the arguments after ``vllm serve``.
 
     Raises:
-        FlagsError: only vLLM can tell what these words mean.
-        ConfigError: an option is no JSON.
+        FlagsError: only vLLM can tell what these arguments mean.
+        ConfigError: the value of an option is not JSON.
     """
     words = [_with_dashes(word) for word in arguments]
     named = [word.partition("=")[0] for word in words if word.startswith("-")]
@@ -77,7 +77,7 @@ def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
             raise FlagsError(f"{name} cannot be read without vLLM")
     parser = Parser(add_help=False, allow_abbrev=False)
     add_flags(parser)
-    # vLLM wants it in front, and behind an unknown flag it might be that one's value.
+    # vLLM wants the model first; after an unknown flag it might be the value of that flag.
     model = words.pop(0) if words and not words[0].startswith("-") else None
     namespace, rest = parser.parse_known_args(words)
     namespace.model_tag = model
@@ -92,14 +92,14 @@ def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def near(word: str) -> str:
-    """Return ``did you mean '--FLAG'? `` for a word that is nearly one of the flags, or nothing."""
+    """Return ``did you mean '--FLAG'? `` for a misspelled flag, else an empty string."""
     known = [flag for flags in FLAGS for flag in flags] + [*BY_FLAG]
-    # Most of what is not here is another flag of vLLM's, written as it should be.
+    # Most unknown flags are other flags of vLLM, spelled correctly: suggest only close matches.
     return did_you_mean(word.partition("=")[0], known, likeness=0.9)
 
 
 def _with_dashes(word: str) -> str:
-    """Return a flag as argparse has it; vLLM takes underscores, too."""
+    """Return a flag with dashes, as argparse knows it; vLLM accepts underscores too."""
     if not word.startswith("--"):
         return word
     name, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""What a target, its draft and their KV cache take, by the checkpoints' headers and by vLLM."""
+"""Memory of a target, its draft and their KV cache, from checkpoint headers and vLLM."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ IN_TARGET = "in the target's"
 def memory_of(
     model: str | None, speculation: Speculation | None, engine: VllmConfig | None
 ) -> dict[str, Any]:
-    """Return bytes; None for what cannot be told.
+    """Return sizes in bytes, and how many tokens fit; None for what is unknown.
 
     Args:
         model: the target.
-        speculation: of the engine.
-        engine: vLLM's configuration; None where it was not built.
+        speculation: the resolved speculation of the engine.
+        engine: vLLM's configuration; None if it was not built.
     """
     found: dict[str, Any] = {
         "target_weights_bytes": weights_of(model),
@@ -50,7 +50,7 @@ def memory_of(
 
 
 def weights_of(model: str | None) -> int | None:
-    """Return the bytes of a checkpoint's tensors; None where it is not here or cannot be read."""
+    """Return the bytes of a checkpoint's tensors; None if it is not local or not readable."""
     folder = Path(model or "").expanduser()
     if not model or not folder.is_dir():
         return None
@@ -62,7 +62,7 @@ def weights_of(model: str | None) -> int | None:
 
 
 def _draft_weights(model: str | None, speculation: Speculation | None) -> int | None:
-    """Return the bytes of the draft's tensors: 0 where the target has them, or there are none."""
+    """Return the bytes of the draft's tensors; 0 if it has none or the target has them."""
     if speculation is None or not speculation.has_draft_model:
         return 0
     draft = speculation.options.get("model")
@@ -70,7 +70,7 @@ def _draft_weights(model: str | None, speculation: Speculation | None) -> int | 
 
 
 def kv_bytes_of(model_config: Any, engine: VllmConfig) -> int | None:
-    """Return what one token takes in the KV cache of each device; None for models with states."""
+    """Return KV-cache bytes per token and device; None for models with recurrent state."""
     import torch
     from vllm.utils.torch_utils import STR_DTYPE_TO_TORCH_DTYPE
 

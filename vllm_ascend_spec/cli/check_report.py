@@ -13,14 +13,14 @@ from vllm_ascend_spec.errors import BackendUnavailableError
 
 RIGHT, REFUSED, UNCHECKED = "right", "refused", "unchecked"
 MIB = 1024 * 1024
-# Of vLLM's configuration, by the part of it that has them.
+# Reported fields of vLLM's configuration, by sub-config.
 ENGINE = {
     "model_config": ("dtype", "max_model_len", "quantization"),
     "scheduler_config": ("max_num_seqs", "max_num_batched_tokens", "async_scheduling"),
     "parallel_config": ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
     "cache_config": ("block_size", "cache_dtype", "enable_prefix_caching"),
 }
-# Rows of the text about speculation, by value of the record.
+# Row titles in the text about speculation, by key of the record.
 SPECULATION = {
     "method": "method",
     "num_drafts": "K",
@@ -40,14 +40,14 @@ WIDTH = 24
 
 
 def status_of(found: Found) -> str:
-    """Return what it comes to, in one word."""
+    """Return the result in one word."""
     if found.problems:
         return REFUSED
     return UNCHECKED if found.unchecked is not None else RIGHT
 
 
 def record(found: Found) -> dict[str, Any]:
-    """Return all of it; docs/configuration.md says what the keys are."""
+    """Return all findings; docs/configuration.md describes the keys."""
     speculation = found.speculation
     resolved = (
         {}
@@ -78,7 +78,7 @@ def record(found: Found) -> dict[str, Any]:
 
 
 def _backends(found: Found) -> dict[str, Any] | None:
-    """Return the backend of each op, and why a better one is not taken; None without torch."""
+    """Return each op's backend and why better ones are not used; None without vLLM's config."""
     if found.engine is None:
         return None
     from vllm_ascend_spec.ops import OPS
@@ -183,7 +183,7 @@ def _no_effect(rows: Mapping[str, Any]) -> Iterator[str]:
 def _warnings(rows: Mapping[str, Any]) -> Iterator[str]:
     named = [item["option"] for item in rows["without_effect"]]
     for warning in rows["warnings"]:
-        # They stand above already.
+        # Options without effect are listed above already.
         if not any(warning.startswith(f"{option} has no effect") for option in named):
             yield warning
 

@@ -1,4 +1,4 @@
-"""``vllm-ascend-spec completion``: a script with which a shell completes the command's words."""
+"""``vllm-ascend-spec completion``: print a shell's completion script for this command."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SHELLS = ("bash", "zsh", "fish")
 MISSING = (
     "needs the package shtab, which writes the script: pip install 'vllm-ascend-spec[completion]'"
 )
-# Commands whose words are vLLM's: those flags of it that matter to speculation are offered.
+# Commands that take vLLM's arguments: its flags that matter to speculation are offered.
 WITH_FLAGS = (("check",), ("serve",))
 FILES = ("prompts", "record", "repetitive", "output", "png", "step_times", "peer_python", "old")
 FOLDERS = ("model", "spec_model", "speculative_model")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take the shell."""
+    """Add the argument that names the shell."""
     parser.add_argument("shell", choices=SHELLS, help="for which the script is")
 
 
 def offered() -> dict[tuple[tuple[str, ...], str], list[str]]:
-    """Return the values that are offered, by command and name of the option."""
+    """Return the values to offer, by command path and option name."""
     found: dict[tuple[tuple[str, ...], str], list[str]] = {
         (path, name): list(methods.all_methods())
         for path in WITH_FLAGS
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the script.
 
     Raises:
-        ConfigError: the package that writes it is missing.
+        ConfigError: the package ``shtab``, which writes it, is missing.
     """
     try:
         import shtab
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def described() -> argparse.ArgumentParser:
-    """Return the parser of all commands, which knows every value that is offered."""
+    """Return the parser of all commands, with the values to offer as choices."""
     from vllm_ascend_spec.cli.main import build_parser
 
     parser = build_parser()

@@ -1,4 +1,4 @@
-"""Call a function in a process of its own: a library that is broken can end a process."""
+"""Call a function in a subprocess: a broken library can kill the process that loads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 TIMEOUT_S = 120.0
 # Printed before the result, after whatever libraries print when they are loaded.
 MARK = "result: "
-# The import path is taken over; the folder to run in is not, for it may be gone.
+# The subprocess gets this import path, but not the working directory, which may be gone.
 CODE = f"""
 import importlib, json, sys
 sys.path[:], module, function, *arguments = json.loads(sys.argv[1])

@@ -1,4 +1,4 @@
-"""``vllm-ascend-spec env``: the line that switches this plugin on beside vllm-ascend."""
+"""``vllm-ascend-spec env``: print the line that selects our platform over vllm-ascend's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vllm_ascend_spec.devices import plugins as known
 
 HELP = 'print the line that chooses this plugin on an Ascend host; eval "$(vllm-ascend-spec env)"'
 VARIABLE = "VLLM_PLUGINS"
-# vLLM loads these only where they are named, so nothing but a person names them.
+# vLLM loads plugins of this group only if they are named, which is left to the user.
 NAMED_ONLY = "vllm.endpoint_plugins"
 NOTHING_TO_SET = (
     "vllm-ascend is not installed and VLLM_PLUGINS is not set: "
@@ -21,18 +21,18 @@ NOTHING_TO_SET = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take nothing."""
+    """Add no arguments."""
 
 
 def plugins(current: Mapping[str, str]) -> str | None:
-    """Return what ``VLLM_PLUGINS`` has to be so that ours is the platform; None to leave it unset.
+    """Return the ``VLLM_PLUGINS`` that selects our platform; None to leave it unset.
 
-    The variable is a list of all plugins that vLLM may load, of every kind. So it names ours, those
-    parts of vllm-ascend that are no platform, and what is there of other people's: what the
-    variable names already, or whatever is installed.
+    The variable lists all plugins that vLLM may load, of every kind. So it has to name ours, the
+    plugins of vllm-ascend other than its platform, and everyone else's: those that the variable
+    names already or, if it is unset, all that are installed.
 
     Args:
-        current: the environment.
+        current: the environment variables.
     """
     allowed = current.get(VARIABLE)
     if allowed is None and not known.has_vllm_ascend():

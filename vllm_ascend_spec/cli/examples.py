@@ -8,7 +8,7 @@ from __future__ import annotations
 EAGLE = '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}'
 NGRAM = '{"method": "ngram", "num_speculative_tokens": 5}'
 
-# By the words that lead to the command.
+# Keyed by command path.
 EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
     (): (
         "vllm-ascend-spec info",

@@ -24,17 +24,17 @@ from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.upstream import limits
 
 HELP = "say what works here, what would be used and what is wrong; --json for a bug report"
-# Their PyPI builds are for CUDA; beside a CPU build of torch they break `import transformers`.
+# Their PyPI builds are for CUDA; with a CPU build of torch they break `import transformers`.
 CUDA_ONLY = ("torchvision", "torchaudio", "torchcodec")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take the form of the report."""
+    """Add ``--json``."""
     parser.add_argument("--json", action="store_true", help="print the whole report, as a record")
 
 
 def report() -> dict[str, Any]:
-    """Collect the report; ``failed`` says of what cannot be told why not."""
+    """Collect the report; ``failed`` has the reason for each entry that is not known."""
     probes = Probes()
     record = provenance.collect()
     choice = probes.run("platform", select.select_platform, select.Choice(None))
@@ -50,7 +50,7 @@ def report() -> dict[str, Any]:
         "note": choice.note or None,
         "methods": probes.run("methods", lambda: methods_of(device), []),
         "limits": list(limits.EVERY),
-        # A torch or a library that is broken can end the process that loads it.
+        # A broken torch or library can kill the process that loads it.
         "op_backends": probes.run(
             "op_backends",
             lambda: call_elsewhere(__name__, "op_backends", name or "cpu"),
@@ -65,13 +65,13 @@ def report() -> dict[str, Any]:
 
 
 def has_supported_vllm() -> bool:
-    """Tell whether there is a vLLM that this release supports."""
+    """Tell whether a vLLM that this release supports is installed."""
     found = versions.installed_vllm()
     return found is not None and versions.is_supported(found[1])
 
 
 def find_device() -> Device | None:
-    """Return the device; None too where the variable for it is wrong, which the note tells."""
+    """Return the device; None also if the variable for it is invalid, as the note says."""
     try:
         return select.find_device()
     except ConfigError:
@@ -79,14 +79,14 @@ def find_device() -> Device | None:
 
 
 def mends(device: str | None) -> dict[str, str]:
-    """Return the mends of other people's code, active or not needed."""
+    """Return the state of every patch of third-party code: active or not needed."""
     from vllm_ascend_spec.compat import registry
 
     return registry.report(device)
 
 
 def methods_of(device: Device | None) -> list[str]:
-    """Return the methods that a device has with the installed version."""
+    """Return the methods that a device supports with the installed vLLM version."""
     family = device.family if device is not None else ""
     return [
         name

@@ -14,7 +14,7 @@ def text(report: Mapping[str, Any]) -> str:
     """Return the summary.
 
     Args:
-        report: of :func:`vllm_ascend_spec.cli.info.report`.
+        report: result of :func:`vllm_ascend_spec.cli.info.report`.
     """
     wrong = list(dict.fromkeys(_wrong(report)))
     lines = [f"vllm-ascend-spec {report['vllm-ascend-spec']}: {_verdict(report, wrong)}", ""]
@@ -72,7 +72,7 @@ def _wrong(report: Mapping[str, Any]) -> Iterator[str]:
         yield report["note"]
     states = report["op_backends"]
     for state in states.values() if isinstance(states, Mapping) else ():
-        # They are there best first.
+        # The best backend is listed first.
         for name, said in state.items() if isinstance(state, Mapping) else ():
             if said == READY:
                 break

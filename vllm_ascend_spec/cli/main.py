@@ -1,4 +1,4 @@
-"""``vllm-ascend-spec COMMAND``. A command's code is imported when it runs."""
+"""``vllm-ascend-spec COMMAND``; imports of torch and vLLM wait until a command runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vllm_ascend_spec.errors import AscendSpecError
 
 # Each module has `HELP`, `add_arguments(parser)` and `run(args) -> exit status`.
 COMMANDS = ("serve", "env", "check", "plan", "info", "bench", "migrate", "completion")
-# What is not their own is vLLM's: they get it as `args.arguments`.
+# These hand arguments that are not their own to vLLM, as `args.arguments`.
 PASS_ON = ("serve", "check")
 EXIT_BAD_INPUT = 2
 

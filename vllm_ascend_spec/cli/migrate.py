@@ -1,4 +1,4 @@
-"""``vllm-ascend-spec migrate``: a command, a script or a YAML file without the old options."""
+"""``vllm-ascend-spec migrate``: replace old options in a command, script or YAML file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ YAML = (".yaml", ".yml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take a file, or a command behind ``--``."""
+    """Add ``--write``, and the file or the command after ``--``."""
     parser.add_argument("--write", action="store_true", help="put the new text into the file")
     parser.add_argument(
         "old",
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the new text; what a person should know of it goes to standard error."""
+    """Print or write the new text; notes for the user go to stderr."""
     name = args.old[0]
     is_one_text = len(args.old) == 1 and " " in name and has_old(name)
     command = name if is_one_text else shlex.join(args.old) if len(args.old) > 1 else None

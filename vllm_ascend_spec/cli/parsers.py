@@ -1,4 +1,4 @@
-"""The parser of a command; of some the words that are not their own are handed on as they are."""
+"""Argument parser of the commands; some pass arguments that are not their own on to vLLM."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ END = "--"
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Takes its own options, and hands all other words on.
+    """Parser that takes its own options and can pass all other arguments on.
 
     Attributes:
-        passes_on: whether it does; else it is argparse's.
+        passes_on: whether other arguments are passed on; False for plain argparse.
     """
 
     passes_on = False
@@ -25,7 +25,7 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse; what is handed on becomes ``arguments``, in its order."""
+        """Parse the options; arguments passed on become ``arguments``, in their order."""
         if not self.passes_on or args is None:
             return super().parse_known_args(args, namespace)
         own, handed = self.split(args)
@@ -34,7 +34,7 @@ class CommandParser(argparse.ArgumentParser):
         return found, []
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is none of an option's choices, as argparse does, with the nearest one."""
+        """Reject a value that is not a choice, as argparse does, and suggest the nearest one."""
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
@@ -43,7 +43,7 @@ class CommandParser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, said.rstrip()) from None
 
     def split(self, args: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the command's own words, and all others; behind ``--`` none is its own."""
+        """Split into the command's own arguments and all others; after ``--`` all are others."""
         own: list[str] = []
         handed: list[str] = []
         words = iter(args)
@@ -64,7 +64,7 @@ class CommandParser(argparse.ArgumentParser):
 def commands_in(
     parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
-    """Yield every parser below one, with the words that lead to it; those of ``bench`` are two."""
+    """Yield a parser and its subparsers with their command paths, e.g. ``("bench", "serve")``."""
     yield path, parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -73,12 +73,12 @@ def commands_in(
 
 
 def unknown(parser: argparse.ArgumentParser, command: str, words: Sequence[str]) -> str:
-    """Return what to say of words that a command does not know.
+    """Return the error message for arguments that a command does not know.
 
     Args:
-        parser: of all commands.
-        command: that was called.
-        words: at least one, in which no secret may be shown.
+        parser: parser of all commands.
+        command: name of the command that was called.
+        words: the unknown arguments, at least one, already without secrets.
     """
     options = [
         option

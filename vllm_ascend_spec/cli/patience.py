@@ -1,4 +1,4 @@
-"""A line on the terminal while a command is silent for long."""
+"""A line on the terminal while a command prints nothing for long."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SILENCE_S = 1.0
-# To the start of the line, and away with what is in it.
+# Moves to the start of the line and erases it.
 ERASE = "\r\x1b[K"
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Say what takes long after :data:`SILENCE_S`; the line is gone at the end.
+    """Show a line after :data:`SILENCE_S` seconds, and erase it at the end.
 
-    Standard error gets it if that is a terminal: a file or a pipe has results and errors alone.
+    It goes to stderr if that is a terminal: a file or a pipe gets results and errors only.
 
     Args:
         what: the command, and what it waits for.

@@ -1,4 +1,4 @@
-"""``vllm-ascend-spec plan``: which graphs to capture, beside what vLLM and vllm-ascend capture."""
+"""``vllm-ascend-spec plan``: which graphs to capture, compared with vLLM and vllm-ascend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vllm_ascend_spec.graphs.work import EAGER_FACTOR
 
 HELP = "plan which graphs to capture for speculative decoding, beside what vLLM captures"
 
-# The names that graphs/ has for options.
+# Command-line options by the names that errors from graphs/ use.
 OPTIONS = {
     "max_num_seqs": "--max-num-seqs",
     "num_speculative_tokens": "--tiers",
@@ -35,7 +35,7 @@ OPTIONS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the engine, the load and the budget."""
+    """Add the options for the engine, the load and the budget."""
     add = parser.add_argument
     add("--max-num-seqs", type=int, metavar="N", help="as for vllm serve; has to be given")
     add("--num-speculative-tokens", type=int, metavar="K", help="drafts for each request")
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_estimates(group: argparse._ArgumentGroup) -> None:
-    """Describe the model and the device."""
+    """Add the options for the model and the device."""
     add = group.add_argument
     add("--layers", type=int, metavar="N", help="of the target")
     add("--draft-layers", type=int, default=0, metavar="N", help="of the draft model or head")

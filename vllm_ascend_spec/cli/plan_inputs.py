@@ -1,4 +1,4 @@
-"""What ``vllm-ascend-spec plan`` was asked, checked."""
+"""Read and check the options of ``vllm-ascend-spec plan``."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ LOADS = "valid: uniform, zipf, normal:MEAN,DEVIATION, a file or http://…/metri
 
 @dataclass(frozen=True)
 class Case:
-    """What is planned.
+    """What to plan for.
 
     Attributes:
-        engine: as far as the rules read it.
+        engine: what the stock rules read of the engine.
         load: how often batches of each size are decoded.
-        budget: limits.
+        budget: limits on what is captured.
         work: what steps cost.
-        cover: whether every batch has to be replayed that can be.
-        cost: what a graph takes; None where the model is not known.
+        cover: whether every batch that can be replayed must be.
+        cost: memory and streams of a graph; None if the model is unknown.
     """
 
     engine: Engine
@@ -95,7 +95,7 @@ def case_of(args: argparse.Namespace) -> Case:
 def tiers_of(
     text: str | None, drafts: int | None, max_num_seqs: int
 ) -> tuple[tuple[Tier, ...], Rows | None]:
-    """Return the tiers, and the schedule if they are of one.
+    """Return the tiers, and the schedule if they come from one.
 
     Raises:
         ConfigError: neither option is given, or the two contradict each other.
@@ -123,7 +123,7 @@ def tiers_of(
 
 
 def _parse_tiers(text: str) -> list[Any]:
-    """Return a list of numbers, or of rows."""
+    """Parse ``--tiers`` to a list of numbers or of rows."""
     try:
         given = json.loads(text if text.strip().startswith("[") else f"[{text}]")
     except ValueError:
@@ -141,7 +141,7 @@ def load_of(text: str, tiers: tuple[Tier, ...], max_num_seqs: int) -> Load:
     """Return the load that ``--load`` names.
 
     Raises:
-        ConfigError: it is none, or a file or server cannot be read; then with the line.
+        ConfigError: it is not a load, or a file (naming the line) or server cannot be read.
     """
     if text.partition(":")[0] in ("http", "https"):
         return _load_of_metrics(_fetch(text), text, tiers, max_num_seqs)
@@ -194,7 +194,7 @@ WITH_LAYERS = (
 
 
 def cost_of(args: argparse.Namespace) -> GraphCost | None:
-    """Return what a graph of the model takes; None without ``--layers``.
+    """Return the memory and streams of a graph of the model; None without ``--layers``.
 
     Raises:
         ConfigError: an option needs ``--layers``, or is out of range.

@@ -14,7 +14,7 @@ from vllm_ascend_spec.cli.plan_report import NAMES
 from vllm_ascend_spec.graphs.tiers import Tier
 from vllm_ascend_spec.graphs.work import Work
 
-# Wide below narrow, so that equal lines are all seen.
+# Narrow lines lie on wide ones, so that equal lines all stay visible.
 WIDTHS = (4.0, 2.0, 1.0)
 
 
@@ -55,15 +55,15 @@ def draw(case: Case, comparison: Comparison, path: Path) -> str:
 def draw_waste(
     panel: Any, tier: Tier, sizes: Sequence[int], work: Work, name: str, width: float
 ) -> None:
-    """Draw one policy's waste; batches that run eager dotted.
+    """Draw one policy's waste, dotted for batches that run eager.
 
     Args:
         panel: matplotlib's axes.
-        tier: that the batches are of.
-        sizes: captured for it, in tokens, ascending.
+        tier: tier of the batches.
+        sizes: sizes captured for the tier, in tokens, ascending.
         work: what steps cost.
-        name: of the policy.
-        width: of its line, in points.
+        name: name of the policy.
+        width: width of its line, in points.
     """
     batches = list(tier.batches())
     wasted = [waste_of(n, tier, sizes, work) for n in batches]

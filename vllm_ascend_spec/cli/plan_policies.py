@@ -1,4 +1,4 @@
-"""The plan beside what others capture, for ``vllm-ascend-spec plan``."""
+"""Compare our plan with what others capture, for ``vllm-ascend-spec plan``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RULES = {"vllm": stock_rules.vllm, "vllm_ascend": stock_rules.vllm_ascend}
 
 @dataclass(frozen=True)
 class Policy:
-    """One way to choose sizes, and what comes of it.
+    """One way to choose sizes, with its results.
 
     Attributes:
-        sizes_by_k: in tokens, ascending.
-        figures: over the load; None where the engine would not start.
-        source: whose rule it is.
-        notes: what has to be known beside the figures.
+        sizes_by_k: sizes in tokens for each K, ascending.
+        figures: expected values over the load; None if the engine would not start.
+        source: where the sizes come from.
+        notes: what a reader of the figures has to know.
         problem: why the engine would not start; empty if it would.
     """
 
@@ -41,17 +41,17 @@ class Policy:
 
     @property
     def graphs(self) -> int:
-        """How many graphs that is, over all tiers."""
+        """Number of graphs over all tiers."""
         return sum(map(len, self.sizes_by_k.values()))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ours beside others.
+    """Our plan and the policies that it is compared with.
 
     Attributes:
         ours: the plan.
-        limit: what bounded its graphs, for a report.
+        limit: what bounded the number of its graphs, for a report.
         stock: what vLLM and vllm-ascend capture, by name.
         same_graphs: other ways to choose at most as many graphs as ours.
     """
@@ -63,7 +63,7 @@ class Comparison:
 
 
 def compare(case: Case) -> Comparison:
-    """Plan, and judge every policy over the same load.
+    """Plan, and evaluate every policy over the same load.
 
     Raises:
         ConfigError: nothing can be planned.
@@ -110,11 +110,11 @@ def compare(case: Case) -> Comparison:
 
 
 def _unlimited(stock: Mapping[str, int], batches: int) -> tuple[int, str]:
-    """Return how many graphs there may be where nobody says it, and why that many.
+    """Return how many graphs there may be by default, and the reason.
 
     Args:
-        stock: graphs that others capture, by name; none of them where they do not start.
-        batches: batch sizes of all tiers.
+        stock: number of graphs that others capture, by name; 0 if they do not start.
+        batches: number of batch sizes over all tiers.
     """
     whose, most = next(((name, n) for name, n in stock.items() if n), ("nobody", 0))
     graphs = default_graphs(most, batches)

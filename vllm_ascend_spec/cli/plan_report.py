@@ -22,7 +22,7 @@ ESTIMATED = "estimates, not measured"
 
 
 def text(case: Case, comparison: Comparison) -> str:
-    """Return the table and what has to be read beside it."""
+    """Return the table with its explanations."""
     others = {**comparison.stock, **comparison.same_graphs}
     rows = [HEAD, row_of("ours", comparison.ours, case)]
     rows += [row_of(NAMES[name], policy, case) for name, policy in others.items()]
@@ -41,7 +41,7 @@ def text(case: Case, comparison: Comparison) -> str:
 
 
 def record(case: Case, comparison: Comparison) -> dict[str, Any]:
-    """Return all of it as a record."""
+    """Return the comparison as a record."""
     engine = case.engine
     found = {
         "max_num_seqs": engine.max_num_seqs,
@@ -132,7 +132,7 @@ def row_of(name: str, policy: Policy, case: Case) -> tuple[str, ...]:
 
 
 def covered(policy: Policy, case: Case) -> int:
-    """Return up to how many requests every batch is replayed."""
+    """Return the largest n such that all batches of 1 to n requests are replayed."""
     assert policy.figures is not None
     eager = [row[0] for row in policy.figures.eager.values() if row]
     return min(eager, default=case.engine.max_num_seqs + 1) - 1
@@ -149,7 +149,7 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _sizes(case: Case, ours: Policy) -> list[str]:
-    """Return our sizes, of each tier by itself where there are several."""
+    """Return our sizes, with one line per tier if there are several."""
     if len(case.engine.tiers) == 1:
         return [f"sizes: {ours.sizes}"]
     return [f"sizes for K={k}: {list(sizes)}" for k, sizes in ours.sizes_by_k.items()]

@@ -1,4 +1,4 @@
-"""``vllm-ascend-spec serve``: ``vllm serve`` with our platform and the libraries it wants."""
+"""``vllm-ascend-spec serve``: ``vllm serve`` with our platform and the library that it preloads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HELP = "run `vllm serve` with this plugin; takes all its arguments"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All arguments are vLLM's."""
+    """Add no arguments: all are vLLM's."""
 
 
 def environment(current: dict[str, str]) -> dict[str, str]:
-    """Return what has to be set for ``vllm serve``, given the current environment."""
+    """Return the variables to set for ``vllm serve``, given the current environment."""
     changes = {}
     plugins = env.plugins(current)
     if plugins is not None and plugins != current.get(env.VARIABLE):

@@ -1,1 +1,1 @@
-"""Mends of other people's code, one file each: why, how, and what upstream change removes it."""
+"""Patches of other people's code, one file each: why, how, and which upstream change ends it."""

@@ -1,12 +1,12 @@
 """``allowed_token_ids`` of one request applied to another.
 
 Why: vLLM 0.30 (vllm/v1/worker/gpu_input_batch.py:InputBatch) keeps one mask row per batch slot.
-``condense`` moves a row and leaves the old one as it was, ``add_request`` does not clear the row of
-a request that allows everything, and ``swap_states`` swaps rows through views, so both end up the
-same. A slot that a restricted request has left then restricts whoever gets it next, as soon as any
-other request has ``allowed_token_ids``. It happens without speculation too; with it, requests of a
-batch end at different steps and it happens often.
-How: a new request's row is cleared, and swapped rows are put right.
+``condense`` copies a row and does not clear the old one, ``add_request`` does not clear the row of
+a request that allows all tokens, and ``swap_states`` swaps rows through views, so both rows end up
+equal. A slot that a restricted request has left then restricts its next request, as soon as any
+other request has ``allowed_token_ids``. This happens without speculation too, but more often with
+it, because requests of a batch end at different steps.
+How: a new request's row is cleared, and swapped rows are corrected.
 Until: vLLM 0.31, which clears the row that ``condense`` leaves and swaps copies.
 """
 
@@ -21,7 +21,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.v1.worker.gpu_input_batch import InputBatch

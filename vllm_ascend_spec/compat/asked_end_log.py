@@ -1,13 +1,13 @@
 """A server that is asked to end does not log its engine's end as a failure.
 
-Why: where an engine that was asked to stop has stopped, vLLM's front end cancels the task that
-reads its socket, and later the one that waits for outputs. If the second one gets to run between
-the two, as on a busy machine, it logs "AsyncLLM output_handler failed." with a traceback that says
-EngineDeadError (vllm/v1/engine/async_llm.py:AsyncLLM.shutdown).
-How: the client of the engine remembers that it was asked to stop while the engine was alive, and
-marks the error that follows; vLLM's logger of that task leaves a marked one out. Requests that
-still wait are told of it as before.
-Until: vLLM does so itself. 0.31 to 0.33 do not.
+Why: after an engine has stopped on request, vLLM's front end cancels the task that reads its
+socket, and later the task that waits for outputs. If the second task runs in between, as on a busy
+machine, it logs "AsyncLLM output_handler failed." with the traceback of an EngineDeadError
+(vllm/v1/engine/async_llm.py:AsyncLLM.shutdown).
+How: the engine's client remembers that it was asked to stop while the engine was alive, and marks
+the error that follows. The logger of that task drops a marked error. Requests that still wait get
+the error as before.
+Until: vLLM does this itself. 0.31 to 0.33 do not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.v1.engine import async_llm, core_client
@@ -37,7 +37,7 @@ def apply() -> None:
 
     @functools.wraps(stock_shutdown)
     def shutdown(self: Any, *args: Any, **kwargs: Any) -> None:
-        # What watches the engine calls this, too, once it has noted its death.
+        # The engine's monitor calls this, too, once it has noted the engine's death.
         if not self.resources.engine_dead:
             setattr(self, MARK, True)
         stock_shutdown(self, *args, **kwargs)

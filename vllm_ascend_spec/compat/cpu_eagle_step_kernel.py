@@ -4,7 +4,7 @@ Why: the dispatcher (vllm/v1/spec_decode/utils.py:_eagle_step_slot_mapping_metad
 Triton kernel, and the C++ fall-back
 (vllm/utils/cpu_triton_utils.py:_eagle_step_slot_mapping_metadata_kernel_impl) names its third
 parameter ``stride`` where the dispatcher passes ``block_table_stride``.
-How: give the dispatcher the C++ kernel behind the right parameter names.
+How: the dispatcher gets the C++ kernel, wrapped in a function with the right parameter names.
 Until: vLLM 0.31, which registers its C++ kernels in ``register_triton_kernel_overrides`` of the
 platform and passes their arguments by position.
 """
@@ -20,7 +20,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.utils import cpu_triton_utils as kernels

@@ -1,12 +1,13 @@
 """Events on a CPU cannot be asked whether they are over.
 
-Why: vLLM puts a class in the place of ``torch.cuda.Event`` on a CPU
+Why: on a CPU vLLM replaces ``torch.cuda.Event`` by a class
 (vllm/v1/worker/cpu/shm.py:_EventPlaceholder) that has no ``query``. The connector of hidden states
-asks it after each request
+calls it after each request
 (vllm/distributed/kv_transfer/kv_connector/v1/example_hidden_states_connector.py:
 ExampleHiddenStatesConnector.get_finished), and the engine ends with an AttributeError.
-How: a ``query`` that says yes: on a CPU everything before an event is over when it is made.
-Until: vLLM adds it, as its stand-in for a stream beside it has one. 0.31 to 0.33 do not.
+How: a ``query`` that returns True: on a CPU all work before an event is done when the event is
+made.
+Until: vLLM adds it, as it has for its fake stream in the same file. 0.31 to 0.33 do not.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.v1.worker.cpu.shm import _EventPlaceholder

@@ -1,12 +1,12 @@
 """Copies of a mixture of experts cannot exchange their tokens on a CPU.
 
-Why: with data parallelism a layer of experts gathers the tokens of all copies, as many as each has,
-and hands the sums back (vllm/distributed/device_communicators/all2all.py:AgRsAll2AllManager).
-vLLM's communicator of a CPU
-(vllm/distributed/device_communicators/cpu_communicator.py:CpuCommunicator) has neither
-``all_gatherv`` nor ``reduce_scatterv``: the engine ends with a NotImplementedError as it starts.
-How: both, by the collectives that gloo has. The tokens are padded to the longest batch; all sums go
-to every copy, which keeps its own.
+Why: with data parallelism an expert layer gathers the tokens of all replicas, however many each
+has, and returns the sums (vllm/distributed/device_communicators/all2all.py:AgRsAll2AllManager).
+vLLM's CPU communicator (vllm/distributed/device_communicators/cpu_communicator.py:CpuCommunicator)
+has neither ``all_gatherv`` nor ``reduce_scatterv``: the engine ends with a NotImplementedError as
+it starts.
+How: both are built from gloo's collectives. Tokens are padded to the largest batch; every replica
+gets all sums and keeps its own.
 Until: vLLM's communicator has them (vllm #57837).
 """
 
@@ -25,7 +25,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
@@ -44,12 +44,12 @@ def all_gatherv(
 
     Args:
         self: the communicator of the ranks.
-        input_: this rank's rows, or several tensors of as many rows.
-        dim: 0, the rows.
-        sizes: how many rows each rank has; None where all have as many.
+        input_: this rank's rows, or a list of tensors with that many rows each.
+        dim: must be 0, the rows.
+        sizes: number of rows of each rank; None if all have equally many.
 
     Returns:
-        [sum(sizes), ...], or as many as were given.
+        [sum(sizes), ...], or a list of such tensors if a list was given.
     """
     assert dim == 0, "only rows are gathered"
     if isinstance(input_, list):
@@ -71,13 +71,13 @@ def reduce_scatterv(
     dim: int = -1,
     sizes: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Add up what all ranks have and return this rank's rows; the signature is vLLM's.
+    """Sum the inputs of all ranks and return this rank's rows; the signature is vLLM's.
 
     Args:
         self: the communicator of the ranks.
         input_: rows for each rank, one rank after the other.
-        dim: 0, the rows.
-        sizes: how many rows are whose; None where all get as many.
+        dim: must be 0, the rows.
+        sizes: number of rows for each rank; None if all get equally many.
 
     Returns:
         [sizes[rank], ...]

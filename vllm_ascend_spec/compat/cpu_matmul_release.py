@@ -1,13 +1,14 @@
 """Let go of an ended engine's matrix multiplications, but not while another engine is compiled.
 
-Why: on a CPU a linear layer owns a oneDNN handler, and frees it by its pointer, which lies in a
-tensor (vllm/_custom_ops.py:CPUDNNLGEMMHandler). The garbage collector calls that at any time. While
-PyTorch traces, operations go to fake tensors or to kernels for shapes alone, which cannot read that
-tensor: the handler is never freed, and the message about it repeats the tensor, which asks again,
-until the stack ends. Processes with a second engine crashed.
-How: what ends then waits in a list, and is freed with the next handler that is made or that ends.
-Until: vLLM keeps the pointer as a number, and frees by it outside of PyTorch's dispatcher. 0.31 to
-0.33 do not.
+Why: on a CPU a linear layer owns a oneDNN handler, and frees it by a pointer that is stored in a
+tensor (vllm/_custom_ops.py:CPUDNNLGEMMHandler). The garbage collector may do that at any time.
+While PyTorch traces, operations go to fake tensors or shape-only kernels, which cannot read that
+tensor. The handler is then never freed, and printing the error prints the tensor, which fails
+again, until the stack overflows. Processes with a second engine crashed.
+How: handlers to be freed wait in a list. It is emptied when the next handler is made or ends,
+unless PyTorch is tracing.
+Until: vLLM keeps the pointer as a number, and frees the handler outside of PyTorch's dispatcher.
+0.31 to 0.33 do not.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from vllm_ascend_spec.compat.patching import Patches
 
 _patches = Patches()
 revert = _patches.revert
-# How each is freed, and the tensor with its pointer.
+# The function that frees a handler, and the tensor with the handler's pointer.
 _waiting: list[tuple[Callable[[int], None], Any]] = []
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm._custom_ops import CPUDNNLGEMMHandler
@@ -46,7 +47,7 @@ def apply() -> None:
 
 
 def free_waiting() -> None:
-    """Free all handlers that have ended, unless PyTorch traces."""
+    """Free all waiting handlers, unless PyTorch is tracing."""
     if is_tracing():
         return
     while _waiting:
@@ -55,7 +56,7 @@ def free_waiting() -> None:
 
 
 def is_tracing() -> bool:
-    """Tell whether operations on this thread are not what they usually are."""
+    """Tell whether PyTorch diverts operations of this thread, as in tracing."""
     import torch
 
     return bool(

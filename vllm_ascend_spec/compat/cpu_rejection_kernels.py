@@ -3,7 +3,7 @@
 Why: vLLM (vllm/v1/worker/cpu_model_runner.py:CPUModelRunner._postprocess_triton) replaces module
 globals, but the dispatchers ``_rejection_greedy_sample``, ``_rejection_random_sample`` and
 ``_sample_recovered_tokens`` (vllm/v1/sample/rejection_sampler.py:_rejection_greedy_sample) hold the
-Triton kernel in ``.kernel``. The stock sampler dies at its first verification with "Cannot inspect
+Triton kernel in ``.kernel``. The stock sampler fails at its first verification with "Cannot inspect
 kernel parameters".
 How: give the dispatchers vLLM's own C++ kernels.
 Until: vLLM 0.31, which registers them in ``register_triton_kernel_overrides`` of the platform;
@@ -19,7 +19,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.utils import cpu_triton_utils as kernels

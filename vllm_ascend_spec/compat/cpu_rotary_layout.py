@@ -1,12 +1,13 @@
 """Rotary positions are wrong for queries and keys laid out by head, on a CPU.
 
-Why: the C++ op takes the last dimension for all heads side by side, and the step of the one before
-it for that from token to token. MLA hands it queries [num_tokens, num_heads, rope_dim], a part of
-wider heads (vllm/model_executor/layers/mla.py:MultiHeadLatentAttentionWrapper): some are turned by
-another token's position and the rest not at all. Keys [num_tokens, 1, rope_dim] are wrong from the
-second token on. So are the logits of DeepSeek's models.
-How: ``RotaryEmbedding.forward_cpu`` lays such tensors out by token before it calls the op.
-Until: the op looks at the dimensions of what it is given.
+Why: the C++ op assumes that the last dimension holds all heads, and that the stride of the
+dimension before it leads from token to token. MLA passes queries [num_tokens, num_heads, rope_dim],
+a slice of wider heads (vllm/model_executor/layers/mla.py:MultiHeadLatentAttentionWrapper): some are
+rotated by another token's position and the rest not at all. Keys [num_tokens, 1, rope_dim] are
+wrong from the second token on. So the logits of DeepSeek's models are wrong.
+How: ``RotaryEmbedding.forward_cpu`` flattens such tensors to one row per token before it calls the
+op.
+Until: the op handles the dimensions of its inputs.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ revert = _patches.revert
 
 
 def by_token(x: torch.Tensor) -> torch.Tensor:
-    """Return ``x`` [num_tokens, num_heads, head_dim] as the op reads it, with two dimensions."""
+    """Flatten ``x`` [num_tokens, num_heads, head_dim] to the two dimensions that the op reads."""
     return x.flatten(1).contiguous()
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding

@@ -1,11 +1,11 @@
 """A server whose engine has died ends with a status that says so.
 
-Why: vLLM stops its HTTP server then as if it had been asked to, and ``vllm serve`` ends with status
-0 (vllm/entrypoints/launchers/launcher.py:serve_http). What starts it anew on failure, as systemd or
-Kubernetes with ``restartPolicy: OnFailure``, does not.
-How: where the HTTP server has ended, the engine has died, and nobody had asked the engine to stop
-(the signals do), the process ends with status 1, behind one line in the log.
-Until: vLLM does so itself. 0.31 to 0.33 do not.
+Why: vLLM then stops its HTTP server as if it had been asked to, and ``vllm serve`` ends with status
+0 (vllm/entrypoints/launchers/launcher.py:serve_http). A supervisor that restarts on failure, such
+as systemd or Kubernetes with ``restartPolicy: OnFailure``, does not restart it.
+How: if the HTTP server has ended, the engine has died, and nobody had asked the engine to stop
+(a signal counts as asking), the process logs one line and ends with status 1.
+Until: vLLM does this itself. 0.31 to 0.33 do not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm_ascend_spec.upstream.api_server import entry
@@ -48,7 +48,7 @@ def apply() -> None:
 
 
 def _watch_shutdown(engine: Any) -> list[bool]:
-    """Return a list that is filled when someone asks the engine to stop."""
+    """Return a list that gets an entry when someone asks the engine to stop."""
     asked: list[bool] = []
     stock = engine.shutdown
 

@@ -1,12 +1,13 @@
 """An EAGLE head whose config lists ``layer_types`` ends the engine.
 
-Why: vLLM numbers a head's layers behind the target's and looks their number up in the head's own
-list, less ``target_layer_count`` (vllm/model_executor/models/llama.py:LlamaAttention). Heads of
-EAGLE-3 have that in their config (vllm/model_executor/models/llama_eagle3.py:
-Eagle3LlamaForCausalLM), those of the first EAGLE do not (vllm/model_executor/models/llama_eagle.py:
-EagleLlamaForCausalLM): ``effective_layer_idx: 12 is out of bounds``.
-How: it is put into their config before the head is built.
-Until: ``EagleLlamaForCausalLM`` does it; 0.33 does not.
+Why: vLLM numbers a head's layers after the target's, and uses a layer's number minus
+``target_layer_count`` as index into the head's list
+(vllm/model_executor/models/llama.py:LlamaAttention). EAGLE-3 heads get that count in their config
+(vllm/model_executor/models/llama_eagle3.py:Eagle3LlamaForCausalLM), heads of the first EAGLE do not
+(vllm/model_executor/models/llama_eagle.py:EagleLlamaForCausalLM): ``effective_layer_idx: 12 is out
+of bounds``.
+How: the count is put into their config before the head is built.
+Until: ``EagleLlamaForCausalLM`` sets it; 0.33 does not.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from vllm_ascend_spec.compat.registry import override
 
 @override
 class LayersOverride:
-    """Mix into a proposer of EAGLE's, before it in the bases."""
+    """Mixin that must precede an EAGLE proposer in the bases."""
 
     vllm_config: Any
     draft_model_config: Any
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
-        """Say behind how many layers the head's own are numbered, then load as the bases do."""
+        """Set the number of target layers before the head's, then load as the bases do."""
         self.draft_model_config.hf_config.target_layer_count = (
             self.vllm_config.model_config.get_num_layers(self.vllm_config.parallel_config)
         )

@@ -1,4 +1,4 @@
-"""The base of mends that change the metadata which a drafter's first pass is prepared from."""
+"""The base class of patches that change the attention metadata for draft step 1."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class FirstPassMetadata:
-    """Mix into a proposer of vLLM's or vllm-ascend's, before it in the bases."""
+    """Mixin that must precede vLLM's or vllm-ascend's proposer in the bases."""
 
     def metadata_of_first_pass(self, metadata: Any) -> Any:
-        """Return the attention metadata to prepare from; the runner's own has to stay as it is."""
+        """Return the attention metadata to prepare from, without changing the runner's own."""
         raise NotImplementedError
 
     def set_inputs_first_pass(
@@ -26,7 +26,7 @@ class FirstPassMetadata:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Prepare the first pass; the signature is vLLM's and vllm-ascend's."""
+        """Prepare draft step 1; the signature is vLLM's and vllm-ascend's."""
         return super().set_inputs_first_pass(  # type: ignore[misc]
             target_token_ids,
             next_token_ids,

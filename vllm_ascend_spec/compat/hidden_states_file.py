@@ -1,14 +1,14 @@
 """``LLM.generate`` returns before the files with hidden states are there.
 
-Why: the connector writes the states of a request in a step after the one that answers it, in a
-thread (vllm/distributed/kv_transfer/kv_connector/v1/example_hidden_states_connector.py:
+Why: the connector writes a request's states in a thread, in a step after the one that answers the
+request (vllm/distributed/kv_transfer/kv_connector/v1/example_hidden_states_connector.py:
 ExampleHiddenStatesConnector.request_finished). A script that opens ``hidden_states_path`` at once,
-as the examples of the method do, finds no file or half of one; an engine in the script's own
-process takes no further step, so it never writes the last ones.
-How: before the answers are returned, such an engine takes the steps that it has left, and the lock
-that the connector holds on each file is waited for. Of a server's answers nothing is changed: its
-clients wait for the lock, which is what vLLM's ``load_hidden_states`` is for.
-Until: vLLM 0.30 has this; later versions were not looked at.
+as the examples of the method do, finds no file or an incomplete one. An engine in the script's own
+process takes no further step, so it never writes the last files.
+How: before ``generate`` returns, such an engine runs its remaining steps, and we wait for the lock
+that the connector holds on each file. A server's answers do not change: its clients wait for the
+lock, with vLLM's ``load_hidden_states``.
+Until: vLLM 0.30 has the fault; later versions were not looked at.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.entrypoints.offline_utils import OfflineInferenceMixin
@@ -42,15 +42,15 @@ def apply() -> None:
 
 
 def path_of(output: Any) -> str | None:
-    """Return the file with the states of a request, if it has one."""
+    """Return the path of the file with a request's states, or None."""
     return (getattr(output, "kv_transfer_params", None) or {}).get("hidden_states_path")
 
 
 def take_last_steps(client: Any) -> None:
-    """Let an engine of this process do what it has left; a process of its own goes on by itself.
+    """Run the remaining steps of an in-process engine; others run theirs in their own process.
 
     Args:
-        client: vLLM's ``EngineCoreClient``, of an engine without unfinished requests.
+        client: vLLM's ``EngineCoreClient`` of an engine without unfinished requests.
     """
     from vllm.v1.engine.core_client import InprocClient
 
@@ -60,7 +60,7 @@ def take_last_steps(client: Any) -> None:
 
 
 def wait_for(path: str) -> None:
-    """Return when a file is whole, or at once where it has no lock."""
+    """Wait until a file is complete; return at once if it has no lock."""
     try:
         lock = open(f"{path}.lock")  # noqa: SIM115 - what is caught is a lock that is not there
     except FileNotFoundError:  # ``use_synchronization_lock`` is off

@@ -1,11 +1,11 @@
 """A second engine of a process ends where numba was imported.
 
-Why: to put C++ in the place of Triton kernels, vLLM asks every attribute of every module for its
+Why: to replace Triton kernels by C++ ones, vLLM asks every attribute of every module for its
 ``__dict__`` (vllm/triton_utils/dispatcher.py:_rebind_kernels) and expects a mapping. llvmlite,
-which numba imports, has a library object that answers to any name with a function of that name, and
-the engine ends with ``'_lib_fn_wrapper' object has no attribute 'get'``.
-How: what that module takes for ``vars`` asks the object past its own ``__getattr__``.
-Until: vLLM looks at the type. 0.33 does not.
+which numba imports, has a library object that returns a function for any name, and the engine ends
+with ``'_lib_fn_wrapper' object has no attribute 'get'``.
+How: in that module ``vars`` is a function that bypasses the object's own ``__getattr__``.
+Until: vLLM checks the type. 0.33 does not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.triton_utils import dispatcher
@@ -29,7 +29,7 @@ def apply() -> None:
 
 
 def attributes_of(value: Any) -> Mapping[str, Any]:
-    """Return the attributes that an object has itself, whatever it answers when it is asked."""
+    """Return the attributes that an object itself holds, without its ``__getattr__``."""
     try:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:

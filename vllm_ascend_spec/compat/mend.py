@@ -1,4 +1,4 @@
-"""What is known about a mend without importing it."""
+"""Describe a patch without importing its module."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from vllm_ascend_spec import versions
 
 @dataclass(frozen=True)
 class Mend:
-    """A fault of somebody else's code, and the module here that mends it.
+    """A fault in other people's code, and the module here that patches it.
 
     Attributes:
-        name: of the module, whose docstring says why, how and until when.
-        distribution: whose fault it is; ``vllm`` stands for every build of vLLM.
-        versions: of the distribution, those that have the fault.
-        stage: when it is needed, see ``registry.py``.
+        name: name of the module, whose docstring says why, how and until when.
+        distribution: distribution with the fault; ``vllm`` stands for every build of vLLM.
+        versions: versions of the distribution that have the fault.
+        stage: when the patch is needed; see ``registry.py``.
     """
 
     name: str
@@ -30,13 +30,13 @@ class Mend:
 
     @property
     def about(self) -> str:
-        """The fault, in a line."""
+        """The fault in one line."""
         source = Path(__file__).with_name(f"{self.name}.py").read_text(encoding="utf-8")
         docstring = ast.get_docstring(ast.parse(source)) or ""
         return docstring.partition("\n")[0].rstrip(".").replace("``", "")
 
     def reason_not_needed(self) -> str | None:
-        """Return why this mend is not applied here, or None where it is."""
+        """Return why this patch is not applied here, or None if it is."""
         installed = versions.installed_version(self.distribution)
         if installed is None:
             return f"{self.distribution} is not installed"

@@ -1,10 +1,10 @@
 """What cannot be noted about a model's class is not noted, without a traceback.
 
-Why: vLLM finds out about a model's class in a process of its own, and notes what it found in its
-cache. Where that cannot be written to, it logs a traceback for each class and goes on
+Why: vLLM inspects a model's class in a separate process, and stores the result in its cache. If the
+cache is not writable, it logs a traceback for each class and goes on
 (vllm/model_executor/models/registry.py:_LazyRegisteredModel).
-How: the file is tried first, in silence: the engine's start has said in one line that the cache
-cannot be used (entry/folders.py).
+How: a test file is written first. If that fails, nothing is stored or logged: the engine's start
+has said in one line that the cache cannot be used (entry/folders.py).
 Until: vLLM says it in one line itself.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from vllm_ascend_spec.compat.patching import Patches
 
-# More than the few hundred bytes of a note.
+# More than the few hundred bytes of an entry.
 PROBE = 64 << 10
 
 _patches = Patches()
@@ -25,7 +25,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.model_executor.models.registry import _LazyRegisteredModel
@@ -41,7 +41,7 @@ def apply() -> None:
 
 
 def can_write(folder: Path) -> bool:
-    """Tell whether a file can be written to a folder, which is made if it is not there."""
+    """Tell whether a file can be written to a folder; create the folder if needed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:

@@ -1,11 +1,12 @@
 """Models with several MTP layers refuse some numbers of drafts.
 
-Why: vLLM takes for the number of drafts the number of MTP layers, or a multiple of it
-(vllm/config/speculative.py:SpeculativeConfig), because each is to be used as often. Its V1 runner
-uses the first one for every draft (vllm/v1/spec_decode/llm_base_proposer.py:
-SpecDecodeBaseProposer.propose): three drafts with two layers are refused for nothing, and the
-other layers and their KV cache take memory that nobody reads.
-How: the draft's config has one layer, but for models whose proposer uses all of them.
+Why: vLLM refuses a number of drafts above the number of MTP layers that is not a multiple of it
+(vllm/config/speculative.py:SpeculativeConfig), so that each layer is used equally often. But its V1
+runner uses the first layer for every draft
+(vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer.propose): three drafts with two
+layers are refused for no reason, and the other layers and their KV cache take memory that nobody
+reads.
+How: the draft's config has one layer, except for models whose proposer uses all of them.
 Until: vLLM's V1 runner uses all layers.
 """
 
@@ -19,12 +20,12 @@ from vllm_ascend_spec.compat.patching import Patches
 _patches = Patches()
 revert = _patches.revert
 _stock: Callable[[Any], Any] | None = None
-# Of models whose proposer uses each layer.
+# Types of models whose proposer uses all layers.
 USE_ALL = ("step3p5_mtp", "inkling_mtp")
 
 
 def hf_config_override(hf_config: Any) -> Any:
-    """Return a draft's config as vLLM makes it, with one MTP layer; configurations are pickled."""
+    """Return vLLM's draft config with one MTP layer; a global function, as configs are pickled."""
     from vllm.config.speculative import MTPModelTypes, SpeculativeConfig
 
     found = (_stock or SpeculativeConfig.hf_config_override)(hf_config)
@@ -35,7 +36,7 @@ def hf_config_override(hf_config: Any) -> Any:
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     global _stock  # noqa: PLW0603 - the replacement is found by its name where it is unpickled
     if _patches:
         return

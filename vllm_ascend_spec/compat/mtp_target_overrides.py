@@ -2,11 +2,11 @@
 
 Why: vLLM applies ``hf_overrides`` that are a dict to the target only
 (vllm/config/speculative.py:SpeculativeConfig.compose_draft_hf_overrides). MTP layers are part of
-the target: with a context that is stretched (``--hf-overrides '{"rope_parameters": …}'``) they get
-other rotary positions than it has, and vLLM drafts for no request of a batch in which one is longer
-than the checkpoint's own context.
-How: what the overrides say about positions goes to the config of MTP layers, too.
-Until: vLLM gives MTP layers their target's overrides.
+the target: if its context is extended (``--hf-overrides '{"rope_parameters": …}'``), they get other
+rotary positions than the target, and vLLM drafts nothing for a batch with a request longer than the
+checkpoint's own context.
+How: overrides of positions go to the config of MTP layers, too.
+Until: vLLM applies a target's overrides to its MTP layers.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ POSITIONS = (
 
 
 def with_positions(overrides: Mapping[str, Any], hf_config: Any) -> Any:
-    """Return a draft's config as vLLM makes it, MTP layers with their target's positions.
+    """Return vLLM's config of a draft; MTP layers get their target's position overrides.
 
     Args:
         overrides: the target's ``hf_overrides``.
-        hf_config: the draft's own.
+        hf_config: the draft's own config.
     """
     from vllm.config.speculative import MTPModelTypes, SpeculativeConfig
 
@@ -49,7 +49,7 @@ def with_positions(overrides: Mapping[str, Any], hf_config: Any) -> Any:
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.config.speculative import SpeculativeConfig
@@ -58,7 +58,7 @@ def apply() -> None:
 
     def compose_draft_hf_overrides(target_hf_overrides: Any) -> Any:
         if isinstance(target_hf_overrides, Mapping) and target_hf_overrides:
-            # Configurations are pickled.
+            # A partial, because configs are pickled.
             return functools.partial(with_positions, dict(target_hf_overrides))
         return stock(target_hf_overrides)
 

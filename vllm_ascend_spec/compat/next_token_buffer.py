@@ -1,13 +1,13 @@
 """Tokens that stand in where a request samples none, while steps are scheduled ahead.
 
-Why: a proposer writes them to a pinned buffer in each step and copies it to the device without
-waiting (vllm/v1/spec_decode/llm_base_proposer.py:
-SpecDecodeBaseProposer.prepare_next_token_ids_padded, and the same function of vllm-ascend). The
-next step writes to the buffer again, and by then the host has waited for the copy only if drafts
-were verified. So a head may read another request's token behind a piece of a prompt, and keeps what
-it made of it in its KV cache.
-How: the buffer is not pinned. ``CpuGpuBuffer.copy_to_gpu`` then pins a copy of it each time, which
-is not used again before the device has read it.
+Why: in each step a proposer writes them to a pinned buffer and copies it to the device without
+waiting
+(vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer.prepare_next_token_ids_padded, and
+the same function of vllm-ascend). The next step writes to the buffer again, and by then the host
+has waited for the copy only if drafts were verified. So after a chunk of a prompt a head may read
+another request's token, and the result stays in its KV cache.
+How: the buffer is not pinned. ``CpuGpuBuffer.copy_to_gpu`` then pins a new copy each time, which is
+not reused before the device has read it.
 Until: the method waits for its copy, or copies from memory that no other step writes to.
 """
 
@@ -22,7 +22,7 @@ from vllm_ascend_spec.compat.registry import override
 
 @override
 class BufferOverride:
-    """Mix into a drafter with a proposer of vLLM's or vllm-ascend's, before it in the bases."""
+    """Mixin that must precede vLLM's or vllm-ascend's proposer in the bases of a drafter."""
 
     @classmethod
     def create(cls, engine: Any) -> Any:

@@ -1,11 +1,10 @@
 """Our section of ``--additional-config`` on the NPU.
 
-Why: vllm-ascend 0.30.0rc2 takes all of ``--additional-config`` for its own and refuses keys that it
-does not know (vllm_ascend/ascend_config.py:AscendConfig), ``ascend_spec`` among them: no engine
-starts.
-How: its config class is built without that key, which stays where it is for us.
-Until: vllm-ascend lets other projects have keys, as it does for vLLM-Omni's; 0.30.0rc2 is the
-newest release.
+Why: vllm-ascend 0.30.0rc2 treats all of ``--additional-config`` as its own and refuses unknown keys
+(vllm_ascend/ascend_config.py:AscendConfig), ``ascend_spec`` among them: no engine starts.
+How: its config class is built without that key, which stays in place for us.
+Until: vllm-ascend accepts keys of other projects, as it does for vLLM-Omni; 0.30.0rc2 is the newest
+release.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if not _patches:
         from vllm_ascend import ascend_config
 
@@ -28,17 +27,17 @@ def apply() -> None:
 
 
 class WithoutOurs:
-    """Stands for vllm-ascend's config class, whose ``__init__`` pydantic replaces when it likes.
+    """Wraps vllm-ascend's config class, because pydantic may replace its ``__init__``.
 
     Args:
-        stock: the class.
+        stock: vllm-ascend's class.
     """
 
     def __init__(self, stock: Any) -> None:
         self.stock = stock
 
     def __call__(self, **options: Any) -> Any:
-        """Build the config of all options but ours."""
+        """Build the config from all options except ours."""
         options.pop(SECTION, None)
         return self.stock(**options)
 

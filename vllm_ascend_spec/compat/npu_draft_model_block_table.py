@@ -1,11 +1,11 @@
 """Drafts with rows of their own, where a full graph on the NPU has more requests than the batch.
 
-Why: where the target's graph has more requests than the batch, vllm-ascend 0.30.0rc2
-(vllm_ascend/attention/utils.py:AscendCommonAttentionMetadata.unpadded) cuts everything back but the
-block table. A draft model, and a P-EAGLE head with its masks, read the number of requests from it
-(vllm/v1/spec_decode/utils.py:compute_new_slot_mapping). The engine ends.
-How: the first pass gets the table of the batch alone.
-Until: ``unpadded`` cuts the block table, too; 0.30.0rc2 is the newest release.
+Why: if the target's graph has more requests than the batch, vllm-ascend 0.30.0rc2
+(vllm_ascend/attention/utils.py:AscendCommonAttentionMetadata.unpadded) trims every per-request
+tensor but the block table. A draft model, and a P-EAGLE head with its masks, read the number of
+requests from it (vllm/v1/spec_decode/utils.py:compute_new_slot_mapping). The engine ends.
+How: draft step 1 gets only the batch's rows of the block table.
+Until: ``unpadded`` trims the block table, too; 0.30.0rc2 is the newest release.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from vllm_ascend_spec.compat.registry import override
 
 @override
 class BlockTableOverride(FirstPassMetadata):
-    """Mix into a proposer of vllm-ascend, before it in the bases."""
+    """Mixin that must precede vllm-ascend's proposer in the bases."""
 
     needs_extra_input_slots: bool
 
     def metadata_of_first_pass(self, metadata: Any) -> Any:
-        """Leave the block table's rows of padding out; a graph of other drafts needs them."""
+        """Drop the block table's padding rows, except for drafters whose graphs need them."""
         if not self.needs_extra_input_slots:
             return metadata
         own = copy.copy(metadata)

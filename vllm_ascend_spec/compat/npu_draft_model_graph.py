@@ -1,12 +1,11 @@
 """The graph of a draft model on the NPU.
 
 Why: vllm-ascend 0.30.0rc2 wraps the draft's graph at the end of a method that shares heads
-(vllm_ascend/spec_decode/llm_base_proposer.py:
-AscendSpecDecodeBaseProposer._maybe_share_lm_head). ``AscendDraftModelProposer`` inherits vLLM's
-empty method of that name first, so with FULL graphs the draft is never wrapped, and the first step
-calls what only a graph has.
-How: the method of vllm-ascend's base class; it shares no head with a draft model.
-Until: ``AscendDraftModelProposer`` names its bases the other way round, or wraps elsewhere;
+(vllm_ascend/spec_decode/llm_base_proposer.py:AscendSpecDecodeBaseProposer._maybe_share_lm_head).
+``AscendDraftModelProposer`` inherits vLLM's empty method of that name first, so with FULL graphs
+the draft is never wrapped, and the first step calls a method that only a graph has.
+How: the method of vllm-ascend's base class is called; it shares no head with a draft model.
+Until: ``AscendDraftModelProposer`` lists its bases in the other order, or wraps elsewhere;
 0.30.0rc2 is the newest release.
 """
 
@@ -19,7 +18,7 @@ from vllm_ascend_spec.compat.registry import override
 
 @override
 class GraphOverride:
-    """Mix into ``AscendDraftModelProposer``, before it in the bases."""
+    """Mixin that must precede ``AscendDraftModelProposer`` in the bases."""
 
     def _maybe_share_lm_head(self: Any, target_language_model: Any) -> None:
         from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer

@@ -1,11 +1,11 @@
 """A draft model in a full graph on the NPU, with more tokens than the batch has.
 
-Why: vllm-ascend 0.30.0rc2 (vllm_ascend/worker/model_runner_v1.py:
-NPUModelRunner._pad_query_start_loc_for_fia) gives each request of padding K+1 tokens, but a draft
-model reads K+2 tokens of a real one, so the tokens add up to more than the graph has. The engine
-ends.
-How: the draft's requests of padding share the tokens that are left.
-Until: padding is by the tokens that are left; 0.30.0rc2 is the newest release.
+Why: vllm-ascend 0.30.0rc2
+(vllm_ascend/worker/model_runner_v1.py:NPUModelRunner._pad_query_start_loc_for_fia) gives each
+padding request K+1 tokens, but a draft model reads K+2 tokens of a real one, so the total exceeds
+the graph's tokens. The engine ends.
+How: the draft's padding requests share the remaining tokens.
+Until: vllm-ascend pads by the remaining tokens; 0.30.0rc2 is the newest release.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vllm_ascend_spec.compat.registry import override
 
 @override
 class PaddingOverride:
-    """Mix into ``NPUModelRunner``, before it in the bases."""
+    """Mixin that must precede ``NPUModelRunner`` in the bases."""
 
     drafter: Any
 
@@ -32,7 +32,7 @@ class PaddingOverride:
         cudagraph_runtime_mode: Any = None,
         batch_desc_num_reqs: int | None = None,
     ) -> int:
-        """Pad the starts of requests, in place, and return how many there are then."""
+        """Pad the requests' starts in place, and return the padded number of requests."""
         from vllm_ascend.spec_decode.draft_proposer import AscendDraftModelProposer
 
         is_draft = isinstance(self.drafter, AscendDraftModelProposer)
@@ -57,7 +57,7 @@ def share_tokens(
     num_reqs_padded: int,
     num_tokens_padded: int,
 ) -> None:
-    """Let the requests after the first ``num_reqs`` share the tokens that are left, in place."""
+    """Let the requests after the first ``num_reqs`` share the remaining tokens, in place."""
     count = num_reqs_padded - num_reqs
     if count > 0:
         first = int(query_start_loc[num_reqs])

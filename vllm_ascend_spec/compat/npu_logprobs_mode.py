@@ -1,10 +1,10 @@
 """``--logprobs-mode`` on the NPU.
 
 Why: vllm-ascend 0.30.0rc2 (vllm_ascend/worker/model_runner_v1.py:NPUModelRunner.__init__) builds
-its sampler without the mode, which is then ``raw_logprobs`` whatever was asked for. Steps without
-drafts would return other logprobs than those with drafts.
+its sampler without the mode, so the mode is ``raw_logprobs`` whatever was asked for. Steps without
+drafts would return other logprobs than steps with drafts.
 How: the sampler that the runner builds is given the model's mode.
-Until: vllm-ascend hands the mode over; 0.30.0rc2 is the newest release.
+Until: vllm-ascend passes the mode; 0.30.0rc2 is the newest release.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.config import get_current_vllm_config

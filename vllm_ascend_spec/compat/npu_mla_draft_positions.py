@@ -1,10 +1,10 @@
 """Rotary positions of later drafts of a model with MLA on the NPU.
 
 Why: vllm-ascend 0.30.0rc2 prepares all draft steps before it runs the first one
-(vllm_ascend/spec_decode/llm_base_proposer.py:AscendSpecDecodeBaseProposer._propose), and has one
+(vllm_ascend/spec_decode/llm_base_proposer.py:AscendSpecDecodeBaseProposer._propose), but has one
 buffer for the cosines and sines of MLA (vllm_ascend/ops/rotary_embedding.py:get_cos_and_sin_mla).
-So every step is turned by the positions of the last one, and drafts are worse.
-How: each later step has buffers of its own, the same ones when a graph is captured and replayed.
+So every step is rotated by the positions of the last one, and drafts are worse.
+How: draft steps 2 to K have buffers of their own, the same ones at a graph's capture and replay.
 Until: vllm-ascend has buffers for each draft step; 0.30.0rc2 is the newest release.
 """
 
@@ -24,10 +24,10 @@ Tables = tuple[torch.Tensor | None, torch.Tensor | None]
 
 @override
 class RotaryOverride:
-    """Mix into a proposer of vllm-ascend, before our loop in the bases.
+    """Mixin for a proposer of vllm-ascend; must precede our loop in the bases.
 
     Attributes:
-        rotary_tables: of later draft steps, by the step's number.
+        rotary_tables: tables of draft steps 2 to K, by ``draft_index`` from 1.
     """
 
     rotary_tables: dict[int, Tables]
@@ -35,7 +35,7 @@ class RotaryOverride:
     def attn_update_stack_num_spec_norm(
         self: Any, draft_index: int, *args: Any, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Build the metadata of a later step that is to be run; the signature is vllm-ascend's."""
+        """Build the metadata of a draft step after step 1; the signature is vllm-ascend's."""
         with keeping_tables():
             self._use_tables_of(draft_index)
             return super().attn_update_stack_num_spec_norm(draft_index, *args, **kwargs)  # type: ignore[misc]
@@ -48,12 +48,12 @@ class RotaryOverride:
     def _prepare_dcp_draft_dummy_metadata(
         self: Any, common_attn_metadata: Any, draft_index: int
     ) -> None:
-        """Get ready for the metadata of a step that is captured; the signature is vllm-ascend's."""
+        """Prepare for the metadata of a step to be captured; the signature is vllm-ascend's."""
         self._use_tables_of(draft_index)
         super()._prepare_dcp_draft_dummy_metadata(common_attn_metadata, draft_index)  # type: ignore[misc]
 
     def _use_tables_of(self: Any, draft_index: int) -> None:
-        """Let vllm-ascend write a step's cosines and sines where those of no other step are."""
+        """Make vllm-ascend write a step's cosines and sines to that step's own tables."""
         tables = vars(self).setdefault("rotary_tables", {})
         if draft_index > 0 and draft_index not in tables:
             tables[draft_index] = tuple(map(like, shared_tables()))
@@ -62,19 +62,19 @@ class RotaryOverride:
 
 
 def like(table: torch.Tensor | None) -> torch.Tensor | None:
-    """Return a table of the same shape, if there is one."""
+    """Return zeros of the table's shape, or None if there is no table."""
     return None if table is None else torch.zeros_like(table)
 
 
 def shared_tables() -> Tables:
-    """Return vllm-ascend's."""
+    """Return the tables that vllm-ascend uses now."""
     from vllm_ascend.ops import rotary_embedding
 
     return rotary_embedding._cos_mla, rotary_embedding._sin_mla
 
 
 def set_tables(tables: Tables) -> None:
-    """Let vllm-ascend use these."""
+    """Make vllm-ascend use these tables."""
     from vllm_ascend.ops import rotary_embedding
 
     rotary_embedding._cos_mla, rotary_embedding._sin_mla = tables
@@ -82,7 +82,7 @@ def set_tables(tables: Tables) -> None:
 
 @contextmanager
 def keeping_tables() -> Iterator[None]:
-    """Put back vllm-ascend's at the end."""
+    """Restore vllm-ascend's tables on exit."""
     shared = shared_tables()
     try:
         yield

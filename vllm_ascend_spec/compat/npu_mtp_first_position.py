@@ -1,10 +1,11 @@
 """MTP layers that blank the first position through a mask, in a graph on the NPU.
 
-Why: layers of MiMo, Ernie 4.5, GLM 4.7 Flash and HY V3 say ``inputs_embeds[positions == 0] = 0``
+Why: layers of MiMo, Ernie 4.5, GLM 4.7 Flash and HY V3 run ``inputs_embeds[positions == 0] = 0``
 (vllm/model_executor/models/mimo_mtp.py:MiMoMultiTokenPredictorLayer.forward). On an NPU, PyTorch
-asks the device which rows these are, and the host waits: every draft step does, and no graph can
-be captured. vLLM has changed DeepSeek's layer for that (pull request 27643) and not these.
-How: what these layers are given takes such a statement as an op that fills by the mask.
+asks the device which rows these are, and the host waits: this slows every draft step, and no graph
+can be captured. vLLM has changed DeepSeek's layer for that reason (pull request 27643), but not
+these.
+How: these layers get embeddings that run such an assignment as a masked fill.
 Until: they use ``torch.where`` as ``deepseek_mtp.py`` does.
 """
 
@@ -32,7 +33,7 @@ LAYERS = {
 
 
 class Embeddings(torch.Tensor):
-    """Embeddings [num_tokens, hidden_size]; what ops make of them are plain tensors."""
+    """Embeddings [num_tokens, hidden_size]; ops return plain tensors."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -41,12 +42,12 @@ class Embeddings(torch.Tensor):
         rows: torch.Tensor,  # bool [num_tokens]
         value: float,
     ) -> None:
-        """Set all numbers of some rows, in place."""
+        """Fill the selected rows, in place."""
         self.masked_fill_(rows.unsqueeze(-1), value)
 
 
 def filling(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a layer's ``forward`` that blanks rows without a wait."""
+    """Return a layer's ``forward`` that blanks rows without making the host wait."""
     signature = inspect.signature(stock)
 
     @functools.wraps(stock)
@@ -59,7 +60,7 @@ def filling(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     for module, name in LAYERS.items():

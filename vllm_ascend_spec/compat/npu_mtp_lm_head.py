@@ -1,12 +1,13 @@
 """The output layer of MTP layers on the NPU.
 
 Why: MTP layers draft with the target's output layer, and vLLM gives it to all of them
-(vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer._maybe_share_lm_head).
-vllm-ascend 0.30.0rc2 gives it to models with MLA alone (vllm_ascend/spec_decode/
-llm_base_proposer.py:AscendSpecDecodeBaseProposer._maybe_share_lm_head). Those of another model
-whose checkpoint has no copy of it keep what was allocated, and no draft is accepted.
-How: the target's is put in its place before vllm-ascend goes on. A model that says whether its
-checkpoint had one (``has_own_lm_head``, as vllm-ascend's DeepSeek does) is left to vllm-ascend.
+(vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer._maybe_share_lm_head). vllm-ascend
+0.30.0rc2 gives it only to models with MLA
+(vllm_ascend/spec_decode/llm_base_proposer.py:AscendSpecDecodeBaseProposer._maybe_share_lm_head).
+MTP layers of other models whose checkpoint has no copy of it keep an output layer as it was
+allocated, and no draft is accepted.
+How: the target's output layer replaces theirs before vllm-ascend goes on. A model that says whether
+its checkpoint had one (``has_own_lm_head``, as vllm-ascend's DeepSeek does) is left to vllm-ascend.
 Until: that method does as vLLM's does; 0.30.0rc2 is the newest release.
 """
 
@@ -19,10 +20,10 @@ from vllm_ascend_spec.compat.registry import override
 
 @override
 class HeadOverride:
-    """Mix into ``AscendEagleProposer``, before it in the bases."""
+    """Mixin that must precede ``AscendEagleProposer`` in the bases."""
 
     def _maybe_share_lm_head(self: Any, model: Any) -> None:
-        """Take the output layer of the target ``model``; the signature is vllm-ascend's."""
+        """Use the target ``model``'s output layer; the signature is vllm-ascend's."""
         if hasattr(model, "lm_head") and not hasattr(self.model, "has_own_lm_head"):
             self.model.lm_head = model.lm_head
             for layer in getattr(self.model.model, "layers", {}).values():

@@ -1,4 +1,4 @@
-"""Replace attributes so that it can be undone: every mend has a test that fails without it."""
+"""Replace attributes reversibly: every patch has a test that fails without the patch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Launchable:
     """A function in place of a Triton kernel, which is launched by ``kernel[grid](...)``.
 
     Args:
-        func: takes the kernel's arguments by their names.
+        func: function that takes the kernel's arguments by name.
     """
 
     def __init__(self, func: Callable[..., None]) -> None:
@@ -23,7 +23,7 @@ class Launchable:
 
 
 class Patches:
-    """Attributes that one mend replaced, in order."""
+    """Attributes that one patch replaced, in order."""
 
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, Any]] = []

@@ -1,11 +1,11 @@
 """The token behind a piece of a prompt, for heads that read each token beside the state before it.
 
-Why: where a prompt is read in pieces, the last row of a piece has to read the prompt's next token.
-vLLM (vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer.prepare_next_token_ids_padded)
-takes the last token of the whole prompt, and vllm-ascend does as vLLM. What the head then writes to
-its KV cache stays there: drafts are worse, and depend on where a prompt was cut, which depends on
-what ran beside it. So a seeded request does not repeat.
-How: that method is shown a batch in which such a request ends with the token behind the piece.
+Why: in chunked prefill the last row of a chunk must read the prompt's next token. vLLM
+(vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer.prepare_next_token_ids_padded)
+takes the last token of the whole prompt instead, and so does vllm-ascend. What the head then writes
+to its KV cache stays there: drafts are worse, and depend on where the prompt was cut, which depends
+on the other requests. So a seeded request is not reproducible.
+How: that method gets a batch in which such a request ends with the token after the chunk.
 Until: the method takes that token.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @override
 class PieceEndOverride:
-    """Mix into a proposer of vLLM's or vllm-ascend's, before it and our loop in the bases."""
+    """Mixin that must precede our loop and vLLM's or vllm-ascend's proposer in the bases."""
 
     runner: Any
 
@@ -39,14 +39,14 @@ class PieceEndOverride:
         """Return the token after which each request drafts; the signature begins as vLLM's does.
 
         Returns:
-            int32 [num_reqs] each: that token, and how many each request sampled.
+            int32 [num_reqs] each: that token, and how many tokens each request sampled.
         """
         return super().prepare_next_token_ids_padded(  # type: ignore[misc]
             sampled_token_ids, requests, self._without_rest(gpu_input_batch), *args, **kwargs
         )
 
     def _without_rest(self, batch: Any) -> Any:
-        """Return the batch, in which a prompt that goes on ends one token behind what is read."""
+        """Return a batch in which an unfinished prompt ends one token after what is read."""
         goes_on = self.runner.discard_request_mask.np[: batch.num_reqs]
         if not goes_on.any():
             return batch

@@ -1,11 +1,11 @@
 """A quantized draft ends the engine.
 
 Why: vLLM makes a draft's config with a function as its ``hf_overrides``
-(vllm/config/speculative.py:SpeculativeConfig.__post_init__), and reads the quantization of a
-checkpoint that does not name it in config.json from a dict there alone
+(vllm/config/speculative.py:SpeculativeConfig.__post_init__). If a checkpoint's config.json does not
+name its quantization, vLLM reads it from ``hf_overrides``, which must then be a dict
 (vllm/model_executor/model_loader/weight_utils.py:get_quant_config): ``hf_overrides must be a
 dict``.
-How: a config with a function is read as one without overrides.
+How: a config whose overrides are a function is read as one without overrides.
 Until: vLLM 0.30 does so itself.
 """
 
@@ -24,7 +24,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.model_executor.model_loader import weight_utils

@@ -1,7 +1,7 @@
-"""Every mend: whose fault it mends, in which versions, and when it is needed.
+"""Every patch: whose fault it corrects, in which versions, and when it is needed.
 
-A mend is a module here. One that replaces attributes has ``apply`` and ``revert``. One of a class
-that we subclass has a base for our class instead, which overrides the faulty methods.
+A patch is a module here. If it replaces attributes, it has ``apply`` and ``revert``. If it corrects
+a class that we subclass, it has a base for our class instead, which overrides the faulty methods.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from vllm_ascend_spec.compat.mend import Mend
 
 Base = TypeVar("Base")
 
-# What each stage is for, and the only device that gets there; None for every device.
+# When each stage is applied, and the only device that has it; None for every device.
 STAGES: dict[str, str | None] = {
-    "command_line": None,  # as the platform is chosen
+    "command_line": None,  # when the platform is chosen
     "front_end": None,  # in every process of vLLM, before an engine is built
     "before_runner": None,  # before a model runner is built
     "cpu": "cpu",  # the same, on a CPU
     "npu_platform": "npu",  # before vllm-ascend reads its options
     "npu": "npu",  # before its model runner is built
-    "classes": None,  # none: they are bases of our classes
-    "npu_classes": "npu",  # none: they are bases of our classes
+    "classes": None,  # never applied: they are bases of our classes
+    "npu_classes": "npu",  # never applied: they are bases of our classes
 }
 
-# The newest vLLM in which the faults were looked for; most are there. The tests that show a fault
-# without its mend run in 0.23, 0.30 and 0.32, and were run in the sources of 0.31 and 0.33.
+# The newest vLLM that was checked for the faults; it has most of them. The tests that show a fault
+# without its patch run in 0.23, 0.30 and 0.32, and were run in the sources of 0.31 and 0.33.
 NEWEST = "0.33"
 
 
 def from_to(first: str, last: str = NEWEST) -> SpecifierSet:
-    """Return all versions of vLLM from one minor to another, both with their candidates."""
+    """Return all vLLM versions from one minor release to another, with release candidates."""
     major, minor = last.split(".")
     return SpecifierSet(f">={first}.dev0,<{major}.{int(minor) + 1}")
 
@@ -91,13 +91,13 @@ MENDS: tuple[Mend, ...] = (
 
 
 def apply(stage: str) -> None:
-    """Apply the mends of ``stage`` that the installed versions need; twice changes nothing."""
+    """Apply the patches of ``stage`` that the installed versions need; repeating has no effect."""
     for module in needed(stage):
         module.apply()
 
 
 def revert(stage: str) -> None:
-    """Undo what :func:`apply` did, last mend first."""
+    """Undo what :func:`apply` did, last patch first."""
     for mend in reversed(MENDS):
         module = sys.modules.get(f"{__package__}.{mend.name}")
         if mend.stage == stage and module is not None:
@@ -105,7 +105,7 @@ def revert(stage: str) -> None:
 
 
 def override(base: type[Base]) -> type[Base]:
-    """Empty a class of overrides where the installed version does not have the fault."""
+    """Return a class of overrides, or an empty one if the installed version lacks the fault."""
     name = base.__module__.rpartition(".")[2]
     mend = next(mend for mend in MENDS if mend.name == name)
     if mend.reason_not_needed() is None:
@@ -114,7 +114,7 @@ def override(base: type[Base]) -> type[Base]:
 
 
 def needed(stage: str) -> Iterator[ModuleType]:
-    """Import and yield the mends of ``stage`` that the installed versions need.
+    """Import and yield the patches of ``stage`` that the installed versions need.
 
     Raises:
         KeyError: there is no such stage.
@@ -126,7 +126,7 @@ def needed(stage: str) -> Iterator[ModuleType]:
 
 
 def report(device: str | None) -> dict[str, str]:
-    """Tell by name the fault that each mend of a device mends, or why it is not applied."""
+    """Return, by patch name, the fault that a device's patch corrects, or why it is not applied."""
     told = {}
     for mend in MENDS:
         if STAGES[mend.stage] in (None, device):

@@ -22,7 +22,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.v1.sample import logits_processor as stock
@@ -49,7 +49,7 @@ def apply() -> None:
         return stock.LogitsProcessors(built)
 
     _patches.set(gpu_model_runner, "build_logitsprocs", build_logitsprocs)
-    # vllm-ascend's runner builds its batch anew and has a name of its own for the function.
+    # vllm-ascend's runner rebuilds its batch and holds its own reference to the function.
     ascend = sys.modules.get("vllm_ascend.worker.model_runner_v1")
     if ascend is not None:
         _patches.set(ascend, "build_logitsprocs", build_logitsprocs)

@@ -1,11 +1,11 @@
 """Answers that end at a stop string, with the token ids and the count that they have alone.
 
-Why: vLLM 0.30 looks for stop strings after each step, in the text of all tokens that the step
-brought (vllm/v1/engine/output_processor.py:OutputProcessor.process_outputs). It cuts the text, but
-token ids, logprobs and what is counted and billed go on to the end of the step: with K drafts up to
-K tokens more than without.
-How: before an output is processed, the tokens behind the one that completes a stop string are taken
-from it. Where the string ends is what vLLM's own detokenizer says, on a copy, token by token.
+Why: after each step vLLM 0.30 searches for stop strings in the text of all tokens of that step
+(vllm/v1/engine/output_processor.py:OutputProcessor.process_outputs). It cuts the text, but token
+ids, logprobs and the token count for usage and billing run to the end of the step: with K drafts,
+up to K tokens more than without.
+How: before an output is processed, the tokens after the one that completes a stop string are
+removed from it. A copy of vLLM's own detokenizer finds where the string ends, token by token.
 Until: vLLM 0.32, whose ``OutputProcessor`` has ``_trim_surplus_tokens``. 0.31 has the fault.
 """
 
@@ -23,7 +23,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.v1.engine.output_processor import OutputProcessor
@@ -40,11 +40,11 @@ def apply() -> None:
 
 
 def cut(output: Any, detokenizer: Any) -> None:
-    """Cut what one request has got in a step behind the token that completes a stop string.
+    """Cut one request's tokens of a step after the token that completes a stop string.
 
     Args:
         output: vLLM's ``EngineCoreOutput``, changed in place.
-        detokenizer: of the request; None for pooling.
+        detokenizer: the request's detokenizer; None for pooling.
     """
     tokens = output.new_token_ids
     if len(tokens) < 2 or not getattr(detokenizer, "stop", None):
@@ -55,14 +55,14 @@ def cut(output: Any, detokenizer: Any) -> None:
     output.new_token_ids = tokens[:count]
     if output.new_logprobs is not None:
         output.new_logprobs = output.new_logprobs.slice_request(0, count)
-    if output.routed_experts is not None:  # of a step with drafts: a row per token
+    if output.routed_experts is not None:  # in a step with drafts: one row per token
         output.routed_experts = output.routed_experts[:count]
-    # If the request ended for another reason, too, then behind the stop string.
+    # Any other reason for the end came after the stop string.
     output.finish_reason = output.stop_reason = None
 
 
 def tokens_to_stop(detokenizer: Any, tokens: list[int]) -> int:
-    """Return how many of the ``tokens`` it takes to complete a stop string, all if none is."""
+    """Return how many ``tokens`` complete a stop string, or all if they complete none."""
     ahead = copy.copy(detokenizer)
     for name in ("stream", "tokens", "token_ids"):
         if (state := getattr(detokenizer, name, None)) is None:

@@ -1,12 +1,11 @@
 """``thinking_token_budget`` of one request applied to another, and thoughts counted too short.
 
 Why: vLLM (vllm/v1/sample/thinking_budget_state.py:ThinkingBudgetStateHolder) keeps a record per
-batch slot. Where a request without a budget moves to the slot of one that has left, the record
-of the latter stays and the mover inherits it. And of a thought that the prompt leaves open behind a
-start marker of several tokens it counts as many tokens too few as the marker has more than one, so
-the budget is exceeded. Both happen without speculation too.
-How: a request's old slot is emptied before another moves there; the start is where the marker
-begins.
+batch slot. If a request without a budget moves to the slot of a request that has left, the old
+record stays and the moved request inherits it. And if a prompt leaves a thought open after a start
+marker of n > 1 tokens, vLLM counts n - 1 tokens of the thought too few, so the budget is exceeded.
+Both happen without speculation too.
+How: a slot is emptied before another request moves there; a thought starts where its marker begins.
 Until: vLLM does so itself. The file is the same in 0.31 to 0.33.
 """
 
@@ -22,7 +21,7 @@ revert = _patches.revert
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if _patches:
         return
     from vllm.v1.sample.logits_processor.interface import MoveDirectionality

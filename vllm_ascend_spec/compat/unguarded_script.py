@@ -3,14 +3,16 @@
 Why: vLLM spawns its engine's process, and a spawned process imports the script again. A call of
 ``LLM(...)`` at the script's top level then runs there too, and fails below two long tracebacks.
 How: Python tells a process that it spawns which script to import
-(``multiprocessing.spawn.get_preparation_data``). vLLM's own processes need nothing of a script that
-starts the engine at its top level, and could not import it: they are not told of it. Where such a
-call is not seen, for example on another thread, the script is imported. vLLM gets the context of
-each process that it starts from ``get_mp_context``, which calls ``_maybe_force_spawn`` first
-(vllm/utils/system_utils.py:_maybe_force_spawn). There we look for the mark that Python's
-multiprocessing itself refuses by, and raise before it does. Our error is a RuntimeError like
-Python's: a script that catches that one still works. Uncaught, it is printed without its traceback.
-Until: vLLM starts such scripts, or says it in one line itself. 0.31 to 0.33 do neither.
+(``multiprocessing.spawn.get_preparation_data``). vLLM's own processes need nothing from a script
+that starts the engine at its top level and could not import it, so they are not told of it. Where
+such a call is not detected, for example on another thread, the script is imported. For each process
+that it starts, vLLM gets the context from ``get_mp_context``, which calls ``_maybe_force_spawn``
+first (vllm/utils/system_utils.py:_maybe_force_spawn). There we check the flag by which Python's
+multiprocessing refuses such a start, and raise before Python does. Our error is a RuntimeError like
+Python's, so a script that catches that one still works. Uncaught, it is printed without its
+traceback.
+Until: vLLM starts such scripts, or explains the problem in one line itself. 0.31 to 0.33 do
+neither.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ LONGEST_NAME = 80
 # vLLM's own processes (vllm/v1/engine/utils.py, vllm/v1/executor/multiproc_executor.py and
 # vllm/v1/engine/coordinator.py).
 PROCESSES = ("EngineCore", "VllmWorker", "VLLM_DP_Coordinator")
-# What a spawned process is told of the script.
+# The keys that tell a spawned process which script to import.
 TOLD = ("init_main_from_path", "init_main_from_name")
 
 _patches = Patches()
@@ -66,7 +68,7 @@ def apply() -> None:
 
 
 def telling_less(stock: Callable[[str], dict[str, Any]]) -> Callable[[str], dict[str, Any]]:
-    """Return Python's function that does not tell vLLM's processes of an unguarded script."""
+    """Wrap Python's function to not tell vLLM's processes about an unguarded script."""
 
     @functools.wraps(stock)
     def get_preparation_data(name: str) -> dict[str, Any]:
@@ -91,7 +93,7 @@ def is_unguarded(frame: FrameType | None) -> bool:
         return False
     try:
         script = ast.parse(Path(frame.f_code.co_filename).read_bytes())
-    except (OSError, SyntaxError, ValueError):  # it was typed in, or changed since
+    except (OSError, SyntaxError, ValueError):  # typed interactively, or changed since
         return False
     line = frame.f_lineno
     running = (part for part in script.body if part.lineno <= line <= (part.end_lineno or line))

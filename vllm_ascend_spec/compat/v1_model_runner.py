@@ -4,8 +4,9 @@ Why: our runner builds on V1's. On a GPU vLLM 0.30 chooses V2 for EAGLE and MTP 
 ``VLLM_USE_V2_MODEL_RUNNER`` says otherwise (vllm/config/vllm.py:
 VllmConfig.use_v2_model_runner), and that variable would change the runner of every engine in the
 process, those without speculation too.
-How: the property answers no for a configuration with speculation. What only V2 can do, or a person
-who asks for it by the variable, is left to vLLM's answer; the platform refuses that by name.
+How: the property returns False for a configuration with speculation. If an option needs V2, or a
+user asks for V2 by the variable, vLLM's answer stands, and the platform refuses that option by
+name.
 Until: this package has a runner for V2.
 """
 
@@ -27,11 +28,11 @@ revert = _patches.revert
 
 
 class Demand(NamedTuple):
-    """What makes vLLM run an engine on V2 whatever else is said.
+    """An option or variable that forces an engine onto V2, whatever else is set.
 
     Attributes:
         option: name of the option or variable.
-        value: what was given.
+        value: the given value.
     """
 
     option: str
@@ -39,7 +40,7 @@ class Demand(NamedTuple):
 
 
 def find_demand(vllm_config: VllmConfig) -> Demand | None:
-    """Return what allows no other model runner than V2, or None."""
+    """Return what forces model runner V2, or None."""
     from vllm import envs
 
     if envs.VLLM_USE_V2_MODEL_RUNNER:
@@ -56,10 +57,10 @@ def stock_choice(vllm_config: VllmConfig) -> bool:
 
 
 class _ForSpeculation(property):
-    """Stands for vLLM's property.
+    """Replaces vLLM's property.
 
     Args:
-        stock: vLLM's.
+        stock: vLLM's property.
     """
 
     def __init__(self, stock: property) -> None:
@@ -74,7 +75,7 @@ class _ForSpeculation(property):
 
 
 def apply() -> None:
-    """Install the mend once."""
+    """Install the patch once."""
     if not _patches:
         from vllm.config import VllmConfig
 

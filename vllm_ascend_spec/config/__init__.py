@@ -1,1 +1,1 @@
-"""What the person asked for, as one frozen, validated record. Imports neither torch nor vLLM."""
+"""What the user asked for, as one frozen, validated record. Imports neither torch nor vLLM."""

@@ -1,4 +1,4 @@
-"""Our section of ``--additional-config``, among those of other people."""
+"""Our section of ``--additional-config``, beside the keys of other packages."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from vllm_ascend_spec.config.schema import SECTION
 from vllm_ascend_spec.errors import ConfigError
 
 OPTION = "additional_config"
-# Nobody else has keys of these names.
+# No other package has keys of these names.
 SPECULATION = frozenset({*KEYS, "speculative_config", "num_speculative_tokens_per_batch_size"})
-# "ascend_spce" has 0.9; the nearest of vllm-ascend's own keys, "ascend_log_path", has 0.61.
+# A key at least this similar is taken for our section misspelt: "ascend_spce" has 0.9; the
+# nearest of vllm-ascend's own keys, "ascend_log_path", has 0.61.
 NEAR = 0.84
 PACKAGE = "vllmascendspec"
 
@@ -26,17 +27,17 @@ def section_of(additional_config: Any) -> Any:
 
 
 def check_additional(additional_config: Any) -> Any:
-    """Check what is around our section; what other people's keys mean is theirs to say.
+    """Check the keys around our section for mistakes; keys of other packages are not checked.
 
     Args:
-        additional_config: as given by the person; in Python anything that vLLM can hash.
+        additional_config: as given by the user; in Python anything that vLLM can hash.
 
     Returns:
         Our section, unchecked.
 
     Raises:
-        ConfigError: it is no JSON object, has our section under a misspelt name, or has what
-            belongs to the speculative config.
+        ConfigError: it is not a JSON object, has our section under a misspelt name, or has keys
+            that belong to the speculative config.
     """
     if not isinstance(additional_config, Mapping):
         if hasattr(additional_config, "compute_hash"):

@@ -1,4 +1,4 @@
-"""Options that vllm-ascend accepts and that would be lossy, or mean nothing, with this package."""
+"""Options that vllm-ascend accepts but that are lossy or have no effect with this package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOSSY = (
     "is not lossless in vllm-ascend 0.30.0rc2: what it accepts does not have the target's "
     "distribution"
 )
-# Of additional_config, by section and name: what is wrong with a value other than false or null.
+# By section and name in additional_config: why a value other than false or null is refused.
 ADDITIONAL: dict[tuple[str, str], str] = {
     ("rejection_sampler_config", "enable_block_verify"): (
         f"{LOSSY}; use additional_config.ascend_spec.verify_rule='block', which is"
@@ -31,7 +31,7 @@ ADDITIONAL: dict[tuple[str, str], str] = {
         "leave ascend_spec out of VLLM_PLUGINS"
     ),
 }
-# Keys of speculative_config.
+# By key of speculative_config: why it is refused.
 SPECULATIVE: dict[str, str] = {
     "quantization": "vllm-ascend ignores it and quantizes the draft as the target",
     "use_local_argmax_reduction": "vllm-ascend ignores it",
@@ -49,7 +49,7 @@ FULL_MODES = ("FULL_AND_PIECEWISE", "FULL_DECODE_ONLY", "FULL")
 
 
 def check_for_npu(request: Request) -> None:
-    """Refuse what vllm-ascend would do lossily or not at all, and what no graph can hold.
+    """Refuse options that vllm-ascend applies lossily or ignores, or that full graphs rule out.
 
     Raises:
         ConfigError: naming the option and the reason.
@@ -60,10 +60,10 @@ def check_for_npu(request: Request) -> None:
 
 
 def check_sampled_drafts(request: Request) -> None:
-    """Refuse sampled drafts of a draft loop that hands no distributions over.
+    """Refuse sampled drafts if the draft loop does not return their distributions.
 
     Raises:
-        ConfigError: they are asked for.
+        ConfigError: such drafts are asked for.
     """
     has_stock_loop = request.method.has_draft_loop and NO_LOOP_ON_NPU is not None
     if has_stock_loop and samples_drafts(request.spec.get):
@@ -75,16 +75,16 @@ def check_sampled_drafts(request: Request) -> None:
 
 
 def mode_of_draft(request: Request) -> str:
-    """Return the mode of the draft's graphs: vLLM's name, or :data:`UNKNOWN`."""
+    """Return vLLM's name of the draft's graph mode, or :data:`UNKNOWN`."""
     mode = mode_asked_for(request)
-    # What full graphs cannot hold has piecewise ones where K changes (platform/changing_k.py).
+    # If K changes, what full graphs do not support gets piecewise ones (platform/changing_k.py).
     return "PIECEWISE" if mode != "NONE" and request.spec.get(SCHEDULE) else mode
 
 
 def mode_asked_for(request: Request) -> str:
-    """Return the same as long as nothing makes full graphs piecewise."""
+    """Return the draft's graph mode before a changing K makes full graphs piecewise."""
     engine, spec = request.engine, request.spec
-    # Drafts of one pass are made outside of graphs, see methods/families/ascend/loop.py.
+    # Drafts made in one pass run outside of graphs, see methods/families/ascend/loop.py.
     has_graphs = request.method.has_draft_loop and not in_one_pass(request)
     if not has_graphs or engine.enforce_eager or spec.get("enforce_eager"):
         return "NONE"
@@ -94,7 +94,7 @@ def mode_asked_for(request: Request) -> str:
 def reason_for_greedy(request: Request) -> str | None:
     """Return what keeps drafts from being sampled on an NPU, or None.
 
-    With a schedule of K, too: sampled drafts would make its full graphs piecewise.
+    This holds with a schedule of K, too: sampled drafts would make its full graphs piecewise.
     """
     if request.method.has_draft_loop and NO_LOOP_ON_NPU is not None:
         return f"{NO_LOOP_ON_NPU}: its drafts are greedy"
@@ -104,7 +104,7 @@ def reason_for_greedy(request: Request) -> str | None:
 
 
 def samples_drafts(get: Callable[[str], Any]) -> bool:
-    """Tell whether drafts are drawn from a distribution.
+    """Tell whether drafts are sampled from a distribution.
 
     Args:
         get: returns the value of a key of ``speculative_config``, or None.
@@ -114,11 +114,11 @@ def samples_drafts(get: Callable[[str], Any]) -> bool:
 
 
 def check_full_graph(mode: str, *, samples_drafts: bool) -> None:
-    """Refuse what a full graph cannot hold.
+    """Refuse options that a full graph does not support.
 
     Args:
-        mode: name of vLLM's ``CUDAGraphMode``, of an engine that uses graphs for the draft.
-        samples_drafts: whether drafts are drawn from a distribution.
+        mode: name of vLLM's ``CUDAGraphMode`` in an engine that uses graphs for the draft.
+        samples_drafts: whether drafts are sampled from a distribution.
 
     Raises:
         ConfigError: naming the option and the reason.
@@ -141,7 +141,7 @@ def check_full_graph(mode: str, *, samples_drafts: bool) -> None:
 
 
 def check_ascend_options(additional: Any, get: Callable[[str], Any]) -> None:
-    """Refuse what vllm-ascend would do lossily or not at all.
+    """Refuse options that vllm-ascend applies lossily or ignores.
 
     Args:
         additional: all of ``--additional-config``.

@@ -1,4 +1,4 @@
-"""Which graphs are captured: by a plan, by a person's list, or as stock does."""
+"""How the captured graphs are chosen: by a plan, by the user's list, or as stock does."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from vllm_ascend_spec.graphs.modes import MODES
 
 OURS = f"additional_config.{SECTION}"
 OPTIONS = ("capture", "capture_graphs", "capture_load")
-# What the resolved record says where a person gave the sizes.
+# Value of ``capture`` in the resolved record if the user gave the sizes.
 GIVEN = "given"
-# Where vLLM's default is not known yet: more than any engine's.
+# Stands for a default of vLLM's that is not known yet: more than any engine's.
 ANY = 1 << 20
 DEFAULT_MODE = "FULL_AND_PIECEWISE"
-# On vLLM's compilation config: what a person gave, before vLLM fills it in.
+# Attribute of vLLM's compilation config: what the user gave, before vLLM fills in the rest.
 _ATTRIBUTE = "ascend_spec_given"
-# Whether each K has graphs of whole decode batches, where K changes, and their sizes by K.
+# Whether each K has full graphs for decode batches, if K changes, and their sizes by K.
 _KEEPS, _BY_K = "ascend_spec_graphs_by_k", "ascend_spec_sizes_by_k"
-# Widths of the draft's later passes, by the size that the target is captured at beside them.
+# Widths of draft steps 2 to K, by the target's size that is captured at the same time.
 _ROWS = "ascend_spec_draft_rows"
 
 
 def check_capture(request: Request) -> None:
-    """Refuse sizes that would not be captured as they are, and options that contradict each other.
+    """Refuse sizes that would not be captured unchanged, and options that contradict each other.
 
-    What vLLM has not settled yet, the mode of graphs and the widest batch among it, the platform
-    looks at again.
+    The platform checks again once vLLM has settled the rest, such as the graph mode and the widest
+    batch.
 
     Raises:
         ConfigError: naming the option and the nearest list that is valid.
@@ -49,7 +49,7 @@ def check_capture(request: Request) -> None:
             problem = f"has no effect with capture={request.options.capture!r}"
             raise ConfigError(f"{OURS}.{name}", section[name], problem)
     if request.options.capture_load is not None:
-        # A file is read once the widest batch is known.
+        # A file is read later, when the widest batch is known.
         load_name.named(request.options.capture_load, 1, f"{OURS}.capture_load")
     mode = mode_of(request)
     if sizes is not None and mode in MODES and MODES[mode].has_full_decode:
@@ -59,13 +59,13 @@ def check_capture(request: Request) -> None:
 
 
 def capture_warnings(request: Request) -> Iterator[str]:
-    """Name what was asked for and has no effect, because there are no graphs."""
+    """Yield a warning for each option that has no effect because there are no graphs."""
     for option, why in ineffective(request):
         yield f"{option} has no effect: no graphs are captured {why}."
 
 
 def ineffective(request: Request) -> Iterator[tuple[str, str]]:
-    """Yield each option of graphs where there are none, and where that is."""
+    """Yield each option of graphs that has no effect, and why no graphs are captured."""
     engine, section = request.engine, request.section
     if has_graphs(request):
         return
@@ -85,7 +85,7 @@ def has_graphs(request: Request) -> bool:
 
 
 def mode_of(request: Request) -> str:
-    """Return the mode of graphs as far as it is known: a name, or :data:`UNKNOWN`."""
+    """Return the name of the graph mode if it is known already, else :data:`UNKNOWN`."""
     engine = request.engine
     if engine.device is not None and not engine.device.has_graphs:
         return "NONE"
@@ -99,14 +99,14 @@ def mode_of(request: Request) -> str:
 
 
 def has_draft_rows(request: Request) -> bool:
-    """Tell whether a draft model makes passes of one row for each request."""
+    """Tell whether draft steps 2 to K, of one row per request, may use graphs."""
     spec = request.spec
     has_loop = request.method.has_draft_loop and not in_one_pass(request)
     return has_loop and spec["num_speculative_tokens"] > 1 and not spec.get("enforce_eager")
 
 
 def note_given(compilation: Any) -> None:
-    """Keep what a person gave, before vLLM fills in the rest; a second time changes nothing.
+    """Keep what the user gave, before vLLM fills in the rest; a second call changes nothing.
 
     Args:
         compilation: vLLM's ``CompilationConfig``.
@@ -120,56 +120,56 @@ def note_given(compilation: Any) -> None:
 
 
 def given_of(compilation: Any, name: str) -> Any:
-    """Return what a person gave for an option of ``compilation``; None for nothing."""
+    """Return the user's value for an option of ``compilation``; None if not given."""
     return getattr(compilation, _ATTRIBUTE, {}).get(name)
 
 
 def given_sizes(compilation: Any) -> tuple[int, ...] | None:
-    """Return the sizes that a person gave, or None."""
+    """Return the sizes that the user gave, or None."""
     sizes = given_of(compilation, "cudagraph_capture_sizes")
     return None if sizes is None else tuple(sizes)
 
 
 def note_graphs_by_k(compilation: Any, is_wanted: bool) -> None:
-    """Note whether each K is to have graphs of whole decode batches.
+    """Note whether each K is to have full graphs of its own for decode batches.
 
     Args:
         compilation: vLLM's ``CompilationConfig``.
-        is_wanted: whether it is.
+        is_wanted: whether each K is to have them.
     """
     setattr(compilation, _KEEPS, is_wanted)
 
 
 def has_graphs_by_k(compilation: Any) -> bool:
-    """Tell whether each K is to have graphs of whole decode batches."""
+    """Tell whether each K is to have full graphs of its own for decode batches."""
     return getattr(compilation, _KEEPS, False)
 
 
 def lay_sizes_by_k(compilation: Any, sizes: Mapping[int, tuple[int, ...]]) -> None:
-    """Lay down which graphs are for which K, for the worker.
+    """Store which graphs are for which K, for the worker.
 
     Args:
         compilation: vLLM's ``CompilationConfig``.
-        sizes: in tokens, by K.
+        sizes: capture sizes by K, in tokens.
     """
     setattr(compilation, _BY_K, {k: tuple(row) for k, row in sizes.items()})
 
 
 def sizes_by_k(compilation: Any) -> Mapping[int, tuple[int, ...]]:
-    """Return which graphs are for which K; empty where K is fixed or they are graphs of pieces."""
+    """Return which graphs are for which K; empty if K is fixed or the graphs are piecewise."""
     return getattr(compilation, _BY_K, {})
 
 
 def lay_draft_rows(compilation: Any, rows: Mapping[int, int]) -> None:
-    """Lay down which widths the draft's later passes have graphs of, for the drafter.
+    """Store the widths at which draft steps 2 to K have graphs, for the drafter.
 
     Args:
         compilation: vLLM's ``CompilationConfig``.
-        rows: by the size, in tokens, that is captured at the same time.
+        rows: width by the target's size, in tokens, that is captured at the same time.
     """
     setattr(compilation, _ROWS, dict(rows))
 
 
 def draft_rows(compilation: Any) -> Mapping[int, int]:
-    """Return what :func:`lay_draft_rows` laid down; empty where the draft has no such graphs."""
+    """Return what :func:`lay_draft_rows` stored; empty if the draft has no such graphs."""
     return getattr(compilation, _ROWS, {})

@@ -1,6 +1,6 @@
-"""What of an engine does not go with a K that changes from step to step, by vLLM's configuration.
+"""Features of an engine that rule out a K that changes from step to step, by vLLM's configuration.
 
-What options alone say is in ``draft_length.py``.
+``draft_length.py`` has the checks that need the options alone.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def blocker_of_auto(
     vllm_config: VllmConfig, speculation: Speculation, device: Device, *, is_full: bool
 ) -> str | None:
-    """Return what of an engine does not go with a K that ``auto`` chooses, or None.
+    """Return the feature of an engine that keeps ``auto`` from choosing K, or None.
 
     Args:
-        vllm_config: of the engine.
-        speculation: of the engine.
-        device: the kind that it runs on.
+        vllm_config: the engine's configuration.
+        speculation: the engine's resolved speculation.
+        device: the kind of device that it runs on.
         is_full: whether the mode that was asked for, or vLLM's default, has full graphs.
     """
     model = vllm_config.model_config
@@ -36,7 +36,7 @@ def blocker_of_auto(
         not in {None, *SCHEDULERS.values()},
         "data-parallel replicas that step together": are_copies_coupled(vllm_config),
     }
-    if speculation.draft_loop is not None:  # what our loops leave to the stock ones
+    if speculation.draft_loop is not None:  # our loops leave these to the stock ones
         reasons |= {
             "a multimodal target": model is None or model.is_multimodal_model,
             "sparse attention": hasattr(text, "index_topk"),
@@ -55,13 +55,13 @@ def blocker_of_auto(
 
 
 def blocker_of_full_graphs(vllm_config: VllmConfig, speculation: Speculation) -> str | None:
-    """Return what keeps graphs from being full where K changes, or None."""
+    """Return what rules out full graphs if K changes, or None."""
     model, mode = vllm_config.model_config, vllm_config.compilation_config.cudagraph_mode
     parallel, spec = vllm_config.parallel_config, vllm_config.speculative_config
     problems = {
         "a scheduler that is not ours": vllm_config.scheduler_config.scheduler_cls
         not in {None, *SCHEDULERS.values()},
-        # What a replay of it is to change is kept by the number of tokens, one for all K
+        # Its replay parameters are stored by the number of tokens, once for all K
         # (vllm_ascend/compilation/acl_graph.py:set_graph_params).
         "multi-head latent attention": model is None or model.use_mla,
         "graphs for any mixture of requests (FULL)": mode is not None and mode.name == "FULL",
@@ -69,7 +69,7 @@ def blocker_of_full_graphs(vllm_config: VllmConfig, speculation: Speculation) ->
     if speculation.draft_loop is not None:
         problems |= {
             "the draft loop of vllm-ascend": speculation.draft_loop == "stock",
-            # Those of one pass are made outside of graphs.
+            # Drafts made in one pass run outside of graphs.
             "drafts that are drawn": speculation.samples_drafts and not spec.parallel_drafting,
             "a multimodal target": model is None or model.is_multimodal_model,
             "decode context parallelism": parallel.decode_context_parallel_size > 1,

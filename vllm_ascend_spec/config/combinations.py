@@ -1,4 +1,4 @@
-"""Rules about several options at once, in the order in which they are looked at."""
+"""Rules about several options at once, in the order in which they are checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_rule(request: Request) -> None:
 
 
 def check_family(request: Request) -> None:
-    """Raise if the method has no drafter for the device's draft loops, or this version cannot."""
+    """Raise if the method, or this version, has no drafter for the device's draft loops."""
     device, method = request.engine.device, request.method
     if device is None:
         return
@@ -56,7 +56,7 @@ def check_num_drafts(request: Request) -> None:
 
 
 def check_scheduling(request: Request) -> None:
-    """Raise if steps were to be scheduled ahead and the method needs each step's tokens."""
+    """Raise if steps are to be scheduled ahead but the method needs each step's tokens."""
     if request.method.drafts_on_host and request.engine.async_scheduling:
         raise ConfigError(
             "--async-scheduling",
@@ -67,7 +67,7 @@ def check_scheduling(request: Request) -> None:
 
 
 def check_device(request: Request) -> None:
-    """Raise if the device's platform would ignore an option or cannot do it."""
+    """Raise if the device's platform ignores or does not support an option."""
     if request.engine.device is not None:
         for check in request.engine.device.checks:
             check(request)
@@ -80,7 +80,7 @@ def check_method(request: Request) -> None:
 
 
 Checks = tuple[Callable[[Request], None], ...]
-# Each raises ConfigError. Those that read files or import a person's code come last.
+# Each raises ConfigError. Those that read files or import a user's code come last.
 COMBINATIONS: Checks = (
     check_family,
     check_num_drafts,
@@ -98,8 +98,8 @@ COMBINATIONS: Checks = (
     check_draft_options,
     check_method,
 )
-# Of a VllmConfig that was built by hand: vLLM has read the checkpoint, filled in defaults and
-# worked out synthetic rates.
+# For a VllmConfig that was built by hand: vLLM has already read the checkpoint, filled in defaults
+# and computed synthetic rates.
 OF_BUILT: Checks = (
     check_family,
     check_num_drafts,

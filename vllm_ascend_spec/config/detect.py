@@ -1,9 +1,9 @@
-"""Which method a draft is for, where nobody says it.
+"""Detect which method a draft is for if the user does not name it.
 
-vLLM tells it by the draft's name and ``config.json``
+vLLM detects it by the draft's name and ``config.json``
 (vllm/config/speculative.py:SpeculativeConfig.__post_init__). The same facts are read here, without
-vLLM: ``tests/config/test_detect.py`` runs vLLM's code on them. Where vLLM takes a head for an
-ordinary model or for another head, which cannot be loaded then, its tensors tell.
+vLLM; ``tests/config/test_detect.py`` runs vLLM's code on them. vLLM takes some heads for ordinary
+models or for other heads and then cannot load them; here their tensors decide.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ URLS = ("http://", "https://", "file://")
 
 @dataclass(frozen=True)
 class Rule:
-    """One of vLLM's, in its order.
+    """One of vLLM's rules; :data:`RULES` has them in vLLM's order.
 
     Attributes:
-        method: what a draft is for that the rule fits.
-        name: a part of its name or path, in lower case; "" for none.
-        model_types: of its config.
-        architectures: the first one of its config.
+        method: the method of a draft that the rule fits.
+        name: a part of the draft's name or path, in lower case; "" for none.
+        model_types: values of ``model_type`` in its config.
+        architectures: values of the first architecture in its config.
     """
 
     method: str
@@ -63,9 +63,9 @@ RULES = (
     Rule("mlp_speculator", model_types=frozenset({"mlp_speculator"})),
     Rule(MTP, model_types=MODEL_TYPES, architectures=ARCHITECTURES),
 )
-# What vLLM's rules and tensors tell apart.
+# Methods that vLLM's rules may confuse, so that tensors are read, too.
 BY_TENSORS = ("eagle", "eagle3", "dflash", DRAFT_MODEL)
-# Where there is no config, parts of names that heads usually have, in lower case.
+# Parts of names that heads usually have, in lower case, used if there is no config.
 USUAL_NAMES = {
     "eagle": "eagle",
     "medusa": "medusa",
@@ -80,7 +80,7 @@ def asked_for(model: str | None, spec: Any) -> Asked:
 
     Args:
         model: the target, or a head's folder; None if it is not known.
-        spec: as given by the person; None for none.
+        spec: as given by the user; None for none.
 
     Raises:
         ConfigError: as :func:`vllm_ascend_spec.config.head_as_model.read_head` does.
@@ -94,18 +94,18 @@ def asked_for(model: str | None, spec: Any) -> Asked:
     if given.get("method") is not None or not isinstance(draft, str) or not draft:
         return asked
     found = detect(draft, given.get("revision"))
-    # An n-gram's model is no checkpoint, and the method stands first, as a person writes it.
+    # The model of ngram is no checkpoint. The method comes first, as users write it.
     out = ("method", "model") if found.method == NGRAM else ("method",)
     rest = {key: asked.spec[key] for name, key in named.items() if name not in out}
     return replace(asked, spec={"method": found.method, **found.options, **rest}, detected=found)
 
 
 def detect(model: str, revision: Any = None) -> Detected:
-    """Return the method that a draft is for, and by what that was told.
+    """Return the method that a draft is for, and how it was detected.
 
     Args:
         model: a folder or a hub's name, the path of a class, or the word for n-grams.
-        revision: of it, on a hub.
+        revision: its revision on a hub.
     """
     if model.strip("[]") == NGRAM:
         return Detected(NGRAM, f"found from model {model!r}")
@@ -132,10 +132,10 @@ def detect(model: str, revision: Any = None) -> Detected:
 
 
 def by_vllm(model: str, config: Config) -> Detected | None:
-    """Return what vLLM's rules come to; None for a draft that it takes for an ordinary model.
+    """Return the method by vLLM's rules; None for a draft that vLLM takes for an ordinary model.
 
     Args:
-        model: its folder or name.
+        model: the draft's folder or name.
         config: its ``config.json``.
     """
     model_type, name = str(config.get("model_type")), config_json.NAME
@@ -156,7 +156,7 @@ def _is_old_dspark(rule: Rule, architecture: object, model_type: str) -> bool:
 
 
 def _by_other_mtp(config: Config) -> Detected | None:
-    """Return what the last of vLLM's rules come to, which are about families of model types."""
+    """Apply the last of vLLM's rules, which are about families of model types."""
     model_type, count = str(config.get("model_type")), config.get("num_nextn_predict_layers")
     is_counted = isinstance(count, int) and count > 0
     if model_type.endswith("_mtp") or "exaone4_5" in model_type:
@@ -168,7 +168,7 @@ def _by_other_mtp(config: Config) -> Detected | None:
 
 
 def _by_checkpoint(folder: Path, config: Config) -> Detected | None:
-    """Return what a folder says of itself that vLLM does not read; None for nothing."""
+    """Return the method by what vLLM does not read in a folder; None if nothing tells it."""
     if speculators.is_speculators(config):
         kind = str(config.get(speculators.ALGORITHM))
         options = dict(speculators.PROPOSED.get(kind, {}))
@@ -176,7 +176,7 @@ def _by_checkpoint(folder: Path, config: Config) -> Detected | None:
         return Detected(options.pop("method", kind), source, options)
     try:
         kind = kind_of(read_checkpoint(folder)) or ""
-    except (UnusableError, OSError):  # for the checks of the draft to say
+    except (UnusableError, OSError):  # the checks of the draft report it
         return None
     return Detected(kind, f"found from its tensors: {ABOUT[kind]}") if kind else None
 
@@ -193,12 +193,12 @@ def _folder_of(model: str, revision: Any) -> Path | None:
         if Path(model).is_dir():
             return Path(model)
         return current_hub().cached(model, revision if isinstance(revision, str) else None)
-    except (OSError, ValueError):  # no name that can be looked up; its check says so
+    except (OSError, ValueError):  # not a name that can be looked up; its check says so
         return None
 
 
 def _config_of(folder: Path) -> Config | None:
     try:
         return parse_object(config_json.NAME, (folder / config_json.NAME).read_bytes())
-    except (UnusableError, OSError, ValueError):  # for the checks of the draft to say
+    except (UnusableError, OSError, ValueError):  # the checks of the draft report it
         return None

@@ -1,4 +1,4 @@
-"""What a kind of device is to the rest of the package."""
+"""The record that describes a kind of device to the rest of the package."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Device:
     Attributes:
         name: what vLLM and PyTorch call it, e.g. ``npu``.
         about: what to call it in a message, e.g. ``an Ascend NPU``.
-        find: tells whether one is there that this build of vLLM can use.
-        platform: qualified name of its platform class; None while there is none.
-        family: whose draft loops run on it, see ``Method.drafters``.
+        find: tells whether there is one that this build of vLLM can use.
+        platform: qualified name of its platform class; None if it has none.
+        family: family of the draft loops that run on it, see ``Method.drafters``.
         max_drafts: the largest K.
         checks: rules about the options of an engine on it; each raises ``ConfigError``.
-        host_problem: returns what is missing, by what is installed alone, or None.
-        host_warning: returns what should be otherwise but keeps nothing from starting, or None.
+        host_problem: returns what is missing, judged only by what is installed, or None.
+        host_warning: returns a problem that does not keep an engine from starting, or None.
         import_problem: returns why its libraries cannot be imported, or None; may be slow.
-        import_problem_elsewhere: the same, found out in a process of its own.
-        preload: a library that its worker wants loaded first, where it is installed.
+        import_problem_elsewhere: the same, checked in a separate process.
+        preload: a library to put in ``LD_PRELOAD`` for its worker if it is installed.
         has_graphs: whether vLLM captures graphs on it.
         has_graphs_by_k: whether full graphs are captured for each K where K changes.
         reason_for_greedy: returns what keeps the drafts of a request from being sampled on it, or
             None.
-        whole_drafts: methods whose draft may be on every device as a whole where the target is
+        whole_drafts: methods whose draft may be whole on every device although the target is
             split.
     """
 

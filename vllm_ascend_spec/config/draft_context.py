@@ -1,4 +1,4 @@
-"""How long requests a draft model drafts for, where that is shorter than the target's context."""
+"""The request length up to which a draft model drafts, if the target's context is longer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def draft_context(vllm_config: VllmConfig) -> int | None:
-    """Return the most tokens of a request, drafts included, that drafts are made for.
+    """Return up to how many tokens, drafts included, a request gets drafts.
 
-    MTP layers have the context of the target that they are part of, and what has no positions has
-    no context: only ``speculative_config.max_model_len`` limits them.
+    MTP layers have the context of the target that they are part of, and drafts without positions
+    have no context: only ``speculative_config.max_model_len`` limits these two.
 
     Returns:
-        None where every request of the target can have drafts.
+        None if every request that the target takes can have drafts.
     """
     spec, longest = vllm_config.speculative_config, vllm_config.model_config.max_model_len
     limit = spec.max_model_len
@@ -28,7 +28,7 @@ def draft_context(vllm_config: VllmConfig) -> int | None:
 
 
 def context_warnings(vllm_config: VllmConfig) -> list[str]:
-    """Return what a person should know of a draft with a shorter context than its target's."""
+    """Return a warning if the draft's own context is shorter than its target's."""
     context = draft_context(vllm_config)
     if context is None or vllm_config.speculative_config.max_model_len is not None:
         return []
@@ -40,5 +40,5 @@ def context_warnings(vllm_config: VllmConfig) -> list[str]:
 
 
 def may_be_ragged(vllm_config: VllmConfig) -> bool:
-    """Tell whether requests of a batch may have different numbers of rows and lose nothing."""
+    """Tell whether requests of a batch may differ in rows without losing full graphs."""
     return not vllm_config.compilation_config.cudagraph_mode.has_full_cudagraphs()

@@ -1,4 +1,4 @@
-"""Rules about methods whose draft is heads over the target's last hidden state."""
+"""Rules for methods whose draft consists of heads over the target's last hidden state."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def check_whole(request: Request) -> None:
 
 
 def check_count(count_of: Callable[[Mapping[str, Any]], int]) -> Callable[[Request], None]:
-    """Return a rule: no more drafts than there are heads.
+    """Return a rule that allows no more drafts than there are heads.
 
     Args:
-        count_of: returns how many a config tells of.
+        count_of: returns the number of heads in a config.
     """
 
     def check(request: Request) -> None:
         spec = request.spec
         folder = find_folder(MODEL, spec["model"], spec.get("revision"))
-        if folder is not None:  # else the drafter looks when it has fetched it
+        if folder is not None:  # else the drafter checks it after fetching
             with laid_to(MODEL, spec["model"]):
                 count = count_of(read_config(folder))
             require_enough(count, spec[NUM_DRAFTS], spec["model"])
@@ -49,7 +49,7 @@ def check_count(count_of: Callable[[Mapping[str, Any]], int]) -> Callable[[Reque
 
 
 def require_enough(count: int, num_drafts: int, model: str) -> None:
-    """Raise if a step is to have more drafts than there are heads.
+    """Raise if K is larger than the number of heads.
 
     Raises:
         ConfigError: it is.

@@ -1,8 +1,8 @@
-"""Whether K is fixed or chosen from step to step, and from what.
+"""Whether K is fixed or chosen from step to step, and from which values.
 
-With ``auto`` it is K or 0, or K alone where the engine has something that does not go with a K that
-changes. What options say is looked at here; what only vLLM's configuration says, at
-``platform/changing_k.py``.
+With ``auto`` a step has K drafts or 0, or always K if something in the engine rules out a K that
+changes. This module checks the options; ``platform/changing_k.py`` checks what only vLLM's
+configuration says.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from vllm_ascend_spec.upstream.limits import FIXED_K
 
 LENGTH = f"additional_config.{SECTION}.draft_length"
 LENGTHS = f"{LENGTH}s"
-# Up to so many drafts each length is tried; above it some are.
+# Up to this K every length is tried; above it only some are.
 FEW = 5
 
 
 def with_lengths(spec: Mapping[str, Any], options: SpecOptions) -> Mapping[str, Any]:
-    """Return ``spec`` with the schedule that stands for a K that changes.
+    """Return ``spec`` with a placeholder schedule if ``adaptive`` chooses K.
 
-    vLLM prepares for K that changes where it has a schedule of K; which K it is, our scheduler says
+    vLLM prepares for a K that changes only if it has a schedule. Our scheduler then chooses K
     instead.
 
     Args:
@@ -35,7 +35,7 @@ def with_lengths(spec: Mapping[str, Any], options: SpecOptions) -> Mapping[str, 
         options: ours.
 
     Raises:
-        ConfigError: K is to be chosen and has a schedule, or cannot change in this version.
+        ConfigError: K is to be chosen but has a schedule, or cannot change in this version.
     """
     if options.draft_length != ADAPTIVE:
         return spec
@@ -47,7 +47,7 @@ def with_lengths(spec: Mapping[str, Any], options: SpecOptions) -> Mapping[str, 
 
 
 def check_draft_length(request: Request) -> None:
-    """Refuse lengths that cannot be chosen from, and engines in which none can be chosen.
+    """Refuse lengths that K cannot be chosen from, and methods with which K cannot be chosen.
 
     Raises:
         ConfigError: naming the option and the reason.
@@ -70,13 +70,13 @@ def check_draft_length(request: Request) -> None:
 
 
 def draft_length_of(request: Request) -> str:
-    """Return how K is chosen: by the option, or ``fixed`` where ``auto`` is not possible."""
+    """Return how K is chosen: as the option says, or ``fixed`` if ``auto`` is not possible."""
     asked = request.options.draft_length
     return FIXED if asked == AUTO and reason_for_fixed(request) is not None else asked
 
 
 def reason_for_fixed(request: Request) -> str | None:
-    """Return what of the options keeps K from being chosen, or None."""
+    """Return what keeps K from being chosen, by the options and the version, or None."""
     if FIXED_K is not None:
         return FIXED_K
     if SCHEDULE not in request.method.options:
@@ -84,14 +84,14 @@ def reason_for_fixed(request: Request) -> str | None:
     if request.spec.get(SCHEDULE) is not None:
         return option_of(request.spec)
     if request.method.has_draft_loop:
-        # Only ours reads on while nothing is drafted.
+        # Only ours keeps the draft's KV cache up to date while nothing is drafted.
         is_stock = request.options.draft_loop == STOCK
         return f"draft_loop={STOCK!r}" if is_stock else cause_against_our_loop(request)
     return None
 
 
 def source_of(request: Request) -> str | None:
-    """Return where the way to choose K came from where nobody gave it, or None."""
+    """Return why K is chosen this way if the user did not say how, or None."""
     if request.options.draft_length != AUTO:
         return None
     reason = reason_for_fixed(request)
@@ -99,12 +99,12 @@ def source_of(request: Request) -> str | None:
 
 
 def because(reason: str) -> str:
-    """Return where a K that is fixed came from, although ``auto`` was asked for."""
+    """Return the source of a K that is fixed although ``auto`` was asked for."""
     return f"{AUTO!r} is not possible with {reason}"
 
 
 def lengths_of(request: Request) -> tuple[int, ...] | None:
-    """Return what K is chosen from, ascending; None where it is fixed."""
+    """Return the values that K is chosen from, ascending; None if it is fixed."""
     how = draft_length_of(request)
     if how == AUTO:
         return 0, request.spec["num_speculative_tokens"]

@@ -1,4 +1,4 @@
-"""Which draft loop may be asked for."""
+"""Check the draft loop that the user asked for."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ OPTION = f"additional_config.{SECTION}.draft_loop"
 
 
 def check_draft_loop(request: Request) -> None:
-    """Refuse a loop for a method that has none, and ours where it is not possible.
+    """Refuse a loop for a method without one, and our loop where it is not possible.
 
-    What only the loaded models say (M-RoPE, a multimodal target) the drafter refuses.
+    The drafter refuses what only the loaded models tell (M-RoPE, a multimodal target).
 
     Raises:
         ConfigError: naming the reason.

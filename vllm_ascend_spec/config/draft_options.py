@@ -16,7 +16,7 @@ from vllm_ascend_spec.config.one_pass import in_one_pass
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 
 MODEL, TARGET = "speculative_config.model", "model"
-# vLLM takes rotary positions beyond max_position_embeddings with these only.
+# With these rope types vLLM does not multiply max_position_embeddings by a factor.
 UNSCALED = (None, "default", "llama3", "yarn", "su", "longrope")
 
 
@@ -45,7 +45,7 @@ def check_draft_options(request: Request) -> None:
 
 
 def _folder_of(request: Request) -> Path | None:
-    """Return where the draft is, or None where that is not on this machine."""
+    """Return the draft's folder, or None if it is not on this machine."""
     model = request.spec.get("model")
     if model is not None:
         return find_folder(MODEL, model, request.spec.get("revision"))
@@ -53,12 +53,12 @@ def _folder_of(request: Request) -> Path | None:
 
 
 def check_checkpoint(request: Request, folder: Path, target: Path | None) -> None:
-    """Check the draft in a local folder as its method wants it.
+    """Check the draft in a local folder as its method requires.
 
     Args:
         request: method, model and options.
-        folder: the draft's.
-        target: the target's, or None if the two need not fit or it is elsewhere.
+        folder: the draft's folder.
+        target: the target's folder, or None if it is elsewhere or need not fit the draft.
 
     Raises:
         CheckpointError: saying what is there and what is valid.
@@ -87,7 +87,7 @@ def check_checkpoint(request: Request, folder: Path, target: Path | None) -> Non
 
 
 def check_vocabularies(request: Request) -> None:
-    """Raise if drafts of another vocabulary were to be sampled."""
+    """Raise if drafts of another vocabulary are to be sampled."""
     how = request.spec.get("draft_sample_method")
     if request.spec.get("use_heterogeneous_vocab") and how == "probabilistic":
         raise ConfigError(
@@ -117,7 +117,7 @@ def check_length(request: Request, draft: Path, target: Path | None) -> None:
 
 
 def longest_of(folder: Path) -> int | None:
-    """Return how long requests a checkpoint is for, if its config says so in the common way."""
+    """Return a checkpoint's context length if its config states it in the usual way, else None."""
     with laid_to(MODEL, str(folder)):
         config = text_of(read_config(folder))
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
@@ -128,10 +128,11 @@ def longest_of(folder: Path) -> int | None:
 
 
 def check_name(option: str, model: object) -> None:
-    """Raise unless ``model`` can be looked up; whether it is there is not asked.
+    """Raise unless ``model`` can be looked up; it need not exist.
 
     Raises:
-        CheckpointError: it is no string, empty, too long for the file system, or begins with ``~``.
+        CheckpointError: it is not a string, is empty, is too long for the file system, or begins
+            with ``~``.
     """
     if not isinstance(model, str) or not model:
         raise CheckpointError(option, model, "must be a folder or a hub's name")

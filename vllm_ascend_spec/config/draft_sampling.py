@@ -9,10 +9,10 @@ OPTION = "draft_sample_method"
 
 
 def draft_sample_method(request: Request) -> str:
-    """Return vLLM's value that a request comes to: ``greedy`` or ``probabilistic``.
+    """Return the resolved value, one of vLLM's: ``greedy`` or ``probabilistic``.
 
-    ``auto`` samples drafts for requests that sample, wherever that is possible: they are accepted
-    more often (docs/choosing.md). Greedy requests have greedy drafts in either case.
+    ``auto`` samples drafts for requests that sample, wherever that is possible, because sampled
+    drafts are accepted more often (docs/choosing.md). Greedy requests always have greedy drafts.
     """
     asked = request.spec.get(OPTION) or AUTO
     if asked != AUTO:
@@ -37,7 +37,7 @@ def reason_for_greedy(request: Request) -> str | None:
 
 
 def source_of(request: Request) -> str | None:
-    """Return where the value came from where nobody gave it, or None."""
+    """Return where the value came from if the user did not give it, or None."""
     if (request.spec.get(OPTION) or AUTO) != AUTO:
         return None
     reason = reason_for_greedy(request)

@@ -1,8 +1,8 @@
-"""Over how many devices a draft model is split: as its target, or not at all where that can be.
+"""Tensor parallelism of a draft model: split as its target, or kept whole where possible.
 
-vLLM has the option and looks at it for a draft model alone, to refuse any size but the target's
-(vllm/v1/spec_decode/draft_model.py:DraftModelProposer); a head is split as its target. vllm-ascend
-can leave a head whole on every device.
+vLLM reads the option only for a separate draft model, to refuse any size but the target's
+(vllm/v1/spec_decode/draft_model.py:DraftModelProposer). It splits a head as its target; vllm-ascend
+can keep a whole head on every device.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ OPTION = f"speculative_config.{SIZE}"
 def with_split(
     spec: Mapping[str, Any], method: Method, engine: Engine
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return ``spec`` with the size by which a draft is split, and a warning if 1 was asked for.
+    """Return ``spec`` with the draft's actual tensor parallel size, and a warning if 1 is ignored.
 
-    Guides for any device say 1, so that is no error where the draft is split all the same.
+    Guides for any device say 1, so it is no error if the draft is split anyway.
     """
     size = engine.tensor_parallel_size
     if (
@@ -48,7 +48,7 @@ def check_split(request: Request) -> None:
     """
     size, target = request.spec.get(SIZE), request.engine.tensor_parallel_size
     if not request.method.has_draft_loop:
-        return  # what has no loop is loaded by this package, see draft_heads.py
+        return  # this package loads such drafts itself, see draft_heads.py
     if size not in (None, 1, target):
         raise ConfigError(OPTION, size, f"valid: 1, or {target}, the target's size")
 

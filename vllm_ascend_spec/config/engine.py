@@ -1,4 +1,4 @@
-"""What was asked for, as the rules look at it."""
+"""What the user asked for, in the form that the rules check."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.schema import SpecOptions
 
 UNKNOWN = ""
-# What vLLM has beside the mode of graphs: without compilation there are none.
+# Values of vLLM's compilation mode that turn compilation off, and with it all graphs.
 NO_COMPILATION = (0, "0", "NONE")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """The options of an engine that are not about speculation but have a say in it.
+    """The options of an engine that are not about speculation but affect it.
 
     Attributes:
-        device: the kind that it is to run on, or None if none was found.
+        device: the kind of device that it runs on, or None if none was found.
         load_format: with ``dummy`` no weights are read, so none are looked for.
         tensor_parallel_size: over how many devices the target is split.
-        data_parallel_size: how many copies of the target share the requests.
+        data_parallel_size: number of data-parallel replicas of the target.
         pipeline_parallel_size: over how many stages the target's layers are split.
         enable_eplb: whether experts move between devices.
-        max_model_len: longest request; None or -1 where the checkpoint says it.
+        max_model_len: longest request; None or -1 if the checkpoint decides.
         enforce_eager: whether no graphs are used.
         compiles: whether vLLM compiles the model where graphs are used.
         async_scheduling: whether steps are scheduled ahead; None for vLLM's default.
         cudagraph_mode: name of vLLM's ``CUDAGraphMode``; None for its default, :data:`UNKNOWN`
-            where other options have a say in it.
-        kv_connector: what takes from the KV cache, by its name; None for nothing.
-        max_num_seqs: most requests of a batch; None for vLLM's default.
-        capture_sizes: which graphs are captured, in tokens; None where nobody said.
+            if it depends on other options.
+        kv_connector: name of the KV connector; None for none.
+        max_num_seqs: maximum number of requests in a batch; None for vLLM's default.
+        capture_sizes: sizes of the captured graphs, in tokens; None if not given.
         log_stats: whether vLLM keeps statistics.
     """
 
@@ -59,19 +59,19 @@ class Engine:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A speculative config with everything around it; each value alone has been checked.
+    """A speculative config with its context; each value has been checked on its own.
 
     Attributes:
         spec: the speculative config, with vLLM's names of its keys.
         method: the method that it names.
         section: our section of ``--additional-config``, as given.
-        options: the same with defaults.
+        options: the section with defaults filled in.
         additional: all of ``--additional-config``.
         model: the target, a folder or a hub's name; None if it is not known.
-        engine: what else was given.
-        from_head: keys of ``spec`` that a person left to the folder of a head given as the model.
-        detected: the method, where nobody named one.
-        warnings: of what was given and is taken for something else.
+        engine: the other options of the engine.
+        from_head: keys of ``spec`` that come from the folder of a head given as the model.
+        detected: the detected method, if the user named none.
+        warnings: warnings about values that were taken for something else.
     """
 
     spec: Mapping[str, Any]
@@ -87,10 +87,10 @@ class Request:
 
 
 def cudagraph_mode_of(compilation: Any) -> str | None:
-    """Return the mode of graphs that a compilation config asks for; None if it says nothing.
+    """Return the graph mode that a compilation config asks for; None if it says nothing.
 
     Args:
-        compilation: as given by the person, or as vLLM has parsed it.
+        compilation: as given by the user, or as vLLM has parsed it.
     """
     get = _getter(compilation)
     mode = get("mode")
@@ -104,21 +104,21 @@ def is_compiled(compilation: Any, level: int = 2) -> bool:
     """Tell whether a compilation config lets vLLM compile the model.
 
     Args:
-        compilation: as given by the person, or as vLLM has parsed it.
-        level: of optimization; it counts where the config says nothing.
+        compilation: as given by the user, or as vLLM has parsed it.
+        level: optimization level, which decides if the config says nothing.
     """
     mode = _getter(compilation)("mode")
     return level > 0 if mode is None else _name_of(mode) not in NO_COMPILATION
 
 
 def capture_sizes_of(compilation: Any) -> tuple[int, ...] | None:
-    """Return the sizes of graphs that a compilation config asks for; None if it says nothing.
+    """Return the capture sizes that a compilation config asks for; None if it says nothing.
 
     Args:
-        compilation: as given by the person, or as vLLM has parsed it.
+        compilation: as given by the user, or as vLLM has parsed it.
     """
     sizes = _getter(compilation)("cudagraph_capture_sizes")
-    # Anything else vLLM refuses.
+    # vLLM refuses anything else.
     return tuple(sizes) if isinstance(sizes, list | tuple) else None
 
 
@@ -126,7 +126,7 @@ def kv_connector_of(transfer: Any) -> str | None:
     """Return the name of the connector in a ``--kv-transfer-config``, or None.
 
     Args:
-        transfer: as given by the person, or as vLLM has parsed it.
+        transfer: as given by the user, or as vLLM has parsed it.
     """
     if isinstance(transfer, Mapping):
         return transfer.get("kv_connector")

@@ -17,15 +17,15 @@ def records_of(group: str, kind: type[Record], built_in: Iterable[Record]) -> di
     """Return the records of this package and of others, by name.
 
     Args:
-        group: of the entry points; the object of each is a record.
-        kind: what a record is.
-        built_in: those of this package.
+        group: group of entry points, each of which names a record.
+        kind: class of the records.
+        built_in: records of this package.
 
     Returns:
-        Ours first, then those of others by the names of their entry points.
+        Ours first, then those of others in the order of their entry points' names.
 
     Raises:
-        ExtensionError: an entry point cannot be imported, is no record, or has a taken name.
+        ExtensionError: an entry point cannot be imported, is not a record, or its name is taken.
     """
     records = {record.name: record for record in built_in}
     owners = dict.fromkeys(records, "vllm-ascend-spec")
@@ -47,7 +47,7 @@ def _load(entry: metadata.EntryPoint, group: str, kind: type[Record]) -> Record:
     where = f"Entry point {entry.name!r} of {_owner_of(entry)} (group {group}, {entry.value})"
     try:
         record = entry.load()
-    except Exception as error:  # whatever a module of somebody else does when it is imported
+    except Exception as error:  # another package's module may raise anything
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise ExtensionError(f"{where} cannot be imported: {why}") from error
     if not isinstance(record, kind):

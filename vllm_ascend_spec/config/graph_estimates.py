@@ -1,4 +1,4 @@
-"""What an engine's graphs are estimated to take, by the configurations of its models."""
+"""Estimate the memory and streams of an engine's graphs from its models' configurations."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What capturing takes, estimated.
+    """Estimated cost of capturing an engine's graphs.
 
     Attributes:
-        graphs: how many are captured.
-        bytes: that they take.
-        streams: of an old CANN.
+        graphs: number of captured graphs.
+        bytes: memory that they take.
+        streams: streams that they take on an old CANN.
     """
 
     graphs: int
@@ -33,31 +33,31 @@ class Estimates:
 def layers_of(vllm_config: VllmConfig, speculation: Speculation | None) -> tuple[int, int]:
     """Return how many layers the target and the draft have.
 
-    The target's are 0 where that is not known. The draft's are 0 where there is no draft loop, and
-    at least 1 where there is one, whatever its configuration says.
+    The target has 0 if its number is not known. The draft has 0 without a draft loop, and with one
+    at least 1, whatever its configuration says.
     """
     target = getattr(vllm_config.model_config, "hf_text_config", None)
     layers = getattr(target, "num_hidden_layers", 0) or 0
     if speculation is None or speculation.draft_loop is None:
-        return layers, 0  # vLLM names the target where there is no draft model
+        return layers, 0  # without a draft model vLLM puts the target there
     draft: Any = getattr(vllm_config.speculative_config, "draft_model_config", None)
     draft_layers = getattr(getattr(draft, "hf_config", None), "num_hidden_layers", 0) or 0
-    # MiMo's layers for multi-token prediction are called none.
+    # For MiMo's MTP layers vLLM sets num_hidden_layers to 0.
     return layers, max(1, draft_layers)
 
 
 def capture_within_streams(
     wanted: Wanted, vllm_config: VllmConfig, speculation: Speculation | None
 ) -> Capture:
-    """Choose the sizes of an engine on an NPU.
+    """Choose the capture sizes of an engine on an NPU.
 
-    Nothing tells whether the device is older than HDK 25.5.1. So there are more graphs than stock
-    has only where an old one, too, has streams for them, by the estimates.
+    Nothing tells whether the HDK is older than 25.5.1. So more graphs than stock's are captured
+    only if an old HDK, too, is estimated to have enough streams for them.
 
     Args:
-        wanted: the engine as the planner reads it.
-        vllm_config: of the engine.
-        speculation: of the engine.
+        wanted: what the planner reads of the engine.
+        vllm_config: the engine's configuration.
+        speculation: the engine's resolved speculation.
 
     Raises:
         ConfigError: see :func:`vllm_ascend_spec.graphs.capture.capture_of`.
@@ -76,14 +76,14 @@ def reason_against_none(
     sizes: Sequence[int],
     by_k: Mapping[int, Sequence[int]],
 ) -> str | None:
-    """Return why an NPU cannot have graphs for K and for 0, or None.
+    """Return why an NPU cannot have graphs for both K and 0 drafts, or None.
 
     Args:
-        vllm_config: of the engine.
-        speculation: of the engine.
-        mode: as for :func:`estimates_of`, like the rest.
-        sizes: all that are captured, in tokens.
-        by_k: those of them for each K; of fewer than two there is nothing to say.
+        vllm_config: the engine's configuration.
+        speculation: the engine's resolved speculation.
+        mode: as for :func:`estimates_of`.
+        sizes: all captured sizes, in tokens.
+        by_k: the sizes for each K. With fewer than two K the result is None.
     """
     found = estimates_of(vllm_config, speculation, mode, sizes, by_k)
     if len(by_k) < 2 or found is None or found.streams <= USABLE_STREAMS:
@@ -101,20 +101,20 @@ def estimates_of(
     sizes: Sequence[int],
     by_k: Mapping[int, Sequence[int]],
 ) -> Estimates | None:
-    """Return the estimates; None without graphs, or where the target's layers are not known.
+    """Return the estimates; None without graphs, or if the target's layers are not known.
 
     Args:
-        vllm_config: of the engine.
-        speculation: of the engine; None for none.
+        vllm_config: the engine's configuration.
+        speculation: the engine's resolved speculation; None for none.
         mode: a key of :data:`vllm_ascend_spec.graphs.modes.MODES`.
-        sizes: all that are captured, in tokens.
-        by_k: those of them that decode batches of each K are replayed at whole; empty for none.
+        sizes: all captured sizes, in tokens.
+        by_k: the sizes of the full graphs for decode batches of each K; empty for none.
     """
     layers, draft_layers = layers_of(vllm_config, speculation)
     if not layers or not sizes:
         return None
     if speculation is not None and len(by_k) > 1:
-        # Beside each graph of the target some of the draft, one for each number of its steps.
+        # Each graph of the target comes with one of the draft for each number of draft steps.
         draft_layers *= max(1, len(speculation.lengths_of_graphs))
     parallel = vllm_config.parallel_config
     several = (
@@ -130,6 +130,6 @@ def estimates_of(
     )
     whole = sum(map(len, by_k.values()))
     decode = {size for row in by_k.values() for size in row}
-    # Graphs of different K are different ones; with pieces these sizes are captured both ways.
+    # Each K has its own graphs; with piecewise graphs these sizes are captured in both modes.
     graphs = len(sizes) + whole - (0 if MODES[mode].has_pieces else len(decode))
     return Estimates(graphs, cost.bytes_of(graphs, max(sizes)), cost.streams_of(graphs))

@@ -22,12 +22,12 @@ SOURCE = "speculators_config of the model"
 
 @dataclass(frozen=True)
 class Detected:
-    """A method that nobody named.
+    """A method that was detected because the user named none.
 
     Attributes:
         method: the method.
-        source: how it was told, as it stands behind the method.
-        options: that come with it.
+        source: how it was detected, as messages put it after the method.
+        options: options that come with it.
     """
 
     method: str
@@ -37,13 +37,13 @@ class Detected:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked for.
+    """What the user asked for, with what was read from a head or detected.
 
     Attributes:
         model: the target.
-        spec: the speculative config, with what was found out in it.
-        from_head: keys of it that the head's folder gave.
-        detected: its method, where nobody named one; ``detect.py`` fills it in.
+        spec: the speculative config, with what was found out filled in.
+        from_head: keys of ``spec`` that come from the head's folder.
+        detected: the method, if the user named none; ``detect.py`` fills it in.
     """
 
     model: str | None
@@ -57,11 +57,11 @@ def read_head(model: str | None, spec: Any) -> Asked:
 
     Args:
         model: the target, or a head's folder; None if it is not known.
-        spec: as given by the person; None for none.
+        spec: as given by the user; None for none.
 
     Raises:
-        CheckpointError: the folder is a head's, and its config is not whole.
-        ConfigError: the person gave what the head's folder decides.
+        CheckpointError: the folder is a head's, and its config is incomplete.
+        ConfigError: the user gave an option that the head's folder decides.
     """
     config = _config_of(model)
     if config is None or not isinstance(spec, Mapping | None):
@@ -84,7 +84,7 @@ def _config_of(model: str | None) -> dict[str, Any] | None:
     """Return the config of a head of the speculators library; None for anything else."""
     try:
         config = parse_object(config_json.NAME, (Path(model or "") / config_json.NAME).read_bytes())
-    except (OSError, TypeError, ValueError):  # for the checks behind this one, or for vLLM
+    except (OSError, TypeError, ValueError):  # later checks or vLLM report it
         return None
     return config if model and speculators.is_speculators(config) else None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from vllm_ascend_spec.errors import ConfigError
 
-# With the short names that vLLM gives them.
+# By option: the spellings that vLLM accepts.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "--speculative-config": ("--speculative-config", "--speculative_config", "-sc"),
     "--additional-config": ("--additional-config", "--additional_config"),
@@ -20,7 +20,7 @@ def parse_json(option: str, text: str) -> Any:
     """Parse the JSON of an option.
 
     Raises:
-        ConfigError: it is none, or nested so deeply that nothing can read it.
+        ConfigError: it is not JSON, or is nested too deeply to be parsed.
     """
     try:
         return json.loads(text)
@@ -34,7 +34,7 @@ def parse_speculative(text: str | None) -> Any:
     """Parse ``--speculative-config``; as in vLLM an empty string and ``None`` mean no speculation.
 
     Raises:
-        ConfigError: it is no JSON.
+        ConfigError: it is not JSON.
     """
     return None if text in (None, "", "None") else parse_json("--speculative-config", text)
 

@@ -1,7 +1,7 @@
-"""Values that only vLLM knows, because its plugins can add to them; asked where one is given.
+"""Checks of values that only vLLM knows, because its plugins can add to them.
 
-vLLM takes six seconds to import. In ``LLM()`` and ``vllm serve`` that has happened already, and
-``check`` imports it for these options alone.
+Importing vLLM takes six seconds. ``LLM()`` and ``vllm serve`` have imported it already; ``check``
+imports it only if one of these options is given.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vllm_ascend_spec.config.values import one_of
 
 
 def quantization(value: Any) -> str | None:
-    """Return what is valid if ``value`` is no quantization that vLLM or a plugin of it has."""
+    """Return what is valid if neither vLLM nor a plugin has the quantization ``value``."""
     with _vllm():
         from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
 
@@ -26,7 +26,7 @@ def quantization(value: Any) -> str | None:
 
 
 def kv_cache_dtype(value: Any) -> str | None:
-    """Return what is valid if ``value`` is no type of a cache."""
+    """Return what is valid if ``value`` is not a dtype of the KV cache."""
     with _vllm():
         from vllm.config.cache import CacheDType
 
@@ -45,7 +45,7 @@ def attention_backend(value: Any) -> str | None:
 
 
 def moe_backend(value: Any) -> str | None:
-    """Return what is valid if ``value`` is no backend of experts."""
+    """Return what is valid if ``value`` is not an MoE backend."""
     with _vllm():
         from vllm.config.kernel import MoEBackend
 
@@ -53,7 +53,7 @@ def moe_backend(value: Any) -> str | None:
 
 
 def load_config(value: Any) -> str | None:
-    """Return what is valid if ``value`` is no load config, or one of a format that nobody loads."""
+    """Return what is valid if ``value`` is not a load config, or no loader has its format."""
     with _vllm():
         from pydantic import TypeAdapter, ValidationError
         from vllm.config import LoadConfig
@@ -70,10 +70,10 @@ def load_config(value: Any) -> str | None:
 
 
 def draft_config(model: str, revision: Any = None) -> dict[str, Any] | None:
-    """Return the ``config.json`` of a hub's model, as vLLM fetches it.
+    """Return the ``config.json`` of a model on a hub, as vLLM fetches it.
 
     Returns:
-        None where vLLM has not been imported, or the hub does not have it.
+        None if vLLM has not been imported, or the hub does not have the file.
     """
     return _fetched(model, revision or "main") if "vllm" in sys.modules else None
 
@@ -84,13 +84,13 @@ def _fetched(model: str, revision: str) -> dict[str, Any] | None:
 
     try:
         return get_hf_file_to_dict("config.json", model, revision)
-    except Exception:  # whatever a hub says; vLLM asks again, and says it
+    except Exception:  # any error of a hub; vLLM asks again and reports it
         return None
 
 
 @contextmanager
 def _vllm() -> Iterator[None]:
-    """Import from vLLM with its plugins, in silence: ``check`` prints JSON and nothing else."""
+    """Import vLLM with its plugins, keeping stdout clean: ``check`` prints only JSON."""
     if "vllm" in sys.modules:
         yield
         return

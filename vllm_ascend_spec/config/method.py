@@ -1,4 +1,4 @@
-"""What a drafting method is to the rest of the package."""
+"""The record that describes a drafting method to the rest of the package."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CHECKPOINT = ALWAYS | {
     "enforce_eager",
     "use_local_argmax_reduction",
 }
-# Of those whose keys and values depend on the token behind each (EAGLE, EAGLE-3, MTP).
+# Options of methods whose keys and values depend on the next token (EAGLE, EAGLE-3, MTP).
 READS_AHEAD = CHECKPOINT | {
     "disable_padded_drafter_batch",
     "disable_eagle_block_drop",
@@ -56,22 +56,22 @@ class Method:
         options: keys of ``speculative_config`` that have an effect.
         aliases: other values that mean the same.
         required: keys that have to be there.
-        drafters: bases of its drafter by family of draft loops, as ``module:Class`` in the order
-            in which Python looks through them. A family that is not there does not have the
-            method. ``vllm`` is the family of CPU and CUDA, ``ascend`` that of the NPU.
+        drafters: bases of its drafter's class for each family of draft loops, as
+            ``module:Class`` in method resolution order. A family that is missing does not have
+            the method. ``vllm`` is the family of CPU and CUDA, ``ascend`` that of the NPU.
         needs_checkpoint: whether ``speculative_config.model`` names draft weights.
-        is_in_target: whether they are in the target's own folder where no model is named.
-        has_draft_loop: whether a model makes the drafts, by the draft loop of its family.
-        in_one_pass: whether it makes them all in one pass, whatever the options say.
-        drafts_on_host: whether it drafts from a step's tokens on the host, so that no step can be
-            scheduled before the one before it has ended.
-        carrier: the method that vLLM's own config is given where it does not know this one;
-            None for the name itself.
+        is_in_target: whether draft weights are in the target's own folder if no model is named.
+        has_draft_loop: whether a model makes the drafts in the draft loop of its family.
+        in_one_pass: whether it makes all drafts in one pass, whatever the options say.
+        drafts_on_host: whether it drafts from a step's tokens on the host, so that a step can
+            be scheduled only after the step before it has ended.
+        carrier: the method name given to vLLM's own config if vLLM does not know this method;
+            None for ``name``.
         checks: rules about its options together; each raises ``ConfigError``.
-        check_checkpoint: raises ``CheckpointError`` where the draft's checkpoint cannot be used.
-        warn: says what a person should know who asked for this.
-        for_spec: returns the record for a speculative config, given the other methods by name, of
-            a method that is made of others. Raises ``ConfigError`` where it cannot tell of which.
+        check_checkpoint: raises ``CheckpointError`` if the draft's checkpoint cannot be used.
+        warn: returns what a user who asked for this should know.
+        for_spec: of a method that combines others: returns its record for a speculative config,
+            given all methods by name. Raises ``ConfigError`` if it cannot tell which others.
     """
 
     name: str
@@ -93,5 +93,5 @@ class Method:
 
     @property
     def can_sample_drafts(self) -> bool:
-        """Whether drafts may be drawn from a distribution of their own."""
+        """Whether drafts may be sampled from a distribution of their own."""
         return "draft_sample_method" in self.options

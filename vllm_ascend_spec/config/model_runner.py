@@ -1,4 +1,4 @@
-"""Which of vLLM's two model runners: ours builds on V1."""
+"""Check that vLLM uses model runner V1, which this package builds on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NEEDS_V2 = "asks for model runner V2, and vllm-ascend-spec speculates on V1; lea
 
 
 def check_model_runner(request: Request) -> None:
-    """Refuse model runner V2 where the person has chosen it.
+    """Refuse model runner V2 if the user has chosen it.
 
     Raises:
         ConfigError: naming the variable.

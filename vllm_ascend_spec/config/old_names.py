@@ -1,4 +1,4 @@
-"""What vLLM called the keys of ``speculative_config`` before there was one, up to 0.8."""
+"""vLLM's names, up to 0.8, for the keys of ``speculative_config`` before it existed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from vllm_ascend_spec.errors import ConfigError
 
-# By old name; None for what has no effect any more.
+# New name by old name; None for options that have no effect any more.
 KEYS: Mapping[str, str | None] = {
     "speculative_model": "model",
     "speculative_method": "method",
@@ -19,7 +19,7 @@ KEYS: Mapping[str, str | None] = {
     "ngram_prompt_lookup_max": "prompt_lookup_max",
     "ngram_prompt_lookup_min": "prompt_lookup_min",
     "spec_decoding_acceptance_method": None,
-    # Of the rule that is refused; without it they never had an effect.
+    # Options of the typical acceptance rule, which is refused; without it they had no effect.
     "typical_acceptance_sampler_posterior_threshold": None,
     "typical_acceptance_sampler_posterior_alpha": None,
     "num_lookahead_slots": None,
@@ -27,7 +27,7 @@ KEYS: Mapping[str, str | None] = {
     "use_v2_block_manager": None,
     "speculative_disable_mqa_scorer": None,
 }
-# vLLM's short flags, which are no keys.
+# vLLM's short command-line flags, which are not keys.
 ALIASES: Mapping[str, str] = {
     "spec_model": "model",
     "spec_method": "method",
@@ -36,14 +36,14 @@ ALIASES: Mapping[str, str] = {
 
 
 def check_names(spec: Mapping[str, Any], place: str) -> None:
-    """Raise where a key has a name of another time or place.
+    """Raise if a key has an old name or the name of a command-line flag.
 
     Args:
         spec: the speculative config, with underscores in its keys.
-        place: what it is called in messages.
+        place: what messages call the config.
 
     Raises:
-        ConfigError: with the name that it has here.
+        ConfigError: a key has such a name; the message gives the right one.
     """
     for key, value in spec.items():
         new = KEYS.get(key, ALIASES.get(key, ""))

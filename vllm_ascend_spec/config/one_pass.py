@@ -18,7 +18,7 @@ def in_one_pass(request: Request) -> bool:
 
 
 def check_one_pass(request: Request) -> None:
-    """Refuse what a pass over masks cannot be combined with.
+    """Refuse options that cannot be combined with a pass over mask tokens.
 
     Raises:
         ConfigError: naming the option and the reason.

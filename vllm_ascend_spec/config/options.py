@@ -1,11 +1,11 @@
 """Every option of ``speculative_config``: what it is, and which values are valid.
 
-One record per option. Which methods an option belongs to stands in ``methods.py``; rules about
-several options at once stand in ``combinations.py``. The values are checked here and not by vLLM's
-own config class: importing that takes six seconds, ``check`` a tenth of one. Only what plugins of
-vLLM can add to is asked there (``known_to_vllm.py``), and only where the option is given. JSON has
-types, so ``1`` is no flag, which vLLM would let pass; a text that says a number or a flag is taken
-for it before (``texts.py``).
+Each option has one record here. The records in ``methods/`` say which methods an option belongs to;
+``combinations.py`` has the rules about several options at once. The values are checked here and not
+by vLLM's own config class, because importing that takes six seconds and ``check`` a tenth of one.
+vLLM is asked only for values that its plugins can add to (``known_to_vllm.py``), and only if the
+option is given. JSON has types, so ``1`` is not a flag, although vLLM would accept it. Strings that
+hold a number or a flag are converted first (``texts.py``).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from vllm_ascend_spec.config.values import (
     whole,
 )
 
-# On any device; each has a limit of its own, see ``Device.max_drafts``.
+# Limit for all devices; each device has a limit of its own, see ``Device.max_drafts``.
 MAX_DRAFT_TOKENS = 64
-# vLLM allocates this many numbers for each search (vllm/v1/spec_decode/ngram_proposer.py); longer
-# than any request it finds nothing more.
+# vLLM allocates this many numbers for each search (vllm/v1/spec_decode/ngram_proposer.py). An
+# n-gram longer than any request finds nothing.
 MAX_NGRAM = 2**20
 MAX_LENGTH = 2**31 - 1  # positions are 32 bit
-# Each token of a text is put into the tree as often as the tree is deep.
+# Each token of a text is inserted into the tree as many times as the tree is deep.
 MAX_TREE_DEPTH = 1024
-# vLLM's, behind our default: "probabilistic" where that is possible (draft_sampling.py).
+# Our default, which is "probabilistic" where possible (draft_sampling.py), then vLLM's values.
 DRAFT_SAMPLE_METHODS = ("auto", "greedy", "probabilistic")
 # vLLM's names; "standard" leaves the choice to verify_rule.
 RULE_METHODS = ("standard", "block", "synthetic")
@@ -49,7 +49,7 @@ class Option:
         name: the key.
         about: what it is, in a few words.
         check: returns what is valid if a value is not, else None.
-        unset: vLLM's default, which is as good as not given. Methods without the option take it.
+        unset: vLLM's default, which counts as not given. Methods without the option accept it.
     """
 
     name: str
@@ -62,7 +62,7 @@ OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
         Option("method", "how drafts are made", anything("a method's name")),
-        # Which of them depends on the method, see draft_options.py and custom_class.py.
+        # Which of the two it is depends on the method, see draft_options.py and custom_class.py.
         Option("model", "the draft", anything("a folder or a hub's name; of custom_class a class")),
         Option(
             "num_speculative_tokens",
@@ -108,7 +108,7 @@ OPTIONS: dict[str, Option] = {
         ),
         Option("prompt_lookup_min", "shortest n-gram", optional(whole(1, MAX_NGRAM))),
         Option("prompt_lookup_max", "longest n-gram", optional(whole(1, MAX_NGRAM))),
-        # A tree of depth 1 has no room for a draft behind a match.
+        # A tree of depth 1 has no room for a draft after a match.
         Option(
             "suffix_decoding_max_tree_depth",
             "tokens of a match and its draft together",
@@ -167,7 +167,7 @@ OPTIONS: dict[str, Option] = {
 }
 _V2 = "is for vLLM's model runner V2, and this package drafts by V1's; leave it out"
 _FLY = "is for the rule 'fly', which is not lossless; leave it out"
-# vLLM's other keys: its default, and why this release does not have them.
+# vLLM's other keys: their default, and why this release does not have them.
 # tests/config/test_options.py compares both tables with vLLM.
 ABSENT: dict[str, tuple[Any, str]] = {
     "dspark_draft_topk": (None, "is for method 'dspark', which this release does not have"),
@@ -185,14 +185,14 @@ ABSENT: dict[str, tuple[Any, str]] = {
     "tensor_parallel_size": (None, "has another name here; write 'draft_tensor_parallel_size'"),
     "xpress_topc": (None, "is for XPress drafts, which this release does not have; leave it out"),
 }
-# What vLLM itself refuses with methods that do not have it, or turns other things off for. The
-# rest of OPTIONS it does not read then.
+# Options that vLLM refuses with methods that do not have them, or turns other features off for.
+# With such methods it does not read the rest of OPTIONS.
 NOT_POSSIBLE = frozenset(
     {"disable_padded_drafter_batch", "parallel_drafting", "use_heterogeneous_vocab"}
 )
 # Options that vLLM's own config does not have; entry/carrier.py keeps them from it.
 OURS = frozenset({"disable_by_batch_size", "hybrid_model_method"})
-# Filled in by vLLM when it builds the config, not by a person.
+# Filled in by vLLM when it builds the config, not by a user.
 INTERNAL = ("target_model_config", "target_parallel_config")
 
 

@@ -1,4 +1,4 @@
-"""The option for a page of the server."""
+"""The ``spec_page`` option: the server's page about drafts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OPTION = f"additional_config.{SECTION}.{NAME}"
 
 
 def wants_page(additional_config: Any) -> bool:
-    """Tell whether ``--additional-config``, not checked yet, asks for the page."""
+    """Tell whether ``--additional-config``, still unchecked, asks for the page."""
     section = section_of(additional_config)
     return isinstance(section, Mapping) and section.get(NAME) is True
 
 
 def refuse_page(additional_config: Any) -> None:
-    """Refuse a page where nobody could see it.
+    """Refuse the page in an engine without an HTTP server.
 
     Raises:
         ConfigError: it is asked for.
@@ -33,12 +33,12 @@ def refuse_page(additional_config: Any) -> None:
 
 
 def unseen(*, headless: bool, additional_config: Any) -> tuple[str, ...]:
-    """Return what to say of a page that another process may show: no more than a warning.
+    """Return a warning if only another process may show the page.
 
     Args:
-        headless: whether this process serves no HTTP. All those of a group are given one
+        headless: whether this process serves no HTTP. All processes of a group get the same
             configuration, and the group's server has the page.
-        additional_config: not checked yet.
+        additional_config: ``--additional-config``, still unchecked.
     """
     if not headless or not wants_page(additional_config):
         return ()
@@ -49,7 +49,7 @@ def check_page(request: Request) -> None:
     """Refuse a page that would have nothing to show.
 
     Raises:
-        ConfigError: this version has no place for it, or statistics are off.
+        ConfigError: this version cannot serve it, or statistics are off.
     """
     if request.options.spec_page and NO_PAGE is not None:
         raise ConfigError(OPTION, True, f"not possible with {NO_PAGE}")

@@ -1,7 +1,7 @@
 """Check a command line or an ``LLM()`` call before anything expensive starts.
 
-``check``, ``vllm serve`` and ``LLM()`` all call :func:`resolve_engine` through ``entry/``, so that
-what the first says is what the others do.
+``check``, ``vllm serve`` and ``LLM()`` all call :func:`resolve_engine` through ``entry/``, so
+``check`` reports exactly what the other two do.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from vllm_ascend_spec.upstream.limits import WITHOUT_OPTIONS
 
 SPEC = "speculative_config"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-# What JSON can say; anything else was put there by a program.
+# The types of JSON values; a value of any other type was set by a program.
 JSON_TYPES = (type(None), bool, int, float, str, list, dict)
-# Methods of vLLM's that cannot be had here, and why.
+# Methods of vLLM that this package does not support, and why.
 REFUSED = {
     "dspark": ": vLLM has it in model runner V2 alone, and this package drafts by V1's; another "
     "one that drafts in one pass is 'dflash'"
 }
 OURS = frozenset(CHECKS)
-# So that a message with names in it stays in one line.
+# At most this many names are shown, so that a message stays on one line.
 MOST_NAMES = 4
 
 
@@ -53,17 +53,17 @@ def resolve_engine(
     *,
     methods: Mapping[str, Method],
 ) -> Speculation | None:
-    """Check everything that can be checked without loading a model, and say what it comes to.
+    """Check everything that needs no loaded model, and return the resolved speculation.
 
     Args:
-        model: the target, a folder or a hub's name; or a head's folder that names its target.
-        speculative_config: as given by the person; None for no speculation.
-        additional_config: as given by the person.
-        engine: other options that matter.
-        methods: those that there are, by name.
+        model: the target (a folder or a name on a hub), or a head's folder that names its target.
+        speculative_config: as given by the user; None for no speculation.
+        additional_config: as given by the user.
+        engine: the engine options that affect speculation.
+        methods: all known methods, by name.
 
     Returns:
-        The speculation, or None for an engine without.
+        The resolved speculation, or None for an engine without speculation.
 
     Raises:
         ConfigError: naming the option, its value and what is valid.
@@ -84,14 +84,14 @@ def request_of(
     *,
     methods: Mapping[str, Method],
 ) -> Request | None:
-    """Check each option alone, and return what was asked for.
+    """Check each option on its own, and return what was asked for.
 
     Args:
-        model: as for :func:`resolve_engine`, like the rest.
-        speculative_config: as given by the person; None for no speculation.
-        additional_config: as given by the person.
-        engine: other options that matter.
-        methods: those that there are, by name.
+        model: as for :func:`resolve_engine`.
+        speculative_config: as given by the user; None for no speculation.
+        additional_config: as given by the user.
+        engine: the engine options that affect speculation.
+        methods: all known methods, by name.
 
     Returns:
         The request, or None for an engine without speculation.
@@ -130,10 +130,10 @@ def request_of(
 
 
 def with_underscores(spec: Any) -> dict[str, Any]:
-    """Return ``spec`` with its keys as vLLM names them; dashes are fine, too.
+    """Return ``spec`` with underscores for dashes in its keys, as vLLM names them.
 
     Raises:
-        ConfigError: it is no JSON object, or has a key in both spellings.
+        ConfigError: it is not a JSON object, or has a key in both spellings.
     """
     if not isinstance(spec, Mapping):
         raise ConfigError(SPEC, spec, "must be a JSON object, or left out for no speculation")
@@ -147,7 +147,7 @@ def with_underscores(spec: Any) -> dict[str, Any]:
 
 
 def check_method(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Method:
-    """Return the method that ``spec`` names, by its name or by another one of it."""
+    """Return the method that ``spec`` names, by its name or an alias."""
     name = spec.get("method")
     valid = ", ".join(repr(known) for known in methods)
     if name is None:
@@ -165,7 +165,7 @@ def check_method(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Meth
 
 
 def check_options(method: Method, spec: Mapping[str, Any], methods: Mapping[str, Method]) -> None:
-    """Check each option alone: does it belong to the method, is its value valid, does one miss?"""
+    """Check that each option belongs to the method and is valid, and that none is missing."""
     for key, value in spec.items():
         if key in INTERNAL and not isinstance(value, JSON_TYPES):
             continue
@@ -185,7 +185,7 @@ def check_options(method: Method, spec: Mapping[str, Any], methods: Mapping[str,
 
 
 def _why_not(key: str, method: Method, methods: Mapping[str, Method]) -> str:
-    """Return why a key cannot be had with a method, and what can."""
+    """Return why a key cannot be used with a method, and which keys can."""
     if key in ABSENT:
         return ABSENT[key][1]
     if key in WITHOUT_OPTIONS:
@@ -201,7 +201,7 @@ def _why_not(key: str, method: Method, methods: Mapping[str, Method]) -> str:
 
 
 def nearest(key: str, names: Iterable[str]) -> str:
-    """Return the names most like ``key``, and where the others stand."""
+    """Return the names most similar to ``key``, and where to find the others."""
     ordered = sorted(names, key=lambda name: (-SequenceMatcher(None, key, name).ratio(), name))
     more = len(ordered) - MOST_NAMES
     shown = ", ".join(ordered[:MOST_NAMES])

@@ -1,4 +1,4 @@
-"""From what was asked for, checked, to the one record of it."""
+"""Resolve a checked request to the one record that every part reads."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, SECTION
 from vllm_ascend_spec.errors import ConfigError
 
 SPEC, OURS = "speculative_config", f"additional_config.{SECTION}"
-# Of the record, by the option that each has the value of.
+# Fields of the record, and the option of speculative_config that each has its value from.
 FROM_SPEC = {
     "method": "method",
     "num_drafts": "num_speculative_tokens",
     "schedule": SCHEDULE,
     "draft_sample_method": "draft_sample_method",
 }
-# And by our own option of the same name.
+# Fields that have their value from our own option of the same name.
 OF_THE_RECORD = (
     "verify_backend",
     "draft_loop",
@@ -105,10 +105,10 @@ def _scheduling_warnings(request: Request) -> list[str]:
 
 
 def _seed_warnings(request: Request) -> list[str]:
-    """Return what a person should know whose K changes with what runs beside a request."""
+    """Return a warning if the load changes K, and with it the text of requests with a seed."""
     spec = request.spec
     if draft_length.draft_length_of(request) == AUTO:
-        return []  # K is fixed while such a request runs
+        return []  # K is fixed while a request with a seed runs
     lengths = lengths_of(request) or {k for _, _, k in spec.get(SCHEDULE) or ()}
     if len(set(lengths)) < 2:
         return []
@@ -139,10 +139,10 @@ def _source_of_method(request: Request) -> str:
 
 
 def _sources(request: Request, rule_method: str) -> dict[str, str]:
-    """Return where each value came from; what is not named here is a default."""
+    """Return where each value came from; values that are not named here are defaults."""
     spec, section, device = request.spec, request.section, request.engine.device
     method = _source_of_method(request)
-    # Its parts follow from these two.
+    # Both follow from the method.
     sources = {"vllm_method": method, "drafter": method}
     if device is not None:
         sources |= {"device": device.about, "family": device.about}
@@ -178,5 +178,5 @@ def _sources_of_length(request: Request) -> dict[str, str]:
     if request.options.draft_lengths is not None:
         found["draft_lengths"] = f"{OURS}.draft_lengths"
     if draft_length.draft_length_of(request) == ADAPTIVE:
-        found["schedule"] = LENGTH  # vLLM is shown one
+        found["schedule"] = LENGTH  # vLLM is given one
     return found

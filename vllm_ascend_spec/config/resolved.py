@@ -1,7 +1,7 @@
 """The speculation of an engine, resolved once: the one record that every part reads.
 
-It is made by ``resolve.py`` before vLLM builds its configuration, travels with that to every
-process, and says of each value where it came from.
+``resolve.py`` makes it before vLLM builds its configuration. It travels with that configuration to
+every process, and records where each value came from.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 DEFAULT = "default"
-# On vLLM's SpeculativeConfig, which every copy of a VllmConfig shares and pickling keeps.
+# Attribute of vLLM's SpeculativeConfig, which all copies of a VllmConfig share and pickling keeps.
 ATTRIBUTE = "ascend_spec_resolved"
-# Where a value came from and what to warn of stands beside the values.
+# Fields that are not values: where the values came from, and what to warn about.
 BESIDE = ("sources", "notes", "warnings")
 
 
@@ -28,32 +28,32 @@ class Speculation:
     """What was asked for, with everything that follows from it. Filled by ``config/resolve.py``.
 
     Attributes:
-        device: name of the kind of device; None where none was found, which ``check`` allows.
-        family: whose draft loops run on it.
-        method: the drafting method, as the person wrote it.
+        device: name of the kind of device; None if none was found, which ``check`` allows.
+        family: family of the draft loops that run on it.
+        method: the drafting method, as the user wrote it.
         vllm_method: what vLLM's own config calls it, see ``Method.carrier``.
         drafter: bases of the drafter's class on this device, as ``module:Class``.
         num_drafts: K, the most drafts per request and step.
-        schedule: rows (first batch size, last batch size, K); None for K always.
-        draft_length: who chooses K: ``fixed``, ``auto`` or ``adaptive``.
-        draft_lengths: what it is chosen from, ascending; None where it is not.
+        schedule: rows (first batch size, last batch size, K); None without a schedule.
+        draft_length: how K is chosen: ``fixed``, ``auto`` or ``adaptive``.
+        draft_lengths: the values that K is chosen from, ascending; None if it is not chosen.
         draft_sample_method: how drafts are picked: ``greedy`` or ``probabilistic``.
-        rule: how they are accepted: ``token``, ``block`` or ``synthetic``.
-        verify_backend: of the verification ops; None for the best one.
-        has_draft_model: whether weights make the drafts, not the text alone.
+        rule: how drafts are accepted: ``token``, ``block`` or ``synthetic``.
+        verify_backend: backend of the verification ops; None for the best one.
+        has_draft_model: whether a model makes the drafts, not the text alone.
         is_synchronous: whether drafting needs a step's tokens on the host.
         draft_loop: ``auto``, ``ours`` or ``stock``; None for methods without a loop.
-        capture: who chooses which graphs are captured: ``planned``, ``stock`` or, by
-            ``cudagraph_capture_sizes``, ``given``.
-        capture_graphs: the most graphs for decode batches; None for as many as stock has,
-            or up to 32 if that is more.
-        capture_load: how often batches of each size are decoded, by name; None for 1/n.
-        spec_page: whether a server shows what becomes of drafts at ``/spec``.
-        has_draft_rows: whether the draft has passes of one row for each request.
-        options: the method's further options that were given, as the person wrote them.
+        capture: how the captured graphs are chosen: ``planned``, ``stock`` or ``given``, which
+            means by ``cudagraph_capture_sizes``.
+        capture_graphs: maximum number of graphs for decode batches; None for stock's number, or
+            up to 32 if that is more.
+        capture_load: name of the expected distribution of decode batch sizes; None for 1/n.
+        spec_page: whether a server has the page ``/spec``, which shows how drafts fare.
+        has_draft_rows: whether draft steps 2 to K, of one row per request, may use graphs.
+        options: the other options of the method that were given, as the user wrote them.
         sources: where each value came from, by the value's name.
-        notes: what was found out for a person who did not say it.
-        warnings: what a person should know who asked for this.
+        notes: what was detected because the user did not say it.
+        warnings: what a user who asked for this should know.
     """
 
     device: str | None
@@ -93,15 +93,15 @@ class Speculation:
     def lengths_of_graphs(self) -> tuple[int, ...]:
         """Numbers of draft steps that need full graphs of their own; empty where K is fixed.
 
-        One step keeps the draft's KV cache in step where there is nothing to draft.
+        1 is among them: with nothing to draft, one step keeps the draft's KV cache up to date.
         """
         return tuple(sorted({1, *self.lengths} - {0})) if len(self.lengths) > 1 else ()
 
     def with_fixed_length(self, source: str) -> Speculation:
-        """Return the same with K fixed.
+        """Return a copy in which K is fixed.
 
         Args:
-            source: where that came from.
+            source: why K is fixed, for ``sources``.
         """
         sources = {**self.sources, "draft_length": source}
         sources.pop("draft_lengths", None)
@@ -114,7 +114,7 @@ class Speculation:
 
     @property
     def samples_drafts(self) -> bool:
-        """Whether drafts are drawn from a distribution that the verifier is to have."""
+        """Whether drafts are sampled from a distribution that the verifier needs."""
         return self.draft_sample_method == "probabilistic" and self.is_lossless
 
     @property
@@ -147,5 +147,5 @@ def speculation_of(vllm_config: VllmConfig) -> Speculation:
 
 
 def attach(vllm_config: VllmConfig, speculation: Speculation) -> None:
-    """Lay down the speculation of an engine with vLLM's configuration of it."""
+    """Store an engine's speculation on its vLLM configuration."""
     setattr(vllm_config.speculative_config, ATTRIBUTE, speculation)

@@ -1,4 +1,4 @@
-"""Which rule verifies sampled drafts, from the two options that have a say."""
+"""Which rule verifies sampled drafts, from the two options that choose it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
         section: our section of ``--additional-config``.
 
     Raises:
-        ConfigError: the method is unknown, to this version, too, or ``verify_rule`` contradicts it.
+        ConfigError: the method is unknown, here or to this version, or contradicts ``verify_rule``.
     """
     if method not in RULE_METHODS:
         raise ConfigError(OPTION, method, f"valid: {', '.join(map(repr, RULE_METHODS))}")
@@ -47,7 +47,7 @@ def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
 
 
 def rule_warnings(rule: str, method: Method, draft_sample_method: str) -> list[str]:
-    """Return what a person should know who chose ``rule``.
+    """Return what a user who chose ``rule`` should know.
 
     Args:
         rule: as :func:`resolve_rule` returned it.
@@ -73,7 +73,7 @@ def rule_warnings(rule: str, method: Method, draft_sample_method: str) -> list[s
 
 
 def check_synthetic(spec: Mapping[str, Any]) -> None:
-    """Check the options of synthetic acceptance; elsewhere they have no effect.
+    """Check the options of synthetic acceptance, and refuse them with other rules.
 
     Args:
         spec: the speculative config; its ``num_speculative_tokens`` has been checked.

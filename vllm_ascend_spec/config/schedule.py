@@ -1,4 +1,4 @@
-"""The schedule of K: how many drafts in a batch of how many requests."""
+"""The schedule of K: the number of drafts for each batch size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT = "disable_by_batch_size"
 def with_schedule(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return ``spec`` with the schedule that ``disable_by_batch_size`` stands for, if it is given.
 
-    vLLM had the option before it had schedules: no drafts in batches of more requests than that.
+    vLLM had this option before it had schedules. Larger batches get no drafts.
 
     Args:
         spec: the speculative config; each value alone has been checked.
@@ -33,25 +33,25 @@ def with_schedule(spec: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ConfigError(
             f"speculative_config.{LIMIT}", limit, f"contradicts {NAME}; give one of the two"
         )
-    # Larger batches than those of the last row have its K.
+    # Batches larger than those of the last row have its K, too.
     rows = [[1, limit, spec["num_speculative_tokens"]], [limit + 1, limit + 1, 0]]
     return {**spec, NAME: rows}
 
 
 def option_of(spec: Mapping[str, Any]) -> str:
-    """Return the option that a schedule was asked for by."""
+    """Return the option that asked for a schedule."""
     return f"speculative_config.{NAME if spec.get(LIMIT) is None else LIMIT}"
 
 
 def check_schedule(request: Request) -> None:
-    """Check the rows, one by one and next to each other.
+    """Check each row, and that neighbouring rows fit together.
 
-    vLLM sorts rows, fills gaps with the row before and cuts K to ``num_speculative_tokens``. Each
-    is a mistake more often than not, so the rows have to say what is done.
+    vLLM sorts rows, fills gaps with the row before and cuts K to ``num_speculative_tokens``. Here
+    each of these is an error, because it is a mistake more often than not.
 
     Raises:
-        ConfigError: this version knows no schedule, a row is none, K is out of range, or there is
-            a gap or an overlap.
+        ConfigError: this version has no schedules, a row is malformed, K is out of range, or
+            there is a gap or an overlap.
     """
     rows = request.spec.get(NAME)
     if rows is None:
@@ -95,10 +95,10 @@ def _problem_of_row(row: Any, longest: int) -> str | None:
 
 
 def are_copies_coupled(vllm_config: Any) -> bool:
-    """Tell whether copies of the target take each step together, so that no draft may be left out.
+    """Tell whether data-parallel replicas step together, so that no draft may be left out.
 
-    vLLM's copies of a dense target are engines of their own
-    (``vllm/config/parallel.py:ParallelConfig.reconfigure_for_independent_dp_rank``); those of a
+    vLLM's replicas of a dense target are independent engines
+    (``vllm/config/parallel.py:ParallelConfig.reconfigure_for_independent_dp_rank``); replicas of a
     mixture of experts exchange tokens in each pass.
     """
     model = vllm_config.model_config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# By whether K is chosen from step to step, and whether steps are scheduled ahead.
+# Keys: whether K is chosen from step to step, and whether steps are scheduled ahead.
 SCHEDULERS = {
     (False, False): "vllm_ascend_spec.control.scheduler.SpeculationScheduler",
     (False, True): "vllm_ascend_spec.control.scheduler.SpeculationAsyncScheduler",

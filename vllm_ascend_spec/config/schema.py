@@ -12,15 +12,15 @@ from vllm_ascend_spec.config.values import Check, boolean, one_of, optional, tex
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 SECTION = "ascend_spec"
-# Of the verification ops, in this release; tests/config/test_schema.py compares with the ops.
+# Verification backends of this release; tests/config/test_schema.py compares with the ops.
 VERIFY_BACKENDS = ("cpu", "triton", "ascendc", "reference")
 VERIFY_RULES = ("token", "block")
 DRAFT_LOOPS = ("auto", "ours", "stock")
 AUTO, OURS, STOCK = DRAFT_LOOPS
-# Who chooses K.
+# How K is chosen.
 LENGTHS = ("auto", "fixed", "adaptive")
 FIXED, ADAPTIVE = LENGTHS[1:]
-# Who chooses which graphs are captured.
+# How the captured graphs are chosen.
 CAPTURES = ("planned", "stock")
 PLANNED = CAPTURES[0]
 
@@ -57,22 +57,22 @@ class SpecOptions:
 
     Attributes:
         capture: ``planned`` captures the graphs with the least expected padding, for every batch
-            size; ``stock`` those of vLLM or vllm-ascend.
-        capture_graphs: the most graphs for decode batches; ``None`` for as many as stock has,
+            size; ``stock`` captures those of vLLM or vllm-ascend.
+        capture_graphs: maximum number of graphs for decode batches; ``None`` for stock's number,
             or up to 32 if that is more.
-        capture_load: how often batches of each size are decoded; ``None`` for ``zipf``, 1/n.
-        draft_length: ``fixed`` drafts K tokens, or what a schedule says; ``auto`` drafts K or
-            none, by which of the two pays; ``adaptive`` chooses in each step how many pay.
-        draft_lengths: what ``adaptive`` chooses from; ``None`` for 0 to K, above 5 for some of
-            them.
+        capture_load: expected distribution of decode batch sizes; ``None`` for ``zipf``, 1/n.
+        draft_length: ``fixed`` drafts K tokens, or as many as a schedule says; ``auto`` drafts
+            K or none, whichever pays off; ``adaptive`` chooses the best number in each step.
+        draft_lengths: the numbers that ``adaptive`` chooses from; ``None`` for 0 to K, or some of
+            these if K is above 5.
         draft_loop: ``ours`` plans draft steps 2..K at once; ``stock`` is vLLM's own loop, or
             vllm-ascend's, to compare against; ``auto`` is ``ours`` where that is possible.
             Methods without a draft model have no loop.
-        spec_page: whether the server shows ``/spec``, a page with what becomes of drafts.
+        spec_page: whether the server has ``/spec``, a page that shows how drafts fare.
         verify_backend: backend of the verification ops by name, ``None`` for the best one.
         verify_rule: how sampled drafts are accepted: ``token`` one at a time, ``block`` all of a
-            request together (at least as many, where drafts are sampled). Greedy requests are
-            the same with both.
+            request together (at least as many, if drafts are sampled). For greedy requests both
+            are the same.
     """
 
     capture: str = PLANNED

@@ -1,4 +1,4 @@
-"""Values given as text, as guides have them: ``"False"`` is false, ``"5"`` is 5, with a warning."""
+"""Values given as strings, as guides do: ``"False"`` is false, ``"5"`` is 5, with a warning."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from vllm_ascend_spec.config.options import OPTIONS
 
 FLAGS = {"true": True, "false": False}
 NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
-# More digits are no number of any option, and Python refuses very many.
+# No option has a number of more digits, and Python refuses to parse very long ones.
 LONGEST = 20
 
 
 def with_texts_read(spec: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return a speculative config with such texts as what they say, and a warning for each.
+    """Return a speculative config with such strings converted, and a warning for each.
 
     Args:
-        spec: with vLLM's names of its keys.
+        spec: the speculative config, with vLLM's names of its keys.
     """
     found, warnings = dict(spec), []
     for key, value in spec.items():
@@ -44,7 +44,7 @@ def _meant(value: Any) -> bool | int | float | None:
 
 
 def _takes(key: str, meant: float, text: str) -> bool:
-    """Tell whether an option takes what a text says, and refuses the text."""
+    """Tell whether an option accepts the converted value but not the string."""
     if key not in OPTIONS:
         return False
     check = OPTIONS[key].check

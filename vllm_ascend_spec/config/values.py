@@ -1,4 +1,4 @@
-"""What a value may be. Each function makes a check, which says what is valid if a value is not."""
+"""Checks of values. Each function makes a check that says what is valid if a value is not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Check = Callable[[Any], str | None]
 
 
 def whole(low: int, high: int | None = None) -> Check:
-    """Take whole numbers from ``low`` to ``high``."""
+    """Accept whole numbers from ``low`` to ``high``."""
     upwards = f"from {low} on" if high is None else f"from {low} to {high}"
     valid = f"valid: a whole number {upwards}"
 
@@ -24,7 +24,7 @@ def whole(low: int, high: int | None = None) -> Check:
 
 
 def number(low: float, high: float) -> Check:
-    """Take numbers from ``low`` to ``high``; NaN is none."""
+    """Accept numbers from ``low`` to ``high``, but not NaN."""
     valid = f"valid: a number from {low} to {high}"
 
     def check(value: Any) -> str | None:
@@ -35,23 +35,23 @@ def number(low: float, high: float) -> Check:
 
 
 def boolean() -> Check:
-    """Take true and false."""
+    """Accept true and false."""
     return lambda value: None if isinstance(value, bool) else "valid: true or false"
 
 
 def text(what: str) -> Check:
-    """Take strings that are not empty."""
+    """Accept non-empty strings."""
     valid = f"valid: {what}, as a string"
     return lambda value: None if isinstance(value, str) and value else valid
 
 
 def table() -> Check:
-    """Take JSON objects; what they hold is somebody else's to check."""
+    """Accept JSON objects; their content is checked elsewhere."""
     return lambda value: None if isinstance(value, Mapping) else "valid: a JSON object"
 
 
 def one_of(*choices: str) -> Check:
-    """Take some strings."""
+    """Accept the strings ``choices``."""
     valid = f"valid: {', '.join(map(repr, choices))}"
 
     def check(value: Any) -> str | None:
@@ -62,16 +62,16 @@ def one_of(*choices: str) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """Take null, too."""
+    """Accept null and what ``check`` accepts."""
     return lambda value: None if value is None else check(value)
 
 
 def filled_list(of: str) -> Check:
-    """Take lists, which are not empty; their items are somebody else's to check."""
+    """Accept non-empty lists; their items are checked elsewhere."""
     valid = f"valid: a list, not empty, of {of}"
     return lambda value: None if isinstance(value, list | tuple) and value else valid
 
 
 def anything(what: str) -> Check:
-    """Take everything but null; whether it is right is somebody else's to say."""
+    """Accept everything but null; the value is checked elsewhere."""
     return lambda value: f"valid: {what}" if value is None else None

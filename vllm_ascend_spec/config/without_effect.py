@@ -1,4 +1,4 @@
-"""What was given and has no effect, with the reason and what to do instead."""
+"""Options that were given but have no effect, with the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NoEffect:
     """An option that changes nothing.
 
     Attributes:
-        option: as the person wrote it.
+        option: as the user wrote it.
         why: the reason.
         remedy: what to do.
     """
@@ -30,11 +30,11 @@ class NoEffect:
 
 
 def without_effect(request: Request) -> Iterator[NoEffect]:
-    """Yield what of a request that passed every check changes nothing."""
+    """Yield the options without effect in a request that has passed every check."""
     method = request.method
     for key in request.spec:
         if key not in method.options and key not in request.from_head:
-            # Checks let nothing else pass.
+            # Nothing else passes the checks.
             why = f"method {method.name!r} does not have it, and this is its default elsewhere"
             yield NoEffect(f"speculative_config.{key}", why)
     for option, why in ineffective(request):

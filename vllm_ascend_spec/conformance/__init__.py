@@ -1,1 +1,1 @@
-"""What of ours does not fit a version of vLLM or vllm-ascend, found in the sources alone."""
+"""Find what in our package does not fit a version of vLLM or vllm-ascend, from sources alone."""

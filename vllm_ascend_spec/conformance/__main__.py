@@ -1,8 +1,9 @@
-"""``python -m vllm_ascend_spec.conformance VERSION``: what of ours does not fit a version of vLLM.
+"""``python -m vllm_ascend_spec.conformance VERSION``: list what does not fit a version of vLLM.
 
-Its source is fetched from the package index and read; nothing is installed or imported. There is a
-line for each import, override, call of ``super()``, argument and attribute of ours that this
-version lacks. Who ports to the next version starts from the list, see docs/add_version.md.
+It fetches that version's source from the package index and reads it; it installs and imports
+nothing. It prints a line for each import, override, ``super()`` call, argument and attribute that
+we use and this version lacks. A port to a new version starts from this list, see
+docs/add_version.md.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NEWEST, INSTALLED = "newest", "installed"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print what does not fit; return 1 if anything, 2 if a version cannot be had."""
+    """Print what does not fit; return 1 if there is any, 2 if a version cannot be fetched."""
     parser = argparse.ArgumentParser(prog="python -m vllm_ascend_spec.conformance")
     parser.add_argument("version", help=f"of vLLM, {NEWEST!r} on the index, or {INSTALLED!r}")
     parser.add_argument(

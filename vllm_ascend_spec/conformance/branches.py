@@ -1,4 +1,4 @@
-"""The branches of our source that a version takes, where ``upstream`` chooses by the version."""
+"""Reduce our source to the branches that given versions of vLLM and vllm-ascend take."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Mapping
 
 from vllm_ascend_spec import versions
 
-# Functions of upstream/ranges.py, and the distribution that each is about.
+# Functions of upstream/ranges.py, and the distribution whose version each tests.
 ASKS = {"vllm_is": "vllm", "vllm_ascend_is": "vllm-ascend"}
 
 
 class Branches(ast.NodeTransformer):
-    """Leaves the branches that are not taken out of a module.
+    """Removes the branches that are not taken from a module's syntax tree.
 
     Args:
-        installed: version by distribution; what is not there is in no range.
+        installed: version by distribution; an absent distribution is in no version range.
     """
 
     def __init__(self, installed: Mapping[str, str]) -> None:
         self.installed = installed
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Put the statements of the branch that is taken in the place of a choice."""
+        """Replace an ``if`` that tests a version by the statements of the branch taken."""
         taken = self._taken(node.test)
         self.generic_visit(node)
         if taken is None:
@@ -30,7 +30,7 @@ class Branches(ast.NodeTransformer):
         return (node.body if taken else node.orelse) or [ast.Pass()]
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        """Put the expression that is taken in the place of a choice."""
+        """Replace a conditional expression that tests a version by the operand taken."""
         taken = self._taken(node.test)
         self.generic_visit(node)
         if taken is None:
@@ -38,7 +38,7 @@ class Branches(ast.NodeTransformer):
         return node.body if taken else node.orelse
 
     def _taken(self, test: ast.expr) -> bool | None:
-        """Return what a test comes to; None where it asks for no version."""
+        """Return the result of a version test; None for any other test."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self._taken(test.operand)
             return None if inner is None else not inner

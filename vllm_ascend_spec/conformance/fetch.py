@@ -1,4 +1,4 @@
-"""A version of a package as the index has it: its Python files in a folder, nothing installed."""
+"""Fetch the Python files of a package's version from the index, without installing it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-# PEP 691: what an index says of a project's files.
+# PEP 691: an index's list of a project's files, as JSON.
 SIMPLE_API = "application/vnd.pypi.simple.v1+json"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vllm-ascend-spec"
 
@@ -43,17 +43,17 @@ def files_of(distribution: str) -> Iterator[tuple[Version, Mapping[str, Any]]]:
 
 
 def newest(distribution: str) -> str:
-    """Return the newest version on the index that is no pre-release."""
+    """Return the newest version on the index that is not a pre-release."""
     return str(max(version for version, _ in files_of(distribution) if not version.is_prerelease))
 
 
 def fetch(distribution: str, package: str, version: str) -> Path:
-    """Return the folder of a package's Python files, in a cache.
+    """Return the cached folder of a package's Python files; download them if needed.
 
     Args:
-        distribution: on the index.
-        package: what is imported.
-        version: of the distribution.
+        distribution: name on the index.
+        package: name in imports.
+        version: version of the distribution.
 
     Raises:
         LookupError: the index has no such version.
@@ -64,7 +64,7 @@ def fetch(distribution: str, package: str, version: str) -> Path:
         found = [file for its, file in files_of(distribution) if its == Version(version)]
         if not found:
             raise LookupError(f"the index has no {distribution} {version}")
-        # The source where there is one: a wheel of vLLM has its kernels in it.
+        # Prefer the sdist: a vLLM wheel contains the compiled kernels.
         file = min(found, key=lambda file: file["filename"].endswith(".whl"))
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
             archive = Path(temporary, file["filename"])
@@ -90,10 +90,10 @@ def _download(file: Mapping[str, Any], path: Path) -> None:
 
 
 def unpack(archive: Path, package: str, folder: Path) -> None:
-    """Write the Python files of a package from a wheel or an sdist into a folder of its own."""
+    """Write the Python files of a package from a wheel or an sdist into ``folder``."""
     for name, read in _members(archive):
         parts = name.split("/")
-        # An sdist has a folder of its own name around everything.
+        # An sdist wraps everything in one folder.
         inside = parts if archive.suffix == ".whl" else parts[1:]
         if inside[0] == package and name.endswith(".py") and ".." not in parts:
             path = folder.joinpath(*inside[1:])
@@ -102,7 +102,7 @@ def unpack(archive: Path, package: str, folder: Path) -> None:
 
 
 def _members(archive: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Yield the name of each file, and what reads it."""
+    """Yield the name of each file, and a function that reads it."""
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as wheel:
             for name in wheel.namelist():

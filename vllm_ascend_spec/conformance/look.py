@@ -1,4 +1,4 @@
-"""Look everything that we rely on up in the sources of vLLM and vllm-ascend."""
+"""Look up everything that we rely on in the sources of vLLM and vllm-ascend."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ OURS = "vllm_ascend_spec"
 OUR_FOLDER = Path(__file__).parents[1]
 RECORDS = f"{OURS}.config.options"
 JOINING = f"{OURS}.methods.drafters"
-# What is imported, and the distribution that it is of.
+# Upstream packages: import name -> distribution.
 PACKAGES = {"vllm": "vllm", "vllm_ascend": "vllm-ascend"}
 
 
 def installed_folders() -> dict[str, Path]:
-    """Return the folder of each package of theirs that is installed; nothing is imported."""
+    """Return the folder of each installed upstream package, without importing it."""
     found = {}
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
@@ -38,7 +38,7 @@ def installed_folders() -> dict[str, Path]:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the version of each distribution of theirs that is installed."""
+    """Return the version of each installed upstream distribution."""
     found = {name: versions.installed_version(name) for name in PACKAGES.values()}
     return {name: version for name, version in found.items() if version is not None}
 
@@ -50,12 +50,12 @@ def uses(
     *,
     otherwise: bool = False,
 ) -> list[Use]:
-    """Return everything of theirs that we rely on.
+    """Return everything in vLLM and vllm-ascend that we rely on.
 
     Args:
-        folders: of their packages.
+        folders: folder of each upstream package.
         installed: version by distribution.
-        texts: other text for some modules, by dotted name.
+        texts: source to use instead of a module's file, by dotted name.
         otherwise: see :class:`Sources`.
     """
     roots = {OURS: OUR_FOLDER, **folders}
@@ -67,7 +67,7 @@ def uses(
 
 
 def options(sources: Sources, installed: Mapping[str, str]) -> Iterator[Use]:
-    """Yield the options of speculation that this version has, and those that we expect of it."""
+    """Yield the ``SpeculativeConfig`` options that this version has, and those that we expect."""
     module = sources.module("vllm.config.speculative")
     config = None if module is None else module.get("SpeculativeConfig")
     if not isinstance(config, Class):
@@ -88,13 +88,13 @@ def options(sources: Sources, installed: Mapping[str, str]) -> Iterator[Use]:
 
 
 def with_joined_classes(roots: Mapping[str, Path], installed: Mapping[str, str]) -> str:
-    """Return the source of the module that joins classes, and behind it the joined classes."""
+    """Return the source of methods/drafters.py, followed by the classes that it makes."""
     lines = [(roots[OURS] / "methods" / "drafters.py").read_text(encoding="utf-8")]
     empty = set(patches_without_fault(installed))
     for method in all_methods().values():
         for family, named in method.drafters.items():
             chosen = bases_of(named, installed.get("vllm-ascend"))
-            # A base that overrides what is not faulty is an empty one.
+            # A base from a patch that these versions do not need is empty.
             bases = [base for base in chosen if base.partition(":")[0] not in empty]
             if len(bases) == 1 or any(base.partition(".")[0] not in roots for base in bases):
                 continue
@@ -117,7 +117,7 @@ def patches_without_fault(installed: Mapping[str, str]) -> Iterator[str]:
 
 
 def needing_what_is_absent(folders: Mapping[str, Path]) -> Iterator[str]:
-    """Yield our modules that import a package of theirs that is not looked at."""
+    """Yield our modules that import an upstream package missing from ``folders``."""
     absent = PACKAGES.keys() - folders.keys()
     for path in OUR_FOLDER.rglob("*.py"):
         name = module_name(OURS, path.relative_to(OUR_FOLDER))

@@ -1,4 +1,4 @@
-"""What names stand for at a place in our source, as far as imports and annotations tell."""
+"""Infer from imports and annotations what names stand for at a place in our source."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Thing = Module | Class | Symbol | Instance | None
 
 @dataclass
 class Scope:
-    """Names at one place.
+    """The names visible at one place.
 
     Attributes:
-        module: where we are.
-        names: what is known beside the top level of the module; None shadows it.
+        module: module that contains the place.
+        names: known names besides the module's top level; None shadows a top-level name.
         above: in a method, the classes that ``super()`` looks through.
     """
 
@@ -50,7 +50,7 @@ class Scope:
 
         Args:
             function: its definition.
-            me: the class that a method is looked at for, whichever defines it.
+            me: class whose instances a method is checked for, even if a base defines it.
         """
         inner = Scope(self.module, dict(self.names), self.above)
         for node in ast.walk(function):
@@ -70,13 +70,13 @@ class Scope:
         return inner
 
     def assign(self, node: ast.Assign) -> None:
-        """Learn from ``name = value``."""
+        """Record what names stand for after ``name = value``."""
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.names[target.id] = self.infer(node.value)
 
     def infer(self, node: ast.AST) -> Thing:
-        """Return what an expression is; None if it cannot be told."""
+        """Return what an expression stands for; None if unknown."""
         if isinstance(node, ast.Name):
             return self.names[node.id] if node.id in self.names else self.module.get(node.id)
         if isinstance(node, ast.Attribute):
@@ -91,7 +91,7 @@ class Scope:
 
 
 def attribute(base: Thing, name: str) -> Thing:
-    """Return what an attribute is."""
+    """Return what an attribute of ``base`` stands for; None if unknown."""
     if isinstance(base, Module):
         return base.sources.find(f"{base.name}.{name}")
     if not isinstance(base, Class | Instance):
@@ -118,7 +118,7 @@ def _declared(cls: Class, name: str) -> Iterator[Instance]:
 
 
 def annotated(annotation: ast.AST | None, module: Module) -> Instance | None:
-    """Return what an annotation says of an object, ``None`` as an alternative left out."""
+    """Return the instance that an annotation describes, ignoring ``| None``; None if unknown."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         annotation = ast.parse(annotation.value, mode="eval").body
     if isinstance(annotation, ast.BinOp):

@@ -1,4 +1,4 @@
-"""Does a call fit a signature, and can one function stand in for another?"""
+"""Check whether a call fits a signature, and whether one function can replace another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def misfit(call: ast.Call, takes: Signature) -> str:
-    """Return why a call does not fit, or an empty text; what ``*`` and ``**`` bring is unknown."""
+    """Return why a call does not fit, or an empty string; ``*`` and ``**`` may pass anything."""
     starred = any(isinstance(argument, ast.Starred) for argument in call.args)
     keywords = {keyword.arg: None for keyword in call.keywords if keyword.arg}
     known = [] if starred else [None] * len(call.args)
@@ -22,7 +22,7 @@ def misfit(call: ast.Call, takes: Signature) -> str:
 
 
 def incompatible(ours: Signature, theirs: Signature) -> str:
-    """Return why ours cannot be called as theirs is, or an empty text."""
+    """Return why ``ours`` cannot be called like ``theirs``, or an empty string."""
     mine = ours.parameters
     kinds = {parameter.kind for parameter in mine.values()}
     takes_any, takes_names = (kind in kinds for kind in VARIADIC)

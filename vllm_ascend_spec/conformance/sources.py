@@ -1,4 +1,4 @@
-"""Python packages read without importing them: names, classes with their bases, signatures."""
+"""Read Python packages without importing them: names, classes with their bases, signatures."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Symbol:
 
     Attributes:
         module: where it is defined.
-        node: its definition; None for a name that only a running program knows.
+        node: its definition; None if the name exists only at run time.
         owner: the class it is in, if any.
-        bound: whether its first parameter is filled in.
+        bound: whether its first parameter (``self`` or ``cls``) is already bound.
     """
 
     module: Module
@@ -34,14 +34,14 @@ class Symbol:
 
 
 class Sources:
-    """Packages by name.
+    """The source of several packages, by package name.
 
     Args:
         roots: folder of each package.
-        texts: other text for some modules, by dotted name.
-        ours: the package whose bare annotations say what it expects, not what there is.
-        otherwise: of a base that a condition chooses, ``A if condition else B``, look at B.
-        installed: version by distribution, by which our own source chooses.
+        texts: source to use instead of a module's file, by dotted name.
+        ours: our package, whose annotations without a value define no attributes.
+        otherwise: whether a base ``A if condition else B`` is read as B instead of A.
+        installed: version by distribution; decides the version tests in our source.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Sources:
         self._following: set[str] = set()
 
     def knows(self, dotted: str) -> bool:
-        """Tell whether a name is in one of the packages, if it is anywhere."""
+        """Tell whether a dotted name belongs to one of the packages, whether or not it exists."""
         return dotted.partition(".")[0] in self.roots
 
     def path_of(self, dotted: str) -> Path | None:
@@ -72,7 +72,7 @@ class Sources:
 
     @property
     def read(self) -> list[Module]:
-        """The modules that were looked at so far."""
+        """The modules read so far."""
         return [module for module in self._modules.values() if module is not None]
 
     def module(self, dotted: str) -> Module | None:
@@ -90,7 +90,7 @@ class Sources:
         return self._modules[dotted]
 
     def follow(self, dotted: str) -> Module | Class | Symbol | None:
-        """Do as ``find``; a name that is imported in a circle leads nowhere."""
+        """Do as ``find``, but return None for a name that is imported in a circle."""
         if dotted in self._following:
             return None
         self._following.add(dotted)
@@ -100,9 +100,9 @@ class Sources:
             self._following.remove(dotted)
 
     def find(self, dotted: str) -> Module | Class | Symbol | None:
-        """Follow a dotted name through modules, re-exports and classes; None if it ends nowhere.
+        """Follow a dotted name through modules, re-exports and classes; None if it does not exist.
 
-        A name outside the packages is found too, as a symbol without a node.
+        A name outside the packages gives a symbol without a node.
         """
         if not self.knows(dotted):
             return Symbol(Module(self, dotted, Path(), ast.Module([], [])), None)
@@ -118,7 +118,7 @@ class Sources:
             elif isinstance(found, Class):
                 found = found.get(part)
             elif found is None or found.node is not None:
-                return found  # an attribute of a value: a running program knows
+                return found  # an attribute of a value, known only at run time
         return found
 
 
@@ -140,7 +140,7 @@ class Module:
 
     @cached_property
     def _names(self) -> dict[str, ast.AST | str]:
-        """Top-level definitions; an import is the dotted name of what it imports."""
+        """Top-level definitions; for an import, the dotted name that it imports."""
         names: dict[str, ast.AST | str] = {}
         for node in _top_level(self.tree.body):
             if isinstance(node, Function | ast.ClassDef):
@@ -215,7 +215,7 @@ class Class:
 
     @cached_property
     def is_open(self) -> bool:
-        """Whether attributes may exist that no source here shows."""
+        """Whether attributes may exist that these sources do not show."""
         return any(cls.has_unreadable_base or "__getattr__" in cls.members for cls in self.mro)
 
     @property
@@ -248,7 +248,7 @@ class Class:
 
     @cached_property
     def attributes(self) -> dict[str, ast.AST]:
-        """What methods assign to attributes of any object, with the statement."""
+        """Attributes that methods assign on any object, with the assigning statement."""
         found: dict[str, ast.AST] = {}
         for node in ast.walk(self.node):
             for target in targets(node):
@@ -267,7 +267,7 @@ class Class:
         return Symbol(self.module, None, self) if self.is_open else None
 
     def constructor(self) -> Signature | None:
-        """Return what it takes to make an instance; None if that cannot be told."""
+        """Return the signature of the constructor; None if unknown."""
         for cls in self.mro:
             init = cls.members.get("__init__")
             if isinstance(init, Function):
@@ -295,7 +295,7 @@ def resolve(expression: ast.AST, module: Module) -> Module | Class | Symbol | No
 
 
 def _chosen(thing: Module | Class | Symbol | None) -> Module | Class | Symbol | None:
-    """Follow ``Name = A if condition else B``, a class under another name."""
+    """Follow an alias of a class, including ``Name = A if condition else B``."""
     if not isinstance(thing, Symbol) or not isinstance(thing.node, ast.Assign):
         return thing
     value = thing.node.value
@@ -306,7 +306,7 @@ def _chosen(thing: Module | Class | Symbol | None) -> Module | Class | Symbol | 
 
 @cache
 def parsed(text: str) -> ast.Module:
-    """Return the syntax tree of a text, once for all that look at it: none may change it."""
+    """Return the syntax tree of a text; it is cached and shared, so do not change it."""
     return ast.parse(text)
 
 
@@ -374,7 +374,7 @@ def signature(node: Function, *, is_method: bool = False) -> Signature:
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a body, those below ``if``, ``try`` and ``with`` too."""
+    """Yield the statements of a body, also those in ``if``, ``try``, ``with`` and ``for``."""
     for node in body:
         if isinstance(node, ast.If | ast.Try | ast.With | ast.For):
             for part in ("body", "orelse", "finalbody"):
@@ -386,7 +386,7 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def targets(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield what a statement assigns to, tuples taken apart."""
+    """Yield the targets that a statement assigns to, with tuples unpacked."""
     if isinstance(node, ast.Assign):
         todo = [*node.targets]
     elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr | ast.For):

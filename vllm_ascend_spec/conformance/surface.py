@@ -1,7 +1,7 @@
-"""What our package overrides, calls and reads of vLLM and vllm-ascend, found in our own source.
+"""Find what our package overrides, calls and reads of vLLM and vllm-ascend.
 
-No method of theirs is named here: the classes we subclass, the names we import, the arguments we
-annotate with their types and the attributes we replace lead to it.
+No upstream method is named here: our source leads to each, through the classes we subclass, the
+names we import, the arguments we annotate with upstream types and the attributes we replace.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from vllm_ascend_spec.conformance.sources import (
 
 @dataclass(frozen=True, order=True)
 class Use:
-    """One place where we rely on something of theirs.
+    """One place where we rely on something upstream.
 
     Attributes:
-        package: whose it is.
+        package: upstream package that we rely on.
         where: our module and line.
         what: what we rely on.
         problem: why that does not hold; empty if it does.
@@ -48,12 +48,12 @@ class Use:
 
 
 class Surface:
-    """Our package against theirs.
+    """Checks our package against the upstream packages.
 
     Args:
-        sources: all of them.
+        sources: source of all packages, including ours.
         ours: our package's name.
-        unused: names of our modules that are not used, and not looked at.
+        unused: names of our modules that are not in use and are skipped.
     """
 
     def __init__(self, sources: Sources, ours: str, unused: Collection[str] = ()) -> None:
@@ -63,12 +63,12 @@ class Surface:
         self.modules = [module for name in names if (module := sources.module(name))]
 
     def package_of(self, dotted: str) -> str | None:
-        """Return which of their packages a dotted name is in."""
+        """Return the upstream package of a dotted name; None if it is in none."""
         head = dotted.partition(".")[0]
         return head if head != self.ours and head in self.sources.roots else None
 
     def uses(self) -> list[Use]:
-        """Return everything that we rely on, each once."""
+        """Return everything that we rely on, without duplicates."""
         found: set[Use] = set()
         for module in self.modules:
             if module.name in self.unused:
@@ -82,7 +82,7 @@ class Surface:
 
     @cached_property
     def read_by_us(self) -> set[str]:
-        """Names of attributes that our package reads, those of ``super()`` excepted."""
+        """Names of attributes that our package reads, except on ``super()``."""
         return {
             node.attr
             for module in self.modules
@@ -92,7 +92,7 @@ class Surface:
 
     @cached_property
     def read_by_others(self) -> set[str]:
-        """Names that a protocol of ours promises: whoever holds such an object calls them."""
+        """Names of our protocols' methods, which are called by whoever holds such an object."""
         return {
             member.name
             for module in self.modules
@@ -104,7 +104,7 @@ class Surface:
         }
 
     def _class(self, cls: Class) -> Iterator[Use]:
-        """Check the methods of a class, its mixins' too, where a base is theirs."""
+        """Check the methods of a class with an upstream base, including those of its mixins."""
         theirs = [base for base in cls.mro if self.package_of(base.module.name)]
         if not theirs:
             return
@@ -141,7 +141,7 @@ class Surface:
             yield Use(package, f"{module.name}:{getattr(node, 'lineno', 0)}", what, problem)
 
     def walk(self, node: ast.AST, scope: Scope) -> Iterator[Use]:
-        """Check what is below a node, in order."""
+        """Check everything below a node, in source order."""
         for child in ast.iter_child_nodes(node):
             inner = scope
             if isinstance(child, ast.Import | ast.ImportFrom):
@@ -221,7 +221,7 @@ class Surface:
                     return
 
     def _replacement(self, node: ast.Call, scope: Scope) -> Iterator[Use]:
-        """Check what ``compat`` replaces, ``_patches.set(owner, "name", value)``."""
+        """Check an attribute that ``compat`` replaces: ``_patches.set(owner, "name", value)``."""
         function = dotted_name(node.func) or ""
         if not function.lower().endswith("patches.set") or len(node.args) != 3:
             return
@@ -229,7 +229,7 @@ class Surface:
         if not isinstance(owner, Class | Module) or not isinstance(name, ast.Constant):
             return
         stock, ours = owner.get(str(name.value)), scope.infer(node.args[2])
-        # A name that the module itself takes from Python is put before that.
+        # A builtin's name can be set on a module, where it shadows the builtin.
         is_there = stock or (isinstance(owner, Module) and hasattr(builtins, str(name.value)))
         problem = "" if is_there else "there is no such attribute"
         pair = [
@@ -250,7 +250,7 @@ def name_of(thing: Module | Class) -> str:
 
 
 def module_name(package: str, relative: Path) -> str:
-    """Return the dotted name of a file of a package."""
+    """Return the dotted module name of a file in a package."""
     parts = relative.with_suffix("").parts
     return ".".join([package, *(parts[:-1] if parts[-1] == "__init__" else parts)])
 

@@ -1,1 +1,1 @@
-"""How many drafts pay: acceptance and the time of steps in, K out."""
+"""Choose K from measured acceptance and measured step times."""

@@ -1,14 +1,15 @@
-"""How often drafts were accepted, by position, the newest counting most.
+"""Acceptance rates of drafts by position, in which the newest drafts count most.
 
-Only counts go in: which drafts were accepted, never which tokens they were. What is chosen by them
-is therefore lossless, whatever it is.
+Only counts are used: which drafts were accepted, never which tokens they were. Any choice based on
+them is therefore lossless.
 """
 
 from __future__ import annotations
 
-# Of observations of a position; older ones have faded.
+# Observations of a position that count; older ones have faded.
 WINDOW = 256
-# What a position is taken for before anything is known, as so many observations: worth a try.
+# Rate assumed for a position before any observation, and its weight in observations. It is high
+# enough that drafts are tried.
 PRIOR_RATE, PRIOR_WEIGHT = 0.7, 4.0
 
 
@@ -27,22 +28,22 @@ class Acceptance:
         self._accepted = [0.0] * longest
 
     def note(self, drafts: int, accepted: int) -> None:
-        """Take up what became of one request's drafts.
+        """Record how many of one request's drafts were accepted.
 
-        A draft behind the first one that was rejected was not looked at.
+        Drafts after the first rejected one were not examined.
 
         Args:
-            drafts: how many there were.
-            accepted: how many of them, from the first one on.
+            drafts: number of drafts.
+            accepted: number of accepted drafts, counted from the first one.
         """
         for place in range(min(accepted + 1, drafts, self.longest)):
             self._verified[place] = self._verified[place] * self._keep + 1.0
             self._accepted[place] = self._accepted[place] * self._keep + float(place < accepted)
 
     def rates(self) -> list[float]:
-        """Return how often each draft is accepted where all before it were, by position.
+        """Return the acceptance rate of each position, given that all before it were accepted.
 
-        A position that was seldom reached is taken to be like the one before it.
+        A position that was seldom reached is assumed to be like the one before it.
         """
         found: list[float] = []
         before = PRIOR_RATE
@@ -64,5 +65,5 @@ class Acceptance:
 
     @property
     def num_observed(self) -> float:
-        """How many first drafts count, faded."""
+        """Number of observed first drafts, with older ones faded."""
         return self._verified[0] if self._verified else 0.0

@@ -1,4 +1,4 @@
-"""Requests past the draft model's context: they go on without drafts, the others with theirs."""
+"""Let requests beyond the draft model's context go on without drafts; others keep theirs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class ContextMixin:
-    """Mix into a scheduler of vLLM's, before it in the bases.
+    """Mixin for a scheduler of vLLM, which it has to precede in the bases.
 
-    The runner drafts for every request of a batch (``worker/by_request.py``). What it drafts beyond
-    the context is not verified, except in full graphs, which have K+1 rows for each request.
+    The runner drafts for every request of a batch (``worker/by_request.py``). Drafts beyond the
+    context are not verified, except in full graphs, which have K+1 rows for each request.
     """
 
     vllm_config: VllmConfig
@@ -26,13 +26,13 @@ class ContextMixin:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._draft_context = draft_context(self.vllm_config)
-        # K; vLLM's attribute has that of the step before while a step is scheduled.
+        # K of the engine; while a step is scheduled, vLLM's attribute holds the previous step's K.
         self._longest = self.num_spec_tokens
-        # Most drafts of the requests that have fewer than the others, for whatever reason.
+        # Most drafts by request id, for requests that get fewer than the others for any reason.
         self._limits: dict[str, int] = {}
 
     def limit_by_context(self) -> None:
-        """Limit the drafts of the requests that run to what the context has room for."""
+        """Limit the drafts of running requests to the room that the context has for them."""
         if self._draft_context is None or not may_be_ragged(self.vllm_config):
             return
         for request in self.running:
@@ -41,10 +41,10 @@ class ContextMixin:
                 self._limits[request.request_id] = room
 
     def room_in_context(self, req_id: str) -> int:
-        """Return how many drafts of a request the context has room for, K at most."""
+        """Return how many drafts of a request fit into the context, at most K."""
         if self._draft_context is None or req_id not in self.requests:
             return self._longest
         request = self.requests[req_id]
-        # Placeholders are tokens that the steps under way may have.
+        # Placeholders are tokens that the steps in flight may produce.
         known = request.num_tokens + request.num_output_placeholders
         return min(self._longest, max(0, self._draft_context - known))

@@ -1,4 +1,4 @@
-"""How long a step takes, by requests and drafts: measured, kept up to date, estimated between."""
+"""Cost model: time of a step by numbers of requests and drafts, measured or interpolated."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Weight of a new measurement, and the most that it has after a long time without any. One that is
-# far off, as something else had the machine, counts less.
+# Weight of a new measurement: the usual one, the most after a long pause, and that of an outlier. A
+# time that is off by a factor of FAR is an outlier, as if something else had used the machine.
 NEW, NEW_AFTER_LONG, STRANGE = 0.14, 0.5, 0.02
 FAR = 2.0
-# Measurements of all cells after which those of a cell count e times less.
+# Measurements of all cells after which a cell's older ones have lost a factor of e in weight.
 LONG = 256
-# Measurements of a cell before it is believed.
+# Measurements that a cell needs before its time is used.
 ENOUGH = 2
-# Steps before they tell what context costs, and those after which they are forgotten.
+# Steps needed to estimate the cost of context, and steps over which older ones fade.
 MANY, FADE = 32, 1024
-# Steps for which the fit of all cells does.
+# Steps from one fit over all cells to the next.
 REFIT = 32
-# By how many of its standard deviations it has to be more than nothing.
+# Standard deviations by which the cost of context has to exceed 0.
 SURE = 3.0
 
 
@@ -27,12 +27,12 @@ class Cell:
     """Measured steps of one number of requests and one number of drafts.
 
     Attributes:
-        seconds: a step, smoothed.
-        context: tokens of a request that it attended to, on average, smoothed likewise.
-        count: how many were measured.
-        last: number of the last one, of the measurements of all cells.
-        recent: how many there were of late, older ones faded.
-        was_short: whether the last one was far too short.
+        seconds: smoothed time of a step.
+        context: average context tokens per request, smoothed likewise.
+        count: number of measurements.
+        last: number of the last measurement, counted over all cells.
+        recent: number of measurements, with older ones faded.
+        was_short: whether the last measurement was far too short.
     """
 
     seconds: float
@@ -43,12 +43,12 @@ class Cell:
     was_short: bool = False
 
     def note(self, seconds: float, context: float, number: int) -> None:
-        """Take up another step; ``number`` is that of the measurement."""
+        """Add a measurement; ``number`` counts the measurements of all cells."""
         self.count += 1
         self.recent = self.recent * math.exp((self.last - number) / LONG) + 1.0
         self.last = number
         if self.count <= ENOUGH:
-            # The first ones may have compiled something; none was too fast.
+            # The first steps may include compilation, but none can be too fast.
             self.seconds, self.context = min(self.seconds, seconds), context
             return
         weight = min(max(NEW, 1 / self.recent), NEW_AFTER_LONG)
@@ -60,26 +60,26 @@ class Cell:
         self.context += weight * (context - self.context)
 
     def is_short_again(self, seconds: float) -> bool:
-        """Tell whether two steps in a row were far too short: the earlier ones compiled something.
+        """Tell whether two steps in a row were far too short: earlier ones included compilation.
 
-        One alone is what is left of a step behind one that ended late.
+        A single short step only means that the step before it ended late.
         """
         was_short, self.was_short = self.was_short, seconds * FAR <= self.seconds
         return was_short and self.was_short
 
     def is_far(self, seconds: float) -> bool:
-        """Tell whether a step was so long or short that something else has to be the cause."""
+        """Tell whether a step was so long or so short that it is an outlier."""
         return not 1 / FAR < seconds / self.seconds < FAR
 
 
 @dataclass
 class ContextCost:
-    """What a token of context costs a step, by how the times of alike steps go with it.
+    """Cost of a token of context: a regression slope over steps with equal requests and drafts.
 
     Attributes:
-        along, across, both: sums of squares of contexts and of seconds, and of their products,
-            less those that were usual; old ones fade.
-        count: of the steps in them.
+        along, across, both: sums over steps of squared context, squared seconds and their product,
+            each as the deviation from its cell's average; older steps fade.
+        count: number of steps in the sums.
     """
 
     along: float = 0.0
@@ -88,7 +88,7 @@ class ContextCost:
     count: int = 0
 
     def note(self, tokens: float, seconds: float) -> None:
-        """Take up by how much a step's context and time were more than usual."""
+        """Add a step, by how far its context and its time exceed the averages of its cell."""
         self.along += tokens * tokens - self.along / FADE
         self.across += seconds * seconds - self.across / FADE
         self.both += tokens * seconds - self.both / FADE
@@ -96,7 +96,7 @@ class ContextCost:
 
     @property
     def seconds(self) -> float:
-        """Seconds for a token; 0 where they might as well be chance."""
+        """Seconds per token; 0 while the slope is not significant."""
         alike = self.along * self.across
         if self.count < MANY or self.both <= 0.0 or alike <= 0.0:
             return 0.0
@@ -110,9 +110,9 @@ class StepCosts:
     """Times of decode steps.
 
     A step of n requests with k drafts each verifies n·(k+1) rows and runs the draft k times, so
-    its time is taken to be a·n·(k+1) + b·k + c between the cells that were measured. The longer
-    the context, the longer a step takes, whatever its drafts: a time that was measured at another
-    context than that of the last step is brought to it.
+    between measured cells its time is modelled as a·n·(k+1) + b·k + c. A longer context makes any
+    step slower, so times that were measured at another context are corrected to that of the last
+    step.
     """
 
     def __init__(self) -> None:
@@ -121,17 +121,17 @@ class StepCosts:
         self._until_fit = 0
         self._of_context = ContextCost()
         self._context = 0.0
-        # Of the last measurement.
+        # Number of the last measurement.
         self._number = 0
 
     def note(self, requests: int, drafts: int, seconds: float, context: float = 0.0) -> None:
-        """Take up the time of a step.
+        """Record the time of a step.
 
         Args:
-            requests: n, of the batch.
-            drafts: k, of each.
-            seconds: from the end of the step before to its own.
-            context: tokens that a request attended to, on average.
+            requests: n, number of requests in the batch.
+            drafts: k, number of drafts per request.
+            seconds: time from the end of the previous step to the end of this one.
+            context: average context tokens per request.
         """
         if not 0 < seconds < math.inf:
             return
@@ -149,13 +149,13 @@ class StepCosts:
             self._until_fit = 0
 
     def _now(self, requests: int, drafts: int) -> float:
-        """Return a measured time, brought to the context of the last step."""
+        """Return a measured time, corrected to the context of the last step."""
         cell = self._cells[requests, drafts]
         longer = requests * (self._context - cell.context)
         return max(0.5 * cell.seconds, cell.seconds + longer * self._of_context.seconds)
 
     def is_measured(self, drafts: int) -> bool:
-        """Tell whether steps with so many drafts were measured often enough, in any batch."""
+        """Tell whether steps with this number of drafts were measured often enough in any batch."""
         return any(k == drafts and cell.count >= ENOUGH for (_, k), cell in self._cells.items())
 
     def is_known(self, requests: int, drafts: int) -> bool:
@@ -163,10 +163,10 @@ class StepCosts:
         return self.count(requests, drafts) >= ENOUGH
 
     def seen_near(self, requests: int, drafts: int) -> tuple[int, int]:
-        """Return what is known of steps of less than twice or half the requests.
+        """Count measurements at batch sizes within a factor of two of ``requests``.
 
         Returns:
-            how often they were measured, and how many measurements of any steps there were since.
+            Their number, and the number of measurements of any step since the last of them.
         """
         near = [
             cell
@@ -182,11 +182,11 @@ class StepCosts:
         return 0 if cell is None else cell.count
 
     def seconds(self, requests: int, drafts: int) -> float | None:
-        """Return the time of a step; None where too little is known to say.
+        """Return the measured or estimated time of a step; None if too little was measured.
 
-        What was measured with as many drafts at another number of requests is scaled by the fit of
-        all that was measured. A number of drafts that was never measured is on a line through two
-        others.
+        If its number of drafts was measured only at other batch sizes, the nearest of these is
+        scaled by the fit over all cells. If it was never measured, the time lies on a line through
+        those of two other numbers.
         """
         if self.is_known(requests, drafts):
             return self._now(requests, drafts)
@@ -198,12 +198,12 @@ class StepCosts:
         base = self._now(nearest, drafts)
         fit = self._fit()
         if fit is None:
-            # One size of batch alone was seen: between "rows cost nothing" and "rows are all".
+            # Too little for a fit: take the middle between a constant and a linear cost.
             return base * math.sqrt(requests / nearest)
         return base * _at(fit, requests, drafts) / _at(fit, nearest, drafts)
 
     def _on_a_line(self, requests: int, drafts: int, others: Sequence[int]) -> float | None:
-        """Return the time of a step by those with the two numbers of drafts that are nearest."""
+        """Estimate the time of a step on the line through the two nearest numbers of drafts."""
         if len(others) < 2:
             return None
         one, two = sorted(others, key=lambda k: abs(k - drafts))[:2]
@@ -211,17 +211,17 @@ class StepCosts:
         if first is None or second is None:
             return None
         found = first + (second - first) * (drafts - one) / (two - one)
-        # Two times that are off by chance may point below zero.
+        # Noise in the two times may lead the line below zero.
         return max(found, 0.5 * min(first, second))
 
     def _fit(self) -> tuple[float, float, float] | None:
-        """Return a, b and c; None without enough to go by."""
+        """Return a, b and c, fitted anew from time to time; None with too few measurements."""
         if self._until_fit <= 0:
             self._fitted, self._until_fit = self._fit_anew(), REFIT
         return self._fitted
 
     def _fit_anew(self) -> tuple[float, float, float] | None:
-        """Return a, b and c by least squares of relative errors."""
+        """Fit a, b and c by least squares of relative errors."""
         known = [key for key, cell in self._cells.items() if cell.count >= ENOUGH]
         if len({n for n, _ in known}) < 2 or len(known) < 3:
             return None
@@ -234,13 +234,13 @@ class StepCosts:
         return (a, b, c) if a + c > 0 else None
 
     def row_seconds(self, requests: int) -> float | None:
-        """Return at most what a row of the target costs; None without enough to go by.
+        """Return an upper bound on the cost of a target row; None with too few measurements.
 
-        The fit takes what a request costs besides its rows for a cost of rows. Steps of equally
-        many requests differ in their rows and in their draft steps alone.
+        The fit attributes costs per request to the rows. Steps with equally many requests differ
+        only in their rows and draft steps, which gives a second bound.
 
         Args:
-            requests: n, of the batch.
+            requests: n, number of requests in the batch.
         """
         fit = self._fit()
         if fit is None:
@@ -258,7 +258,7 @@ class StepCosts:
         return min(fit[0], max(0.0, longer) / (nearest * (most - least)))
 
     def cells(self) -> Mapping[tuple[int, int], Cell]:
-        """Return what was measured, by requests and drafts."""
+        """Return the cells by numbers of requests and drafts."""
         return dict(self._cells)
 
 

@@ -1,7 +1,8 @@
-"""How often the drafts of each request are accepted, and how many of them are worth a row.
+"""Acceptance of each request, and how many of its drafts are worth a row of the target.
 
-Drafts of one step are as many for all requests, but fewer may be verified: a row of the target
-costs time that the batch could write other tokens in. As in ``acceptance.py`` only counts go in.
+A step makes equally many drafts for all requests, but fewer may be verified: a row of the target
+costs time in which the batch could produce other tokens. As in ``acceptance.py``, only counts are
+used.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from dataclasses import dataclass, field
 
 from vllm_ascend_spec.control.acceptance import Acceptance
 
-# A request counts as much as all others together after so many observations of a position.
+# Observations of a position after which a request's own rate weighs as much as the overall one.
 WEIGHT = 8.0
-# What leaving drafts out has to save, as a share of what the batch writes.
+# Share of the batch's tokens that leaving drafts out has to save.
 GAIN = 0.05
-# Steps over which what is known of a request fades, so that its drafts are tried again.
+# Steps over which the counts of a request fade, so that its drafts are tried again.
 FADE = 64
 
 
 @dataclass
 class Counts:
-    """What is known of a request.
+    """Counts of a request's drafts.
 
     Attributes:
-        verified, accepted: drafts by position, faded.
-        step: when they were true.
+        verified, accepted: number of drafts by position, with older ones faded.
+        step: step up to which they have faded.
     """
 
     verified: list[float]
@@ -33,7 +34,7 @@ class Counts:
     step: int = 0
 
     def fade(self, step: int) -> None:
-        """Let time pass."""
+        """Let the counts fade up to ``step``."""
         if step > self.step:
             keep = (1.0 - 1.0 / FADE) ** (step - self.step)
             self.verified = [keep * count for count in self.verified]
@@ -43,10 +44,10 @@ class Counts:
 
 @dataclass
 class RequestAcceptance:
-    """Acceptance of each request, taken to be that of all where little is known.
+    """Acceptance of each request, shrunk towards the overall rate where little is known.
 
     Attributes:
-        overall: of all requests.
+        overall: acceptance over all requests.
     """
 
     overall: Acceptance
@@ -57,7 +58,7 @@ class RequestAcceptance:
     _mean_of: int = -1
 
     def note(self, req_id: str, drafts: int, accepted: int) -> None:
-        """Take up what became of a request's drafts, as :meth:`Acceptance.note` does."""
+        """Record how many of a request's drafts were accepted, as :meth:`Acceptance.note` does."""
         longest = self.overall.longest
         counts = self._counts.get(req_id)
         if counts is None:
@@ -71,12 +72,12 @@ class RequestAcceptance:
         """Go on to the next step.
 
         Args:
-            running: requests of the step.
+            running: ids of the step's requests.
         """
         self._step += 1
         self._running = tuple(running)
         if self._step % FADE == 0:
-            # Hardly anything is left of what was not looked at since.
+            # Counts that were not used since have faded to almost nothing.
             old = self._step - 8 * FADE
             self._counts = {name: kept for name, kept in self._counts.items() if kept.step > old}
 
@@ -85,11 +86,11 @@ class RequestAcceptance:
         self._counts.pop(req_id, None)
 
     def chances(self, req_id: str, rates: list[float]) -> list[float]:
-        """Return how likely each draft of a request is to be accepted, with all before it.
+        """Return the probability that each draft of a request is accepted with all before it.
 
         Args:
-            req_id: whose.
-            rates: of all requests, by position.
+            req_id: id of the request.
+            rates: overall acceptance rates by position.
         """
         counts = self._counts.get(req_id)
         if counts is not None:
@@ -109,7 +110,8 @@ class RequestAcceptance:
     def tokens(self, drafts: int) -> float:
         """Return how many tokens a step is expected to yield for a request of the batch.
 
-        The mean of the requests that run: those that are verified less are seen less often, too.
+        It is the mean over running requests: the overall counts contain less of those with fewer
+        verified drafts.
         """
         if not self._running:
             return self.overall.tokens(drafts)
@@ -120,22 +122,22 @@ class RequestAcceptance:
         return 1.0 + sum(self._mean[:drafts])
 
     def limits(self, price: float, drafts: int | None = None) -> Mapping[str, int]:
-        """Return the most drafts of each request that has some which are not worth it.
+        """Return the most drafts of each request that has drafts not worth their row.
 
         Args:
-            price: tokens that the batch writes in the time of a row.
-            drafts: of each request; None for as many as there can be.
+            price: tokens that the batch produces in the time of a row.
+            drafts: number of drafts per request; None for the largest possible.
 
         Returns:
-            Nothing where all of them together save too little: requests that differ in their rows
-            take longer by themselves.
+            Limits by request id; none if they save too little together, as a batch of requests with
+            different numbers of rows takes longer by itself.
         """
         rates = self.overall.rates()
         found: dict[str, int] = {}
         saved, tokens = 0.0, float(len(self._running))
         for req_id in self._running:
             chances = self.chances(req_id, rates)[:drafts]
-            # They fall from draft to draft.
+            # Chances fall from draft to draft.
             worth = sum(chance >= price for chance in chances)
             tokens += sum(chances)
             if worth < len(chances):

@@ -1,9 +1,9 @@
-"""Requests with a seed keep their drafts while they are preempted, so that their text repeats.
+"""Keep the drafts of preempted requests with a seed, so that their text is reproducible.
 
-vLLM drops a request's drafts when it preempts it, and computes all its tokens in one step when it
-goes on: that step samples without drafts, which takes other random numbers than a verification.
-Here the last token waits for a step of its own, which verifies the drafts that were kept. The
-worker keeps their distributions (``worker/kept_probs.py``).
+vLLM drops a request's drafts when it preempts it, and recomputes all its tokens in one step when it
+resumes. That step samples without drafts, which uses other random numbers than verification. Here
+the last token is left to a step of its own, which verifies the kept drafts. The worker keeps their
+distributions (``worker/kept_probs.py``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Kept(NamedTuple):
     """Drafts of a request that was preempted.
 
     Attributes:
-        num_tokens: how long the text was that they go on from.
+        num_tokens: number of tokens that the drafts continue.
         drafts: token ids.
     """
 
@@ -32,10 +32,10 @@ class Kept(NamedTuple):
 
 
 class KeptDraftsMixin(PromptHooks):
-    """Mix into a scheduler of vLLM's, before it in the bases.
+    """Mixin for a scheduler of vLLM, which it has to precede in the bases.
 
-    Not where steps are scheduled ahead: the scheduler does not know the drafts then. Nor where vLLM
-    has no place to hold a prompt's last token back (0.23).
+    It keeps nothing with async scheduling, where the scheduler does not know the drafts, nor where
+    vLLM has no place to hold back a prompt's last token (0.23).
     """
 
     requests: dict[str, Request]
@@ -49,7 +49,7 @@ class KeptDraftsMixin(PromptHooks):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._kept: dict[str, Kept] = {}
-        # Drafts that a step which is being scheduled may have taken already.
+        # Drafts that the step being scheduled may have taken from their requests already.
         self._taken: dict[str, Sequence[int]] = {}
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
@@ -63,7 +63,7 @@ class KeptDraftsMixin(PromptHooks):
             self._taken = {}
 
     def _give_back(self) -> None:
-        """Let requests that have all but their last token computed go on with their drafts."""
+        """Return the kept drafts to requests that have all but their last token computed."""
         for req_id, (num_tokens, drafts) in list(self._kept.items()):
             request = self.requests.get(req_id)
             if request is None or request.num_tokens != num_tokens:
@@ -80,7 +80,7 @@ class KeptDraftsMixin(PromptHooks):
         super()._preempt_request(request, *args, **kwargs)  # type: ignore[misc]
 
     def shorten_hit(self, request: Request, blocks: Any, num_tokens: int) -> tuple[Any, int]:
-        """Return what the prefix cache has; not all but the last token where drafts are kept."""
+        """Shorten a prefix cache hit that leaves only the last token, where drafts are kept."""
         is_whole = num_tokens == request.num_tokens - 1 and num_tokens % self.block_size == 0
         if request.request_id in self._kept and num_tokens and is_whole:
             num_tokens -= self.block_size
@@ -98,12 +98,12 @@ class KeptDraftsMixin(PromptHooks):
         """Tell whether a request has to keep its drafts, and can."""
         if not self.holds_back or not has_seed(request):
             return False
-        # Where blocks or layers bind a prompt's parts, none of one token may be left.
+        # Mamba block alignment and prefill lookahead do not allow a last chunk of one token.
         is_bound = self.need_mamba_block_aligned_split or self.num_prefill_lookahead > 1
         return not (self.scheduler_config.async_scheduling or is_bound)
 
 
 def has_seed(request: Request) -> bool:
-    """Tell whether a request's tokens are drawn from random numbers of its own."""
+    """Tell whether a request samples its tokens by a seed of its own."""
     params = request.sampling_params
     return params is not None and params.seed is not None and params.temperature > 0

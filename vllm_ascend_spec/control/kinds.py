@@ -1,7 +1,7 @@
-"""What is known of batches of one kind: those that sample and those that do not.
+"""Keep separate statistics for the two kinds of batches: sampling and greedy.
 
-Where requests sample, drafts are accepted less often and verification takes longer. What was
-learned of the one is no guide to the other, and neither has to be learned again when the load
+Where requests sample, drafts are accepted less often and verification takes longer. So what was
+learned from one kind does not hold for the other, and neither is learned again when the load
 changes.
 """
 
@@ -16,10 +16,10 @@ from vllm_ascend_spec.control.steps import Step, StepClock
 
 
 class Kind:
-    """Choice of K, times and acceptance of one kind of batches.
+    """Choice of K, step times and acceptance for one kind of batches.
 
     Args:
-        lengths: K to choose from.
+        lengths: values of K to choose from.
         may_be_ragged: whether requests of a batch may verify different numbers of drafts.
     """
 
@@ -28,7 +28,7 @@ class Kind:
         self.clock = StepClock(self.chooser.costs)
         self.reporter = Reporter(self.chooser)
         self.each: RequestAcceptance | None = None
-        # Of the requests whose drafts are not worth their rows.
+        # Most drafts by request id, for requests whose further drafts are not worth their rows.
         self.limits: dict[str, int] = {}
         self._until_limits = 0
         if may_be_ragged:
@@ -36,13 +36,13 @@ class Kind:
             self.chooser.expected_tokens = self.each.tokens
 
     def length(self, requests: int) -> int:
-        """Return K for a step of so many requests."""
+        """Return K for a step with this number of requests."""
         choice = self.chooser.choose(requests)
         self.reporter.note(choice, requests)
         return choice.drafts
 
     def note(self, req_id: str, drafts: int, accepted: int) -> None:
-        """Take up what became of a request's drafts."""
+        """Record how many of a request's drafts were accepted."""
         self.chooser.acceptance.note(drafts, accepted)
         if self.each is not None:
             self.each.note(req_id, drafts, accepted)
@@ -54,12 +54,12 @@ class Kind:
             self.each.forget(req_id)
 
     def ended(self, step: Step, now: float, running: Collection[str]) -> None:
-        """Take up the end of a step.
+        """Record the end of a step.
 
         Args:
-            step: what it was.
-            now: seconds of a clock that never goes back.
-            running: its requests.
+            step: the step that ended.
+            now: seconds of a monotonic clock.
+            running: ids of its requests.
         """
         self.clock.ended(step, now)
         if self.each is None:
@@ -72,7 +72,7 @@ class Kind:
 
     def _worth(self, each: RequestAcceptance, requests: int) -> dict[str, int]:
         choice, row = self.chooser.choice, self.chooser.costs.row_seconds(requests)
-        # While a length is looked at, the times of its steps have to be those of all drafts.
+        # While a K is being tried, its steps have to be timed with all drafts.
         if row is None or choice.reason != PAYS or choice.drafts == 0:
             return {}
         price = row * self.chooser.goodput(requests, choice.drafts)

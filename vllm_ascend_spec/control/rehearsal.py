@@ -1,7 +1,7 @@
-"""Time steps of made-up requests before an engine serves, for the choice of K.
+"""Time steps of dummy requests before an engine serves, for the choice of K.
 
-The steps go through the engine itself, so their times contain all that those of service do: the
-scheduler's part, input preparation, the target over n·(K+1) rows, verification and the draft.
+The steps run through the engine itself, so their times include all that real steps do: scheduling,
+input preparation, the target over n·(K+1) rows, verification and the draft.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 # Batches of 1, 4, 16 … requests are timed, and the largest.
 FACTOR = 4
-# Times of a cell after each pass: the first one has what runs for the first time. And the most
-# steps until there are as many: two change over, with steps scheduled ahead another one.
+# Measurements of each cell after the first and the second round; the first includes what runs only
+# once. And the most steps to get them: two settle, and with async scheduling a third one.
 TIMES, MOST_STEPS = (1, 8), 12
-# Tokens of a made-up prompt, and how many different ones: the first tokens of any vocabulary.
+# Tokens of a dummy prompt, and how many different ones: the first tokens of any vocabulary.
 PROMPT, TOKENS = 8, 64
-# Seconds after which no further cell is begun.
+# Seconds after which no further cell is started.
 LONGEST = 10.0
 
 logger = get_logger(__name__)
 
 
 def rehearse(core: Any) -> None:
-    """Time an engine's steps once, if K is chosen in it.
+    """Time an engine's steps once, if its K is adaptive.
 
     Args:
         core: vLLM's ``EngineCore``, before its first request.
@@ -54,14 +54,14 @@ def rehearse(core: Any) -> None:
                     _time_cell(core, *cell, times)
     finally:
         scheduler.end_rehearsal()
-    # What was written is nobody's prefix.
+    # No real request has these prefixes.
     core.reset_prefix_cache()
     seconds = time.perf_counter() - begin
     logger.info("Timed steps of made-up requests for %.1f s, to choose K by.", seconds)
 
 
 def reason_against(vllm_config: VllmConfig) -> str | None:
-    """Return why no made-up requests can be served; None where they can."""
+    """Return why no dummy requests can be served; None if they can."""
     asked = speculation_of(vllm_config)
     if asked.draft_length == AUTO:
         return "K and 0 are soon told apart"
@@ -77,7 +77,7 @@ def reason_against(vllm_config: VllmConfig) -> str | None:
 
 
 def batch_sizes(largest: int) -> list[int]:
-    """Return sizes of batches, those first that tell the most if there is no time for all."""
+    """Return the batch sizes to time, the most informative first in case time runs out."""
     sizes = {largest}
     size = 1
     while size < largest:
@@ -88,11 +88,11 @@ def batch_sizes(largest: int) -> list[int]:
 
 
 def cells(batches: Sequence[int], lengths: Sequence[int]) -> Iterator[tuple[int, bool, int]]:
-    """Yield what is timed, as requests, whether they sample, and K.
+    """Yield the cells to time: number of requests, whether they sample, and K.
 
     Args:
         batches: numbers of requests.
-        lengths: K to choose from, ascending.
+        lengths: values of K to choose from, ascending.
     """
     for requests in batches:
         for samples in (False, True):
@@ -101,7 +101,7 @@ def cells(batches: Sequence[int], lengths: Sequence[int]) -> Iterator[tuple[int,
 
 
 def _time_cell(core: Any, requests: int, samples: bool, length: int, times: int) -> None:
-    """Serve made-up requests until their steps were timed so often, and take them away again."""
+    """Serve dummy requests until there are ``times`` measurements, then abort them."""
     scheduler = core.scheduler
     scheduler.rehearsed_length = length
     names = [f"ascend-spec-rehearsal-{number}" for number in range(requests)]
@@ -122,14 +122,14 @@ def _time_cell(core: Any, requests: int, samples: bool, length: int, times: int)
 
 
 def _all_decode(scheduler: Any, names: Sequence[str]) -> bool:
-    """Tell whether each request that is left has written something, or waits for the others."""
+    """Tell whether requests are running and each of them has produced a token."""
     running = {request.request_id for request in scheduler.running}
     left = [scheduler.requests[name] for name in names if name in scheduler.requests]
     return all(r.num_output_tokens > 0 for r in left if r.request_id in running) and bool(running)
 
 
 def _step(core: Any) -> None:
-    """Let the engine make a step, as its own loop does; nobody waits for what it writes."""
+    """Run one step as the engine's own loop does; its outputs are dropped."""
     _, has_run = core.step_fn()
     core.post_step(has_run)
 

@@ -1,4 +1,4 @@
-"""What is said of a K that changes: once when drafting stops to pay, once when it pays again."""
+"""Log an adaptive K: once when drafting no longer pays, and once when it pays again."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Reporter:
     """Logs when drafting pauses and when it goes on.
 
     Args:
-        chooser: whose choices they are.
+        chooser: makes the choices.
     """
 
     def __init__(self, chooser: LengthChooser) -> None:
         self._chooser = chooser
         self.is_paused = False
-        # How often it began to be so.
+        # How often drafting was paused.
         self.pauses = 0
 
     def note(self, choice: Choice, requests: int) -> None:
-        """Take up a choice."""
+        """Log a choice if it pauses drafting or resumes it."""
         if choice.reason != PAYS or (choice.drafts == 0) == self.is_paused:
             return
         self.is_paused = choice.drafts == 0

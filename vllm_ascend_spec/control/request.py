@@ -1,7 +1,7 @@
-"""A request's own say in how many drafts it has: ``speculation`` among its extra arguments.
+"""The extra argument ``speculation``, by which a request limits its own number of drafts.
 
-In ``LLM`` scripts ``SamplingParams(extra_args={"speculation": "off"})``, over HTTP ``"vllm_xargs":
-{"speculation": "off"}``. A number is the most drafts that the request has in a step.
+In ``LLM`` scripts it is ``SamplingParams(extra_args={"speculation": "off"})``, over HTTP
+``"vllm_xargs": {"speculation": "off"}``. A number is the most drafts of the request in a step.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ OPTION = f"extra_args.{NAME}"
 
 
 def most_drafts(extra_args: Mapping[str, Any] | None) -> int | None:
-    """Return how many drafts a request has at most; None where it does not say.
+    """Return the most drafts that a request asks for; None if it sets no limit.
 
     Args:
-        extra_args: a request's, checked by :func:`check_request`.
+        extra_args: extra arguments of a request, checked by :func:`check_request`.
     """
     value = (extra_args or {}).get(NAME)
     return 0 if value == OFF else value
@@ -28,15 +28,15 @@ def most_drafts(extra_args: Mapping[str, Any] | None) -> int | None:
 def check_request(
     extra_args: Mapping[str, Any], num_drafts: int | None, refusal: str | None = None
 ) -> None:
-    """Refuse what a request cannot ask for.
+    """Check the value of ``speculation`` in a request.
 
     Args:
-        extra_args: of a request that does ask.
-        num_drafts: K of the engine; None for one that does not speculate.
-        refusal: why no request of this engine can be drafted for otherwise than the others.
+        extra_args: extra arguments of a request, which include ``speculation``.
+        num_drafts: K of the engine; None if it does not speculate.
+        refusal: why requests of this engine cannot differ in their drafts; None if they can.
 
     Raises:
-        ConfigError: with what is valid, or the reason.
+        ConfigError: the value is refused; names the valid values or the reason.
     """
     value = extra_args[NAME]
     is_number = isinstance(value, int) and not isinstance(value, bool)

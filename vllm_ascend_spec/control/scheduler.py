@@ -1,7 +1,7 @@
-"""vLLM's schedulers, which also decide how many drafts a step and a request get.
+"""vLLM's schedulers, extended to decide how many drafts each step and each request gets.
 
-K of a step is how many drafts it makes; the next step verifies them. The scheduler is the one place
-that sees both a step's end and what was accepted, and it has the numbers on the host anyway.
+A step's K is the number of drafts that it makes; the next step verifies them. Only the scheduler
+sees both a step's end and what was accepted, and it has the numbers on the host anyway.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
     from vllm.v1.request import Request
 
-# What a worker without graphs says of a step's.
+# Graph statistics of a step if the worker has no graphs.
 NOTHING = CUDAGraphStat(0, 0, 0, "")
-# On what a step is scheduled with: how many of its drafts are verified, where more are made; and
-# how many drafts the step before it was to make.
+# Attributes that are set on a scheduler output: how many of the step's drafts are verified if more
+# are made, and the K of the previous step.
 VERIFIED, CARRIED = "ascend_spec_verified", "ascend_spec_carried"
 
 
 class SpeculationMixin(ContextMixin, KeptDraftsMixin):
-    """Mix into a scheduler of vLLM's, before it in the bases.
+    """Mixin for a scheduler of vLLM, which it has to precede in the bases.
 
-    Requests may have fewer drafts than others, acceptance is watched, and each step tells its K.
+    Requests may have fewer drafts than others, acceptance is watched, and each step reports its K.
     """
 
     dynamic_sd_lookup: Any
@@ -57,25 +57,25 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # vLLM looks K up in a list where a schedule is set, and pads no request then. Without the
-        # list it does, to as many drafts as the requests that run have: see :meth:`schedule`.
+        # With a schedule, vLLM looks K up in this list and pads no request. Without the list it
+        # pads requests to the drafts that the running ones have: see :meth:`schedule`.
         self.dynamic_sd_lookup = None
         self._lookup: Sequence[int] | Lengths | None = lookup_of(self.vllm_config)
         self._most = self._carried = self.num_spec_tokens
-        # Copies of a mixture of experts have to make as many drafts each: all are made, and the
-        # first of them verified.
+        # Data-parallel replicas of a mixture of experts must make equally many drafts: each makes
+        # the largest K and verifies the first of them.
         self._is_coupled = are_copies_coupled(self.vllm_config)
         self.acceptance = Acceptance(self._most)
         self._watchdog = Watchdog(self.acceptance, self.remedy)
         self._tally = Tally(speculation_of(self.vllm_config).method, self._watchdog)
-        # Of the requests that ask for fewer drafts than the others get.
+        # Most drafts by request id, for requests that ask for a limit.
         self._most_drafts: dict[str, int] = {}
-        # Of requests that have ended, until vLLM has let go of them.
+        # Ids of ended requests that vLLM has not released yet.
         self._ended_ids: set[str] = set()
         self._told: Told | None = None
 
     def add_request(self, request: Request) -> None:
-        """Take up a request, and how many drafts it wants."""
+        """Add a request, and note the limit on drafts that it asks for."""
         params = request.sampling_params
         most = None if params is None else most_drafts(params.extra_args)
         if most is not None:
@@ -89,7 +89,7 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
         self._limits.pop(req_id, None)
 
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
-        """Take up drafts, of each request as many as it wants."""
+        """Store new drafts, cut to the limit of each request."""
         if self._limits or self._is_coupled:
             # Not in place: a drafter in this process may keep the lists.
             draft_token_ids.draft_token_ids = [
@@ -103,8 +103,8 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Schedule a step; the signature is vLLM's.
 
-        A request whose prompt is known but for its last token decodes at once. vLLM pads it to the
-        width of the others, so that the batch replays a graph of decode batches.
+        A request with one prompt token left to compute joins the decode batch. vLLM pads it to the
+        width of the others, so that the batch replays a decode graph.
         """
         self.num_spec_tokens = carried = self._carried
         try:
@@ -115,7 +115,7 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
         return scheduled
 
     def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
-        """Do what vLLM does, which holds places for drafts where steps are scheduled ahead."""
+        """Set the step's K for vLLM, which with async scheduling reserves places for its drafts."""
         requests, drafts = len(scheduler_output.num_scheduled_tokens), self._most
         if self._lookup is not None and requests:
             drafts = self._carried = self._lookup[requests]
@@ -125,7 +125,7 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
         for req_id, most in self._limits.items():
             request = self.requests.get(req_id)
             if request is not None and len(request.spec_token_ids) > most:
-                # The list is one for all requests.
+                # Not in place: all requests share one list.
                 request.spec_token_ids = request.spec_token_ids[:most]
         if self._is_coupled:
             setattr(scheduler_output, VERIFIED, drafts)
@@ -134,9 +134,9 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> Any:
-        """Take up a step's end, and do what vLLM does."""
+        """Record the end of a step, and do what vLLM does."""
         self._note_acceptance(scheduler_output, model_runner_output)
-        # Another one may have an id by now, and a connector may keep blocks of an ended one.
+        # A new request may reuse an id by now, and a connector may keep blocks of an ended one.
         self._ended_ids |= scheduler_output.finished_req_ids
         gone = self._ended_ids - self.requests.keys()
         self._ended_ids -= gone
@@ -159,13 +159,13 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
         return FIXED if self._lookup is None else SCHEDULED
 
     def _pauses(self) -> tuple[bool, int]:
-        """Return whether drafting pauses, and how often it ever did."""
+        """Return whether drafting is paused, and the number of pauses so far."""
         return False, 0
 
     def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
-        """Return what vLLM tells of a step, with its K; the signature is vLLM's."""
+        """Return vLLM's statistics of a step with our report; the signature is vLLM's."""
         stats = super().make_stats(*args, **kwargs)  # type: ignore[misc]
-        # Once for each step: vLLM asks at other times, too.
+        # Report each step once: vLLM asks at other times, too.
         told, self._told = self._told, None
         if stats is not None and told is not None:
             graph = stats.cudagraph_stats or NOTHING
@@ -182,8 +182,8 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
         for req_id, drafts in scheduler_output.scheduled_spec_decode_tokens.items():
             place = model_runner_output.req_id_to_index.get(req_id)
             tokens = sampled[place] if sampled and place is not None else []
-            # Drafts that the grammar ruled out were not the drafter's fault, and not looked at.
-            # Those beyond the draft model's context are none.
+            # Drafts that the grammar ruled out were not examined, so they do not count against the
+            # drafter. Those beyond the draft model's context are no drafts.
             verified = min(len(drafts) - invalid.get(req_id, 0), self.room_in_context(req_id))
             if tokens and verified > 0:
                 self._note_one(req_id, verified, min(verified, len(tokens) - 1))
@@ -194,7 +194,7 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
 
 
 def lookup_of(vllm_config: VllmConfig) -> Sequence[int] | None:
-    """Return K by the number of requests, as the schedule of an engine says; None without one."""
+    """Return K by number of requests from the engine's schedule; None without a schedule."""
     asked = speculation_of(vllm_config)
     if asked.schedule is None:
         return None
@@ -203,7 +203,7 @@ def lookup_of(vllm_config: VllmConfig) -> Sequence[int] | None:
 
 
 class Lengths:
-    """Stands in for vLLM's list of K by batch size.
+    """Replaces vLLM's list of K by batch size.
 
     Args:
         length_of: returns K by the number of requests of the step that is being scheduled.
@@ -218,7 +218,7 @@ class Lengths:
 
 
 class AdaptiveLengthMixin(SpeculationMixin):
-    """Mix into a scheduler of vLLM's, before it in the bases: K is chosen from step to step."""
+    """Mixin that chooses K for each step of a vLLM scheduler, which it precedes in the bases."""
 
     remedy = "Drafting pauses where it does not pay, and is tried again from time to time."
 
@@ -226,38 +226,38 @@ class AdaptiveLengthMixin(SpeculationMixin):
         super().__init__(*args, **kwargs)
         asked = speculation_of(self.vllm_config)
         lengths, is_ragged = self._lengths()
-        # Whether K is fixed while a request draws by a seed, whose tokens would change with it.
+        # Whether K is fixed while a request with a seed runs, as its tokens would change with K.
         self._keeps_seeds = asked.draft_length == AUTO
         self._is_kept = False
-        # K of the drafts that are verified in the step that is taken up.
+        # K of the drafts that were verified in the step being recorded.
         self._wanted = 0
-        # By whether any request of the batch samples.
+        # Keyed by whether any request of the batch samples.
         self.kinds = {samples: Kind(lengths, may_be_ragged=is_ragged) for samples in (False, True)}
         self._kind = self.kinds[False]
-        # K of steps that are only timed, see rehearsal.py; and whether that is behind us.
+        # K of steps that are only timed (see rehearsal.py), and whether that was done.
         self.rehearsed_length: int | None = None
         self.is_rehearsed = False
-        # In the place of the schedule that vLLM was shown.
+        # Replaces the schedule that vLLM was given.
         self._lookup = Lengths(self._length)
 
     def _lengths(self) -> tuple[Sequence[int], bool]:
-        """Return K to choose from, and whether requests of a batch may differ in it."""
+        """Return the K to choose from, and whether they may differ within a batch."""
         asked = speculation_of(self.vllm_config)
         is_ragged = asked.draft_length != AUTO and may_be_ragged(self.vllm_config)
         return asked.draft_lengths or (), is_ragged
 
     @property
     def lengths(self) -> Sequence[int]:
-        """K to choose from, ascending."""
+        """Values of K to choose from, ascending."""
         return self.chooser.lengths
 
     @property
     def chooser(self) -> LengthChooser:
-        """What chose last."""
+        """The chooser that was used last."""
         return self._kind.chooser
 
     def end_rehearsal(self) -> None:
-        """Choose K from now on."""
+        """End the timing of dummy requests; K is chosen from now on."""
         self.rehearsed_length, self._kind = None, self.kinds[False]
 
     def _length(self, requests: int) -> int:
@@ -268,7 +268,7 @@ class AdaptiveLengthMixin(SpeculationMixin):
         return self._most if self._is_kept else kind.length(requests)
 
     def kind_now(self) -> Kind:
-        """Return what is known of batches like that of the requests that run."""
+        """Return the statistics for the kind of batch that the running requests form."""
         samples = any(map(samples_tokens, self.running))
         if self.kinds[samples] is not self._kind:
             self._kind = self.kinds[samples]
@@ -303,7 +303,7 @@ class AdaptiveLengthMixin(SpeculationMixin):
         super()._note_acceptance(scheduler_output, model_runner_output)
         if self._wanted == 0 or self.rehearsed_length is not None:
             return
-        # A step with drafts costs its time whether a request got some or not.
+        # A step with drafts takes its time whether or not a request got drafts.
         drafted = scheduler_output.scheduled_spec_decode_tokens
         for req_id in scheduler_output.num_scheduled_tokens:
             request = self.requests.get(req_id)
@@ -312,10 +312,10 @@ class AdaptiveLengthMixin(SpeculationMixin):
                 self._kind.note(req_id, self._wanted, 0)
 
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
-        # What becomes of drafts for dummy requests tells nothing.
+        # Acceptance of dummy requests tells nothing.
         if self.rehearsed_length is None:
             super()._note_one(req_id, drafts, accepted)
-            # Drafts that a request did not get are as good as rejected, but for those it is denied.
+            # Drafts that a request did not get count as rejected, unless it has a limit.
             wanted = drafts if req_id in self._limits else max(drafts, self._wanted)
             self._kind.note(req_id, wanted, accepted)
 
@@ -333,19 +333,19 @@ class AdaptiveLengthMixin(SpeculationMixin):
 
 
 def samples_tokens(request: Request) -> bool:
-    """Tell whether a request's tokens are drawn."""
+    """Tell whether a request samples its tokens, i.e. is not greedy."""
     params = request.sampling_params
     return params is not None and params.temperature > 0
 
 
 def drafts_of(scheduler_output: SchedulerOutput, longest: int) -> int:
-    """Return how many of a step's drafts the next one is to verify; ``longest`` is the engine's."""
+    """Return how many of a step's drafts the next verifies; ``longest`` is K of the engine."""
     verified = getattr(scheduler_output, VERIFIED, None)
     return num_drafts_of(scheduler_output, longest) if verified is None else verified
 
 
 def step_of(scheduler_output: SchedulerOutput, longest: int) -> Step:
-    """Return what a step was; ``longest`` is K of the engine."""
+    """Describe a scheduled step as a :class:`Step`; ``longest`` is K of the engine."""
     requests = len(scheduler_output.num_scheduled_tokens)
     drafts = scheduler_output.scheduled_spec_decode_tokens.values()
     rows = requests + sum(map(len, drafts))
@@ -357,16 +357,16 @@ def step_of(scheduler_output: SchedulerOutput, longest: int) -> Step:
 
 
 class SpeculationScheduler(SpeculationMixin, Scheduler):
-    """vLLM's scheduler, for steps one after the other."""
+    """vLLM's synchronous scheduler with the limits on drafts."""
 
 
 class SpeculationAsyncScheduler(SpeculationMixin, AsyncScheduler):
-    """vLLM's scheduler of steps before the ones before them have ended."""
+    """vLLM's asynchronous scheduler with the limits on drafts."""
 
 
 class AdaptiveScheduler(AdaptiveLengthMixin, Scheduler):
-    """The first of the two, with K chosen."""
+    """vLLM's synchronous scheduler with adaptive K."""
 
 
 class AdaptiveAsyncScheduler(AdaptiveLengthMixin, AsyncScheduler):
-    """The second of the two, with K chosen."""
+    """vLLM's asynchronous scheduler with adaptive K."""

@@ -1,4 +1,4 @@
-"""Which steps tell how long a step takes."""
+"""Time those steps that show how long a step takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vllm_ascend_spec.control.costs import StepCosts
 
-# Steps with a K before they are timed: the first verifies the drafts of another K, and the next
+# Steps with a new K before one is timed: the first verifies drafts of another K, and the second
 # finds the caches as that one left them.
 SETTLE = 2
 
@@ -16,11 +16,11 @@ class Step:
     """A step of the engine.
 
     Attributes:
-        requests: of the batch.
-        drafts: K, how many drafts it made for each.
-        has_prompts: whether it read prompts, too, which says nothing of decoding.
-        left_out: rows that it would have had if no request were limited.
-        context: tokens that a request attended to, on average.
+        requests: number of requests in the batch.
+        drafts: K, the number of drafts that it made for each.
+        has_prompts: whether it included prefill, so that its time says nothing about decoding.
+        left_out: further rows that it would have had if no request were limited.
+        context: average context tokens per request.
     """
 
     requests: int
@@ -33,13 +33,13 @@ class Step:
 class StepClock:
     """Times steps from the end of one to the end of the next.
 
-    With steps scheduled ahead the two overlap, so a step has no beginning of its own. It verifies
-    what the one before it drafted: only where both have the same K is its time that of one K. The
-    first such step takes longer than those after it, by a few percent, and is not timed either. A
-    step without prompts goes on with requests of the one before, so nobody was waited for.
+    With async scheduling the two overlap, so a step has no start of its own. It verifies what the
+    previous step drafted, so its time belongs to a single K only if both have the same K. The first
+    such step takes a few percent longer than those after it and is not timed either. A step without
+    prefill continues requests of the previous one, so no time was spent waiting for requests.
 
     Args:
-        costs: where the times go.
+        costs: receives the times.
     """
 
     def __init__(self, costs: StepCosts) -> None:
@@ -49,11 +49,11 @@ class StepClock:
         self._ended = 0.0
 
     def ended(self, step: Step, now: float) -> None:
-        """Take up the end of a step.
+        """Record the end of a step.
 
         Args:
-            step: what it was.
-            now: seconds of a clock that never goes back.
+            step: the step that ended.
+            now: seconds of a monotonic clock.
         """
         self._alike = self._alike + 1 if step.drafts == self._drafts else 0
         if not step.has_prompts and self._alike >= SETTLE:
@@ -64,5 +64,5 @@ class StepClock:
         self._drafts, self._ended = step.drafts, now
 
     def restart(self) -> None:
-        """Time nothing until steps have settled again: those in between were not told."""
+        """Time nothing until steps have settled again: some were not recorded here."""
         self._drafts = None

@@ -1,4 +1,4 @@
-"""What is counted from one step that is told to the next, see ``told.py``."""
+"""Counters from one reported step to the next, see ``told.py``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from vllm_ascend_spec.control.watch import Watchdog
 
 
 class Tally:
-    """Counts what became of drafts, and takes up what is watched.
+    """Counts verified and accepted drafts, and completes reports with health flags.
 
     Args:
         method: the drafting method.
-        watchdog: looks at acceptance.
+        watchdog: checks acceptance.
     """
 
     def __init__(self, method: str, watchdog: Watchdog) -> None:
@@ -20,17 +20,17 @@ class Tally:
         self._alarms = self._pauses = 0
 
     def note(self, drafts: int, accepted: int) -> None:
-        """Take up what became of a request's drafts."""
+        """Count a request's drafts and the accepted ones."""
         requests, before = self._verified.get(drafts, (0, 0))
         self._verified[drafts] = requests + 1, before + accepted
 
     def complete(self, told: Told, is_paused: bool, pauses: int) -> Told:
-        """Return what is told of a step, with what was counted; counting begins anew.
+        """Return a step's report with the counts added, and reset the counts.
 
         Args:
-            told: its K, and why.
-            is_paused: whether drafting pauses.
-            pauses: how often it ever did.
+            told: report with the step's K and its reason.
+            is_paused: whether drafting is paused.
+            pauses: number of pauses so far.
         """
         alarms = self._watchdog.alarms
         watched = Watched(

@@ -1,6 +1,6 @@
-"""What the scheduler says of a step to the metrics: its K and why, what was accepted, the watch.
+"""The scheduler's report of a step to the metrics: K and its reason, acceptance, health flags.
 
-It travels behind a step's graph, see ``step_text.py``.
+It is appended to the text of a step's graph, see ``step_text.py``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from vllm_ascend_spec.step_text import behind
 
-# Of the counter that steps come to.
+# Name of the counter of reported steps.
 METRIC = "vllm:spec_decode_draft_length_steps"
-# Why a step makes as many drafts as it does, beside the reasons of goodput.py.
+# Reasons for a step's K, in addition to those of goodput.py.
 FIXED, SCHEDULED, SEEDED = "fixed", "scheduled", "seed"
-# And of a step without drafts, where they were chosen.
+# Reasons for a step without drafts where K is chosen.
 REJECTED, COSTLY = "hardly accepted", "does not pay"
 
 # Names of the parts of the text.
@@ -25,13 +25,13 @@ _LENGTH = re.compile(r"(\d+): (.+)")
 
 @dataclass(frozen=True)
 class Watched:
-    """What is watched over, at the end of a step.
+    """Health flags at the end of a step.
 
     Attributes:
         is_low: whether drafts are hardly accepted.
-        alarms: how often they came to be so, since it was told last.
-        is_paused: whether no drafts are made, for they do not pay.
-        pauses: how often that began, since it was told last.
+        alarms: how often acceptance became low since the last report.
+        is_paused: whether drafting is paused because it does not pay.
+        pauses: how often drafting was paused since the last report.
     """
 
     is_low: bool = False
@@ -42,15 +42,15 @@ class Watched:
 
 @dataclass(frozen=True)
 class Told:
-    """What is told of a step.
+    """The report of a step.
 
     Attributes:
-        drafts: K, how many drafts each request gets in it.
-        reason: why as many.
+        drafts: K, the number of drafts that each request gets in it.
+        reason: the reason for this K.
         method: the drafting method.
-        verified: by how many drafts a request had, how many requests there were and how many of
-            their drafts were accepted, since it was told last.
-        watched: what is watched over.
+        verified: by number of drafts of a request, the number of requests and of their accepted
+            drafts since the last report.
+        watched: health flags.
     """
 
     drafts: int
@@ -60,7 +60,7 @@ class Told:
     watched: Watched = field(default_factory=Watched)
 
     def behind(self, text: str) -> str:
-        """Return a text with this behind it."""
+        """Return ``text`` with this report appended."""
         text = behind(text, LENGTH, f"{self.drafts}: {self.reason}")
         text = behind(text, METHOD, self.method)
         if self.verified:
@@ -75,7 +75,7 @@ class Told:
 
     @classmethod
     def of(cls, parts: Mapping[str, str]) -> Told | None:
-        """Return what the parts of a text say; None if nothing."""
+        """Parse the parts of a text; None if they hold no report."""
         length = _LENGTH.fullmatch(parts.get(LENGTH, ""))
         if length is None:
             return None

@@ -1,4 +1,4 @@
-"""Say once that drafts are hardly accepted any more, and once that they are again."""
+"""Log once that drafts are hardly accepted any more, and once that they are accepted again."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from vllm_ascend_spec.log import get_logger
 
 logger = get_logger(__name__)
 
-# Of first drafts. Below the one something is wrong, above the other it no longer is.
+# Acceptance rates of first drafts: below FLOOR something is wrong, above RISEN it no longer is.
 FLOOR, RISEN = 0.05, 0.15
-# First drafts that have to be known before anything is said.
+# Observed first drafts that are needed before anything is logged.
 ENOUGH = 200
 
 
 class Watchdog:
-    """Looks at acceptance after each step.
+    """Checks the acceptance rate after each step.
 
     Args:
-        acceptance: of all requests.
-        remedy: what is done about it, or could be.
+        acceptance: acceptance over all requests.
+        remedy: end of the warning, which says what is or could be done.
     """
 
     def __init__(self, acceptance: Acceptance, remedy: str) -> None:
         self._acceptance, self._remedy = acceptance, remedy
         self.is_low = False
-        # How often it came to be so.
+        # How often acceptance became low.
         self.alarms = 0
 
     def look(self) -> None:
-        """Compare what is known now with the floor."""
+        """Compare the current rate with the thresholds, and log a change."""
         if self._acceptance.num_observed < ENOUGH:
             return
         rate = self._acceptance.rates()[0]

@@ -1,1 +1,1 @@
-"""The kinds of device: one record each, the order in which they are tried, the choice of one."""
+"""The kinds of device: a record of each, the order in which they are tried, and the choice."""

@@ -1,6 +1,6 @@
-"""Is everything there that an NPU needs? Each problem is one message with its remedy.
+"""Check that everything an NPU needs is installed. Each problem is one message with its remedy.
 
-Importing it loads nothing heavy; :func:`import_problem` alone does.
+Importing this module loads nothing heavy; only :func:`import_problem` does.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from vllm_ascend_spec.versions import (
     is_same_minor,
 )
 
-# Minor versions; each belongs to the same one of vLLM.
+# Minor versions; each needs the same minor version of vLLM.
 SUPPORTED = SUPPORTED_VLLM["npu"]
-# 0.30 has release candidates alone, which pip takes only where one is named.
+# 0.30 has only release candidates, which pip installs only if one is named.
 INSTALL = f"pip install '{VLLM_ASCEND}==0.30.0rc2', or the stable '{VLLM_ASCEND}==0.23.*'"
 LEAVE_OUT = "or leave ascend_spec out of VLLM_PLUGINS"
 CANN = (
@@ -47,7 +47,7 @@ def installed_version(distribution: str) -> str | None:
 
 
 def host_problem() -> str | None:
-    """Return what is missing or does not fit, by what is installed alone; None if nothing."""
+    """Return what is missing or incompatible, without importing anything; None if nothing."""
     ascend = installed_version(VLLM_ASCEND)
     if ascend is None:
         return f"An Ascend NPU needs {VLLM_ASCEND}, which is not installed. Remedy: {INSTALL}."
@@ -77,7 +77,7 @@ def host_problem() -> str | None:
 
 
 def host_warning() -> str | None:
-    """Return which plugins of vllm-ascend ``VLLM_PLUGINS`` leaves out; None if none."""
+    """Return a warning if ``VLLM_PLUGINS`` leaves out plugins of vllm-ascend, else None."""
     allowed = allowed_plugins()
     left_out = [name for name in vllm_ascend_plugins() if allowed and name not in allowed]
     return PLUGINS_LEFT_OUT.format(names=", ".join(left_out)) if left_out else None
@@ -85,12 +85,12 @@ def host_warning() -> str | None:
 
 @functools.cache
 def import_problem() -> str | None:
-    """Return why torch_npu cannot be imported, or None; what it needs of CANN is found out so."""
+    """Return why torch_npu, which loads CANN's libraries, cannot be imported; None if it can."""
     return _told(imports.why_not("torch_npu"))
 
 
 def import_problem_elsewhere() -> str | None:
-    """Return the same, found out in a process of its own: a torch that cannot load it dies."""
+    """Run :func:`import_problem` in a subprocess: a torch that cannot load torch_npu crashes."""
     return _told(imports.why_not_elsewhere("torch", "torch_npu"))
 
 

@@ -15,13 +15,13 @@ from vllm_ascend_spec.config.engine import Request
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream.limits import NO_EXPERT_COPIES_ON_CPU, NO_MLA_ON_CPU
 
-# By option. vLLM uses one of these attention backends whatever was asked for
-# (vllm/platforms/cpu.py), and ends while it loads experts if a backend for them was asked for.
+# Valid values by option. vLLM uses one of these attention backends whatever was requested
+# (vllm/platforms/cpu.py), and fails while it loads experts if a MoE backend was requested.
 BACKENDS = {
     "attention_backend": ("auto", "CPU_ATTN", "CPU_MLA", "AMX_MLA"),
     "moe_backend": ("auto",),
 }
-# How configs call the number of experts
+# Keys of the number of experts in model configs
 # (vllm/transformers_utils/model_arch_config_convertor.py:ModelArchConfigConvertorBase).
 EXPERTS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
 
@@ -30,7 +30,7 @@ def check_backends(request: Request) -> None:
     """Refuse backends of other devices.
 
     Raises:
-        ConfigError: one is asked for.
+        ConfigError: an option requests such a backend.
     """
     for option, known in BACKENDS.items():
         wanted = request.spec.get(option)
@@ -42,10 +42,10 @@ def check_backends(request: Request) -> None:
 
 
 def check_target(request: Request) -> None:
-    """Refuse a target that vLLM cannot run; a hub's is looked at when vLLM has its config.
+    """Refuse a target that vLLM cannot run; a hub model is checked once vLLM has its config.
 
     Raises:
-        ConfigError: naming its architecture.
+        ConfigError: vLLM cannot run the target, or replicas of it, on a CPU.
     """
     model = request.model
     if model is None or not (Path(model) / NAME).is_file():
@@ -69,16 +69,16 @@ def check_target(request: Request) -> None:
 
 
 def has_experts(config: Mapping[str, Any]) -> bool:
-    """Tell whether a config is that of a mixture of experts."""
+    """Tell whether a config describes a mixture of experts."""
     return any(text_of(config).get(name) for name in EXPERTS)
 
 
 def refuse_state(method: str, architecture: str) -> None:
-    """Refuse speculation for a target whose layers keep a state.
+    """Refuse speculation for a target whose layers keep a recurrent state.
 
-    Of vLLM 0.30's kernels for a CPU those of Gated DeltaNet stop at the second request
-    (vllm/model_executor/layers/mamba/ops/cpu/gdn_attention.py:cpu_gdn_attention_core), those of
-    Mamba 2 and of short convolutions give other tokens, and with prefix caching all stop
+    Of vLLM 0.30's CPU kernels, Gated DeltaNet stops at the second request
+    (vllm/model_executor/layers/mamba/ops/cpu/gdn_attention.py:cpu_gdn_attention_core), Mamba 2 and
+    short convolutions give different tokens, and with prefix caching all of them stop
     (vllm/v1/worker/mamba_utils.py:precopy_mamba_align_fused_kernel).
 
     Raises:
@@ -102,6 +102,6 @@ DEVICE = Device(
     max_drafts=64,
     checks=(check_backends, check_target),
     has_graphs=False,
-    # vLLM's CPU worker asks for Intel's OpenMP; the distribution intel-openmp puts it there.
+    # vLLM's CPU worker wants Intel's OpenMP; the distribution intel-openmp installs it.
     preload="libiomp5.so",
 )

@@ -8,7 +8,7 @@ from vllm_ascend_spec import versions
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices import cuda_host
 
-# A GPU of the driver's; the one that Windows lends to Linux (WSL 2).
+# Device nodes of NVIDIA's driver, and of a GPU that Windows passes to Linux (WSL 2).
 NODES = ("nvidia[0-9]*", "dxg")
 
 

@@ -1,6 +1,6 @@
-"""Is everything there that an NVIDIA GPU needs? Each problem is one message with its remedy.
+"""Check that what an NVIDIA GPU needs is installed. Each problem is one message with its remedy.
 
-Importing it loads nothing heavy; :func:`import_problem` alone does.
+Importing this module loads nothing heavy; only :func:`import_problem` does.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from vllm_ascend_spec.devices import imports
 
 DRIVER = "libcuda.so.1"
 KERNELS = "vllm._C_stable_libtorch"
-# Marks of PyTorch's own builds for something else.
+# Version suffixes of PyTorch's builds for other devices.
 OTHER_BUILDS = ("cpu", "rocm", "xpu")
 INSTALL = "in a checkout and an environment of its own, pip install '.[cuda]'"
 ON_THE_CPU = "VLLM_ASCEND_SPEC_DEVICE=cpu with a CPU build of vLLM"
 
 
 def host_problem() -> str | None:
-    """Return what is missing or does not fit, by what is installed alone; None if nothing."""
+    """Return what is missing or incompatible, without importing anything; None if nothing."""
     if versions.is_cpu_build():
         return (
             "An NVIDIA GPU needs vLLM for CUDA, and the one that is installed is for a CPU. "
@@ -45,7 +45,7 @@ def host_problem() -> str | None:
 
 
 def has_driver() -> bool:
-    """Tell whether the driver's library can be loaded; no GPU is touched by that."""
+    """Tell whether the driver's library can be loaded; this touches no GPU."""
     try:
         ctypes.CDLL(DRIVER)
     except OSError:
@@ -60,7 +60,7 @@ def import_problem() -> str | None:
 
 
 def import_problem_elsewhere() -> str | None:
-    """Return the same, found out in a process of its own."""
+    """Run :func:`import_problem` in a subprocess."""
     return _told(imports.why_not_elsewhere("torch", KERNELS))
 
 

@@ -1,4 +1,4 @@
-"""Whose plugins vLLM loads on this host: ours, vllm-ascend's, both."""
+"""Find out whose plugins vLLM loads on this host: ours, vllm-ascend's or both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def vllm_ascend_plugins() -> list[str]:
 
 
 def stands_aside_for_another_platform() -> bool:
-    """Tell whether vllm-ascend is active and ours was not chosen in ``VLLM_PLUGINS``."""
+    """Tell whether ``VLLM_PLUGINS`` leaves us out, or is unset with vllm-ascend installed."""
     allowed = allowed_plugins()
     if allowed is not None:
         return PLUGIN_NAME not in allowed

@@ -1,4 +1,4 @@
-"""The kinds of device of this package and of others. Imports neither torch nor vLLM."""
+"""Registry of the device kinds, ours and other packages'. Imports neither torch nor vLLM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUILT_IN: Mapping[str, Device] = {module.DEVICE.name: module.DEVICE for module i
 def all_devices() -> Mapping[str, Device]:
     """Return every kind of device by its name, in the order in which they are tried.
 
-    Those of other packages come first: whoever installs one wants it used where it is found.
+    Other packages' kinds come first: whoever installs one wants it used where its device is found.
 
     Raises:
         ExtensionError: a device of another package cannot be used.

@@ -1,7 +1,7 @@
 """Choose the device and its platform. Imports nothing heavy, so that it never fails.
 
-On a host with vllm-ascend ours is active only where ``VLLM_PLUGINS`` names ``ascend_spec`` and not
-``ascend``: vllm-ascend's platform is active wherever it may be loaded, and vLLM takes one at most.
+With vllm-ascend installed, our platform is active only if ``VLLM_PLUGINS`` names ``ascend_spec``
+and not ``ascend``: vllm-ascend's platform is active whenever it is loaded, and vLLM accepts one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Choice:
 
     Attributes:
         platform: qualified class name, or None to leave the choice to vLLM.
-        note: what to tell the person, once; empty if nothing.
+        note: what to tell the user, once; empty if nothing.
         note_level: logging level of the note.
-        is_refusal: whether no engine can be started like this; the note says why.
+        is_refusal: whether no engine can start; the note says why.
     """
 
     platform: str | None
@@ -53,12 +53,12 @@ class Choice:
 
 
 def refuse(note: str) -> Choice:
-    """Return the choice of nothing, for a reason that a person has to remove."""
+    """Return a choice without a platform, for a reason that the user has to remove."""
     return Choice(None, note, logging.ERROR, is_refusal=True)
 
 
 def find_device() -> Device | None:
-    """Return the first kind of device that is there, or the one that the person named.
+    """Return the kind of device that the user named, else the first one that is found.
 
     Raises:
         ConfigError: ``VLLM_ASCEND_SPEC_DEVICE`` names no device.
@@ -76,7 +76,7 @@ def find_device() -> Device | None:
 def select_platform() -> Choice:
     """Choose the platform of this process."""
     if plugins.stands_aside_for_another_platform():
-        # Left out of VLLM_PLUGINS on purpose: vLLM does not even ask then, and neither do we talk.
+        # If VLLM_PLUGINS leaves us out on purpose, vLLM does not call us, and we say nothing.
         return Choice(None, STANDS_ASIDE if plugins.allowed_plugins() is None else "")
     allowed = plugins.allowed_plugins() or ()
     if plugins.VLLM_ASCEND_PLUGIN in allowed and plugins.has_vllm_ascend():

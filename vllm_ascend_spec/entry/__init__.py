@@ -1,4 +1,4 @@
-"""Where options come in: the hooks at ``EngineArgs`` and at the parser of ``vllm serve``.
+"""Hooks where options enter: ``EngineArgs`` and the parser of ``vllm serve``.
 
-Joins ``config/`` with the methods and devices that there are.
+They pass the registered methods and devices to ``config/``.
 """

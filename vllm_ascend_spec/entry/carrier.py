@@ -1,4 +1,4 @@
-"""What vLLM's own config is given of a speculative config: a method and options that it knows."""
+"""Translate a speculative config into a method and options that vLLM's own config knows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from vllm_ascend_spec.config.resolved import Speculation
 from vllm_ascend_spec.config.rules import GREEDY
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 
-# vLLM refuses a key that is given by one of these flags, too.
+# vLLM refuses a key that one of these flags also gives.
 SHORT_FLAGS = ("spec_method", "spec_model", "spec_tokens")
-# vLLM's method for a class that it does not know.
+# vLLM's method for a user-defined class.
 OWN_CLASS = "custom_class"
-# Whether steps are scheduled before the ones before them have ended.
+# Whether a step is scheduled before the previous one has ended.
 AHEAD = "async_scheduling"
 
 
 def for_vllm(spec: dict[str, Any], speculation: Speculation) -> dict[str, Any]:
-    """Return ``spec`` with the method's carrier and without the options that vLLM does not have."""
+    """Return ``spec`` with a method that vLLM knows, and without options that vLLM lacks."""
     from dataclasses import fields
 
     from vllm.config import SpeculativeConfig
@@ -31,28 +31,28 @@ def for_vllm(spec: dict[str, Any], speculation: Speculation) -> dict[str, Any]:
     known = {field.name for field in fields(SpeculativeConfig)}
     kept = {name: value for name, value in with_underscores(spec).items() if name in known}
     shown = {**kept, "method": speculation.vllm_method}
-    # vLLM's default is the other one.
+    # If the option is not given, vLLM drafts greedily.
     if speculation.draft_sample_method != shown.get(SAMPLING, GREEDY):
         shown[SAMPLING] = speculation.draft_sample_method
-    if SIZE in shown:  # vLLM refuses 1, which stands for the target's
+    if SIZE in shown:  # vLLM refuses 1, which may be resolved to the target's size
         shown[SIZE] = speculation.options.get(SIZE)
-    if speculation.schedule is not None:  # another option may stand for it
+    if speculation.schedule is not None:  # another option may have set it
         shown.setdefault(SCHEDULE, [list(row) for row in speculation.schedule])
     is_carried = speculation.vllm_method == OWN_CLASS != speculation.method
     if is_carried and "model" not in shown:
-        # vLLM asks for its path, and would load it if ours did not.
+        # vLLM requires the path of the class; without our runner it would load that class.
         shown["model"] = speculation.drafter[0].replace(":", ".")
     return shown
 
 
 @contextmanager
 def carried(args: Any, asked: Asked, speculation: Speculation | None) -> Iterator[None]:
-    """Show vLLM what it knows of an ``EngineArgs`` for a while.
+    """Reduce an ``EngineArgs`` to what vLLM knows, and restore it when the context ends.
 
     Args:
         args: the ``EngineArgs``.
-        asked: what it asks for, with the short flags merged in.
-        speculation: what that was resolved to.
+        asked: the speculation that it requests, with the short flags merged in.
+        speculation: the result of resolving ``asked``; None without speculation.
     """
     if speculation is None:
         yield
@@ -63,7 +63,7 @@ def carried(args: Any, asked: Asked, speculation: Speculation | None) -> Iterato
         changes = {name: None for name in SHORT_FLAGS if hasattr(args, name)}
         changes["speculative_config"] = shown
     if speculation.is_synchronous and getattr(args, AHEAD, False) is None:
-        changes[AHEAD] = False  # vLLM knows that of its own methods only
+        changes[AHEAD] = False  # vLLM does that for its own methods only
     before = {name: getattr(args, name) for name in changes}
     for name, value in changes.items():
         setattr(args, name, value)

@@ -1,9 +1,10 @@
-"""Let an engine in which K is chosen time its steps before it serves.
+"""Time an engine's steps before it serves, if it chooses K itself.
 
-Why: what steps cost decides about K, and vLLM has no hook between the start of an engine and its
-first request.
-How: ``EngineCore.__init__`` is followed by the rehearsal. A process that was spawned loads plugins
-in the midst of that, where it is too late; there the loop of the process is preceded by it.
+Why: the choice of K depends on what steps cost, and vLLM has no hook between the start of an engine
+and its first request.
+How: the rehearsal (timed steps of dummy requests) runs after ``EngineCore.__init__``. A spawned
+process loads plugins inside ``__init__``, too late to wrap it; there the rehearsal runs before the
+process's loop.
 Until: never; this is our own feature, hooked in where vLLM has no hook.
 """
 

@@ -1,4 +1,4 @@
-"""What an ``EngineArgs`` or a parsed command line says, and whether it can be used."""
+"""Read and check the options of an ``EngineArgs`` or a parsed command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def engine_of(args: Any) -> Engine:
     """Return what an ``EngineArgs`` or a parsed command line says about the engine."""
     mode = cudagraph_mode_of(getattr(args, "compilation_config", None))
     level = getattr(getattr(args, "optimization_level", None), "value", 2)
-    # vLLM lowers the mode for some connectors, and at the lower levels of optimization.
+    # vLLM downgrades the mode for some connectors, and at lower optimization levels.
     transfer = getattr(args, "kv_transfer_config", None)
     if transfer or (mode is None and level < 2):
         mode = UNKNOWN
@@ -66,17 +66,17 @@ def engine_of(args: Any) -> Engine:
 
 
 def asked_of(args: Any) -> Asked:
-    """Return what an ``EngineArgs`` or a parsed command line asks for.
+    """Return the target and speculation that an ``EngineArgs`` or command line requests.
 
     Raises:
-        ConfigError: the model is a head's folder, and something of it is wrong.
+        ConfigError: the model is the folder of a draft head, and the folder is invalid.
     """
     model = getattr(args, "model_tag", None) or args.model
     return asked_for(model, merged_speculative_config(args))
 
 
 def resolve_args(args: Any) -> Speculation | None:
-    """Check an ``EngineArgs`` or a parsed command line, and return what it comes to.
+    """Check an ``EngineArgs`` or a parsed command line, and resolve its speculation.
 
     Raises:
         ConfigError: naming the option, its value and what is valid.

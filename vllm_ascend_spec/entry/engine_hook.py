@@ -1,9 +1,9 @@
-"""Clear errors for ``LLM(...)`` and every other way to build an engine.
+"""Give clear errors for ``LLM(...)`` and every other way to build an engine.
 
 Why: vLLM finds a wrong draft while it loads weights, deep in a worker process.
-How: ``EngineArgs.create_engine_config`` first runs our checks, which read JSON files only, and lets
-through the requests that our verifier can serve. Where outputs are processed, stop strings are
-mended.
+How: ``EngineArgs.create_engine_config`` first runs our checks, which read JSON files only. The
+other hooks and the front end's patches are installed with it: some admit requests that our verifier
+can serve, one corrects stop strings.
 Until: never; this is our own feature, hooked in where vLLM has no hook.
 """
 
@@ -41,9 +41,9 @@ def revert() -> None:
 
 
 def ours_in(error: Any) -> AscendSpecError | None:
-    """Return the error of this package that pydantic has made one of its own, if it is one.
+    """Return our error that pydantic has wrapped in one of its own, or None.
 
-    Our platforms look at vLLM's configuration while pydantic builds it.
+    Our platforms check vLLM's configuration while pydantic builds it.
     """
     found = [part.get("ctx", {}).get("error") for part in error.errors(include_url=False)]
     return next((part for part in found if isinstance(part, AscendSpecError)), None)

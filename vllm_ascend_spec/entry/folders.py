@@ -1,6 +1,6 @@
-"""Folders that an engine writes to, tried before it starts.
+"""Check before an engine starts that it can write to its folders.
 
-vLLM finds out late, below a traceback: PyTorch compiles parts of the sampler when a first request
+vLLM finds out late, below a traceback: PyTorch compiles parts of the sampler when the first request
 asks for logprobs or ``top_k``, and ends the engine if it cannot.
 """
 
@@ -16,24 +16,24 @@ from pathlib import Path
 from vllm_ascend_spec.config.engine import Engine
 from vllm_ascend_spec.errors import ConfigError
 
-# Bytes that have to be free. The engines of examples/zoo compile 5 MB, and headers beside them.
+# Bytes that must be free. Engines of examples/zoo write 5 MB of compiled code, plus headers.
 LEAST = 16 << 20
-# A quota or a limit on files shows only where something is written.
+# Bytes to write on trial: a quota or a limit on files shows only when something is written.
 PROBE = 64 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Folder:
-    """A folder that somebody's code writes to.
+    """A folder that vLLM or one of its libraries writes to.
 
     Attributes:
-        variable: what sets it.
-        use: what is written there, behind "and".
-        path: returns where it is.
+        variable: environment variable that sets its path.
+        use: clause that says what is written there; follows "and" in messages.
+        path: returns its path.
         is_used: tells whether an engine may write to it.
-        is_needed: tells whether an engine fails without it, given where it is.
-        remedy: what else helps than another folder.
-        without: what comes of it where an engine goes on without it.
+        is_needed: tells whether an engine fails without it, given its path.
+        remedy: what helps apart from choosing another folder.
+        without: what happens if an engine goes on without it.
     """
 
     variable: str
@@ -46,19 +46,19 @@ class Folder:
 
 
 def temporary() -> Path:
-    """Return where compilers put what they are at; like Python they pass over what is read-only."""
+    """Return the folder for temporary files; like Python, compilers skip a read-only TMPDIR."""
     given = os.environ.get("TMPDIR")
     return Path(given if given and os.access(given, os.W_OK | os.X_OK) else tempfile.gettempdir())
 
 
 def vllm_cache() -> Path:
-    """Return vLLM's cache."""
+    """Return the folder of vLLM's cache."""
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(os.environ.get("VLLM_CACHE_ROOT") or Path(caches, "vllm")).expanduser()
 
 
 def inductor_cache() -> Path:
-    """Return where PyTorch compiles what is no model."""
+    """Return where PyTorch puts compiled code that is not part of a model."""
     given = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     return Path(given or Path(tempfile.gettempdir(), f"torchinductor_{user()}"))
 
@@ -71,10 +71,10 @@ def triton_cache() -> Path:
 
 
 def user() -> str:
-    """Return this user's name, as far as one is known."""
+    """Return this user's name, or the user id if it has no name."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's number without a name
+    except (KeyError, OSError):  # a container's user id without a name
         return str(os.getuid())
 
 
@@ -84,22 +84,22 @@ def compiles(engine: Engine) -> bool:
 
 
 def compiles_sampler_only(engine: Engine) -> bool:
-    """Tell whether PyTorch compiles the sampler and nothing else; vllm-ascend does not let it."""
+    """Tell whether PyTorch compiles the sampler and nothing else; not with vllm-ascend."""
     return not compiles(engine) and engine.device is not None and engine.device.family != "ascend"
 
 
 def has_no_compiled_model(engine: Engine, root: Path) -> bool:
-    """Tell whether a model has to be compiled; what others have put there is only read."""
+    """Tell whether a model has to be compiled; a cache that exists is only read."""
     return compiles(engine) and not (root / "torch_compile_cache").is_dir()
 
 
 def is_on_a_cpu(engine: Engine, path: Path) -> bool:
-    """Tell whether this is the device on which the engine was seen to end."""
+    """Tell whether the device is the CPU, where engines were seen to end without the folder."""
     return engine.device is not None and engine.device.name == "cpu"
 
 
 def has_triton_only(engine: Engine) -> bool:
-    """Tell whether Triton compiles kernels that are no part of a compiled model."""
+    """Tell whether Triton compiles kernels that are not part of a compiled model."""
     return not compiles(engine) and engine.device is not None and engine.device.name != "cpu"
 
 
@@ -143,10 +143,10 @@ def check_folders(engine: Engine) -> tuple[str, ...]:
     """Try the folders that an engine will write to.
 
     Returns:
-        A warning for each that it goes on without.
+        A warning for each unusable folder that the engine can do without.
 
     Raises:
-        ConfigError: it needs one that cannot be written to, with the variable that sets it.
+        ConfigError: the engine needs an unusable folder; names the variable that sets it.
     """
     warnings = []
     for folder in FOLDERS:
@@ -170,17 +170,17 @@ def check_folders(engine: Engine) -> tuple[str, ...]:
 
 
 def try_folder(folder: Folder) -> tuple[Path | str | None, str | None]:
-    """Return where a folder is, if that is known, and what is wrong with it."""
+    """Return a folder's path, if it is known, and what is wrong with it, or None."""
     try:
         path = folder.path()
-    except FileNotFoundError:  # Python tries each of its own by itself
+    except FileNotFoundError:  # Python has found none of its temporary folders writable
         given = os.environ.get(folder.variable)
         return given, "neither it nor /tmp, /var/tmp and the current folder can be written to"
     return path, problem_of(path)
 
 
 def problem_of(path: Path) -> str | None:
-    """Return why a folder, which need not be there yet, cannot be written to; None if it can."""
+    """Return why a folder, which need not exist yet, cannot be written to; None if it can."""
     there = path.absolute()
     while not os.path.lexists(there) and there != there.parent:
         there = there.parent
@@ -192,7 +192,7 @@ def problem_of(path: Path) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     free = disk.f_bavail * disk.f_frsize
-    # Where not even a size is known, neither is what is free.
+    # A file system that reports no size does not report its free space either.
     if disk.f_blocks and free < LEAST:
         return f"{free / (1 << 20):.1f} MB are free"
     return None

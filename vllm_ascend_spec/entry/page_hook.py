@@ -1,10 +1,10 @@
-"""Let a server show its page, where ``spec_page`` asks for it.
+"""Let a server show its page if ``spec_page`` asks for it.
 
-Why: vLLM loads plugins for routes (``vllm.endpoint_plugins``) only where ``VLLM_PLUGINS`` names
-them, which would keep every plugin out that it does not name, and warns of each that it did not
-load at every start.
-How: where vLLM attaches these plugins, ours is attached behind them.
-Until: vLLM lets a platform bring routes of its own.
+Why: vLLM loads plugins for routes (``vllm.endpoint_plugins``) only if ``VLLM_PLUGINS`` names them.
+Setting it would keep out every plugin that it does not name; without it, vLLM warns at every start
+of each plugin that it did not load.
+How: after vLLM has attached these plugins, ours is attached.
+Until: vLLM lets a platform add routes of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vllm_ascend_spec.compat.patching import Patches
 from vllm_ascend_spec.config.page import refuse_page, wants_page
 
 _patches = Patches()
-# vLLM's names of what an engine is built for, with which nobody could see the page.
+# vLLM's usage contexts without a server, where nobody could see the page.
 WITHOUT_SERVER = ("LLM_CLASS", "OPENAI_BATCH_RUNNER")
 
 
@@ -25,14 +25,14 @@ def revert() -> None:
 
 
 def prepare(additional_config: Any, usage_context: Any) -> None:
-    """Install the hook once, if an engine's page is asked for.
+    """Install the hook once, if an engine's page is requested.
 
     Args:
-        additional_config: of the engine, as given.
+        additional_config: the engine's ``additional_config``, as given.
         usage_context: vLLM's ``UsageContext`` of the engine, or None.
 
     Raises:
-        ConfigError: no server runs on this engine.
+        ConfigError: a page is requested, and this engine has no server.
     """
     if not wants_page(additional_config):
         return

@@ -1,6 +1,6 @@
-"""Clear errors for ``vllm serve``.
+"""Give clear errors for ``vllm serve``.
 
-Why: a wrong option is found minutes later, below a traceback.
+Why: vLLM reports a wrong option minutes later, below a traceback.
 How: the parser that vLLM hands to the platform checks what it parsed, and reports what is wrong as
 argparse reports any other wrong argument: one line, exit status 2.
 Until: never; this is our own feature. The parser is vLLM's own hook for platforms
@@ -23,7 +23,7 @@ from vllm_ascend_spec.log import log_once
 
 
 def apply(parser: Any) -> None:
-    """Make ``parser`` take old flags, too, and check what it parsed."""
+    """Make ``parser`` accept old flags and check what it has parsed."""
     legacy_flags.add_to(parser)
     stock = parser.parse_known_args
 
@@ -31,11 +31,11 @@ def apply(parser: Any) -> None:
         given = args[0] if args else kwargs.get("args")
         words = sys.argv[1:] if given is None else given
         try:
-            # vLLM's own message has the whole text in it, or is a traceback.
+            # vLLM's own message quotes the whole text, or is a traceback.
             check_texts(words)
             namespace, extras = stock(*args, **kwargs)
             legacy_flags.translate(namespace)
-            if words:  # vLLM parses none to learn the defaults
+            if words:  # vLLM parses an empty list to get the defaults
                 check(namespace)
         except AscendSpecError as error:
             parser.error(str(error))
@@ -60,10 +60,10 @@ def check(namespace: argparse.Namespace) -> None:
 
 
 def check_page(namespace: argparse.Namespace) -> tuple[str, ...]:
-    """Check whether a page could be seen that is asked for; return what to warn of.
+    """Check whether a requested page could be seen; return warnings.
 
     Raises:
-        ConfigError: nobody could see it.
+        ConfigError: nobody could see the page.
     """
     if getattr(namespace, "grpc", False):
         refuse_page(namespace.additional_config)

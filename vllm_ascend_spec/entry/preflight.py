@@ -1,7 +1,7 @@
 """Check a command line or an ``LLM()`` call before anything expensive starts.
 
-``check``, ``vllm serve`` and ``LLM()`` all call :func:`resolve_engine`, so that what the first says
-is what the others do.
+``check``, ``vllm serve`` and ``LLM()`` all call :func:`resolve_engine`, so that ``check`` reports
+exactly what the others do.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ def resolve_engine(
     additional_config: Any = preflight.NOTHING,
     engine: Engine | None = None,
 ) -> Speculation | None:
-    """Check everything that can be checked without loading a model, with all methods there are.
+    """Check everything that can be checked without loading a model, with all known methods.
 
     Args:
-        model: the target, a folder or a hub's name.
-        speculative_config: as given by the person; None for no speculation.
-        additional_config: as given by the person.
+        model: the target, a folder or a hub name.
+        speculative_config: value given by the user; None for no speculation.
+        additional_config: value given by the user.
         engine: other options that matter.
 
     Returns:
-        What it comes to; None without speculation.
+        The resolved speculation; None without one.
 
     Raises:
         ConfigError: naming the option, its value and what is valid.
@@ -41,7 +41,7 @@ def resolve_engine(
     found = preflight.resolve_engine(
         model, speculative_config, additional_config, engine, methods=all_methods()
     )
-    # Last: what was typed wrong is said before what is wrong with the machine.
+    # Last: wrong options are reported before problems of the machine.
     warnings = check_folders(engine) if is_here(engine) else ()
     if found is None:
         for warning in warnings:
@@ -56,5 +56,5 @@ def resolve_engine(
 
 
 def is_here(engine: Engine | None) -> TypeGuard[Engine]:
-    """Tell whether the engine would run on this machine; `check` may ask of another device."""
+    """Tell whether the engine would run on this machine; `check` may be for another device."""
     return engine is not None and (engine.device is None or engine.device.find())

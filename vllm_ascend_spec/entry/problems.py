@@ -1,7 +1,7 @@
-"""Everything that is wrong with a command line, not the first of it alone.
+"""Find all errors of a command line, not only the first.
 
-Each check may rely on those before it, so none goes on behind an error. Instead what was refused is
-left out and everything is looked at again: what is then refused would be wrong, too.
+A check may rely on those before it, so checking stops at an error. The refused option is then left
+out and everything is checked again: whatever is refused then is wrong, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vllm_ascend_spec.config.schema import SECTION
 from vllm_ascend_spec.entry import engine_args
 from vllm_ascend_spec.errors import AscendSpecError, ConfigError
 
-# What a flag is where nobody gives it, as far as our checks read flags.
+# Defaults of the flags that our checks read.
 UNSET: Mapping[str, Any] = {
     "async_scheduling": None,
     "compilation_config": None,
@@ -32,21 +32,21 @@ UNSET: Mapping[str, Any] = {
     "tensor_parallel_size": 1,
 }
 SPEC, OURS = "speculative_config", f"additional_config.{SECTION}"
-# Speculative configs have fewer keys than that.
+# Most errors to look for; speculative configs have fewer keys than that.
 MOST = 20
 
 
 def resolved(
     namespace: argparse.Namespace,
 ) -> tuple[Speculation | None, tuple[AscendSpecError, ...]]:
-    """Return what a command line comes to, or everything that is wrong with it.
+    """Return the resolved speculation of a command line, or all of its errors.
 
     Args:
-        namespace: as vLLM's parser returns it; is left as it is.
+        namespace: result of vLLM's parser; not changed.
 
     Returns:
-        The speculation, None without one, and nothing; or None and the errors, of which the first
-        is that of an engine's start.
+        The speculation (None without one) and no errors; or None and the errors, of which the first
+        is the one that starting an engine would raise.
     """
     trial = copy.copy(namespace)
     trial.speculative_config = _plain(engine_args.merged_speculative_config(trial))
@@ -58,7 +58,7 @@ def resolved(
         try:
             speculation = engine_args.resolve_args(trial)
         except ConfigError as error:
-            # What is wrong because it is left out now was right to be given.
+            # This option is refused only because it is left out now; giving it was right.
             if error.option in seen:
                 break
             seen.add(error.option)
@@ -74,14 +74,14 @@ def resolved(
 
 
 def leave_out(namespace: argparse.Namespace, option: str) -> bool:
-    """Take an option away.
+    """Remove an option from a command line.
 
     Args:
-        namespace: is changed.
-        option: as an error names it.
+        namespace: parsed command line; changed in place.
+        option: name of the option, as an error gives it.
 
     Returns:
-        Whether there is something to take away.
+        Whether there was something to remove.
     """
     where, _, key = option.rpartition(".")
     if where == SPEC:
@@ -98,7 +98,7 @@ def leave_out(namespace: argparse.Namespace, option: str) -> bool:
 
 
 def _drop(table: Any, key: str) -> bool:
-    """Take a key out of a JSON object, however it is written."""
+    """Remove a key from a JSON object, written with hyphens or underscores."""
     if not isinstance(table, dict):
         return False
     written = [name for name in table if str(name).replace("-", "_") == key]
@@ -108,5 +108,5 @@ def _drop(table: Any, key: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a copy of JSON that may be changed."""
+    """Return a copy of a JSON value that may be changed."""
     return copy.deepcopy(dict(value)) if isinstance(value, Mapping) else value

@@ -1,4 +1,4 @@
-"""A quantized checkpoint is known by its description, and checked before anything is loaded.
+"""Recognize a quantized checkpoint by its description file, and check it before loading.
 
 On an NPU vllm-ascend does both.
 """
@@ -16,7 +16,7 @@ from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.quantization.description import NAME, check_checkpoint
 
 METHOD = "ascend"
-# Methods that draft from the target's hidden states, with weights that are not the target's.
+# Methods whose own weights, not the target's, draft from the target's hidden states.
 FROM_STATES = ("eagle", "eagle3", "hybrid", "medusa", "mlp_speculator", "dflash")
 ROTATED = (
     "The model's states are rotated (QuaRot, optional.quarot in its " + NAME + "), which only "
@@ -26,7 +26,7 @@ ROTATED = (
 
 
 def detect(args: Any) -> None:
-    """Ask for ``--quantization ascend`` where the model is described as quantized so.
+    """Set ``--quantization ascend`` if the model has the description of such a quantization.
 
     Args:
         args: an ``EngineArgs`` or a parsed command line.
@@ -42,10 +42,10 @@ def check(args: Any, spec: Any = None) -> None:
 
     Args:
         args: an ``EngineArgs`` or a parsed command line.
-        spec: the speculative config; None for none.
+        spec: the speculative config; None without one.
 
     Raises:
-        CheckpointError: its description or its tensors are wrong, with the key.
+        CheckpointError: the description or the tensors are wrong; names the key.
     """
     if getattr(args, "quantization", None) != METHOD or str(args.load_format) == "dummy":
         return
@@ -54,7 +54,7 @@ def check(args: Any, spec: Any = None) -> None:
         with laid_to("model", _model_of(args)):
             description = check_checkpoint(folder)
         options = spec if isinstance(spec, dict) else {}
-        # A hybrid's other half has a method of its own.
+        # The model half of ``hybrid`` has a method of its own.
         method = options.get("hybrid_model_method", options.get("method"))
         if description.is_rotated and method in FROM_STATES:
             log_once(logging.WARNING, ROTATED.format(method=method))
@@ -72,6 +72,6 @@ def _has_description(model: str) -> bool:
 
 
 def _is_anothers() -> bool:
-    """Tell whether the device's own platform looks after it."""
+    """Tell whether vllm-ascend, not we, handles quantization on this device."""
     device = find_device()
     return device is not None and device.family == "ascend"

@@ -1,8 +1,8 @@
-"""Clear errors for requests that ask for drafts of their own number.
+"""Give clear errors for requests that set their own number of drafts.
 
-Why: vLLM passes the extra arguments of a request on unread.
-How: where a request's parameters are checked, ours is checked, too. A server answers 400 then, and
-``LLM`` raises.
+Why: vLLM passes a request's extra arguments on without reading them.
+How: where vLLM checks a request's parameters, our argument is checked, too. If it is wrong, a
+server answers 400 and ``LLM`` raises.
 Until: never; this is our own feature, hooked in where vLLM has no hook.
 """
 
@@ -40,7 +40,7 @@ def apply() -> None:
         try:
             check(getattr(params, "extra_args", None), self.vllm_config)
         except ConfigError as error:
-            # Another error would be status 500, as if it were the server's fault.
+            # Any other error would give status 500, as if it were the server's fault.
             raise VLLMValidationError(str(error)) from error
         return found
 
@@ -51,7 +51,7 @@ def check(extra_args: Any, vllm_config: Any) -> None:
     """Check a request's extra arguments.
 
     Raises:
-        ConfigError: with what is valid, or why it is not possible in this engine.
+        ConfigError: our argument is invalid, or not possible in this engine; the message says why.
     """
     if not extra_args or NAME not in extra_args:
         return

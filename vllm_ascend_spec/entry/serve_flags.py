@@ -1,7 +1,7 @@
 """Read the flags of ``vllm serve`` as vLLM does, for ``check``: nothing is started.
 
 vLLM's own parser knows its flags, its ``--config`` file and its ways to write JSON. Importing it
-takes seconds, so everything that can be told without it has been told before.
+takes seconds, so whatever can be checked without it has been checked before.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 LEVEL = "VLLM_LOGGING_LEVEL"
-# What argparse says, and the first flag that it does not know.
+# Start of argparse's message, with the first flag that it does not know.
 UNKNOWN = re.compile(r"unrecognized arguments: (--?[^\s=]+)")
 ASK_VLLM = "see `vllm serve --help=all`"
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Let vLLM log errors only, and to stderr: what is printed is the report's."""
+    """Let vLLM log errors only, and to stderr: stdout is for the report."""
     before = os.environ.get(LEVEL)
     if "vllm" not in sys.modules:
         os.environ[LEVEL] = "ERROR"
@@ -45,10 +45,10 @@ def quiet() -> Iterator[None]:
 
 
 def load() -> str:
-    """Import vLLM with its plugins, and return the kind of device that it is on.
+    """Import vLLM with its plugins, and return its device type.
 
     Raises:
-        Exception: whatever keeps it from being imported.
+        Exception: whatever the import raises.
     """
     from vllm.platforms import current_platform
     from vllm.plugins import load_general_plugins
@@ -59,33 +59,33 @@ def load() -> str:
 
 @functools.cache
 def parser() -> Any:
-    """Return vLLM's parser with the command ``serve``, the old flags, and without our checks."""
+    """Return vLLM's parser with the command ``serve`` and the old flags, without our checks."""
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     from vllm_ascend_spec.upstream.server import make_arg_parser
 
     class Parser(FlexibleArgumentParser):
-        """Raises where vLLM's prints its usage and ends the process."""
+        """Raises where vLLM's parser prints its usage and ends the process."""
 
         def error(self, message: str) -> NoReturn:
             raise FlagsError(plain_line(message))
 
     whole = Parser(prog="vllm", add_help=False)
     serve = make_arg_parser(whole.add_subparsers(dest="subparser").add_parser("serve"))
-    # They stop at the first problem, and `check` collects them.
+    # Our checks stop at the first problem, but `check` collects all.
     parser_hook.release(serve)
     legacy_flags.add_to(serve)
     return whole
 
 
 def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """Return what vLLM reads in the words behind ``vllm serve``; old flags are among it.
+    """Parse the words after ``vllm serve``, old flags included, as vLLM does.
 
     Returns:
-        All of it, and what of it differs from vLLM's defaults, by name.
+        The namespace, and its values that differ from vLLM's defaults, by name.
 
     Raises:
-        FlagsError: vLLM does not take them.
+        FlagsError: vLLM rejects them.
     """
     from vllm_ascend_spec.upstream.server import validate_parsed_serve_args
 
@@ -96,29 +96,29 @@ def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
         validate_parsed_serve_args(namespace)
     except FlagsError as error:
         raise FlagsError(plain_line(with_nearest(str(error), serve))) from None
-    except (Exception, SystemExit) as error:  # a wrong --config is anything, or the end
+    except (Exception, SystemExit) as error:  # a wrong --config raises anything, or exits
         raise FlagsError(said(error)) from None
     if namespace.model_tag is not None:
         namespace.model = namespace.model_tag
     values = vars(namespace)
     defaults = {action.dest: action.default for action in serve._actions if action.dest in values}
     given = {name: values[name] for name in defaults if values[name] != defaults[name]}
-    # The defaults are the parser's own objects, and vLLM fills in what it is given.
+    # Copied: the defaults are the parser's own objects, and vLLM changes what it is given.
     return copy.deepcopy(namespace), given
 
 
 def with_nearest(message: str, parser: Any) -> str:
-    """Return what a parser says of flags that it does not know, with the nearest that it knows."""
+    """Add the nearest known flag to a parser's message about unknown flags."""
     unknown = UNKNOWN.match(message)
     near = did_you_mean(unknown[1], parser._option_string_actions) if unknown else ""
     return message[: unknown.end(1)] + f"; {near}{ASK_VLLM}" if unknown and near else message
 
 
 def config_of(namespace: argparse.Namespace) -> VllmConfig:
-    """Return the configuration that an engine of these flags has.
+    """Return the configuration of an engine with these flags.
 
     Raises:
-        Exception: whatever vLLM has against it.
+        Exception: whatever vLLM raises if it rejects them.
     """
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
@@ -128,8 +128,8 @@ def config_of(namespace: argparse.Namespace) -> VllmConfig:
 
 
 def said(error: BaseException) -> str:
-    """Return what somebody else's error says, in one line."""
-    if callable(errors := getattr(error, "errors", None)):  # pydantic's are pages
+    """Return the message of an error that is not ours, in one line."""
+    if callable(errors := getattr(error, "errors", None)):  # pydantic's take pages
         parts = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}".lstrip(": ") for e in errors()]
         return plain_line("; ".join(parts))
     lines = [line for line in str(error).splitlines() if line.strip()]

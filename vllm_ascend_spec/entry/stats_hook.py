@@ -1,11 +1,11 @@
-"""Hand what worker and scheduler say of each step to our metrics.
+"""Pass the per-step reports of worker and scheduler to our metrics.
 
-Why: vLLM's statistics of graphs reach the front end, and go to a table in the log alone. Loggers of
-other packages are called by the asynchronous engine only
+Why: vLLM's graph statistics reach the front end, but only go to a table in the log. Only the
+asynchronous engine calls loggers of other packages
 (vllm/v1/engine/async_llm.py:AsyncLLM.__init__).
-How: ``StatLoggerManager.record``, which both engines call, counts them first. What is ours of the
-text is taken out then, so vLLM's table is as ever.
-Until: vLLM hands its statistics to loggers of other packages in ``LLM``, too.
+How: ``StatLoggerManager.record``, which both engines call, counts them first. Then our part of the
+text is removed, so vLLM's table stays the same.
+Until: vLLM passes its statistics to loggers of other packages in ``LLM``, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def apply() -> None:
 
 
 def count(stat: Any, engine: int, positions: Any = None) -> Any:
-    """Count a step, and return what is vLLM's of its statistics; None for nothing.
+    """Count a step, and return vLLM's own part of its statistics; None if there is none.
 
     Args:
         stat: a ``CUDAGraphStat``.
@@ -66,7 +66,7 @@ def count(stat: Any, engine: int, positions: Any = None) -> Any:
         count_watched(told.watched, engine)
     if (times := Times.of(parts)) is not None:
         count_times(times, engine)
-    if not text:  # of a worker without graphs
+    if not text:  # from a worker without graphs
         return None
     stat = replace(stat, runtime_mode=text)
     count_step(stat, engine)

@@ -1,4 +1,4 @@
-"""Tell what does not fit where an untested version of vLLM was let in."""
+"""Warn about parts of ours that do not fit an untested version of vLLM that was let in."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from vllm_ascend_spec.versions import UNTESTED_VARIABLE, is_let_in
 
 
 def warn(name: str, version: str) -> None:
-    """Warn of an untested version, once, and name each part of ours that lacks what it extends.
+    """Warn once about an untested version, and about each part of ours that does not fit it.
 
     Args:
-        name: of vLLM's distribution.
-        version: of that.
+        name: name of vLLM's distribution.
+        version: version of that distribution.
     """
-    # An engine's own processes have been told of by the first one.
+    # The main process has already warned on behalf of an engine's own processes.
     if not is_let_in(version) or multiprocessing.parent_process() is not None:
         return
     from vllm_ascend_spec.conformance import look

@@ -8,8 +8,8 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.estimates import GraphCost
 from vllm_ascend_spec.graphs.tiers import check_count
 
-# Graphs that there may be for the batch sizes of all tiers together, where nobody limits them and
-# stock has fewer; vLLM itself captures 32 for 32 requests with K=7, and 50 for its default of 256.
+# Graphs allowed for the batch sizes of all tiers together, if no limit is given and stock has
+# fewer. vLLM itself captures 32 for 32 requests with K=7, and 50 for its default of 256.
 OWN_GRAPHS = 32
 
 
@@ -18,11 +18,11 @@ class Budget:
     """Limits on what is captured; None for no limit. All of them hold.
 
     Attributes:
-        graphs: of all tiers together.
-        max_tokens: of a graph, e.g. ``max_num_batched_tokens``.
-        streams: of the device, on an old CANN.
-        bytes: of the device.
-        cost: what a graph takes; needed for the two above.
+        graphs: number of graphs of all tiers together.
+        max_tokens: tokens of a graph, e.g. ``max_num_batched_tokens``.
+        streams: streams of the device, on an old CANN.
+        bytes: bytes of device memory.
+        cost: resources of a graph; needed for the two above.
     """
 
     graphs: int | None = None
@@ -46,12 +46,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a budget comes to.
+    """Limits on graphs that follow from a budget.
 
     Attributes:
-        graphs: the most, None for no limit.
-        max_tokens: of the largest graph, None for no limit.
-        reason: what sets the tighter of several limits on graphs or tokens, for a report.
+        graphs: most graphs; None for no limit.
+        max_tokens: tokens of the largest graph; None for no limit.
+        reason: the entries of the budget that set a limit, for a report.
     """
 
     graphs: int | None
@@ -60,28 +60,28 @@ class Limits:
 
 
 def default_graphs(stock: int, batches: int, own: int = OWN_GRAPHS) -> int:
-    """Return how many graphs there may be where nobody says it.
+    """Return how many graphs are allowed if no limit is given.
 
-    As many as stock captures; and where that is too few for a graph for each batch size, up to
-    ``own``.
+    It is the number that stock captures. If that is too few for one graph per batch size, up to
+    ``own`` are allowed.
 
     Args:
-        stock: graphs that stock captures.
-        batches: batch sizes of all tiers, i.e. graphs that there could be.
+        stock: number of graphs that stock captures.
+        batches: number of batch sizes of all tiers, i.e. of possible graphs.
         own: see above; 0 for as many as stock.
     """
     return max(1, stock, min(batches, own))
 
 
 def limits_of(budget: Budget, tiers: int, smallest: int, largest: int) -> Limits:
-    """Return what a budget comes to for these tiers.
+    """Return the limits that follow from a budget for these tiers.
 
-    Where the memory does not hold one graph of ``largest`` for each tier, the largest graph gets
-    smaller, and wider batches are left without one.
+    If the memory does not hold one graph of ``largest`` for each tier, the largest graph gets
+    smaller, and larger batches have no graph.
 
     Args:
-        budget: as given.
-        tiers: how many need a graph.
+        budget: the budget as given.
+        tiers: number of tiers that need a graph.
         smallest: tokens of the smallest graph there can be.
         largest: tokens of the graph that covers every batch.
 
@@ -118,7 +118,7 @@ def limits_of(budget: Budget, tiers: int, smallest: int, largest: int) -> Limits
 def _shrunk(
     room: int, cost: GraphCost, planned: int, smallest: int, largest: int
 ) -> tuple[int, int]:
-    """Return the most graphs, up to one for each tier, and the tokens that then fit."""
+    """Return the most graphs that fit, up to one for each tier, and the tokens of the largest."""
     while planned > 1 and cost.bytes_of(planned, smallest) > room:
         planned -= 1
     if cost.bytes_of(planned, largest) <= room:

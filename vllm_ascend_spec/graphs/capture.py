@@ -1,4 +1,4 @@
-"""The sizes that an engine captures: the plan, and what other batches than decoding ones need."""
+"""Choose the sizes that an engine captures: planned for decode batches, stock for the others."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from vllm_ascend_spec.graphs.tiers import Tier, grid_of, stride_of
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """An engine, as far as its graphs depend on it.
+    """Settings of an engine that its graphs depend on.
 
     Attributes:
         mode: name of vLLM's ``CUDAGraphMode``, not ``NONE``.
-        max_num_seqs: of the engine.
-        tiers: that its decode batches belong to.
+        max_num_seqs: most requests that the engine runs at once.
+        tiers: tiers that its decode batches belong to.
         stock: sizes that it would capture without a plan, in tokens, ascending.
-        divisor: of all sizes, see :func:`vllm_ascend_spec.graphs.planner.plan`.
-        max_tokens: of the largest graph; None for no limit.
-        graphs: the most for decode batches; None for as many as ``stock`` has, for each tier, and
-            up to ``own``.
+        divisor: divisor of all sizes, see :func:`vllm_ascend_spec.graphs.planner.plan`.
+        max_tokens: most tokens of a graph; None for no limit.
+        graphs: most graphs for decode batches; None for as many as ``stock`` has for each tier, or
+            up to ``own`` if these are too few.
         own: see :func:`vllm_ascend_spec.graphs.budget.default_graphs`.
         load: how often batches of each size are decoded; None for 1/n.
-        draft_share: work of the draft's later passes, on one row for each request, over that of
-            the target on as many rows; 0 for none.
-        draft_has_pieces: whether the draft runs in graphs of pieces with sizes of its own, where
-            the mode has such graphs.
+        draft_share: work of draft steps 2 to K, on one row per request, as a share of the target's
+            on as many rows; 0 for none.
+        draft_has_pieces: whether the draft runs in piecewise graphs with sizes of its own, if the
+            mode has such graphs.
     """
 
     mode: str
@@ -51,16 +51,16 @@ class Capture:
     """What an engine captures.
 
     Attributes:
-        decode: sizes for its decode batches, in tokens, ascending; in graphs of pieces for the
-            draft's later passes, too.
-        mixed: further ones for batches with prompts among them.
+        decode: sizes for decode batches, in tokens, ascending; with piecewise graphs also for
+            draft steps 2 to K.
+        mixed: further sizes for batches with prefill.
         load: name of the load that the plan is for.
-        expected_padding: over that load, as a share of the useful work.
+        expected_padding: expected padding over that load, as a share of the useful work.
         notes: why batches run eager, a line each.
-        decode_by_k: those of ``decode`` that are for each K; empty for graphs of pieces, which
-            know tokens alone.
-        draft_rows: widths of the draft's later passes, by the size of ``decode`` whose batch they
-            belong to; empty where they have no graphs of their own.
+        decode_by_k: sizes of ``decode`` by K; empty for piecewise graphs, which depend only on the
+            number of tokens.
+        draft_rows: rows of draft steps 2 to K by the size in ``decode`` of their batch; empty if
+            these steps have no graphs of their own.
     """
 
     decode: tuple[int, ...]
@@ -80,13 +80,14 @@ class Capture:
 def capture_of(wanted: Wanted) -> Capture:
     """Choose the sizes of an engine.
 
-    Decode batches and the passes of a draft get the plan. vLLM has one list for these and for all
-    other batches (``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher``); where the mode has
-    graphs for those, the stock sizes above the plan's largest are kept, in whole requests if the
-    mode wants that.
+    Decode batches and draft steps get planned sizes. vLLM has one list for these and for all other
+    batches (``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher``). If the mode has graphs for
+    the others, the stock sizes above the largest planned one are kept, rounded up to whole requests
+    if the mode requires that.
 
     Raises:
-        ConfigError: no graph can be captured; names the constraint and the nearest that works.
+        ConfigError: no graph can be captured; names the constraint and the nearest value that
+            works.
     """
     mode = MODES[wanted.mode]
     load = wanted.load or zipf(wanted.max_num_seqs)
@@ -111,7 +112,7 @@ def capture_of(wanted: Wanted) -> Capture:
 
 
 def _plan_whole(wanted: Wanted, load: Load, stock: Sequence[int]) -> Plan:
-    """Plan graphs of whole requests, each for one K."""
+    """Plan full graphs, each for whole requests with one K."""
     grids = [grid_of(tier, wanted.max_num_seqs, wanted.divisor) for tier in wanted.tiers]
     largest = [grid.count * grid.stride for grid in grids]
     graphs = _graphs(wanted, stock, largest, sum(grid.sizes for grid in grids))
@@ -125,9 +126,9 @@ def _plan_whole(wanted: Wanted, load: Load, stock: Sequence[int]) -> Plan:
 
 
 def _plan_pieces(wanted: Wanted, load: Load) -> Plan:
-    """Plan graphs of pieces, which know tokens alone: all K and the draft's passes share them."""
+    """Plan piecewise graphs: keyed by tokens alone, they serve all K and the draft steps."""
     widest = max(tier.last * tier.query_len for tier in wanted.tiers)
-    # A size may be any number of tokens, so a token is a request without drafts to the planner.
+    # A size may be any number of tokens, so the planner is given tokens as requests with K=0.
     widest = -(-widest // wanted.divisor) * wanted.divisor
     counts = [0.0] * widest
     weights = weights_of(load, wanted.tiers, wanted.max_num_seqs)
@@ -149,9 +150,9 @@ def _plan_pieces(wanted: Wanted, load: Load) -> Plan:
 
 
 def _rows_of_draft(wanted: Wanted, found: Plan) -> dict[int, int]:
-    """Return the widths of the draft's later passes: as many rows as the batch has requests.
+    """Return the rows of draft steps 2 to K, one for each request of the batch.
 
-    What is planned for the batches is planned for these: both grow with the requests alone.
+    The plan for the batches also suits these steps: both grow with the number of requests alone.
     """
     if not wanted.draft_has_pieces or not wanted.draft_share:
         return {}
@@ -165,13 +166,13 @@ def _rows_of_draft(wanted: Wanted, found: Plan) -> dict[int, int]:
 
 
 def _graphs(wanted: Wanted, stock: Sequence[int], largest: Sequence[int], batches: int) -> int:
-    """Return how many graphs there may be for decode batches.
+    """Return how many graphs are allowed for decode batches.
 
     Args:
-        wanted: the engine.
+        wanted: the engine's settings.
         stock: its sizes without a plan, in tokens.
-        largest: tokens of the widest batch of each tier.
-        batches: sizes that a batch of some tier can have.
+        largest: tokens of the largest batch of each tier.
+        batches: number of sizes that batches of all tiers can have.
     """
     if wanted.graphs is not None:
         return wanted.graphs
@@ -180,11 +181,11 @@ def _graphs(wanted: Wanted, stock: Sequence[int], largest: Sequence[int], batche
 
 
 def share_of_draft(drafts: int, layers: int, draft_layers: int) -> float:
-    """Return :attr:`Wanted.draft_share` by the models' layers.
+    """Return :attr:`Wanted.draft_share` as estimated from the models' numbers of layers.
 
     Args:
-        drafts: K; passes 2 to K are later ones.
-        layers: of the target.
-        draft_layers: of the draft; 0 for none.
+        drafts: K; draft steps 2 to K count.
+        layers: number of layers of the target.
+        draft_layers: number of layers of the draft; 0 for none.
     """
     return (drafts - 1) * draft_layers / layers if layers else 0.0

@@ -1,13 +1,13 @@
-"""What graphs take of a device, as estimates: streams on an old CANN, memory on any.
+"""Estimate what graphs take of a device: memory on any CANN, and streams on an old one.
 
-Nothing here was measured. The streams are the formula that vllm-ascend had until its change 9962,
-for a stack before HDK 25.5.1, where captures end with "207008" or "Alloc sq cq fail" once no stream
-is left; on a newer one no such limit is known
-(``vllm_ascend/compilation/acl_graph.py:ACLGraphWrapper`` names the version). The memory has the
-form of vLLM's own profile
+Nothing here was measured. The streams follow the formula that vllm-ascend had until its change
+9962, for a stack before HDK 25.5.1. There a capture fails with "207008" or "Alloc sq cq fail" once
+no stream is left; on a newer stack no such limit is known
+(``vllm_ascend/compilation/acl_graph.py:ACLGraphWrapper`` names the version). The memory is modelled
+like vLLM's own profile
 (``vllm/v1/worker/gpu_model_runner.py:GPUModelRunner.profile_cudagraph_memory``): a pool that all
-graphs share, as large as the largest one needs, and a part for each. Its two constants are
-assumptions; figures from a log are better, and every one can be given.
+graphs share, as large as the largest one needs, and a part for each graph. Its two constants are
+assumptions; figures from a log are better, and each of them can be given.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from vllm_ascend_spec.graphs.tiers import check_count
 
-# Of an old CANN: all streams, and those that are left for graphs.
+# Streams of an old CANN: all of them, and those that are left for graphs.
 STREAMS = 2048
 USABLE_STREAMS = 1920
-# Assumptions: what one layer's recorded tasks take, and vectors of the hidden size alive at once.
+# Assumptions: bytes of one layer's captured tasks, and vectors of the hidden size alive at once.
 BYTES_PER_LAYER = 256 * 1024
 LIVE_VECTORS = 16
 BYTES_PER_ELEMENT = 2
@@ -27,12 +27,12 @@ BYTES_PER_ELEMENT = 2
 
 @dataclass(frozen=True)
 class GraphCost:
-    """What capturing takes.
+    """Resources that captured graphs take.
 
     Attributes:
-        streams: of an old CANN, for each graph.
-        bytes_each: for each graph.
-        bytes_per_token: of the shared pool, for each token of the largest graph.
+        streams: streams per graph on an old CANN.
+        bytes_each: bytes per graph.
+        bytes_per_token: bytes of the shared pool per token of the largest graph.
     """
 
     streams: int
@@ -40,7 +40,7 @@ class GraphCost:
     bytes_per_token: int
 
     def bytes_of(self, graphs: int, largest: int) -> int:
-        """Return the memory of that many graphs, of which the largest has that many tokens."""
+        """Return the bytes of that many graphs, of which the largest has ``largest`` tokens."""
         return graphs * self.bytes_each + largest * self.bytes_per_token if graphs else 0
 
     def streams_of(self, graphs: int) -> int:
@@ -60,12 +60,12 @@ def estimate(
     """Return the estimated cost of a model's graphs.
 
     Args:
-        layers: of the target.
-        draft_layers: of the draft model or head, whose steps are captured too; 0 for none.
-        hidden_size: of the target; 0 leaves the shared pool out.
+        layers: number of layers of the target.
+        draft_layers: layers of the draft model or head, whose steps are captured too; 0 for none.
+        hidden_size: hidden size of the target; 0 leaves the shared pool out.
         communication_domains: how many of tensor, data and expert parallelism are in use.
-        bytes_each: for each graph, if it was measured.
-        bytes_per_token: of the shared pool, if it was measured.
+        bytes_each: bytes per graph, if measured.
+        bytes_per_token: bytes of the shared pool per token, if measured.
 
     Raises:
         ConfigError: a number is out of range.

@@ -1,4 +1,4 @@
-"""What a set of captured sizes does to a load: padding, eager batches, the worst hole."""
+"""What captured sizes mean for a load: padding, eager batches, and the batch padded most."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vllm_ascend_spec.graphs.tiers import Tier
 from vllm_ascend_spec.graphs.work import Work
 
-# By K: sizes in tokens, ascending.
+# Sizes by K, in tokens, ascending.
 Sizes = Mapping[int, Sequence[int]]
 
 
@@ -19,8 +19,8 @@ class Hole:
     """A batch and the graph that it is padded to.
 
     Attributes:
-        k: drafts for each request.
-        requests: of the batch.
+        k: drafts per request.
+        requests: number of requests in the batch.
         size: tokens of the graph.
     """
 
@@ -30,21 +30,21 @@ class Hole:
 
     @property
     def padding(self) -> float:
-        """Padded tokens over the batch's own."""
+        """Padding tokens as a share of the batch's own tokens."""
         return self.size / (self.requests * (self.k + 1)) - 1
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Expected values over a load; arithmetic, nothing measured.
+    """Expected values over a load; computed, not measured.
 
     Attributes:
         expected_padding: work spent on padding, as a share of the useful work of all batches. An
             eager batch has none.
         eager_share: share of batches that run eager.
-        eager_cost: what these cost more than graphs of exactly their size would, as a share of the
-            useful work of all batches, by :attr:`Work.eager_factor`.
-        eager: by K, the batches that run eager, in requests.
+        eager_cost: extra cost of these over graphs of exactly their size, as a share of the useful
+            work of all batches, by :attr:`Work.eager_factor`.
+        eager: batches that run eager by K, as numbers of requests.
         worst: the batch with the most padding for its size, whether the load has it or not; None
             if no batch is padded.
     """
@@ -57,7 +57,7 @@ class Figures:
 
     @property
     def expected_waste(self) -> float:
-        """Padding and what eager batches cost, as a share of the useful work."""
+        """Padding and the extra cost of eager batches, as a share of the useful work."""
         return self.expected_padding + self.eager_cost
 
 
@@ -67,16 +67,16 @@ def figures_of(
     weights: Mapping[int, Sequence[float]],
     work: Work,
 ) -> Figures:
-    """Return what captured sizes do to a load.
+    """Return what captured sizes mean for a load.
 
-    A batch is padded to the next size of its tier, and runs eager where there is none, as
-    ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.dispatch`` does it.
+    A batch is padded to the next size of its tier and runs eager if there is none, as in
+    ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.dispatch``.
 
     Args:
-        tiers: in use.
-        sizes: captured, multiples of their tier's query length.
-        weights: by K, ``[max_num_seqs]``, see :func:`vllm_ascend_spec.graphs.load.weights_of`.
-        work: what steps cost.
+        tiers: tiers in use.
+        sizes: captured sizes, multiples of their tier's query length.
+        weights: ``[max_num_seqs]`` by K, see :func:`vllm_ascend_spec.graphs.load.weights_of`.
+        work: cost of steps.
     """
     useful, padded, dear, left = [], [], [], []
     eager: dict[int, tuple[int, ...]] = {}

@@ -1,4 +1,4 @@
-"""Judges a person's own list of sizes: valid as it is, or which valid list is nearest."""
+"""Check a user's own list of sizes: whether it is valid, and which valid list is nearest."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ OPTION = "compilation_config.cudagraph_capture_sizes"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a list is worth.
+    """The result of checking a list.
 
     Attributes:
         problem: why it cannot be captured exactly as it is; empty if it can.
         sizes: the list, ascending, if it is valid; else the nearest one that is.
         sizes_by_k: the same by K: each tier has the sizes that fit it.
-        eager: by K, the batches that have no graph then, in requests.
+        eager: batches that then have no graph by K, as numbers of requests.
     """
 
     problem: str
@@ -43,24 +43,25 @@ def judge(
 ) -> Verdict:
     """Return whether a list of sizes can be captured exactly, and the nearest one that can.
 
-    Valid are lists of any order, each size once, that fit a tier each: a multiple of its K+1 (and
-    of ``divisor``), for ``max_num_seqs`` requests at most. A list need not cover every batch. Where
-    batches with prompts are replayed, too, sizes of up to ``mixed_tokens`` are for these.
+    A list is valid if it has no size twice and each size fits a tier: it is a multiple of the
+    tier's K+1 (and of ``divisor``), for at most ``max_num_seqs`` requests. The list may have any
+    order and need not cover every batch. If batches with prefill are replayed, too, they may have
+    sizes of up to ``mixed_tokens``.
 
-    The nearest list has each size rounded up to one that fits, as vLLM does, but none left out;
-    those beyond ``max_num_seqs`` become the largest. Where that would make one of several, and all
-    are within ``max_num_seqs``, the list is one of batch sizes, and the nearest has the graphs of
+    The nearest list has each size rounded up to one that fits, as vLLM does, but drops none; sizes
+    beyond ``max_num_seqs`` requests become the largest. If several sizes would become one and all
+    are at most ``max_num_seqs``, the list is read as batch sizes, and the nearest has the graphs of
     these batches: with K=4, ``[1, 2, 3, 4]`` becomes ``[5, 10, 15, 20]``.
 
     Args:
-        sizes: in tokens, as given.
-        max_num_seqs: of the engine.
+        sizes: sizes in tokens, as given.
+        max_num_seqs: most requests that the engine runs at once.
         tiers: K, several K, or the tiers in use.
         divisor: see :func:`vllm_ascend_spec.graphs.planner.plan`.
-        mixed_tokens: of the widest batch with prompts that may have a graph; 0 for none.
+        mixed_tokens: tokens of the largest batch with prefill that may have a graph; 0 for none.
 
     Raises:
-        ConfigError: there is no valid list at all, or ``sizes`` is none of whole numbers.
+        ConfigError: no list can be valid, or ``sizes`` is not a list of whole numbers.
     """
     check_count("max_num_seqs", max_num_seqs, 1)
     check_count("divisor", divisor, 1)
@@ -90,15 +91,15 @@ def check(
     mixed_tokens: int = 0,
     option: str = OPTION,
 ) -> Verdict:
-    """Return the verdict on a list that is captured exactly as it is.
+    """Return the verdict on a list that has to be captured exactly as it is.
 
     Args:
-        sizes: see :func:`judge`, as the three after it.
-        max_num_seqs: of the engine.
-        tiers: in use.
-        divisor: of all sizes.
-        mixed_tokens: of the widest batch with prompts.
-        option: what the list was given by.
+        sizes: sizes in tokens; see :func:`judge` for this and the next four.
+        max_num_seqs: most requests that the engine runs at once.
+        tiers: tiers in use.
+        divisor: divisor of all sizes.
+        mixed_tokens: tokens of the largest batch with prefill.
+        option: name of the option that gave the list.
 
     Raises:
         ConfigError: a ValueError; the list is not valid. Names the nearest one that is.
@@ -148,7 +149,7 @@ def _nearest(
 
 
 def _above(size: int, fits: Mapping[int, range]) -> list[int]:
-    """Return the next size of each tier that has one as large."""
+    """Return the next size up of each tier that has one."""
     rounded = ((-(-size // fitting.step) * fitting.step, fitting) for fitting in fits.values())
     return [up for up, fitting in rounded if up in fitting]
 

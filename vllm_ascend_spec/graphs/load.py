@@ -1,4 +1,4 @@
-"""Loads: how often batches of how many requests are decoded."""
+"""Loads: how often batches of each size are decoded."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Load:
     """Counts of batches; only their proportions matter.
 
     Attributes:
-        name: what it is, for a report.
-        counts: ``[max_num_seqs]``, of batches of 1, 2, … requests, whatever their K.
-        by_k: the same by K, where it is known; ``counts`` is not read then.
+        name: description for a report.
+        counts: ``[max_num_seqs]``, counts of batches of 1, 2, … requests with any K.
+        by_k: the same by K, if that is known; ``counts`` is not read then.
     """
 
     name: str
@@ -38,10 +38,10 @@ def zipf(max_num_seqs: int) -> Load:
 
 
 def normal(max_num_seqs: int, mean: float, deviation: float) -> Load:
-    """Return a normal distribution around ``mean`` requests, cut to 1 to ``max_num_seqs``."""
+    """Return a normal distribution around ``mean`` requests within 1 to ``max_num_seqs``."""
     if not 0 < deviation < math.inf or not math.isfinite(mean):
         raise ConfigError("load", (mean, deviation), "valid: a mean and a deviation above 0")
-    # The nearest batch size has weight 1, so that a mean far outside leaves something.
+    # The nearest batch size has weight 1, so that weights do not vanish if the mean is far outside.
     nearest = min(max(mean, 1), max_num_seqs)
     best = ((nearest - mean) / deviation) ** 2
     weights = (
@@ -55,19 +55,19 @@ def weights_of(
 ) -> dict[int, tuple[float, ...]]:
     """Return how often each tier decodes batches of each size.
 
-    A load that does not know K gives a batch to the tier of its size, in equal parts where several
-    tiers have it.
+    If a load has no K, a batch belongs to the tier of its size, in equal parts if several tiers
+    have that size.
 
     Args:
-        load: as counted.
-        tiers: in use.
-        max_num_seqs: of the engine.
+        load: the load as counted.
+        tiers: tiers in use.
+        max_num_seqs: most requests that the engine runs at once.
 
     Returns:
-        By K, ``[max_num_seqs]``, of batches of 1, 2, … requests; they add up to 1.
+        By K, ``[max_num_seqs]`` shares of batches of 1, 2, … requests; all K together add up to 1.
 
     Raises:
-        ConfigError: a count is none or there are none at all, or K or a batch is in no tier.
+        ConfigError: a count is invalid, no batch was counted, or a K or a batch is in no tier.
     """
     counts = load.by_k if load.by_k is not None else {None: load.counts}
     for row in counts.values():

@@ -1,4 +1,4 @@
-"""Histograms and step times from text files: rows of numbers."""
+"""Read histograms and step times from text files with rows of numbers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ BETWEEN = re.compile(r"[,;\s]+")
 def read_histogram(text: str, name: str, max_num_seqs: int) -> Load:
     """Return the load of a file of counts; rows of the same batch add up.
 
-    Numbers are apart by commas, semicolons or blanks; ``#`` begins a comment, and a first row
+    Numbers are separated by commas, semicolons or blanks; ``#`` begins a comment, and a first row
     without a number in it is a heading. The third number, K, is in every row or in none.
 
     Args:
-        text: of the file.
-        name: of the file, for errors.
-        max_num_seqs: of the engine.
+        text: text of the file.
+        name: name of the file, for errors.
+        max_num_seqs: most requests that the engine runs at once.
 
     Raises:
-        ConfigError: names the line and what was expected.
+        ConfigError: the text is invalid; names the line and what was expected.
     """
     by_k: dict[int | None, list[float]] = {}
     width = 0
@@ -54,14 +54,14 @@ def read_histogram(text: str, name: str, max_num_seqs: int) -> Load:
 
 
 def read_step_times(text: str, name: str) -> list[tuple[int, float]]:
-    """Return the tokens and milliseconds of a file of measured steps.
+    """Return the tokens and milliseconds of measured steps from a file.
 
     Args:
-        text: of the file.
-        name: of the file, for errors.
+        text: text of the file.
+        name: name of the file, for errors.
 
     Raises:
-        ConfigError: names the line and what was expected.
+        ConfigError: the text is invalid; names the line and what was expected.
     """
     found = []
     for line, fields in _rows(text):
@@ -89,7 +89,7 @@ def read_text(option: str, path: Path) -> str:
 
 
 def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield lines that are not empty, by their number, without comments and a heading."""
+    """Yield the number and the fields of each line, without empty lines, comments and a heading."""
     first = True
     for number, line in enumerate(text.splitlines(), 1):
         fields = [field for field in BETWEEN.split(line.partition("#")[0]) if field]

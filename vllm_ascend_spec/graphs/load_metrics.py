@@ -1,4 +1,4 @@
-"""Loads from a running server's metrics: which batches it decoded."""
+"""Read from a running server's metrics which batches it decoded."""
 
 from __future__ import annotations
 
@@ -11,47 +11,46 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.load import Load
 from vllm_ascend_spec.graphs.tiers import Tier
 
-# Requests of each decode batch, by K: this package's, where the engine publishes it.
+# Histogram of requests per decode batch, by K: this package's, if the engine publishes it.
 REQUESTS = "vllm:spec_decode_batch_requests"
-# Tokens of each engine step, prefill included: vLLM's own, always there.
+# Histogram of tokens per engine step, prefill included: vLLM's own, always published.
 TOKENS = "vllm:iteration_tokens_total"
 BUCKET = "_bucket"
 
-# Upper bounds of buckets, and how many observations each has by itself.
+# Number of observations in each bucket, by the bucket's upper bound.
 Buckets = dict[float, float]
 
 
 class Sample(Protocol):
-    """What is read of ``prometheus_client.samples.Sample``."""
+    """The part of ``prometheus_client.samples.Sample`` that is read."""
 
     @property
     def name(self) -> str:
-        """Of the series."""
+        """Name of the series."""
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Of the series."""
+        """Labels of the series."""
 
     @property
     def value(self) -> float:
-        """Now."""
+        """Current value."""
 
 
 def load_of(
     samples: Iterable[Sample], source: str, tiers: tuple[Tier, ...], max_num_seqs: int
 ) -> Load:
-    """Return the load that a server's histograms tell.
+    """Return the load that a server's histograms show.
 
-    The histogram of batches by requests is read where the server has it. Else it is vLLM's
-    histogram of tokens by engine step, which is coarser: a bucket stands for a range, whose batches
-    are taken to be equally frequent, and steps with a prefill are among them. Engines of one server
-    add up.
+    The histogram of requests per batch is read if the server has it, else vLLM's histogram of
+    tokens per engine step. The latter is coarser: batches within the range of a bucket are assumed
+    to be equally frequent, and steps with prefill are included. Engines of one server add up.
 
     Args:
-        samples: of the server's metrics.
+        samples: samples of the server's metrics.
         source: where they are from, for the report.
-        tiers: in use.
-        max_num_seqs: of the engine.
+        tiers: tiers in use.
+        max_num_seqs: most requests that the engine runs at once.
 
     Raises:
         ConfigError: neither histogram has counts that can be read.
@@ -71,7 +70,7 @@ def load_of(
 
 
 def _buckets(samples: Iterable[Sample]) -> dict[int | None, Buckets]:
-    """Return the buckets by K; None where series do not say theirs."""
+    """Return the buckets by K; those of series without a label ``k`` are under None."""
     upto: dict[int | None, Buckets] = {}
     for sample in samples:
         k = int(sample.labels["k"]) if "k" in sample.labels else None
@@ -82,7 +81,7 @@ def _buckets(samples: Iterable[Sample]) -> dict[int | None, Buckets]:
 
 
 def _apart(bounds: Buckets) -> Buckets:
-    """Return what each bucket has by itself; Prometheus has each with all smaller ones."""
+    """Return the count of each bucket alone; those of Prometheus include all smaller buckets."""
     ascending = [(0.0, 0.0), *sorted(bounds.items())]
     return {high: count - less for (_, less), (high, count) in pairwise(ascending)}
 
@@ -109,13 +108,13 @@ def _from_tokens(buckets: Buckets, source: str, tier: Tier, max_num_seqs: int) -
 def _spread(
     buckets: Buckets, stride: int, max_num_seqs: int, exact: str
 ) -> tuple[tuple[float, ...], float]:
-    """Return the counts of batches of 1, 2, … requests, and those of wider ones.
+    """Return the counts of batches of 1, 2, … requests, and the count of larger ones.
 
     Args:
-        buckets: by upper bound, in multiples of ``1 / stride`` requests.
-        stride: tokens for each request.
-        max_num_seqs: of the engine.
-        exact: the name of a source in which wider batches are a mistake; empty for none.
+        buckets: counts by upper bound, in multiples of ``1 / stride`` requests.
+        stride: tokens per request.
+        max_num_seqs: most requests that the engine runs at once.
+        exact: name of the source if larger batches are an error in it, else empty.
     """
     counts, wider = [0.0] * max_num_seqs, 0.0
     for (low, _), (high, count) in pairwise([(0.0, 0.0), *sorted(buckets.items())]):
@@ -129,7 +128,7 @@ def _spread(
                 raise ConfigError("load", exact, problem)
             wider += count
             continue
-        # A bucket narrower than one request: its steps are padded to the next one.
+        # If a bucket is narrower than one request, its steps are padded to the next request.
         last = max(first, min(last, max_num_seqs))
         for requests in range(first, last + 1):
             counts[requests - 1] += count / (last - first + 1)

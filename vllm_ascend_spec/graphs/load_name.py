@@ -1,4 +1,4 @@
-"""Loads by name: what a person writes for one."""
+"""Find the load that a user names."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ VALID = "valid: uniform, zipf, normal:MEAN,DEVIATION or a file of counts"
 
 
 def named(text: str, max_num_seqs: int, option: str = "load", valid: str = VALID) -> Load | None:
-    """Return the load that a text names; None where it is the name of a file that is there.
+    """Return the load that a text names; None if the text is the path of an existing file.
 
     Args:
-        text: as given.
-        max_num_seqs: of the engine.
-        option: that it was given by.
-        valid: what that option takes.
+        text: name or path, as given.
+        max_num_seqs: most requests that the engine runs at once.
+        option: name of the option that gave the text.
+        valid: valid values of that option, for errors.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the text is neither.
     """
     if text in loads.NAMES:
         return {"uniform": loads.uniform, "zipf": loads.zipf}[text](max_num_seqs)
@@ -35,17 +35,17 @@ def named(text: str, max_num_seqs: int, option: str = "load", valid: str = VALID
         except ValueError:
             raise ConfigError(option, text, valid) from None
         return loads.normal(max_num_seqs, mean, deviation)
-    # False, too, for what no file can be called.
+    # This is also False for a text that cannot be a path.
     if not os.path.exists(text):
         raise ConfigError(option, text, f"there is no such file; {valid}")
     return None
 
 
 def named_or_read(text: str, max_num_seqs: int, option: str) -> Load:
-    """Return the load that a text names, or that of a file of counts.
+    """Return the load that a text names, or read it from a file of counts.
 
     Raises:
-        ConfigError: it is neither, or the file cannot be read; then with the line.
+        ConfigError: the text is neither, or the file is unreadable or invalid; names a bad line.
     """
     found = named(text, max_num_seqs, option)
     if found is not None:

@@ -1,4 +1,4 @@
-"""What each of vLLM's modes of graphs records, as its dispatcher reads them.
+"""What each graph mode of vLLM captures, as its dispatcher reads the mode.
 
 ``vllm/config/compilation.py:CUDAGraphMode.decode_mode`` and
 ``vllm/config/compilation.py:CUDAGraphMode.mixed_mode`` are the two halves of a mode.
@@ -14,10 +14,10 @@ class Mode:
     """One value of ``cudagraph_mode``.
 
     Attributes:
-        has_full_decode: whether decode batches are replayed whole, so that a size has to be of
+        has_full_decode: whether decode batches replay full graphs, so that a size has to hold
             whole requests.
-        has_mixed: whether batches of any other shape, prompts among them, are replayed, too.
-        has_pieces: whether these are graphs of the pieces between attention layers.
+        has_mixed: whether batches of any other shape, prefill included, are replayed, too.
+        has_pieces: whether these replay piecewise graphs, which are split at attention layers.
     """
 
     has_full_decode: bool
@@ -25,7 +25,7 @@ class Mode:
     has_pieces: bool
 
 
-# By vLLM's name; NONE has no graphs and is not here.
+# Keyed by vLLM's name; NONE has no graphs and is left out.
 MODES = {
     "FULL": Mode(has_full_decode=True, has_mixed=True, has_pieces=False),
     "FULL_DECODE_ONLY": Mode(has_full_decode=True, has_mixed=False, has_pieces=False),

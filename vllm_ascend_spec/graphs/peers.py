@@ -1,4 +1,4 @@
-"""Other ways to choose as many graphs: a stock list cut short or thinned, and an even grid."""
+"""Baselines with equally many graphs: a stock list cut short or thinned, and an even grid."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SizesByK = dict[int, tuple[int, ...]]
 def cut(sizes: Mapping[int, Sequence[int]], graphs: int) -> SizesByK:
     """Return the smallest sizes, at most ``graphs`` of them: vLLM's own way to capture fewer.
 
-    That is its option ``max_cudagraph_capture_size``; wider batches run eager.
+    That is its option ``max_cudagraph_capture_size``; larger batches run eager.
 
     Args:
-        sizes: by K, in tokens, ascending.
-        graphs: of all tiers together.
+        sizes: sizes by K, in tokens, ascending.
+        graphs: number of graphs of all tiers together.
     """
     everything = sorted(size for row in sizes.values() for size in row)
     bounds = {0, *everything}
@@ -26,11 +26,11 @@ def cut(sizes: Mapping[int, Sequence[int]], graphs: int) -> SizesByK:
 
 
 def thin(sizes: Mapping[int, Sequence[int]], graphs: int) -> SizesByK:
-    """Return sizes spread evenly over each tier's list, its last among them.
+    """Return sizes spread evenly over each tier's list, including its last.
 
     Args:
-        sizes: by K, in tokens, ascending.
-        graphs: of all tiers together.
+        sizes: sizes by K, in tokens, ascending.
+        graphs: number of graphs of all tiers together.
     """
     parts = _parts(graphs, len(sizes))
     return {
@@ -40,11 +40,11 @@ def thin(sizes: Mapping[int, Sequence[int]], graphs: int) -> SizesByK:
 
 
 def even(grids: Mapping[int, Grid], graphs: int) -> SizesByK:
-    """Return sizes at even distances, in each tier up to the largest it can have.
+    """Return evenly spaced sizes, in each tier up to the largest that it can have.
 
     Args:
-        grids: by K.
-        graphs: of all tiers together.
+        grids: possible sizes by K.
+        graphs: number of graphs of all tiers together.
     """
     parts = _parts(graphs, len(grids))
     return {
@@ -54,5 +54,5 @@ def even(grids: Mapping[int, Grid], graphs: int) -> SizesByK:
 
 
 def _parts(graphs: int, tiers: int) -> list[int]:
-    """Return how many graphs each tier gets, the last ones one more where it does not divide."""
+    """Return how many graphs each tier gets; the last tiers get one of the remainder each."""
     return [(graphs + place) // tiers for place in range(tiers)]

@@ -1,4 +1,4 @@
-"""Which sizes to capture: those with the least expected padding that a budget allows, exactly."""
+"""Plan the capture sizes with the least expected padding that a budget allows, exactly."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from vllm_ascend_spec.graphs.work import Work
 if TYPE_CHECKING:
     import numpy as np
 
-# Fewer graphs are taken where more of them win less than this share of the work: rounding.
+# Fewer graphs are preferred if more would save less than this share of the work: rounding error.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to capture, and what comes of it.
+    """The sizes to capture, and their expected effect.
 
     Attributes:
-        max_num_seqs: of the engine.
-        tiers: that batches belong to.
-        sizes_by_k: by K, in tokens, ascending; graphs of different K are different graphs, even of
-            the same number of tokens.
+        max_num_seqs: most requests that the engine runs at once.
+        tiers: tiers that batches belong to.
+        sizes_by_k: sizes by K, in tokens, ascending; graphs of different K are different graphs,
+            even with the same number of tokens.
         figures: padding and eager batches over the load.
-        load: its name.
+        load: name of the load.
         notes: why batches run eager, a line each.
     """
 
@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def graphs(self) -> int:
-        """How many graphs that is, over all tiers."""
+        """Number of graphs over all tiers."""
         return sum(map(len, self.sizes_by_k.values()))
 
     @property
@@ -66,14 +66,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Choices:
-    """The sizes that can pay for one tier: those that some batch of the load needs, and the top.
+    """Candidate sizes of one tier: those that some batch of the load needs, and the largest.
 
     Attributes:
-        sizes: in tokens, ascending.
-        load: of the batches that each serves and no smaller one.
-        work: of replaying each.
-        rest: what batches cost that run eager, if there is no graph or each is the largest;
-            infinite for all but the last where every batch has to be covered.
+        sizes: sizes in tokens, ascending.
+        load: load of the batches that each size serves and no smaller one does.
+        work: work of replaying each size.
+        rest: cost of eager batches without a graph (the first entry) and with each size as the
+            largest; infinite for all but the last if every batch has to be covered.
     """
 
     sizes: list[int]
@@ -99,20 +99,20 @@ def plan(
 ) -> Plan:
     """Return the sizes with the least expected work: padding, and eager steps if there are any.
 
-    Every batch that can be covered is, by the largest graph of its tier. Of the plans that do so
-    within the budget the result has the least work; of several the one with the fewest graphs.
-    Where the budget allows fewer graphs than there are tiers, those tiers get one that decode most
-    batches. Without ``cover`` wide batches may run eager, where that is cheaper by
+    Every batch that can be covered is covered, up to the largest graph of its tier. Of all such
+    plans within the budget, the result has the least work, and among equals the fewest graphs. If
+    the budget allows fewer graphs than there are tiers, the tiers that decode most batches get one
+    each. Without ``cover``, large batches may run eager where that is cheaper by
     :attr:`Work.eager_factor`.
 
     Args:
-        max_num_seqs: of the engine.
+        max_num_seqs: most requests that the engine runs at once.
         tiers: K, several K, or the tiers in use.
-        load: how often batches of each size are decoded; default: each as often as any other.
-        budget: limits; default: none, so each batch size gets a graph that the load has.
-        divisor: what divides all sizes: the tensor-parallel size with sequence parallelism.
-        work: what steps cost; default: their tokens.
-        cover: whether every batch has to be replayed that can be.
+        load: how often batches of each size are decoded; default: all equally often.
+        budget: limits; default: none, so that each batch size in the load gets a graph.
+        divisor: divisor of all sizes: the tensor-parallel size with sequence parallelism.
+        work: cost of steps; default: their tokens.
+        cover: whether every batch that can be replayed has to be.
 
     Raises:
         ConfigError: a ValueError; no graph can be captured, or an argument is out of range. It
@@ -174,12 +174,12 @@ def _choices(tier: Tier, grid: Grid, weights: Sequence[float], work: Work, cover
         weight * work.of_eager(n * tier.query_len) if weight else 0.0
         for n, weight in enumerate(weights, 1)
     ]
-    # What the batches above each size cost eager.
+    # Eager cost of the batches above each size.
     above = list(accumulate(reversed(eager), initial=0.0))[::-1]
     found = _Choices([], [], [], [above[0]])
     for place in range(1, grid.count + 1):
         batches = weights[(place - 1) * grid.unit : place * grid.unit]
-        # A size that no batch of the load needs is worse than the next smaller one that some needs.
+        # A size that no batch of the load needs is worse than the next smaller one that is needed.
         if place == grid.count or any(batches):
             found.sizes.append(place * grid.stride)
             found.load.append(sum(batches))
@@ -191,7 +191,7 @@ def _choices(tier: Tier, grid: Grid, weights: Sequence[float], work: Work, cover
 
 
 def _cheapest(choices: Mapping[int, _Choices], most: int | None) -> dict[int, list[int]]:
-    """Return the sizes of each tier."""
+    """Return the cheapest sizes of each tier."""
     count = sum(len(found.sizes) for found in choices.values())
     most = count if most is None else min(most, count)
     if most == count and not any(found.may_be_eager for found in choices.values()):
@@ -213,7 +213,7 @@ def _cheapest(choices: Mapping[int, _Choices], most: int | None) -> dict[int, li
     for (k, found), ladder, (_, taken) in reversed(
         list(zip(choices.items(), ladders, steps, strict=True))
     ):
-        # The first tier has what the others leave.
+        # The first tier gets the graphs that the others leave.
         own = graphs if taken is None else int(taken[graphs])
         sizes[k] = [found.sizes[place] for place in ladder.chosen(own)]
         graphs -= own

@@ -1,7 +1,7 @@
-"""A step of the engine, as far as graphs go: replayed or not, why not, and what batch it was.
+"""Describe an engine step: whether a graph was replayed, why not, and the shape of the batch.
 
-It travels from the worker to the front end in the text that vLLM has for the mode of a step
-(``vllm/compilation/cuda_graph.py:CUDAGraphStat``), so nothing of ours has to be sent.
+The description travels from the worker to the front end in vLLM's text for a step's graph mode
+(``vllm/compilation/cuda_graph.py:CUDAGraphStat``), so it needs no message of its own.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# Of the counter that steps come to.
+# Name of the counter of steps.
 METRIC = "vllm:spec_decode_graph_steps"
-# Of the counter that the drafts of steps come to.
+# Name of the counter of steps in which a model drafted.
 DRAFT_METRIC = "vllm:spec_decode_draft_graph_steps"
 NO_GRAPH = "NONE"
 # Why a step has no graph.
@@ -30,13 +30,13 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True)
 class Step:
-    """What became of one step.
+    """The graph and the batch of one step.
 
     Attributes:
         graph: ``FULL``, ``PIECEWISE`` or ``NONE``.
-        drafts: K of a decode batch in which all requests have as many; None for other batches.
+        drafts: K of a decode batch in which all requests have K drafts; None for other batches.
         reason: one of :data:`REASONS` without a graph, else empty.
-        draft: as ``graph``, of a draft model's first pass in the step before; empty where no draft
+        draft: the same as ``graph`` for draft step 1 of the previous step; empty where no draft
             model ran.
     """
 
@@ -46,14 +46,14 @@ class Step:
     draft: str = ""
 
     def __str__(self) -> str:
-        """Return the text that travels."""
+        """Return the text that is sent."""
         drafts = "" if self.drafts is None else f", K={self.drafts}"
         draft = f", draft before {self.draft}" if self.draft else ""
         return f"{self.graph}{drafts}{draft}{f': {self.reason}' if self.reason else ''}"
 
     @classmethod
     def parse(cls, text: str) -> Step | None:
-        """Return what a text says; None for one that is not ours or vLLM's."""
+        """Parse a text; None if it is neither ours nor vLLM's."""
         found = _TEXT.fullmatch(text)
         if found is None:
             return None
@@ -71,15 +71,15 @@ def step_of(
     num_drafts: int,
     largest: int,
 ) -> Step:
-    """Return what became of a step.
+    """Return the description of a step.
 
     Args:
-        graph: that vLLM chose for it, by name.
-        num_tokens: of the batch, without padding.
-        num_reqs: of the batch.
-        longest: tokens of its longest request.
-        has_prompts: whether a prompt is still being read.
-        num_drafts: K that graphs of whole decode batches are for.
+        graph: name of the graph mode that vLLM chose for it.
+        num_tokens: number of tokens in the batch, without padding.
+        num_reqs: number of requests in the batch.
+        longest: tokens in this step of the request that has most.
+        has_prompts: whether the batch includes prefill.
+        num_drafts: K that full decode graphs are for.
         largest: tokens of the largest graph.
     """
     is_decode = not has_prompts and longest <= num_drafts + 1

@@ -1,4 +1,4 @@
-"""What vLLM and vllm-ascend would capture: a port of their rules, which is asked in milliseconds.
+"""Port of the rules that say what vLLM and vllm-ascend would capture; it answers in milliseconds.
 
 ``tests/upstream/test_capture_sizes.py`` compares it with their own code.
 """
@@ -14,24 +14,24 @@ from vllm_ascend_spec.graphs.tiers import Tier
 Rows = tuple[tuple[int, int, int], ...]
 
 PORT = "port of the rule of vLLM 0.30.0 and vllm-ascend 0.30.0rc2"
-# Of a graph's tokens; vLLM has 1024 on one family of GPUs.
+# Most tokens of a graph; vLLM has 1024 on one family of GPUs.
 CEILING = 512
-# Tokens that a server schedules at once, unless it is told otherwise or needs more.
+# Tokens that a server schedules per step, unless it is configured otherwise or needs more.
 BATCHED_TOKENS = 8192
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What the rules read of an engine.
+    """Settings of an engine that the rules read.
 
     Attributes:
-        max_num_seqs: requests at once.
-        tiers: in use.
-        schedule: the rows of K that the tiers are of; None without a schedule.
+        max_num_seqs: most requests that it runs at once.
+        tiers: tiers in use.
+        schedule: rows of the schedule of K that the tiers are from; None without a schedule.
         tensor_parallel_size: ranks of one model.
-        sequence_parallel: whether sizes must be multiples of that.
-        max_num_batched_tokens: of one step; None for the default of a server.
-        ceiling: of vLLM's default sizes, in tokens.
+        sequence_parallel: whether sizes must be multiples of ``tensor_parallel_size``.
+        max_num_batched_tokens: most tokens of one step; None for the default of a server.
+        ceiling: largest of vLLM's default sizes, in tokens.
     """
 
     max_num_seqs: int
@@ -44,31 +44,31 @@ class Engine:
 
     @property
     def query_len(self) -> int:
-        """Tokens for each request in the tier with the most drafts."""
+        """Tokens per request in the tier with the most drafts."""
         return max(tier.query_len for tier in self.tiers)
 
     @property
     def batched_tokens(self) -> int:
-        """Tokens of one step."""
+        """Most tokens of one step."""
         return self.max_num_batched_tokens or max(
             BATCHED_TOKENS, self.max_num_seqs * self.query_len
         )
 
     @property
     def divisor(self) -> int:
-        """What has to divide sizes."""
+        """Divisor of all sizes."""
         return self.tensor_parallel_size if self.sequence_parallel else 1
 
 
 @dataclass(frozen=True)
 class Stock:
-    """What one of them captures.
+    """What vLLM or vllm-ascend captures.
 
     Attributes:
         sizes_by_k: sizes of the FULL decode graphs of each tier, in tokens, ascending.
-        source: whose code said so: a distribution and its version, or our port.
+        source: whose code gave the answer: a distribution and its version, or our port.
         problem: why the engine does not start or has no graphs; then there are no sizes.
-        note: what has to be known beside the sizes.
+        note: remark to show with the sizes.
     """
 
     sizes_by_k: dict[int, tuple[int, ...]]
@@ -101,9 +101,9 @@ def stock_of(
     """Return what a rule captures, or why it captures nothing.
 
     Args:
-        engine: in question.
+        engine: the engine's settings.
         list_sizes: returns the configured sizes.
-        adjust: returns those that model runner V1 makes of them.
+        adjust: returns the sizes that model runner V1 derives from them.
         source: see :class:`Stock`.
     """
     several = len(engine.tiers) > 1
@@ -129,14 +129,14 @@ def _one_tier(
 
 
 def graphs_of_tiers(sizes: Sequence[int], engine: Engine) -> dict[int, tuple[int, ...]]:
-    """Return the graphs that model runner V2 makes of configured sizes, by K.
+    """Return the graphs that model runner V2 derives from configured sizes, by K.
 
     Each size is rounded up for each tier
     (``vllm/v1/worker/gpu/cudagraph_utils.py:CudaGraphManager._init_candidates``).
 
     Args:
-        sizes: configured, ascending.
-        engine: in question.
+        sizes: configured sizes, ascending.
+        engine: the engine's settings.
     """
     largest = min(engine.query_len * engine.max_num_seqs, max(sizes, default=0))
     found = {}
@@ -148,7 +148,7 @@ def graphs_of_tiers(sizes: Sequence[int], engine: Engine) -> dict[int, tuple[int
 
 
 def vllm_sizes(engine: Engine) -> list[int]:
-    """Return ``vllm/config/vllm.py:VllmConfig._set_cudagraph_sizes`` where nothing is set."""
+    """Return the defaults of ``vllm/config/vllm.py:VllmConfig._set_cudagraph_sizes``."""
     wide = engine.max_num_seqs * engine.query_len * 2
     largest = min(wide, engine.ceiling)
     decode = _decode_sizes(engine, largest) if engine.query_len > 1 else set()
@@ -158,7 +158,7 @@ def vllm_sizes(engine: Engine) -> list[int]:
 
 
 def _decode_sizes(engine: Engine, largest: int) -> set[int]:
-    """Return the sizes that vLLM adds by requests, each tier up to its widest batch."""
+    """Return the sizes that vLLM adds by number of requests, up to each tier's largest batch."""
     if engine.schedule is None:
         widest = {engine.query_len: engine.max_num_seqs}
     else:
@@ -177,7 +177,7 @@ def _request_counts(most: int) -> list[int]:
 
 
 def _ladder(largest: int, batched_tokens: int) -> list[int]:
-    """Return vLLM's sizes by tokens."""
+    """Return the sizes that vLLM lists by number of tokens."""
     sizes = [n for n in (1, 2, 4) if n <= largest]
     sizes += [*range(8, min(largest + 1, 256), 8), *range(256, largest + 1, 16)]
     return [*sizes, batched_tokens] if batched_tokens <= largest else sizes
@@ -186,7 +186,7 @@ def _ladder(largest: int, batched_tokens: int) -> list[int]:
 def ascend_sizes(engine: Engine) -> list[int]:
     """Return the sizes after ``vllm_ascend/platform.py:_setup_compile_backend``.
 
-    vLLM's ladder up to ``vllm_ascend/platform.py:_get_reduced_cg_cap``, and that cap.
+    They are vLLM's list up to ``vllm_ascend/platform.py:_get_reduced_cg_cap``, and that cap.
     """
     cap = min(engine.max_num_seqs * engine.query_len, CEILING, engine.batched_tokens)
     sizes = sorted({*_ladder(cap, engine.batched_tokens), cap})
@@ -197,7 +197,7 @@ def ascend_sizes(engine: Engine) -> list[int]:
 
 
 def adjusted(sizes: list[int], engine: Engine) -> list[int]:
-    """Return what speculative decoding makes of sizes in vLLM.
+    """Adjust sizes for speculative decoding as vLLM does.
 
     ``vllm/config/compilation.py:CompilationConfig.adjust_cudagraph_sizes_for_spec_decode``.
     """
@@ -215,7 +215,7 @@ def adjusted(sizes: list[int], engine: Engine) -> list[int]:
 
 
 def ascend_adjusted(sizes: list[int], engine: Engine) -> list[int]:
-    """Return what speculative decoding makes of sizes in vllm-ascend.
+    """Adjust sizes for speculative decoding as vllm-ascend does.
 
     ``vllm_ascend/worker/model_runner_v1.py:NPUModelRunner._check_and_update_cudagraph_mode``.
     """
@@ -225,7 +225,7 @@ def ascend_adjusted(sizes: list[int], engine: Engine) -> list[int]:
 
 
 def _rounded(sizes: list[int], stride: int) -> list[int]:
-    """Return sizes rounded up to multiples of ``stride``; those above the largest size are lost."""
+    """Round sizes up to multiples of ``stride``; drop those above the largest size given."""
     if stride <= 1 or not sizes:
         return sizes
     largest = sizes[-1]
@@ -238,12 +238,12 @@ def _rounded(sizes: list[int], stride: int) -> list[int]:
 
 
 def thinned(sizes: Sequence[int], graphs: int) -> tuple[int, ...]:
-    """Return as many of the sizes, spread evenly over their list, the first and last among them.
+    """Return ``graphs`` of the sizes, spread evenly over the list, including the first and last.
 
     vllm-ascend did this where its list was longer than its streams allowed, before its change 9962.
 
     Args:
-        sizes: ascending.
+        sizes: sizes, ascending.
         graphs: how many to keep, 1 or more; a single one is the largest.
     """
     if graphs >= len(sizes):
@@ -255,12 +255,12 @@ def thinned(sizes: Sequence[int], graphs: int) -> tuple[int, ...]:
 
 
 def even_grid(top: int, unit: int, graphs: int) -> tuple[int, ...]:
-    """Return sizes at even distances up to ``top``, rounded up to multiples of ``unit``.
+    """Return evenly spaced sizes up to ``top``, rounded up to multiples of ``unit``.
 
     Args:
-        top: the largest, a multiple of ``unit``.
-        unit: tokens.
-        graphs: at most.
+        top: the largest size, a multiple of ``unit``.
+        unit: number of tokens.
+        graphs: most sizes.
     """
     places = (-(-top * place // (graphs * unit)) * unit for place in range(1, graphs + 1))
     return tuple(sorted(set(places)))

@@ -1,14 +1,14 @@
 """Tiers: decode batches that verify the same number of drafts, and the sizes their graphs can have.
 
-A FULL graph of a decode batch is recorded for one number of tokens, of requests and of tokens for
-each request (``vllm/forward_context.py:BatchDescriptor`` is what
-``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.dispatch`` looks it up by, and
-``uniform_token_count`` in ``vllm/v1/worker/gpu/cudagraph_utils.py:BatchExecutionDescriptor``). So
-twelve tokens of three requests with K=3 are not twelve tokens of four requests with K=2: tiers
-share no graphs, and each size belongs to one tier. Two tiers may have graphs of equally many
-tokens; vllm-ascend keeps what its graphs need by tokens alone
-(``vllm_ascend/compilation/acl_graph.py:set_graph_params``), so what captures them there has to tell
-them apart.
+A FULL graph of a decode batch is captured for one number of tokens, of requests and of tokens per
+request. ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.dispatch`` looks it up by
+``vllm/forward_context.py:BatchDescriptor``; see also ``uniform_token_count`` in
+``vllm/v1/worker/gpu/cudagraph_utils.py:BatchExecutionDescriptor``. So twelve tokens of three
+requests with K=3 and twelve tokens of four requests with K=2 need different graphs: tiers share no
+graphs, and each graph belongs to one tier. Two tiers may have graphs with the same number of
+tokens. vllm-ascend keys what its graphs need by tokens alone
+(``vllm_ascend/compilation/acl_graph.py:set_graph_params``), so the code that captures them there
+has to tell them apart.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Tier:
 
     @property
     def last(self) -> int:
-        """Requests of the widest batch."""
+        """Requests of the largest batch."""
         return self.ranges[-1][1]
 
     def batches(self) -> Iterable[int]:
-        """Return the numbers of requests, ascending."""
+        """Return the numbers of requests of its batches, ascending."""
         return (n for first, last in self.ranges for n in range(first, last + 1))
 
 
@@ -55,10 +55,11 @@ class Grid:
     """The sizes that a tier's graphs can have: multiples of one number of tokens.
 
     Attributes:
-        stride: that number; a multiple of ``query_len``.
-        unit: requests in it.
-        least: the smallest multiple that serves a batch of the tier.
-        count: the smallest multiple that serves every batch that can be served; 0 if none can.
+        stride: that number of tokens, a multiple of ``query_len``.
+        unit: number of requests in one stride.
+        least: strides of the smallest size that serves a batch of the tier.
+        count: strides of the smallest size that serves every batch that can be served; 0 if none
+            can.
     """
 
     stride: int
@@ -68,32 +69,32 @@ class Grid:
 
     @property
     def top(self) -> int:
-        """Requests of the largest."""
+        """Requests of the largest size."""
         return self.count * self.unit
 
     @property
     def sizes(self) -> int:
-        """How many sizes that is, from the smallest to the largest."""
+        """Number of sizes, from the smallest to the largest."""
         return max(0, self.count - self.least + 1)
 
 
 def stride_of(k: int, divisor: int = 1) -> int:
-    """Return the least number of tokens that whole requests and ``divisor`` divide."""
+    """Return the least number of tokens that is a multiple of ``k + 1`` and of ``divisor``."""
     return math.lcm(k + 1, divisor)
 
 
 def grid_of(tier: Tier, max_num_seqs: int, divisor: int = 1, max_tokens: int | None = None) -> Grid:
-    """Return the sizes that can be captured for a tier and that any of its batches needs.
+    """Return the sizes that can be captured for a tier and that its batches need.
 
-    A graph of more than ``max_num_seqs`` requests cannot be: vLLM leaves it out
-    (``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.initialize_cudagraph_keys``), for its
-    runner has no such batch to record it with.
+    A graph of more than ``max_num_seqs`` requests cannot be captured: vLLM leaves it out
+    (``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.initialize_cudagraph_keys``), because its
+    runner has no such batch to capture it with.
 
     Args:
-        tier: of which the sizes are.
-        max_num_seqs: of the engine.
-        divisor: what divides all sizes, e.g. the tensor-parallel size with sequence parallelism.
-        max_tokens: of the largest graph, None for no limit.
+        tier: the tier that the sizes are for.
+        max_num_seqs: most requests that the engine runs at once.
+        divisor: divisor of all sizes, e.g. the tensor-parallel size with sequence parallelism.
+        max_tokens: most tokens of a graph; None for no limit.
     """
     stride = stride_of(tier.k, divisor)
     unit = stride // tier.query_len
@@ -108,13 +109,13 @@ def grid_of(tier: Tier, max_num_seqs: int, divisor: int = 1, max_tokens: int | N
 def sizes_of_tiers(
     sizes: Iterable[int], tiers: Sequence[Tier], max_num_seqs: int, divisor: int = 1
 ) -> dict[int, tuple[int, ...]]:
-    """Return which of some sizes can be captured for each K.
+    """Return which of ``sizes`` can be captured for each K.
 
     Args:
-        sizes: in tokens.
-        tiers: that batches belong to.
-        max_num_seqs: of the engine.
-        divisor: of all sizes, see :func:`grid_of`.
+        sizes: candidate sizes in tokens.
+        tiers: tiers that batches belong to.
+        max_num_seqs: most requests that the engine runs at once.
+        divisor: divisor of all sizes, see :func:`grid_of`.
     """
     ordered = sorted(set(sizes))
     found = {}
@@ -129,7 +130,7 @@ def tiers_of_drafts(max_num_seqs: int, drafts: Sequence[int]) -> tuple[Tier, ...
     """Return one tier for each K, each for batches of any size.
 
     Raises:
-        ConfigError: a K is none, or there twice.
+        ConfigError: there is no K, or a K is invalid or given twice.
     """
     check_count("max_num_seqs", max_num_seqs, 1)
     if not drafts:
@@ -146,12 +147,12 @@ def tiers_of_schedule(max_num_seqs: int, rows: Sequence[Sequence[int]]) -> tuple
     """Return the tiers of a schedule of K; batches beyond the last row have its K.
 
     Args:
-        max_num_seqs: of the engine; rows beyond it have no batches.
+        max_num_seqs: most requests that the engine runs at once; rows beyond it have no batches.
         rows: first and last number of requests and their K, as in
             ``num_speculative_tokens_per_batch_size``.
 
     Raises:
-        ConfigError: a row is none, or they leave a gap or overlap.
+        ConfigError: there are no rows, a row is invalid, or rows leave a gap or overlap.
     """
     check_count("max_num_seqs", max_num_seqs, 1)
     ranges: dict[int, list[Range]] = {}
@@ -175,10 +176,10 @@ def tiers_of_schedule(max_num_seqs: int, rows: Sequence[Sequence[int]]) -> tuple
 
 
 def tiers_of(max_num_seqs: int, tiers: int | Sequence[int] | Sequence[Tier]) -> tuple[Tier, ...]:
-    """Return tiers as they are, or those of a K, or of several K.
+    """Return given tiers as they are, or the tiers of one K or of several.
 
     Raises:
-        ConfigError: there are none, a K is there twice, or a batch is of more requests than
+        ConfigError: there are none, a K is given twice, or a batch has more requests than
             ``max_num_seqs``.
     """
     if isinstance(tiers, int):
@@ -198,10 +199,10 @@ def tiers_of(max_num_seqs: int, tiers: int | Sequence[int] | Sequence[Tier]) -> 
 
 
 def check_count(option: str, value: object, least: int) -> None:
-    """Refuse what is no whole number of at least ``least``.
+    """Check that a value is a whole number of at least ``least``.
 
     Raises:
-        ConfigError: naming the nearest one that is.
+        ConfigError: it is not; names the valid values.
     """
     if not _is_whole(value) or value < least:  # type: ignore[operator]
         raise ConfigError(option, value, f"valid: a whole number of {least} or more")

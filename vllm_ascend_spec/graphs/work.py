@@ -1,4 +1,4 @@
-"""What a step costs: by its tokens, or by step times that were measured."""
+"""Cost of a step: its number of tokens, or a measured step time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from vllm_ascend_spec.errors import ConfigError
 
-# An assumption, not a measurement: it makes eager steps dear enough to be seen in a comparison.
+# An assumption, not a measurement: eager steps have to cost enough to show in a comparison.
 EAGER_FACTOR = 2.0
 
 
@@ -19,8 +19,8 @@ class Work:
 
     Attributes:
         eager_factor: an eager step costs this many times a graph of exactly its tokens.
-        times: measured, (tokens, milliseconds) of replayed steps, ascending and never falling;
-            empty: a step costs as much as it has tokens.
+        times: measured (tokens, milliseconds) of replayed steps; tokens ascend, times never fall.
+            If empty, a step costs as much as it has tokens.
     """
 
     eager_factor: float = EAGER_FACTOR
@@ -32,14 +32,14 @@ class Work:
 
     @property
     def unit(self) -> str:
-        """What costs are counted in."""
+        """Unit of costs."""
         return "ms" if self.times else "tokens"
 
     def of_graph(self, tokens: int) -> float:
         """Return the cost of replaying a graph of that many tokens.
 
-        Between two measured sizes a straight line; below the first its time, above the last in
-        proportion to the tokens.
+        The cost is interpolated linearly between two measured sizes. It is constant below the first
+        and proportional to the tokens above the last.
         """
         if not self.times:
             return float(tokens)
@@ -58,9 +58,9 @@ class Work:
 
 
 def measured(times: Sequence[tuple[int, float]], eager_factor: float = EAGER_FACTOR) -> Work:
-    """Return the work of measured step times.
+    """Return the cost model of measured step times.
 
-    A larger graph that was measured faster than a smaller one counts as slow as the smaller one:
+    A larger graph that was measured faster than a smaller one gets the time of the smaller one:
     noise must not make padding pay.
 
     Args:
@@ -68,7 +68,7 @@ def measured(times: Sequence[tuple[int, float]], eager_factor: float = EAGER_FAC
         eager_factor: see :class:`Work`.
 
     Raises:
-        ConfigError: there are none, or a number is none.
+        ConfigError: there are no times, one is invalid, or a number of tokens is given twice.
     """
     rows = sorted(times)
     if not rows:

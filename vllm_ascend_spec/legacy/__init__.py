@@ -1,1 +1,1 @@
-"""Options of speculation by the names that vLLM once had for them."""
+"""Translation of vLLM's old options of speculation to ``speculative_config``."""

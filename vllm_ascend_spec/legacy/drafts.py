@@ -1,4 +1,4 @@
-"""How many drafts, where nobody says it, and whether a target drafts for itself."""
+"""The default number of drafts of a checkpoint, and whether a target has MTP layers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from vllm_ascend_spec.config.checkpoint.config_json import NAME
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError
 from vllm_ascend_spec.config.checkpoint.safetensors import parse_object
 
-# As the guides have it, where a checkpoint says nothing of how many drafts it makes.
+# The usual number in guides, for checkpoints that do not say how many drafts they make.
 DEFAULT_DRAFTS = 5
-# Targets whose own layers draft, and where their configs say so.
+# Targets with draft layers of their own: the method, keys of their configs, names on the hub.
 MTP = "mtp"
 MTP_COUNTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers")
 MTP_NAMES = ("deepseek-v3", "deepseek-r1")
@@ -20,7 +20,7 @@ COUNTS = ("num_heads", "medusa_num_heads", "n_predict")
 
 
 def has_mtp_layers(model: str) -> bool:
-    """Tell whether a target has layers that draft: of its folder, or by the hub's name."""
+    """Tell whether a target has MTP layers, by its local config or its name on the hub."""
     folder = Path(model).expanduser()
     if not (folder / NAME).is_file():
         return any(part in folder.name.lower() for part in MTP_NAMES)

@@ -1,6 +1,6 @@
-"""Options of speculation by the names that vLLM had for them before ``speculative_config``.
+"""vLLM's old options of speculation, those from before ``speculative_config``.
 
-vLLM 0.9 took the last of them away. Guides and deployment templates still have them.
+vLLM 0.9 removed the last of them. Guides and deployment templates still use them.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from vllm_ascend_spec.legacy.drafts import (
 MODEL, METHOD, DRAFTS = "speculative_model", "speculative_method", "num_speculative_tokens"
 RULE = "spec_decoding_acceptance_method"
 NGRAM = "ngram"
-# Of vLLM's today, beside --speculative-config.
+# vLLM's options today, besides --speculative-config.
 SHORT = ("spec_method", "spec_model", "spec_tokens")
-# Texts that meant "not given", as for --speculative-config; templates have them for what is off.
+# Texts that mean "not given", as for --speculative-config; templates use them to turn options off.
 UNSET = ("", "None")
-# What vLLM took for the shortest n-gram then; today it takes the longest.
+# The default for the shortest n-gram then; today it is the length of the longest.
 SHORTEST_NGRAM = 1
 
 
 @dataclass(frozen=True)
 class Legacy:
-    """One of the old names.
+    """An old option.
 
     Attributes:
         name: as a keyword argument of ``LLM``; with dashes it is the flag.
-        parse: of a flag's text; None for a flag without a value.
-        short: another flag.
-        alone: the flag's value where it stands alone; None for one that needs a value.
+        parse: converts the text of the flag's value; None for a flag without a value.
+        short: a short form of the flag.
+        alone: value of the flag if none is given; None if the flag needs one.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Legacy:
 
     @property
     def key(self) -> str | None:
-        """The key of ``speculative_config``; None for one that has no effect any more."""
+        """The key of ``speculative_config``; None if the option has no effect any more."""
         return KEYS[self.name]
 
     @property
@@ -64,10 +64,10 @@ class Legacy:
         return (self.flag,) if self.short is None else (self.flag, self.short)
 
     def parsed(self, text: str) -> Any:
-        """Return what the text of the flag's value means.
+        """Parse the text of the flag's value.
 
         Raises:
-            ConfigError: a number is wanted, and it is none.
+            ConfigError: it has to be a number and is not.
         """
         try:
             return text if self.parse is None else self.parse(text)
@@ -97,12 +97,12 @@ BY_FLAG: dict[str, Legacy] = {flag: one for one in LEGACY.values() for flag in o
 
 @dataclass(frozen=True)
 class Modern:
-    """What old names come to.
+    """What old options are translated to.
 
     Attributes:
         spec: the speculative config; None for none.
-        guessed: what was not said and had to be found out, a clause each.
-        without_effect: names that have none any more.
+        guessed: what was not given and had to be inferred, one clause each.
+        without_effect: old options that have no effect any more.
     """
 
     spec: Mapping[str, Any] | None
@@ -116,14 +116,14 @@ def given_of(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def taken(values: dict[str, Any], *, as_flags: bool = True) -> tuple[dict[str, Any], Modern] | None:
-    """Take old names out of an engine's options, and put what they mean in their place.
+    """Replace the old options among an engine's options by what they mean, in place.
 
     Args:
-        values: by today's names and old ones, of a command line or keyword arguments; is changed.
+        values: options of a command line or keyword arguments, by new and old names; modified.
         as_flags: as for :func:`modern`.
 
     Returns:
-        The values by old name, and what they came to; None where none was given.
+        The values by old name, and their translation; None if none was given.
 
     Raises:
         ConfigError: as :func:`modern` does.
@@ -145,13 +145,13 @@ def taken(values: dict[str, Any], *, as_flags: bool = True) -> tuple[dict[str, A
 def modern(
     given: Mapping[str, Any], spec: Any, target: str | None = None, *, as_flags: bool = True
 ) -> Modern:
-    """Translate old names.
+    """Translate old options.
 
     Args:
         given: values by old name, at least one.
-        spec: the speculative config that was given beside them; None for none.
-        target: a folder or a hub's name; None if it is not known.
-        as_flags: whether messages call them by their flags, not as keyword arguments.
+        spec: the speculative config that was given with them; None if none was.
+        target: a folder or a name on the hub; None if it is not known.
+        as_flags: whether messages name them as flags, not as keyword arguments.
 
     Raises:
         ConfigError: they contradict each other or ``spec``, or say too little.
@@ -184,7 +184,7 @@ def modern(
 def _spec_of(
     named: Mapping[str, Any], called: Mapping[str, str]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the speculative config, and what had to be found out for it."""
+    """Return the speculative config, and what had to be inferred for it."""
     spec = {str(LEGACY[name].key): value for name, value in named.items()}
     guessed = []
     model = str(spec.get("model", ""))
@@ -210,11 +210,11 @@ def _spec_of(
 
 
 def told(given: Mapping[str, Any], found: Modern, *, as_flags: bool = True) -> str:
-    """Return the one line about old names, with the modern form.
+    """Return the one-line message about old options, with their translation.
 
     Args:
         given: values by old name.
-        found: what they came to.
+        found: their translation.
         as_flags: whether they were flags, not keyword arguments.
     """
     names = [LEGACY[name].flag if as_flags else name for name in given]

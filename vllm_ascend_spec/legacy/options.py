@@ -1,4 +1,4 @@
-"""Old options among the words of a command, and what stands in their place today."""
+"""Find old options among the words of a command, and what replaces them today."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vllm_ascend_spec.legacy.names import BY_FLAG, Legacy, Modern, given_of, mod
 from vllm_ascend_spec.legacy.shell import Word
 
 NEW = "--speculative-config"
-# What else says what the old names do; vLLM has short ones.
+# Options that replace the old ones; vLLM has short forms too.
 MODERN = (NEW, "-sc", "--spec-method", "--spec-model", "--spec-tokens")
 VARIABLE = re.compile(r"\$\{(\w+)\}|\$\((\w+)\)|\$(\w+)")
 
@@ -24,10 +24,10 @@ class Found:
 
     Attributes:
         option: which one.
-        value: of it, as a program gets it; None for a flag without one.
-        first: place of its first word among those of the command.
-        last: place of its last word.
-        is_live: whether something is put into the value later.
+        value: its value as the program receives it; None for a flag without one.
+        first: index of its first word in the command.
+        last: index of its last word.
+        is_live: whether the value has variables that are expanded later.
     """
 
     option: Legacy
@@ -39,14 +39,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Replacement:
-    """What a command's old options come to.
+    """What replaces the old options of a command.
 
     Attributes:
         found: the old options.
-        anchor: the one in whose place the new one stands; None for none.
+        anchor: the old option that the new one replaces; None if there is no new one.
         json: value of ``--speculative-config``; None for none.
-        is_live: whether something is put into it later.
-        notes: what a person should know.
+        is_live: whether that value has variables that are expanded later.
+        notes: notes for the user.
     """
 
     found: Sequence[Found]
@@ -57,13 +57,13 @@ class Replacement:
 
 
 def flag_of(text: str) -> str:
-    """Return the name of a word that is an option, with dashes; vLLM takes underscores, too."""
+    """Return the name of an option with dashes; vLLM accepts underscores too."""
     name = text.partition("=")[0]
     return f"--{name[2:].replace('_', '-')}" if name.startswith("--") else name
 
 
 def filled_in(text: str, known: Mapping[str, str]) -> str:
-    """Return a text with the variables put in that are known."""
+    """Return a text with its known variables expanded."""
     return VARIABLE.sub(lambda m: known.get(m[1] or m[2] or m[3], m[0]), text)
 
 
@@ -99,10 +99,10 @@ def _stands_alone(option: Legacy, after: Sequence[Word]) -> bool:
 
 
 def replacement(words: Sequence[Word], known: Mapping[str, str]) -> Replacement | None:
-    """Return what the old options of a command come to; None for a command without any.
+    """Return what replaces the old options of a command; None if it has none.
 
     Args:
-        words: of the command.
+        words: words of the command.
         known: values of variables, as far as they are known.
 
     Raises:
@@ -141,7 +141,7 @@ def _target(words: Sequence[Word], known: Mapping[str, str]) -> str | None:
 
 
 def _value(found: Found, known: Mapping[str, str]) -> Any:
-    """Return the value of an option, with the variables that are known put in."""
+    """Return the value of an option, with its known variables expanded."""
     text = found.value
     if text is None:
         return True
@@ -160,7 +160,7 @@ def _json(spec: Mapping[str, Any], live: Mapping[str, str]) -> str:
 def _written(key: str, value: Any, live: Mapping[str, str]) -> str:
     if key not in live:
         return json.dumps(value, ensure_ascii=False)
-    # Numbers have no quotes, and what is put in later gets none.
+    # No quotes around a variable that stands for a number.
     is_number = any(one.key == key and one.parse is int for one in BY_FLAG.values())
     return live[key] if is_number else f'"{live[key]}"'
 

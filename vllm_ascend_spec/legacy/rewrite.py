@@ -1,4 +1,4 @@
-"""Scripts and command lines with old options, written anew; all the rest stays as it is."""
+"""Rewrite scripts and command lines with old options; all other text stays as it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROKEN_NOTE = "a comment behind a \\ ends the command there, in any shell: taken
 
 @dataclass(frozen=True)
 class Edit:
-    """What stands from ``start`` to ``end`` from now on."""
+    """New text for the characters from ``start`` to ``end``."""
 
     start: int
     end: int
@@ -26,12 +26,12 @@ class Edit:
 
 @dataclass
 class Rewritten:
-    """A text, and what a person should know of it.
+    """A rewritten text, with notes for the user.
 
     Attributes:
-        text: the new one.
-        notes: about what was found out, and what was left out.
-        count: of the commands that had old options.
+        text: the new text.
+        notes: what was inferred, and what was left out.
+        count: number of commands that had old options.
     """
 
     text: str
@@ -40,16 +40,16 @@ class Rewritten:
 
 
 def has_old(text: str) -> bool:
-    """Tell whether a text has any old option in it, for a first look."""
+    """Tell whether a text may have an old option in it; a quick first test."""
     text = text.replace("_", "-")
     return any(flag in text for flag in BY_FLAG)
 
 
 def rewrite(text: str, *, line_ends_command: bool = True) -> Rewritten:
-    """Write a script or a command line anew.
+    """Rewrite a script or a command line.
 
     Args:
-        text: of it.
+        text: text of the script or command line.
         line_ends_command: as for :func:`vllm_ascend_spec.legacy.shell.commands`.
 
     Raises:
@@ -72,7 +72,7 @@ def rewrite(text: str, *, line_ends_command: bool = True) -> Rewritten:
 
 
 def apply(text: str, edits: Sequence[Edit]) -> str:
-    """Return a text after edits, none of which overlaps another."""
+    """Return a text with edits applied; no two of them may overlap."""
     for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
     return text
@@ -94,14 +94,14 @@ def _assigned(words: Sequence[Word], known: Mapping[str, str]) -> dict[str, str]
 
 
 def _nested(text: str, words: Sequence[Word], result: Rewritten) -> list[Edit]:
-    """Return edits of words that are scripts themselves, as behind ``bash -c``."""
+    """Return edits of words that are scripts themselves, as after ``bash -c``."""
     edits = []
     for word in words:
         if not any(mark in word.text for mark in " \n\t") or not has_old(word.text):
             continue
         inner = rewrite(word.text)
         if inner.count:
-            # What the outer shell puts in stays its own.
+            # The outer shell must still expand its variables.
             is_live = text[word.start] == '"' and word.is_live
             edits.append(Edit(word.start, word.end, quoted(inner.text, is_live=is_live)))
             result.count += inner.count
@@ -110,7 +110,7 @@ def _nested(text: str, words: Sequence[Word], result: Rewritten) -> list[Edit]:
 
 
 def _of_options(words: Sequence[Word], found: Replacement) -> list[Edit]:
-    """Return the edits that put the new option in the place of an old one, and take away all."""
+    """Return the edits that replace one old option by the new one and remove all others."""
     edits = []
     for one in found.found:
         start, end = words[one.first].start, words[one.last].end
@@ -118,7 +118,7 @@ def _of_options(words: Sequence[Word], found: Replacement) -> list[Edit]:
             new = f"{NEW} {quoted(found.json, is_live=found.is_live)}"
             edits.append(Edit(start, end, new))
         else:
-            # With what parts it from the word before it.
+            # Includes the space or line break before it.
             before = words[one.first - 1].end if one.first else start
             edits.append(Edit(before, end, ""))
     return edits
@@ -127,7 +127,7 @@ def _of_options(words: Sequence[Word], found: Replacement) -> list[Edit]:
 def _of_broken_lines(
     text: str, words: Sequence[Word], edits: Sequence[Edit], result: Rewritten
 ) -> list[Edit]:
-    """Return edits that mend the ends of a command's lines."""
+    """Return edits that repair broken line continuations of a command."""
     found = [
         Edit(match.start(), match.end(), CONTINUED)
         for word, after in pairwise(words)

@@ -1,4 +1,4 @@
-"""The words of a shell's commands, with the places where they stand."""
+"""Split shell commands into words, with their positions in the text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 CONTINUED = "\\\n"
-# A comment behind a backslash: a shell takes the backslash for an escaped space, ends the command
-# there, and runs the next line as another one. Guides have it all the same.
+# A comment after a backslash: a shell reads an escaped space, ends the command there, and runs the
+# next line as another command. Guides contain this all the same.
 BROKEN = re.compile(r"\\[ \t]+(?:#[^\n]*)?\n")
 PIECE = r"""
     '[^']*'                         # as it stands
@@ -40,10 +40,10 @@ class Word:
     """A word of a command.
 
     Attributes:
-        text: what a program gets, but for variables, which stand as they are.
+        text: what the program receives, except that variables are not expanded.
         start: where it begins in the whole text.
         end: where it ends.
-        is_live: whether something in it is put in later, as ``${model}``.
+        is_live: whether it has a variable that is expanded later, such as ``${model}``.
     """
 
     text: str
@@ -53,11 +53,11 @@ class Word:
 
 
 def commands(text: str, *, line_ends_command: bool = True) -> Iterator[list[Word]]:
-    """Yield the words of each command; comments are none.
+    """Yield the words of each command, without comments.
 
     Args:
-        text: of a script, or a command line.
-        line_ends_command: whether the end of a line ends a command, where no backslash is before.
+        text: a script or a command line.
+        line_ends_command: whether a newline ends a command, unless a backslash precedes it.
     """
     words: list[Word] = []
     for token in TOKEN.finditer(text):
@@ -76,7 +76,7 @@ def _word(token: re.Match[str]) -> Word:
 
 
 def _piece(raw: str) -> tuple[str, bool]:
-    """Return what a piece of a word comes to, and whether something is put into it later."""
+    """Return a piece of a word unquoted, and whether it is expanded later."""
     if raw[0] == "'":
         return raw[1:-1], False
     if raw[0] == '"':
@@ -88,11 +88,11 @@ def _piece(raw: str) -> tuple[str, bool]:
 
 
 def quoted(text: str, *, is_live: bool = False) -> str:
-    """Return a word as a script has it.
+    """Return a word quoted for a script.
 
     Args:
-        text: what a program gets.
-        is_live: whether what begins with ``$`` is the shell's.
+        text: what the program receives.
+        is_live: whether the shell expands what begins with ``$``.
     """
     if not is_live:
         return shlex.quote(text)

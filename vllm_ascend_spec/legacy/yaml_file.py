@@ -1,7 +1,7 @@
-"""YAML files with old options, as Kubernetes and Compose have them, written anew.
+"""Rewrite YAML files with old options, such as those of Kubernetes and Compose.
 
-A command is a list of words there (``args:``), or one text. Comments, order and everything else of
-the file stay, so the text is edited and not written from what was parsed.
+A command there is a list of words (``args:``), or one text. The text is edited, not generated from
+the parsed file, so that comments, order and everything else stay as they are.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from vllm_ascend_spec.legacy.shell import Word
 if TYPE_CHECKING:
     from yaml import ScalarNode, SequenceNode
 
-# Put in by Kubernetes, and by Compose.
+# Start of a variable that Kubernetes or Compose expands.
 PUT_IN = ("$(", "${")
-# The two that keep lines apart, and join them.
+# Styles of block texts: the first keeps lines apart, the second joins them.
 LITERAL, FOLDED = "|", ">"
 
 
 def rewrite_yaml(text: str, name: str) -> Rewritten:
-    """Write a YAML file anew.
+    """Rewrite a YAML file.
 
     Args:
-        text: of the file.
-        name: of the file, for messages.
+        text: text of the file.
+        name: name of the file, for messages.
 
     Raises:
-        ConfigError: it is no YAML, or its old options contradict each other or say too little.
+        ConfigError: it is not YAML, or its old options contradict each other or say too little.
     """
     import yaml
 
@@ -51,7 +51,7 @@ def rewrite_yaml(text: str, name: str) -> Rewritten:
 
 
 def _nodes(documents: list[Any]) -> Iterator[Any]:
-    """Yield lists and single texts, each once, also where the file refers to one again."""
+    """Yield lists and single texts, each once, even if aliases refer to it again."""
     import yaml
 
     waiting, seen = [node for node in documents if node is not None], set[int]()
@@ -74,7 +74,7 @@ def _of_list(text: str, node: SequenceNode, result: Rewritten) -> list[Edit]:
     words = [
         Word(item.value, item.start_mark.index, item.end_mark.index, _is_live(item.value))
         if item.id == "scalar"
-        # Holds a place, and is no option.
+        # A placeholder, which is no option.
         else Word("", item.start_mark.index, item.end_mark.index)
         for item in items
     ]
@@ -95,7 +95,7 @@ def _is_live(text: str) -> bool:
 
 
 def _anchor_edits(words: list[Word], found: Replacement) -> dict[int, Edit]:
-    """Return the edits of the items that stay, by their places."""
+    """Return the edits of the items that stay, by their indices."""
     anchor = found.anchor
     if anchor is None:
         return {}
@@ -114,7 +114,7 @@ def _single(text: str) -> str:
 
 
 def _remove_lines(text: str, words: list[Word], place: int) -> Edit:
-    """Take an item away that has lines of its own."""
+    """Remove an item that has lines of its own."""
     word = words[place]
     start = text.rfind("\n", 0, word.start) + 1
     end = text.find("\n", max(word.start, word.end - 1))
@@ -122,7 +122,7 @@ def _remove_lines(text: str, words: list[Word], place: int) -> Edit:
 
 
 def _remove_in_line(text: str, words: list[Word], place: int) -> Edit:
-    """Take an item away, with the comma before it; the first one with that behind it."""
+    """Remove an item with the comma before it, or the first item with the comma after it."""
     word = words[place]
     if place:
         return Edit(words[place - 1].end, word.end, "")
@@ -136,7 +136,7 @@ def _of_text(node: ScalarNode, result: Rewritten) -> list[Edit]:
         return []
     start, end = node.start_mark.index, node.end_mark.index
     if node.style in (LITERAL, FOLDED):
-        # As it stands, so that its lines keep their indentation.
+        # Edit the raw text, so that its lines keep their indentation.
         whole = node.start_mark.buffer
         raw = str(whole)[start:end]
         head = raw.index("\n") + 1

@@ -1,1 +1,1 @@
-"""The drafting methods: one folder each with its record, its checks and its drafter."""
+"""The drafting methods: one folder per method with its record, its checks and its drafter."""

@@ -1,4 +1,4 @@
-"""What a drafter is: the part of an engine that makes drafts."""
+"""The interface of a drafter, which is the part of an engine that makes drafts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Runner(Protocol):
     """The part of a model runner that drafters read.
 
     Attributes:
-        requests: vLLM's cached states of requests, by id.
+        requests: vLLM's cached request states, by id.
         input_batch: the requests of this step, in order.
-        cudagraph_dispatcher: tells which graph a number of tokens runs in.
-        uniform_decode_query_len: rows of each request in a decode batch.
-        optimistic_seq_lens_cpu: int32 [max_num_reqs], how far each request is computed by a step
+        cudagraph_dispatcher: selects the graph for a number of tokens.
+        uniform_decode_query_len: number of rows per request in a decode batch.
+        optimistic_seq_lens_cpu: int32 [max_num_reqs], computed length of each request after a step
             whose drafts are all accepted.
     """
 
@@ -36,14 +36,14 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """What a drafter is made from.
+    """The parts of an engine that a drafter is created from.
 
     Attributes:
         vllm_config: the engine's configuration.
-        device: where the target runs.
-        runner: the target's runner. Its ``__init__`` is under way when ``create`` is called:
-            ``input_batch`` and the KV cache are not there yet.
-        speculation: what was asked for, resolved.
+        device: the device on which the target runs.
+        runner: the target's runner. Its ``__init__`` is still running when ``create`` is called:
+            ``input_batch`` and the KV cache do not exist yet.
+        speculation: the user's options, resolved.
     """
 
     vllm_config: VllmConfig
@@ -55,14 +55,14 @@ class Engine:
 class Drafter(Protocol):
     """Makes the drafts of an engine. The runner calls the methods in this order.
 
-    A drafter with a draft model extends vLLM's or vllm-ascend's own proposer, whose further hooks
-    (KV cache, capture and replay of graphs) their runners call: ``initialize_attn_backend``,
-    ``initialize_cudagraph_keys``, ``dummy_run``. Others extend :class:`HostDrafter`.
+    A drafter with a draft model extends vLLM's or vllm-ascend's own proposer. Their runners also
+    call its hooks for the KV cache and for graph capture and replay: ``initialize_attn_backend``,
+    ``initialize_cudagraph_keys``, ``dummy_run``. Other drafters extend :class:`HostDrafter`.
 
     Attributes:
-        drafts_to_the_end: whether a request near ``max_model_len`` may be drafted for. vLLM drafts
-            for nobody while one request is near its end, because its own loop would leave tables.
-        wants_aux_hidden_states: whether the target is to return the states of inner layers.
+        drafts_to_the_end: whether drafting goes on while a request is near ``max_model_len``. vLLM
+            stops it for all requests, because its own loop would index tables out of bounds.
+        wants_aux_hidden_states: whether the target has to return the states of inner layers.
     """
 
     drafts_to_the_end: bool
@@ -73,26 +73,26 @@ class Drafter(Protocol):
         """Build the drafter of an engine.
 
         Raises:
-            ConfigError: an option asks for what the method cannot do here.
+            ConfigError: an option is not supported by the method here.
         """
 
     def load_model(self, target_model: nn.Module) -> None:
-        """Load weights; the target has been loaded."""
+        """Load weights; the target is already loaded."""
 
     def warm_up(self) -> None:
-        """Do what costs time once; the runner is complete, no request has come."""
+        """Do one-time work; the runner is complete, and no request has arrived."""
 
     def dummy_run(self, num_tokens: int, *args: Any, **kwargs: Any) -> None:
-        """Run the draft on made-up input, to measure memory, to warm up or to capture a graph.
+        """Run the draft on dummy input, to measure memory, to warm up or to capture a graph.
 
-        The further arguments are those of vLLM's or vllm-ascend's runner.
+        The other arguments are those of vLLM's or vllm-ascend's runner.
         """
 
     def draft(self, step: DraftStep) -> Drafts:
         """Return drafts for every request of the batch."""
 
     def take_last_draft_probs(self) -> torch.Tensor | None:
-        """Return the distributions of the last drafts, once; None where drafts are certain.
+        """Return the distributions of the last drafts once; None if the drafts are greedy.
 
         Returns:
             float32 [num_reqs, K, vocab_size].
@@ -100,9 +100,9 @@ class Drafter(Protocol):
 
 
 class HostDrafter:
-    """Base of drafters without a draft model that the runner would know of."""
+    """Base class of drafters without a draft model that the runner has to know about."""
 
-    # The scheduler cuts off the drafts that do not fit, for each request by itself.
+    # The scheduler cuts off drafts that do not fit, separately for each request.
     drafts_to_the_end = True
     wants_aux_hidden_states = False
 
@@ -116,5 +116,5 @@ class HostDrafter:
         """Do nothing: there is no model to run."""
 
     def take_last_draft_probs(self) -> torch.Tensor | None:
-        """Return None: drafts that are looked up are certain."""
+        """Return None: drafts that are looked up are one-hot."""
         return None

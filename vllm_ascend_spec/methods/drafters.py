@@ -1,4 +1,4 @@
-"""From the bases that a method's record names to its drafter, imported when an engine uses it."""
+"""Build a drafter from the bases in its method's record, which are imported on first use."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def create_drafter(engine: Engine) -> Drafter:
 
 @functools.cache
 def drafter_class(method: str, family: str, bases: tuple[str, ...]) -> Any:
-    """Import and return a method's drafter.
+    """Import and return a method's drafter class.
 
-    One base is the drafter itself. Of several a class is made, so that no file is needed to join a
-    draft loop to a stock proposer. vLLM's and vllm-ascend's runners ask for their own class of a
-    method by ``isinstance``, which is why stock proposers are among them.
+    A single base is the drafter itself. Several bases are joined in a new class, so that joining a
+    draft loop to a stock proposer needs no file. Stock proposers are among the bases because
+    vLLM's and vllm-ascend's runners check for their own classes with ``isinstance``.
 
     Args:
-        method: its name.
+        method: name of the method.
         family: ``vllm`` or ``ascend``, see ``devices/``.
-        bases: as ``module:Class``, at least one; see ``Method.drafters``.
+        bases: one or more base classes as ``module:Class``; see ``Method.drafters``.
     """
     bases = bases_of(bases, installed_version("vllm-ascend"))
     classes = tuple(_imported(path) for path in bases)

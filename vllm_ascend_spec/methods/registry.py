@@ -1,4 +1,4 @@
-"""The methods of this package and of others, by name. Imports neither torch nor vLLM."""
+"""Registry of the methods of this and other packages. Imports neither torch nor vLLM."""
 
 from __future__ import annotations
 

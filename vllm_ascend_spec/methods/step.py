@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
     from vllm.v1.worker.gpu_input_batch import InputBatch
 
-# By request: a list of any number of token ids up to K each, or int64 [num_reqs, K].
+# Either a list of up to K token ids for each request, or int64 [num_reqs, K].
 Drafts = Union[list[list[int]], "torch.Tensor"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftStep:
-    """What is known when drafts are made. The runner fills all of it (``worker/``).
+    """Everything that is known when drafts are made. The runner fills in all fields (``worker/``).
 
     Attributes:
-        num_drafts: K of this step, by the scheduler; not more than the engine's K.
-        sampled_token_ids: the target's tokens of this step. A list by request, empty where a prompt
-            goes on, for methods that draft on the host. For methods with a KV cache of their own
-            int32 [num_reqs, K+1] on the device, padded by -1.
-        tokens_on_host: returns the same as a list by request, empty where a prompt goes on. Where
-            they are a tensor it waits for the device.
-        batch: the runner's requests; the host's tokens of each are there.
-        batch_has_sampled: whether those of this step are among them.
-        sampling: how the requests are sampled.
+        num_drafts: K of this step, set by the scheduler; at most the engine's K.
+        sampled_token_ids: the target's tokens of this step. For methods that draft on the host, one
+            list per request, which is empty during prefill. For methods with their own KV cache,
+            int32 [num_reqs, K+1] on the device, padded with -1.
+        tokens_on_host: returns the same tokens as one list per request, which is empty during
+            prefill. If they are a tensor, the call waits for the device.
+        batch: the runner's requests, with the tokens of each on the host.
+        batch_has_sampled: whether these tokens include those of this step.
+        sampling: sampling parameters of the requests.
         hidden_states: the target's last hidden states, [num_tokens, hidden_size].
         sample_hidden_states: those of the rows that were sampled from, [num_rows, hidden_size].
         aux_hidden_states: those of inner layers of the target, each [num_tokens, hidden_size]; None
-            where no method asked for them.
-        verification: which rows were drafts; None where the step before had none.
-        attention: attention metadata of the target's pass; None where nothing needs it.
-        slot_mappings: slots in the KV cache by layer, vLLM's; None with vllm-ascend.
-        draft_by_stock: calls the stock runner's own preparation of inputs for this step, which ends
-            in the stock entry point of the drafter (``propose`` with vLLM, ``_propose`` with
-            vllm-ascend) and returns what that returns. For drafters that extend a stock proposer.
+            if no method asked for them.
+        verification: tells which rows were drafts; None if the target verified no drafts.
+        attention: attention metadata of the target's pass; None if nothing needs it.
+        slot_mappings: vLLM's KV cache slots by layer; None with vllm-ascend.
+        draft_by_stock: runs the stock runner's preparation of inputs for this step. It ends by
+            calling the drafter's stock entry point (``propose`` with vLLM, ``_propose`` with
+            vllm-ascend) and returns its result. For drafters that extend a stock proposer.
     """
 
     num_drafts: int

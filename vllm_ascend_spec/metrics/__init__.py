@@ -1,1 +1,1 @@
-"""How many drafts are accepted, read from vLLM's own counters."""
+"""Metrics of speculation: our own ones, and readers of vLLM's acceptance counters."""

@@ -9,7 +9,7 @@ from typing import Any
 from vllm_ascend_spec.metrics.prometheus import read_samples
 
 PREFIX = "vllm:spec_decode_"
-# What a counter's sample has behind its name; beside it is one that says since when it counts.
+# Suffix of a counter's sample; each counter has another sample with its creation time.
 TOTAL = "_total"
 PER_POSITION = "num_accepted_tokens_per_pos"
 
@@ -46,7 +46,7 @@ class Acceptance:
 
     @property
     def tokens_per_step(self) -> float | None:
-        """Mean acceptance length: tokens a request gains per verification, the last included."""
+        """Mean acceptance length: accepted drafts per verification, plus the one extra token."""
         return 1 + self.num_accepted_tokens / self.num_drafts if self.num_drafts else None
 
     @property
@@ -69,14 +69,14 @@ def _padded(counts: tuple[int, ...], width: int) -> tuple[int, ...]:
 
 
 def from_prometheus(text: str) -> Acceptance:
-    """Read a server's ``/metrics``; engines of one server add up."""
+    """Read a server's ``/metrics``, summed over its engines."""
     counts: dict[str, int] = {}
     positions: dict[int, int] = {}
     for sample in read_samples(text, PREFIX):
         if not sample.name.endswith(TOTAL):
             continue
         name = sample.name.removeprefix(PREFIX).removesuffix(TOTAL)
-        # Others have positions, too.
+        # Other counters have positions too.
         if name == PER_POSITION:
             place = int(sample.labels["position"])
             positions[place] = positions.get(place, 0) + int(sample.value)
@@ -100,7 +100,7 @@ def from_engine(metrics: Iterable[Any]) -> Acceptance:
 
 
 def added_up(stats: Iterable[Any]) -> Acceptance:
-    """Add up what a scheduler counted of its steps: vLLM's ``SpecDecodingStats``."""
+    """Add up a scheduler's counts of its steps, vLLM's ``SpecDecodingStats``."""
     total = Acceptance()
     for step in stats:
         places = tuple(step.num_accepted_tokens_per_pos)

@@ -1,4 +1,4 @@
-"""Counter of steps by how many drafts they make, and why as many.
+"""Counter of steps by K, the number of drafts, and by the reason for this K.
 
 ``vllm:spec_decode_draft_length_steps{k=…,reason=…}``; the reasons are those of ``control/``.
 """
@@ -12,7 +12,7 @@ from vllm_ascend_spec.metrics.group import Group, counter
 
 
 class DraftLengths(Group):
-    """One counter; without samples where no engine speculates."""
+    """One counter; it has no samples if no engine speculates."""
 
     def __init__(self) -> None:
         about = "Steps by how many drafts they make for each request, and why as many."
@@ -29,8 +29,8 @@ def count_length(told: Told, engine: int = 0) -> None:
     """Count a step.
 
     Args:
-        told: what its scheduler says of it.
-        engine: its number, 0 for the only one.
+        told: what the scheduler reports of the step.
+        engine: number of the engine; 0 if there is only one.
     """
     metrics = _lengths()
     metrics.of(metrics.steps, str(engine), str(told.drafts), told.reason).inc()

@@ -1,7 +1,7 @@
-"""Counters of steps by graph and by the reason of those without one, and of decode batches.
+"""Counters of steps, by graph or the reason for having none, and of decode batches.
 
 ``vllm:spec_decode_graph_steps{graph=…,reason=…}`` counts steps,
-``vllm:spec_decode_draft_graph_steps{graph=…}`` those in which a model drafted, and the histogram
+``vllm:spec_decode_draft_graph_steps{graph=…}`` steps in which a model drafted, and the histogram
 ``vllm:spec_decode_batch_requests{k=…}`` the requests of decode batches; ``plan --load`` reads it.
 """
 
@@ -16,12 +16,12 @@ from vllm_ascend_spec.graphs.step import METRIC as STEPS
 from vllm_ascend_spec.graphs.step import Step
 from vllm_ascend_spec.metrics.group import Group, counter, histogram
 
-# Each of the sizes that most engines decode at has a bucket.
+# Each common size of a decode batch has its own bucket.
 BUCKETS = (*range(1, 17), *range(20, 65, 4), *range(80, 257, 16), 384, 512, 768, 1024)
 
 
 class GraphSteps(Group):
-    """Two counters and a histogram; without samples where no engine has graphs."""
+    """Two counters and a histogram; they have no samples if no engine has graphs."""
 
     def __init__(self) -> None:
         self.steps = counter(
@@ -59,8 +59,8 @@ def count_step(stat: Any, engine: int = 0) -> None:
     """Count a step of an engine.
 
     Args:
-        stat: vLLM's ``CUDAGraphStat`` of it, or None for a step of which nothing is known.
-        engine: its number, 0 for the only one.
+        stat: vLLM's ``CUDAGraphStat`` of the step; None if nothing is known of it.
+        engine: number of the engine; 0 if there is only one.
     """
     step = None if stat is None else Step.parse(stat.runtime_mode)
     if step is not None:

@@ -1,4 +1,4 @@
-"""Metrics of ours that are counted together, in prometheus_client's registry."""
+"""Groups of our own metrics in prometheus_client's registry."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class Group:
-    """Brings metrics to the registry, past vLLM's broom; see ``rule.py``.
+    """Registers metrics in a way that vLLM does not unregister; see ``rule.py``.
 
     Args:
-        metrics: made without a registry of their own.
+        metrics: metrics created with ``registry=None``.
     """
 
     def __init__(self, metrics: Sequence[Any]) -> None:
@@ -20,11 +20,11 @@ class Group:
         self._metrics = metrics
         REGISTRY.register(self)
 
-        # Looking one up by its labels takes longer than counting, and every step counts.
+        # Cached: it runs in every step, and a lookup by labels takes longer than counting.
         self.of = cache(_labelled)
 
     def collect(self) -> Iterable[Any]:
-        """Return all that were counted; nothing of an engine that has none of them."""
+        """Return the metrics that have samples."""
         found = (family for metric in self._metrics for family in metric.collect())
         return [family for family in found if family.samples]
 
@@ -47,7 +47,7 @@ def gauge(name: str, about: str) -> Any:
     """Return a gauge for a group, with the engine's number as its label."""
     from prometheus_client import Gauge
 
-    # As vLLM's own: one line for each engine, however many API servers.
+    # As vLLM's gauges: one line for each engine, however many API servers there are.
     return Gauge(name, about, labelnames=["engine"], registry=None, multiprocess_mode="mostrecent")
 
 

@@ -1,4 +1,4 @@
-"""A server's ``/metrics``, read with the library that vLLM writes it with."""
+"""Read a server's ``/metrics`` with the library that vLLM writes it with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client.samples import Sample
 
 
 def read_samples(text: str, prefix: str) -> Iterator[Sample]:
-    """Return the samples whose names begin with ``prefix``, in the order of the text.
+    """Yield the samples whose names begin with ``prefix``, in the order of the text.
 
     Args:
         text: what the server answered, in Prometheus' text format.

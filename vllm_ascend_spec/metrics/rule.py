@@ -1,4 +1,4 @@
-"""Which rule the engine verifies by, as a gauge beside vLLM's acceptance counters.
+"""Gauge of the engine's verification rule, to be read with vLLM's acceptance counters.
 
 Synthetic acceptance makes these counters meaningless as acceptance; a reader must be able to tell.
 """
@@ -20,11 +20,11 @@ NAME = "vllm:spec_decode_verify_rule"
 
 
 class RuleCollector:
-    """Brings the gauge to prometheus_client's registry.
+    """Registers the gauge in prometheus_client's registry.
 
-    vLLM takes every metric out of the registry whose name is like its own when it starts to log
-    (vllm/v1/metrics/prometheus.py:unregister_vllm_metrics), which is after the platform is asked.
-    It finds them by an attribute that this class lacks.
+    When vLLM starts to log, which is after it asks the platform, it unregisters every metric whose
+    name is like its own (vllm/v1/metrics/prometheus.py:unregister_vllm_metrics). It finds them by
+    an attribute that this class lacks.
     """
 
     def __init__(self) -> None:
@@ -61,17 +61,17 @@ def _collector() -> RuleCollector:
 
 
 def publish_rule(rule: str | None) -> None:
-    """Make the gauge ``vllm:spec_decode_verify_rule{rule=…,lossless=…}`` of this process say 1.
+    """Set the gauge ``vllm:spec_decode_verify_rule{rule=…,lossless=…}`` of this process to 1.
 
     Args:
         rule: ``token``, ``block`` or ``synthetic``; None for an engine without speculation, which
-            takes away what an engine before it said.
+            clears the rule of an earlier engine.
     """
     _collector().set(rule)
 
 
 def announce_rule(speculation: Speculation | None) -> None:
-    """Publish the rule of an engine, and log what a person should know who chose it."""
+    """Publish the rule of an engine, and log the notes and warnings about its options."""
     publish_rule(speculation.rule if speculation is not None else None)
     if speculation is None:
         return
@@ -93,7 +93,7 @@ def rule_from_engine(metrics: Iterable[Any]) -> str | None:
 
 
 def note_on_rule(rule: str | None) -> str:
-    """Return what to print behind acceptance, with a space before it; empty for the usual rule."""
+    """Return what to print after acceptance, with a leading space; empty for the default rule."""
     if rule in (None, VERIFY_RULES[0]):
         return ""
     return f" ({rule}, not lossless)" if rule == SYNTHETIC else f" ({rule} rule)"

@@ -1,4 +1,4 @@
-"""Counters of the seconds of steps, and of those that verification and drafting take of them."""
+"""Counters of the seconds spent in steps, and in their verification and drafting parts."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def _step_times() -> StepTimes:
 
 
 def count_times(times: Times, engine: int = 0) -> None:
-    """Count what a worker says of its time.
+    """Count the times that a worker reports.
 
     Args:
-        times: since it said so last.
-        engine: its number, 0 for the only one.
+        times: the times since its last report.
+        engine: number of the engine; 0 if there is only one.
     """
     counters, label = _step_times(), str(engine)
     counters.of(counters.step, label).inc(1e-6 * times.step)

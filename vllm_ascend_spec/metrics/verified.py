@@ -1,6 +1,6 @@
-"""Counters of what became of drafts, by method and by how many there were, and by position.
+"""Counters of verified and accepted drafts, by method and K, and by method and position.
 
-vLLM's own, ``vllm:spec_decode_num_*``, add up over all of that.
+vLLM's own counters, ``vllm:spec_decode_num_*``, are sums over these labels.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def _verified() -> Verified:
 
 
 def count_verified(told: Told, positions: Any = None, engine: int = 0) -> None:
-    """Count what became of drafts.
+    """Count verified and accepted drafts.
 
     Args:
-        told: what the scheduler says of them.
+        told: what the scheduler reports of them.
         positions: vLLM's ``SpecDecodingStats`` of the same step; None without drafts.
-        engine: its number, 0 for the only one.
+        engine: number of the engine; 0 if there is only one.
     """
     counters, labels = _verified(), (str(engine), told.method)
     for k, (requests, accepted) in told.verified.items():

@@ -1,4 +1,4 @@
-"""What is watched over: drafts that are hardly accepted, and drafting that pauses."""
+"""Metrics of the acceptance watchdog and of pauses in drafting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAUSES = "vllm:spec_decode_drafting_pauses"
 
 
 class Watch(Group):
-    """Two states, and how often each began."""
+    """Gauges of two states, and counters of how often each began."""
 
     def __init__(self) -> None:
         self.low = gauge(LOW, "Whether the watchdog finds that drafts are hardly accepted.")
@@ -30,16 +30,16 @@ def _watch() -> Watch:
 
 
 def count_watched(watched: Watched, engine: int = 0) -> None:
-    """Count what a scheduler says of a step.
+    """Record what a scheduler reports of a step.
 
     Args:
-        watched: at the step's end.
-        engine: its number, 0 for the only one.
+        watched: the states at the step's end.
+        engine: number of the engine; 0 if there is only one.
     """
     metrics, label = _watch(), str(engine)
-    # Each time: of several API servers the one that was told last says how it is.
+    # Set in every step: with several API servers the last one to set it determines the value.
     metrics.of(metrics.low, label).set(watched.is_low)
     metrics.of(metrics.paused, label).set(watched.is_paused)
-    # Nothing is added as a rule; then a counter that says 0 is there.
+    # Usually adds 0, so that the counter exists with a value of 0.
     metrics.of(metrics.alarms, label).inc(watched.alarms)
     metrics.of(metrics.pauses, label).inc(watched.pauses)

@@ -1,4 +1,4 @@
-"""The kernels behind drafting and verification: one folder an op, one file a backend."""
+"""Kernels for drafting and verification: one folder per op, one file per backend."""
 
 from vllm_ascend_spec.ops.grammar_mask import OP as GRAMMAR_MASK
 from vllm_ascend_spec.ops.grammar_mask import grammar_mask

@@ -1,7 +1,7 @@
-"""Do the built kernels run on this NPU? Their launchers do not always say so.
+"""Check that the built kernels run on this NPU; their launchers do not always report a failure.
 
-A launcher that CANN's build generates also returns 0 where the kernels' binary was not registered
-with the device: it prints a line, nothing runs, and results are whatever was in their memory.
+A launcher that CANN's build generates returns 0 even if the kernels' binary was not registered with
+the device: it prints a line, nothing runs, and results are whatever was in their memory.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ VOCAB_SIZE = 8
 
 
 def launch_problem(library: Library) -> str | None:
-    """Verify two drafts on the current NPU; return None, or in one line what is wrong.
+    """Verify two drafts on the current NPU; return None, or one line that says what is wrong.
 
-    A launch that fails in torch_npu's task queue stops the queue, and with it all that follows. So
-    the trial runs on a stream that does not use the queue.
+    A launch that fails in torch_npu's task queue stops the queue and all later work. So the trial
+    runs on a stream that does not use the queue.
     """
     npu: Any = torch.npu  # torch_npu puts it there
     try:
@@ -37,7 +37,7 @@ def launch_problem(library: Library) -> str | None:
 
 
 def _verifies(library: Library, token: int) -> bool:
-    """Return whether the draft ``token`` is accepted where it is the likeliest in each row."""
+    """Return whether the draft ``token`` is accepted if it is the argmax of each row."""
     logits = torch.zeros(2, VOCAB_SIZE, device=NPU)  # [num_rows, vocab_size]
     logits[:, token] = 1.0
     drafts = torch.tensor([token], dtype=torch.int32, device=NPU)  # [num_drafts]

@@ -1,10 +1,11 @@
-"""The AscendC kernels' library: built for one SoC, or run on a CPU under the twin.
+"""The AscendC kernels' library: built for one SoC, or emulated on a CPU (``ops/twin``).
 
-An op's ``ascendc.py`` asks :func:`library` for whatever runs its kernel. That is the library which
-``python -m vllm_ascend_spec.ops.build_ascendc`` has built, on an NPU; or a stand-in, where
-:func:`use` or the environment variable ``VLLM_ASCEND_SPEC_ASCENDC=module:function`` names one: a
-function that returns a :class:`Library`. Tests and the simulated NPU run the kernels under the twin
-that way (``ops/twin/library.py``), in every process of an engine.
+An op's ``ascendc.py`` gets the :class:`Library` that runs its kernel from :func:`library`. On an
+NPU this is what ``python -m vllm_ascend_spec.ops.build_ascendc`` built. A substitute takes its
+place if :func:`use` sets one, or if the environment variable
+``VLLM_ASCEND_SPEC_ASCENDC=module:function`` names a function that returns one. That is how tests
+and the simulated NPU run the kernels in the emulator (``ops/twin/library.py``), in every process of
+an engine.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ SOC = BUILT / "soc.txt"
 STAND_IN_VARIABLE = "VLLM_ASCEND_SPEC_ASCENDC"
 RULES = {"token": 0, "block": 1}
 REMEDY = "run python -m vllm_ascend_spec.ops.build_ascendc --soc SOC in a checkout, with CANN"
-# Chips whose kernels are interchangeable begin alike.
+# Prefixes of chip names; chips with the same prefix run the same kernels.
 FAMILIES = ("ascend910b", "ascend910_93")
 
 Outputs = tuple[torch.Tensor, torch.Tensor]
 
 
 class Library(Protocol):
-    """What runs the kernels. Arguments are those of the ops, contiguous where the ops say so."""
+    """Runs the kernels. Arguments are those of the ops, contiguous where the ops say so."""
 
     def verify_greedy(self, *arguments: Any) -> Outputs:
         """Return the op's results for ``(logits, drafts, cu_num_draft_tokens, max_draft_len)``."""
@@ -46,7 +47,7 @@ class Library(Protocol):
         """Return the op's results; ``options`` are its keyword arguments."""
 
     def grammar_mask(self, *arguments: Any) -> None:
-        """Change the first of ``(logits, bitmask, row_indices)``."""
+        """Modify the first of ``(logits, bitmask, row_indices)`` in place."""
 
 
 _stand_in: list[Library] = []
@@ -54,7 +55,7 @@ _stand_in: list[Library] = []
 
 @contextlib.contextmanager
 def use(stand_in: Library) -> Iterator[None]:
-    """Run the ``ascendc`` backend with ``stand_in``, on whatever device the tensors are."""
+    """Run the ``ascendc`` backend with ``stand_in``, for tensors on any device."""
     _stand_in.append(stand_in)
     try:
         yield
@@ -63,10 +64,10 @@ def use(stand_in: Library) -> Iterator[None]:
 
 
 def library(device_type: str) -> Library:
-    """Return what runs the kernels for tensors of a device.
+    """Return the library that runs the kernels for tensors on a device.
 
     Raises:
-        BackendUnavailableError: there is nothing; the message says why and what helps.
+        BackendUnavailableError: there is none; the message says why and gives the remedy.
     """
     if _stand_in:
         return _stand_in[-1]
@@ -90,7 +91,7 @@ def problem(device_type: str) -> str | None:
 
 @functools.cache
 def library_problem() -> str | None:
-    """Load the built library and try it; return None, or in one line why it cannot be used."""
+    """Load the built library and try it; return None, or one line why it cannot be used."""
     device = _device_name()
     if found := _chip_problem(device):
         return found
@@ -109,7 +110,7 @@ def library_problem() -> str | None:
 def _load_problem() -> str | None:
     """Load the library unless it is damaged; return what is wrong, or None."""
     try:
-        # The kernels are in a library of their own, which the first one loads.
+        # The first library loads a second one, which holds the kernels.
         for path in sorted(LIBRARY.parent.glob("*.so")):
             if found := file_problem(path):
                 return found
@@ -140,7 +141,7 @@ def _device_name() -> str:
 
 
 def _soc_problem(built_for: str, device: str) -> str | None:
-    """Return why kernels for one SoC do not run on another; an unknown device is given a try."""
+    """Return why kernels for one SoC do not run on another; an unknown device passes."""
     family = _family(device)
     if family is None or built_for.lower().startswith(family):
         return None

@@ -21,8 +21,8 @@ from vllm_ascend_spec.ops.checksum import write_checksum
 
 SOURCES = Path(__file__).parents[2] / "ops" / "ascendc"
 CANN_VARIABLE = "ASCEND_HOME_PATH"
-# As CANN's build spells them; those of one family run each other's kernels. "ascend910b" alone is
-# to CANN a chip of the first Ascend 910.
+# Names as CANN's build spells them; chips of one family run each other's kernels. CANN takes a bare
+# "ascend910b" for a chip of the first Ascend 910.
 SOCS = (
     *(f"ascend910b{variant}" for variant in ("1", "2", "2c", "3", "4", "4-1")),
     *(f"ascend910_93{variant}" for variant in ("62", "72", "81", "82", "91", "92")),
@@ -33,7 +33,7 @@ TOOLS = ("cmake", "make")
 
 
 class CannotBuildError(Exception):
-    """What is missing, and what helps, in one line."""
+    """The build cannot run; the message says in one line what is missing and the remedy."""
 
 
 def find_cann(named: str | None) -> Path:
@@ -66,10 +66,10 @@ def find_package(name: str) -> Path:
 
 
 def check_soc(soc: str) -> str:
-    """Return the SoC's name as CANN's build wants it.
+    """Return the SoC's name as CANN's build spells it.
 
     Raises:
-        CannotBuildError: the kernels are not for it, or the name is not one chip's.
+        CannotBuildError: the kernels do not support it, or the name is not that of one chip.
     """
     if soc.lower() not in SOCS:
         raise CannotBuildError(
@@ -80,7 +80,7 @@ def check_soc(soc: str) -> str:
 
 
 def require_tools() -> None:
-    """Raise unless the programs that build are here.
+    """Raise unless the build tools are installed.
 
     Raises:
         CannotBuildError: one is not installed.

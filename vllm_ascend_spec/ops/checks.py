@@ -1,8 +1,8 @@
 """Argument checks shared by the ops.
 
-Shapes and dtypes are always checked. Values are checked only where reading them is free, on the
-CPU: on an accelerator it would wait for the device in every step. The checks run in every call, so
-a message is put together only once something is wrong.
+Shapes and dtypes are always checked. Values are checked only on the CPU, where reading them is
+free; on an accelerator every step would wait for the device. The checks run in every call, so a
+message is built only if something is wrong.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LOGITS_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 INT32_DTYPES = (torch.int32,)
 # Tokens are int32.
 LARGEST_VOCAB = 2**31 - 1
-# Up to so many values a loop in Python is faster than a tensor operation.
+# Up to this many values, a Python loop is faster than a tensor operation.
 FEW = 32
 
 
@@ -57,7 +57,7 @@ def check_values(
 
 
 def check_logits(logits: torch.Tensor) -> None:  # [num_rows, vocab_size]
-    """Check what all ops ask of the logits."""
+    """Check what all ops require of the logits."""
     if logits.ndim != 2:
         raise refusal("logits", f"{logits.ndim} dimensions, expected 2")
     if logits.dtype not in LOGITS_DTYPES:
@@ -77,7 +77,7 @@ def check_drafts(
     """Check the arguments that both verification ops have.
 
     Raises:
-        ValueError: naming the argument.
+        ValueError: an argument is wrong; the message names it.
     """
     check_logits(logits)
     if draft_token_ids.ndim != 1:

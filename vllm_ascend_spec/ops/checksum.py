@@ -1,8 +1,8 @@
-"""Tell whether a built library is whole before it is loaded.
+"""Check that a built library is intact before it is loaded.
 
-Pages of a library are read when they are first touched: one that was cut off kills the process with
-SIGBUS in the middle of a request, and one with wrong bytes crashes or computes wrong results. So a
-build leaves the library's SHA-256 beside it, in the form that ``sha256sum --check`` reads.
+Pages of a library are read on first access: a truncated library kills the process with SIGBUS in
+the middle of a request, and one with wrong bytes crashes or computes wrong results. So a build
+stores the library's SHA-256 next to it, in the form that ``sha256sum --check`` reads.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 
 SUFFIX = ".sha256"
 ELF_64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
-# Of an ELF header: where the table of sections begins, the size of an entry, how many there are.
+# Fields of an ELF header: offset of the section table, size of an entry, number of entries.
 SECTION_TABLE = struct.Struct("<40xQ10xHH2x")
 
 
 def checksum_of(library: Path) -> Path:
-    """Return where the checksum of a library is."""
+    """Return the path of a library's checksum file."""
     return library.with_name(library.name + SUFFIX)
 
 
 def write_checksum(library: Path) -> None:
-    """Leave the checksum beside a library that was just built. ``ops/build.py`` does the same."""
+    """Write the checksum file of a library just built; ``ops/build.py`` does the same."""
     digest = hashlib.sha256(library.read_bytes()).hexdigest()
     checksum_of(library).write_text(f"{digest}  {library.name}\n")
 
@@ -31,7 +31,7 @@ def write_checksum(library: Path) -> None:
 def file_problem(library: Path) -> str | None:
     """Return what is wrong with a library's file, or None.
 
-    Where its build left no checksum, as builds before 0.3.1 did not, only its length is checked.
+    Without a checksum file, which builds before 0.3.1 did not write, only the length is checked.
 
     Raises:
         OSError: the file cannot be read.
@@ -46,14 +46,14 @@ def file_problem(library: Path) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error of the loader says, in one line."""
+    """Return the first line of a loader error, or its type's name if it is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _cut_off(name: str, content: bytes) -> str | None:
-    """Return that a library ends before its table of sections does, which linkers write last."""
+    """Return a message if a library ends before its section table, which linkers write last."""
     if not content.startswith(ELF_64_LITTLE_ENDIAN) or len(content) < SECTION_TABLE.size:
-        return None  # too short or something else: the loader says so
+        return None  # too short or another format: the loader reports it
     start, size, count = SECTION_TABLE.unpack_from(content)
     if len(content) >= start + size * count:
         return None

@@ -18,7 +18,7 @@ REMEDY = "install vllm-ascend-spec again, with pip's --no-deps --force-reinstall
 
 @functools.cache
 def library_problem() -> str | None:
-    """Load the library; return None, or in one line why it cannot be used."""
+    """Load the library; return None, or one line why it cannot be used."""
     if not LIBRARY.is_file():
         note = PROBLEM.read_text(errors="replace").strip() if PROBLEM.is_file() else ""
         return f"the C++ backend was not built: {note or f'remedy: {REMEDY}'}"

@@ -8,11 +8,11 @@ import torch
 
 
 class Grid(NamedTuple):
-    """Where each request's rows and drafts are.
+    """Indices of each request's rows and drafts.
 
     Attributes:
         offsets: int64 [max_draft_len + 1], position within a request.
-        counts: int64 [num_reqs, 1], drafts of each request.
+        counts: int64 [num_reqs, 1], number of drafts of each request.
         rows: int64 [num_reqs, max_draft_len + 1], index into the logits; clamped where padded.
         drafts: int64 [num_reqs, max_draft_len + 1], draft token ids; -1 where there is none.
         draft_rows: int64 [num_reqs, max_draft_len + 1], index into the drafts; clamped.
@@ -30,7 +30,7 @@ def make_grid(
     cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
     max_draft_len: int,
 ) -> Grid:
-    """Lay the ragged batch out as a grid. A request's rows are its drafts', then its bonus row."""
+    """Lay the ragged batch out as a grid; a request has a row per draft, then its bonus row."""
     device = draft_token_ids.device
     num_drafts, num_reqs = draft_token_ids.shape[0], cu_num_draft_tokens.shape[0]
     ends = cu_num_draft_tokens.long()[:, None]

@@ -1,4 +1,4 @@
-"""Which backend runs an op, and the op's place in ``torch.ops.vllm_ascend_spec``."""
+"""Choose the backend of an op, and register the op in ``torch.ops.vllm_ascend_spec``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.log import log_once
 
 NAMESPACE = "vllm_ascend_spec"
-# Best first; an op runs the first of these that it has.
+# Best first; an op runs the first of these that it has and that can run.
 PREFERENCE: dict[str, tuple[str, ...]] = {
     "cpu": ("cpu", "reference"),
     "cuda": ("triton", "reference"),
@@ -42,7 +42,7 @@ class Op:
     backends: tuple[str, ...]
 
     def register(self, default: Callable[..., Any], fake: Callable[..., Any]) -> Op:
-        """Define ``torch.ops.vllm_ascend_spec.<name>``: ``default`` runs it, ``fake`` shapes it."""
+        """Define ``torch.ops.vllm_ascend_spec.<name>``: ``default`` runs it, ``fake`` traces it."""
         _library.define(f"{self.name}{self.schema}")
         _library.impl(self.name, default, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{NAMESPACE}::{self.name}", fake, lib=_library)
@@ -51,7 +51,7 @@ class Op:
     def backend(self, name: str | None, device: torch.device) -> Callable[..., Any]:
         """Return the function of backend ``name``, or of the best one for ``device``.
 
-        Without a name, a backend that is there but cannot run is passed over with one logged line.
+        Without a name, a backend that exists but cannot run is skipped, with one logged line.
 
         Raises:
             BackendUnavailableError: backend ``name`` does not exist or cannot run on ``device``.
@@ -69,7 +69,7 @@ class Op:
 
         Args:
             device_type: ``cpu``, ``cuda`` or ``npu``.
-            name: of the backend that was asked for; None for the best one.
+            name: name of the requested backend; None for the best one.
 
         Raises:
             BackendUnavailableError: there is none.
@@ -105,7 +105,7 @@ def _best(op: Op, device_type: str) -> str:
 
 
 def _problem_of(op: Op, name: str, device_type: str) -> str | None:
-    """Return why a backend cannot run on a device; its module knows, if it can fail at all."""
+    """Return why a backend cannot run on a device, or None; not all modules have ``problem``."""
     try:
         module = _module(op, name)
     except ImportError as error:

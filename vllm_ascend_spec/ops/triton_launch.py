@@ -1,4 +1,4 @@
-"""Launching Triton kernels: where that is possible, and how the work is cut up."""
+"""Launch Triton kernels: tell on which devices they run, and split the work."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import torch
 COMPILERS = {"cuda": ("nvidia", "triton"), "npu": ("ascend", "triton-ascend")}
 # Programs per multiprocessor that keep its memory busy.
 PROGRAMS_PER_CORE = 8
-# Chunks are squares, so that the place of a token in one is found from sums of lines.
+# Chunks are squares, so that a token's position in a chunk is found from the sums of its lines.
 SMALLEST_SIDE, USUAL_SIDE = 16, 64
 MOST_CHUNKS = 128
 TOKENS_PER_WARP = 1024
-# Elements of the tile in which a request's chunks are added up.
+# Elements of the tile in which a request's chunks are summed.
 TILE_SIZE = 4096
-# Kernels are compiled for this many rows of a request at least, so that all small numbers of drafts
+# Kernels are compiled for at least this many rows per request, so that all small numbers of drafts
 # share one variant.
 FEWEST_POSITIONS = 8
 # Lanes of a row whose largest logits are collected, see triton_kernels/search.py. An NPU can hold
 # fewer on chip.
 FEWEST_LANES, MOST_LANES, MOST_LANES_OF_NPU = 256, 4096, 2048
-# Tokens travel as float32, which holds integers exactly up to here.
+# Tokens are stored as float32, which holds integers exactly up to here.
 LARGEST_VOCABULARY = 1 << 24
 
 
@@ -51,15 +51,15 @@ def problem(device_type: str) -> str | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the rows of a batch are cut up. Depends on shapes only, so that a graph can hold it.
+    """How the rows of a batch are split. Depends only on shapes, so that a graph can capture it.
 
     Attributes:
         grid: programs of the first launch: requests, positions, splits of a row.
         side: a chunk has side * side tokens.
-        num_chunks: chunks of a row.
-        chunks_per_split: chunks that one program goes through.
-        positions: rows of one request, rounded up to a power of two.
-        num_warps: warps of a program that goes through a chunk.
+        num_chunks: number of chunks per row.
+        chunks_per_split: number of chunks that one program processes.
+        positions: number of rows per request, rounded up to a power of two.
+        num_warps: number of warps of a program that processes chunks.
     """
 
     grid: tuple[int, int, int]
@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def chunk(self) -> int:
-        """Tokens of a chunk."""
+        """Number of tokens in a chunk."""
         return self.side * self.side
 
     @property
@@ -80,12 +80,12 @@ class Plan:
         return power_of_two(self.num_chunks)
 
     def tile(self, num_parts: int) -> int:
-        """Return how many parts of each row are added up at once."""
+        """Return how many parts of each row are summed at once."""
         return min(power_of_two(num_parts), max(TILE_SIZE // self.positions, 1))
 
 
 def make_plan(num_reqs: int, max_draft_len: int, vocab_size: int, num_cores: int) -> Plan:
-    """Cut up a batch so that a single request keeps all cores busy, and many do not crowd them.
+    """Split a batch so that one request keeps all cores busy and many do not overload them.
 
     Raises:
         ValueError: the vocabulary is too large.
@@ -113,7 +113,7 @@ def make_plan(num_reqs: int, max_draft_len: int, vocab_size: int, num_cores: int
 
 
 def is_aligned(logits: torch.Tensor) -> bool:
-    """Tell whether rows are read in vectors, which pipelined loops need lest registers run out."""
+    """Tell whether rows are read in vectors; otherwise pipelined loops run out of registers."""
     return logits.shape[1] % 16 == 0 and logits.stride(0) % 16 == 0
 
 
@@ -124,7 +124,7 @@ def lanes_of(vocab_size: int, device: torch.device) -> int:
 
 
 def stores_holes(device: torch.device) -> bool:
-    """Tell whether a store under any mask leaves the rest alone, as it does not on Ascend."""
+    """Tell whether a store under any mask leaves other elements alone; on Ascend it does not."""
     return device.type == "cuda"
 
 
@@ -139,7 +139,7 @@ def num_cores(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).multi_processor_count
     if device.type == "npu":
-        return 40  # of the smallest Atlas A2; more programs than cores queue up
+        return 40  # of the smallest Atlas A2; programs beyond the number of cores queue up
     return 1
 
 
@@ -151,6 +151,6 @@ def on_device(tensor: torch.Tensor) -> AbstractContextManager[object]:
 
 
 def words_of(uniforms: torch.Tensor) -> torch.Tensor:
-    """View float64 [n] as their int32 words: kernels read them without float64 arithmetic."""
-    # A single one may keep a stride, which the view would refuse.
+    """View float64 [n] as int32 words, which kernels read without float64 arithmetic."""
+    # A tensor of one element may keep a stride that ``view`` would refuse.
     return uniforms.contiguous().as_strided(uniforms.shape, (1,)).view(torch.int32)

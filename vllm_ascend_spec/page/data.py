@@ -13,18 +13,18 @@ from vllm_ascend_spec.metrics import step_times, verified, watch
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of the page, or several by label; those of all engines added up.
+    """A number on the page, or several by label, summed over all engines.
 
     Attributes:
-        sample: name of the samples that it is made of.
-        by: labels that tell its numbers apart; without any it is one number.
+        sample: name of the samples that are summed.
+        by: labels to group by; empty for a single number.
     """
 
     sample: str
     by: tuple[str, ...] = ()
 
 
-# By the names that the page calls them.
+# Keyed by the names that the page uses.
 FIGURES: Mapping[str, Figure] = {
     "tokens": Figure("vllm:generation_tokens_total"),
     "running": Figure("vllm:num_requests_running"),

@@ -1,7 +1,7 @@
 """The page's two routes, in the form of vLLM's plugins for HTTP routes.
 
-``/spec`` is the same file for everybody and has nothing of the server in it. ``/spec/data`` is
-guarded by the server's API key, if it has one: vLLM itself guards only the paths of its models.
+``/spec`` is a static file that contains no data of the server. ``/spec/data`` is guarded by the
+server's API key, if it has one: vLLM itself guards only the paths of its models.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DATA = f"{PATH}/data"
 FILE = Path(__file__).with_name("spec.html")
 HEADERS = {
     "Cache-Control": "no-store",
-    # All that the page needs is in it, and it asks nobody else.
+    # The page is self-contained and asks no other server.
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -41,7 +41,7 @@ def keys_of(args: Namespace) -> list[str]:
 
 
 class SpecPage:
-    """As ``vllm/plugins/endpoint_plugins/interface.py:EndpointPlugin`` asks for it."""
+    """Implements ``vllm/plugins/endpoint_plugins/interface.py:EndpointPlugin``."""
 
     name = "ascend_spec_page"
     required_tasks = ("generate",)
@@ -56,7 +56,7 @@ class SpecPage:
         def page() -> HTMLResponse:
             return HTMLResponse(html, headers=HEADERS)
 
-        # Not asynchronous, so that requests are served while the metrics are read.
+        # Not async, so that requests are still served while the metrics are read.
         @app.get(DATA, include_in_schema=False)
         def data(request: Request) -> JSONResponse:
             if guard is not None and not guard.verify_token(request.headers):
@@ -67,7 +67,7 @@ class SpecPage:
             return JSONResponse({"time": time.time(), **about, "figures": read}, headers=HEADERS)
 
     async def init_state(self, engine_client: Any, state: Any, args: Namespace) -> None:
-        """Lay down what does not change; vLLM calls it once there is an engine."""
+        """Store what does not change; vLLM calls this once the engine exists."""
         speculation = speculation_of(engine_client.vllm_config)
         state.spec_page = {
             "model": (args.served_model_name or [Path(args.model).name])[0],

@@ -1,1 +1,1 @@
-"""Detect the device and adapt vLLM's platform to it. Selection imports neither torch nor vLLM."""
+"""vLLM's and vllm-ascend's platforms, one per device, adapted to our worker and scheduler."""

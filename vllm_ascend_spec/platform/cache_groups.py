@@ -1,4 +1,4 @@
-"""One group of KV cache for a draft whose layers see windows of several sizes."""
+"""Use a single KV cache group for a draft that mixes full and sliding-window attention."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from vllm_ascend_spec.errors import ConfigError
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-# Methods whose draft has layers of its own in its config; an MTP layer stands in its target's.
+# Methods whose draft has its own layers in its own config; MTP layers are in the target's.
 OF_OWN_LAYERS = ("draft_model", "eagle", "eagle3")
 FLAG = "--disable-hybrid-kv-cache-manager"
 
 
 def lay_one_group(vllm_config: VllmConfig) -> str | None:
-    """Let vLLM keep the whole context for all layers where the draft's need one group.
+    """Turn the hybrid KV cache manager off if the draft's layers would need several groups.
 
-    vLLM's drafters take one group (vllm/v1/spec_decode/llm_base_proposer.py:
-    SpecDecodeBaseProposer.validate_same_kv_cache_group) and end the engine where layers with a
-    window have another than those without. Without the hybrid manager all are in one; windows are
-    kept.
+    vLLM's drafters support one group (vllm/v1/spec_decode/llm_base_proposer.py:
+    SpecDecodeBaseProposer.validate_same_kv_cache_group) and end the engine if layers with a window
+    are in another group than those without. Without the hybrid manager all layers share one group,
+    which keeps the whole context; attention windows stay.
 
     Args:
-        vllm_config: of an engine with speculation, before vLLM has settled the manager.
+        vllm_config: configuration of an engine, before vLLM decides whether to use the manager.
 
     Returns:
-        A warning; None where nothing was changed.
+        A warning; None if nothing was changed.
 
     Raises:
-        ConfigError: the manager was asked for.
+        ConfigError: the user requested the manager.
     """
     spec, scheduler = vllm_config.speculative_config, vllm_config.scheduler_config
     if spec is None or spec.method not in OF_OWN_LAYERS or not spec.draft_model_config:
@@ -51,7 +51,7 @@ def lay_one_group(vllm_config: VllmConfig) -> str | None:
 
 
 def kinds_of(config: Any) -> list[str]:
-    """Return the kinds of attention of a draft's layers, by its config as transformers reads it."""
+    """Return the attention types of a draft's layers, from its config as transformers reads it."""
     layers = getattr(config, "layer_types", None) or ()
     own = set(layers[: getattr(config, "num_hidden_layers", len(layers))])
     if getattr(config, "sliding_window", None) is None:

@@ -1,4 +1,4 @@
-"""Lay down which graphs an engine captures, before vLLM and vllm-ascend round what they chose."""
+"""Set which graphs an engine captures, before vLLM and vllm-ascend round their own sizes."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 MIB = 1024 * 1024
-# On vLLM's compilation config, which a draft's copy of the configuration shares: it has been done.
+# Marks vLLM's compilation config, which a draft's copy of the configuration shares, as done.
 _DONE = "ascend_spec_capture"
-# What the planner calls a limit, and what it was set by.
+# The planner's names of limits, and the options that set them.
 OPTIONS = {
     "budget.graphs": f"{OURS}.capture_graphs",
     "budget.max_tokens": "compilation_config.max_cudagraph_capture_size",
@@ -61,17 +61,16 @@ def lay_capture_sizes(
     draft_has_pieces: bool = False,
     may_lack_streams: bool = False,
 ) -> None:
-    """Let an engine with speculation capture what was planned, or exactly what was asked for.
+    """Set an engine's capture sizes with speculation: the planned ones, or exactly those given.
 
     Args:
-        vllm_config: of the engine, its mode of graphs settled.
-        divisor_of: returns what every size has to be a multiple of on this device.
-        draft_has_pieces: whether a draft runs in vLLM's graphs of pieces on this device.
-        may_lack_streams: whether this device may have few streams for graphs.
+        vllm_config: configuration of the engine, with its final graph mode.
+        divisor_of: returns the number that every size must be a multiple of on this device.
+        draft_has_pieces: whether a draft runs in vLLM's piecewise graphs on this device.
+        may_lack_streams: whether this device may have too few streams for its graphs.
 
     Raises:
-        ConfigError: the sizes that were given, or the limits, cannot be kept to; names the nearest
-            that can.
+        ConfigError: the given sizes or limits are not possible; names the nearest that are.
     """
     compilation = vllm_config.compilation_config
     if vllm_config.speculative_config is None or vllm_config.model_config is None:
@@ -114,7 +113,7 @@ def _lay(
 
 
 def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
-    """Raise unless the sizes that were given are what will be captured."""
+    """Raise unless vLLM will capture exactly the sizes that were given."""
     compilation, scheduler = vllm_config.compilation_config, vllm_config.scheduler_config
     given = given_sizes(compilation) or ()
     if MODES[mode].has_full_decode:
@@ -159,10 +158,10 @@ def _plan(
 
 
 def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int) -> Wanted:
-    """Return the engine as the planner reads it.
+    """Return the planner's input for an engine.
 
     Raises:
-        ConfigError: the load is a file that cannot be read.
+        ConfigError: ``capture_load`` names a file that cannot be read.
     """
     compilation, scheduler = vllm_config.compilation_config, vllm_config.scheduler_config
     most = given_of(compilation, "max_cudagraph_capture_size")
@@ -185,7 +184,7 @@ def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: i
 
 
 def tiers_of(vllm_config: VllmConfig, asked: Speculation) -> tuple[Tier, ...]:
-    """Return the tiers that decode batches belong to, as far as they have graphs."""
+    """Return the tiers (one for each K) of decode batches that have graphs."""
     compilation, widest = vllm_config.compilation_config, vllm_config.scheduler_config.max_num_seqs
     mode = MODES[compilation.cudagraph_mode.name]
     if mode.has_full_decode and not has_graphs_by_k(compilation):
@@ -198,18 +197,18 @@ def tiers_of(vllm_config: VllmConfig, asked: Speculation) -> tuple[Tier, ...]:
 
 
 def _set_sizes(vllm_config: VllmConfig, sizes: list[int]) -> None:
-    """Set the sizes as if they had been given, and let vLLM work out what follows from them."""
+    """Set the sizes as if the user had given them, and let vLLM derive its other settings."""
     compilation = vllm_config.compilation_config
     compilation.cudagraph_capture_sizes = sizes
     compilation.max_cudagraph_capture_size = None
-    # It may name the captured sizes, and vLLM has put the former ones in their place.
+    # It may refer to the capture sizes by name, which vLLM has replaced by the former sizes.
     named = given_of(compilation, "compile_sizes")
     compilation.compile_sizes = None if named is None else [*named]
     vllm_config._set_cudagraph_sizes()
 
 
 def told(capture: Capture, vllm_config: VllmConfig, asked: Speculation, mode: str) -> str:
-    """Return what to say of a plan before anything is captured."""
+    """Return the log message about a plan, before anything is captured."""
     drafts = sorted({tier.k for tier in tiers_of(vllm_config, asked)})
     lines = [
         f"Graphs ({mode}): planned for K={', '.join(map(str, drafts))} and batches of up to "
@@ -225,7 +224,7 @@ def told(capture: Capture, vllm_config: VllmConfig, asked: Speculation, mode: st
 
 
 def estimated(capture: Capture, vllm_config: VllmConfig, mode: str) -> str | None:
-    """Return the estimates of what the graphs take, labelled as such; None without layers."""
+    """Return estimates of the graphs' memory and streams; None if the layers are unknown."""
     asked = speculation_of(vllm_config)
     found = estimates_of(vllm_config, asked, mode, capture.sizes, capture.decode_by_k)
     if found is None:

@@ -1,10 +1,10 @@
-"""A K that changes from step to step: where vLLM need not know of it.
+"""Hide from vLLM that K changes from step to step, where vLLM need not know.
 
-vLLM drops a schedule of K where there are copies of the target
-(``vllm/config/vllm.py:VllmConfig._maybe_disable_dynamic_sd_for_data_parallel``) and lowers full
-graphs to graphs of pieces (``VllmConfig._maybe_override_dynamic_sd_cudagraph_mode``). Nobody but
-its scheduler reads the schedule otherwise, and ours has its own. With ``draft_length="auto"`` vLLM
-is shown no schedule, and where something of the engine does not go with K and 0, K is fixed.
+vLLM drops a schedule of K if there are data-parallel replicas
+(``vllm/config/vllm.py:VllmConfig._maybe_disable_dynamic_sd_for_data_parallel``) and downgrades full
+graphs to piecewise graphs (``VllmConfig._maybe_override_dynamic_sd_cudagraph_mode``). Otherwise
+only its scheduler reads the schedule, and ours has its own. With ``draft_length="auto"`` vLLM gets
+no schedule. If a part of the engine cannot switch between K and 0, K is fixed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 def settle_auto(vllm_config: VllmConfig, device: Device) -> None:
-    """Fix K where it was to be K or 0 and something of the engine does not go with that.
+    """Fix K with ``draft_length="auto"`` if the engine cannot switch between K and 0.
 
-    A draft's copy of the configuration is shown to the platform later; it changes nothing.
+    vLLM later passes a draft's copy of the configuration, too; that changes nothing.
 
     Args:
-        vllm_config: as vLLM shows it to the platform before it fills in defaults.
-        device: the kind that the platform is for.
+        vllm_config: configuration that vLLM passes to the platform before it fills in defaults.
+        device: the platform's kind of device.
     """
     spec, speculation = vllm_config.speculative_config, waiting_or_laid(vllm_config)
     if spec is None or speculation is None or speculation.draft_length != AUTO:
@@ -54,12 +54,12 @@ def settle_auto(vllm_config: VllmConfig, device: Device) -> None:
 
 
 def fix_length(vllm_config: VllmConfig, speculation: Speculation, reason: str) -> None:
-    """Fix K where it was to be K or 0, and say why.
+    """Fix K where it could have been K or 0, and log why.
 
     Args:
-        vllm_config: of the engine.
-        speculation: of the engine.
-        reason: what K or 0 is not possible with.
+        vllm_config: configuration of the engine.
+        speculation: resolved speculation of the engine.
+        reason: the part of the engine that cannot switch between K and 0.
     """
     source = because(reason)
     attach(vllm_config, speculation.with_fixed_length(source))
@@ -69,14 +69,14 @@ def fix_length(vllm_config: VllmConfig, speculation: Speculation, reason: str) -
 
 
 def keep_to_ourselves(vllm_config: VllmConfig, *, has_graphs_by_k: bool) -> None:
-    """Take the schedule of K out of vLLM's sight where our parts do without vLLM's care.
+    """Hide the schedule of K from vLLM where our scheduler and graphs handle it.
 
     Args:
-        vllm_config: as vLLM shows it to the platform before it fills in defaults.
-        has_graphs_by_k: whether there are full graphs for each K on this device.
+        vllm_config: configuration that vLLM passes to the platform before it fills in defaults.
+        has_graphs_by_k: whether this device captures full graphs for each K.
 
     Raises:
-        ConfigError: there are copies, and a scheduler that is not ours.
+        ConfigError: there are data-parallel replicas, and the scheduler is not ours.
     """
     spec, speculation = vllm_config.speculative_config, waiting_or_laid(vllm_config)
     if spec is None or speculation is None or speculation.schedule is None:
@@ -101,10 +101,10 @@ def keep_to_ourselves(vllm_config: VllmConfig, *, has_graphs_by_k: bool) -> None
 
 
 def is_full(vllm_config: VllmConfig) -> bool:
-    """Tell whether the mode that was asked for, or vLLM's default, has full graphs."""
+    """Tell whether the requested graph mode, or else vLLM's default, has full graphs."""
     mode = vllm_config.compilation_config.cudagraph_mode
     if getattr(vllm_config.model_config, "enforce_eager", False):
         return False
-    # vLLM's default from its second level of optimization on.
+    # vLLM's default from optimization level 2 on.
     is_default = mode is None and vllm_config.optimization_level >= 2
     return is_default or (mode is not None and mode.name in FULL_MODES)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.config.kernel import IrOpPriorityConfig
 
-# How vLLM binds threads to cores, and what makes it take cores for nodes.
+# vLLM's variables for binding threads to cores, and for treating cores as NUMA nodes.
 BIND, NO_BINDING = "VLLM_CPU_OMP_THREADS_BIND", "nobind"
 SIMULATED_NODES = "VLLM_CPU_SIM_MULTI_NUMA"
 WORKER = "vllm_ascend_spec.worker.cpu.SpecCPUWorker"
@@ -34,7 +34,7 @@ class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
-        """Validate our options and name our worker, whatever vLLM's platform chose before."""
+        """Validate our options and, unless another worker is named, name ours."""
         check_engine_config(vllm_config, DEVICE)
         check_states(vllm_config)
         let_workers_share_a_node(vllm_config)
@@ -49,13 +49,13 @@ class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
 
     @classmethod
     def import_ir_kernels(cls) -> None:
-        """Register kernels: vLLM's, and those of it that it does not offer on a CPU."""
+        """Register vLLM's kernels, and its RMS norm kernels, which it does not offer on a CPU."""
         super().import_ir_kernels()
         from vllm_ascend_spec.platform import cpu_norm  # noqa: F401
 
     @classmethod
     def get_default_ir_op_priority(cls, vllm_config: VllmConfig) -> IrOpPriorityConfig:
-        """Prefer kernels where nothing is compiled; Inductor makes better ones by itself."""
+        """Prefer the C++ norm kernels in eager mode; Inductor generates better ones itself."""
         from vllm.config.compilation import CompilationMode
 
         found = super().get_default_ir_op_priority(vllm_config)
@@ -69,10 +69,10 @@ class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
 
 
 def check_states(vllm_config: VllmConfig) -> None:
-    """Refuse speculation for a hub's target whose layers keep a state, now that its config is here.
+    """Refuse speculation for a hub target with recurrent state, once vLLM has its config.
 
     Raises:
-        ConfigError: naming its architecture.
+        ConfigError: the target has such layers; names its architecture.
     """
     spec, model = vllm_config.speculative_config, vllm_config.model_config
     if spec is not None and model is not None and (model.is_hybrid or model.is_attention_free):
@@ -80,9 +80,9 @@ def check_states(vllm_config: VllmConfig) -> None:
 
 
 def let_workers_share_a_node(vllm_config: VllmConfig) -> None:
-    """Bind no threads where there are more workers than memory nodes.
+    """Turn thread binding off if there are more workers than memory nodes.
 
-    vLLM binds each worker's threads to a node of its own unless it is told otherwise, and ends with
+    By default vLLM binds each worker's threads to a node of its own, and would end with
     "Not enough allowed NUMA nodes" (vllm/utils/ompmultiprocessing.py:OMPProcessManager).
     """
     from vllm import envs
@@ -94,7 +94,7 @@ def let_workers_share_a_node(vllm_config: VllmConfig) -> None:
     nodes = len(get_visible_memory_node())
     if nodes < workers:
         os.environ[BIND] = NO_BINDING
-        envs.disable_envs_cache()  # which an earlier engine of this process has filled
+        envs.disable_envs_cache()  # an earlier engine of this process has filled it
         log_once(
             logging.WARNING,
             f"{BIND}={NO_BINDING} is set: {workers} workers share {nodes} memory "
@@ -126,7 +126,7 @@ def can_run_in_the_engine(vllm_config: VllmConfig) -> bool:
     vLLM gives every CPU worker a process of its own, to set up OpenMP there
     (vllm/platforms/cpu.py:CpuPlatform.check_and_update_config). A step then costs three round trips
     between two processes that spin while they wait, more with speculation than without. With one
-    worker and the number of threads given by the person there is nothing to set up.
+    worker and ``OMP_NUM_THREADS`` set by the user there is nothing to set up.
     """
     one_worker = vllm_config.parallel_config.world_size == 1
     return one_worker and bool(os.environ.get("OMP_NUM_THREADS"))

@@ -1,8 +1,8 @@
-"""vLLM's C++ kernels of the RMS norm for its operator of that name, on the CPU.
+"""Register vLLM's C++ RMS norm kernels on the CPU.
 
-vLLM builds them for the CPU and does not offer them there (vllm/kernels/vllm_c.py): an engine that
-does not compile runs the norm as six PyTorch operators, which takes several times as long for the
-few rows of a decode step. Imported by the platform, which vLLM asks for kernels.
+vLLM builds them for the CPU but does not offer them there (vllm/kernels/vllm_c.py): in eager mode
+it runs the norm as six PyTorch operators, which takes several times as long for the few rows of a
+decode step. Our platform imports this module when vLLM asks it for kernels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CpuPlatform.import_kernels()
 PROVIDER = "vllm_cpu_c"
 # A vLLM that was built for another kind of CPU may lack them.
 IS_BUILT = all(hasattr(torch.ops._C, name) for name in ("rms_norm", "fused_add_rms_norm"))
-# Elements that the kernels take at a time (csrc/cpu/layernorm.cpp).
+# Elements that the kernels process at a time (csrc/cpu/layernorm.cpp).
 WIDTH = 8
 
 
@@ -25,7 +25,7 @@ def is_fit(
     epsilon: float,
     variance_size: int | None = None,
 ) -> bool:
-    """Tell whether the kernel can do it; it takes no strides."""
+    """Tell whether the kernel supports these arguments; it needs contiguous tensors."""
     return (
         variance_size is None
         and weight is not None
@@ -42,7 +42,7 @@ def is_fit_to_add(
     epsilon: float,
     variance_size: int | None = None,
 ) -> bool:
-    """Tell whether the kernel can do it where a residual is added first."""
+    """Tell whether the kernel that first adds a residual supports these arguments."""
     is_alike = x_residual.dtype == x.dtype and x_residual.is_contiguous()
     return is_alike and is_fit(x, weight, epsilon, variance_size)
 
@@ -54,7 +54,7 @@ def rms_norm(
     epsilon: float,
     variance_size: int | None = None,
 ) -> torch.Tensor:
-    """Return ``x`` by its root mean square, times ``weight``."""
+    """Return ``x`` divided by its root mean square, times ``weight``."""
     output = torch.empty_like(x)
     torch.ops._C.rms_norm(output, x, weight, epsilon)
     return output
@@ -68,10 +68,10 @@ def fused_add_rms_norm(
     epsilon: float,
     variance_size: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the norm of the sum, and the sum.
+    """Return the norm of ``x + x_residual``, and that sum.
 
-    The kernel writes both where its arguments were. These are copies: models hand the residual of
-    their first layer out as a hidden state (EAGLE-3, ``extract_hidden_states``).
+    The kernel overwrites its arguments, so it gets copies: models return the residual of their
+    first layer as a hidden state (EAGLE-3, ``extract_hidden_states``).
     """
     output, residual = x.clone(), x_residual.clone()
     torch.ops._C.fused_add_rms_norm(output, residual, weight, epsilon)

@@ -32,8 +32,8 @@ RUNS_ON_V1 = (
 class SpecCudaPlatform(CommandLineMixin, DefaultsMixin, CudaPlatform):
     """CUDA platform that runs speculative decoding through our drafters and verifier.
 
-    The base is one of two classes: vLLM picks the one that goes with the host's NVML as it is
-    imported. An engine without speculation is vLLM's own, worker, runner and all.
+    The base is one of two classes: on import vLLM picks one by whether the host has NVML. An engine
+    without speculation keeps vLLM's own worker and runner.
     """
 
     @classmethod
@@ -51,6 +51,6 @@ class SpecCudaPlatform(CommandLineMixin, DefaultsMixin, CudaPlatform):
 
 
 def divisor_of(vllm_config: VllmConfig) -> int:
-    """Return what vLLM wants every size of a graph to be a multiple of."""
+    """Return the number that vLLM requires every graph size to be a multiple of."""
     shares = has_sequence_parallel_pass(vllm_config)
     return vllm_config.parallel_config.tensor_parallel_size if shares else 1

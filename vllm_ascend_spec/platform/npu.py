@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WORKER = "vllm_ascend_spec.worker.npu.SpecNPUWorker"
 
-# Here, because vllm-ascend reads its options in every process, in a worker's before our own code.
+# On import, because vllm-ascend reads its options in every process, in a worker before our code.
 compat.apply("npu_platform")
 
 
@@ -46,25 +46,25 @@ class SpecNpuPlatform(CommandLineMixin, DefaultsMixin, NPUPlatform):
 
 
 def divisor_of(vllm_config: VllmConfig) -> int:
-    """Return what vllm-ascend wants every size of a graph to be a multiple of.
+    """Return the number that vllm-ascend requires every graph size to be a multiple of.
 
-    As ``vllm_ascend/platform.py:_setup_compile_backend`` does it.
+    The rule is that of ``vllm_ascend/platform.py:_setup_compile_backend``.
     """
     ranks = vllm_config.parallel_config.tensor_parallel_size
-    # Here, as vLLM imports its platform before it has that.
+    # Imported here: vLLM imports its platform before it has defined this.
     from vllm.config import set_current_vllm_config
 
-    # vllm-ascend 0.23 asks for the engine's configuration itself.
+    # vllm-ascend 0.23 reads the current configuration itself.
     with set_current_vllm_config(vllm_config):
         shares = enable_sp(vllm_config) or shared_expert_dp_enabled() or enable_dsa_cp()
     return ranks if shares or has_sequence_parallel_pass(vllm_config) else 1
 
 
 def require_stock_worker() -> None:
-    """Raise unless this NPU is one for which vllm-ascend has the worker that ours extends.
+    """Raise unless vllm-ascend runs this NPU with the worker that ours extends.
 
     Raises:
-        PlatformError: it is another one, a 310P for instance.
+        PlatformError: the NPU has another worker, as a 310P does.
     """
     worker = worker_of_vllm_ascend()
     if worker != STOCK_WORKER:

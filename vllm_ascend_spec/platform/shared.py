@@ -1,4 +1,4 @@
-"""What every platform of ours checks."""
+"""Checks and defaults that all of our platforms share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CommandLineMixin:
-    """Mix into a platform of vLLM's or vllm-ascend's, before it in the bases."""
+    """Mixin for a platform of vLLM or vllm-ascend; must come before it in the bases."""
 
     @classmethod
     def pre_register_and_update(cls, parser: FlexibleArgumentParser | None = None) -> None:
@@ -34,11 +34,11 @@ class CommandLineMixin:
 
 
 class DefaultsMixin:
-    """Mix into a platform, before vLLM's or vllm-ascend's in the bases."""
+    """Mixin for a platform of vLLM or vllm-ascend; must come before it in the bases."""
 
     @classmethod
     def apply_config_platform_defaults(cls, vllm_config: VllmConfig) -> None:
-        """Keep what a person asked for, before defaults are laid over it."""
+        """Record what the user requested before defaults replace it."""
         note_given(vllm_config.compilation_config)
         if (device := find_device()) is not None:
             settle_auto(vllm_config, device)
@@ -47,10 +47,10 @@ class DefaultsMixin:
 
 
 def lay_scheduler(vllm_config: VllmConfig) -> None:
-    """Name our scheduler where there is speculation, unless another one is named.
+    """Name our scheduler if there is speculation, unless the user named another one.
 
     Raises:
-        ConfigError: another one is named, and K is to be chosen from step to step.
+        ConfigError: the user named another one, and K is chosen from step to step.
     """
     if vllm_config.speculative_config is None:
         return
@@ -64,11 +64,11 @@ def lay_scheduler(vllm_config: VllmConfig) -> None:
 
 
 def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
-    """Lay down the resolved speculation in an engine's configuration, and announce its rule.
+    """Attach the resolved speculation to an engine's configuration, and report its rule.
 
     Args:
-        vllm_config: as vLLM shows it to the platform.
-        device: the kind that the platform is for.
+        vllm_config: configuration that vLLM passes to the platform.
+        device: the platform's kind of device.
 
     Raises:
         ConfigError: naming the option, its value and what is valid.
@@ -82,7 +82,7 @@ def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
         warnings = tuple(dict.fromkeys(warning for warning in found if warning is not None))
         speculation = replace(speculation, warnings=warnings)
         attach(vllm_config, speculation)
-    # Without a model it is a placeholder, which vLLM builds where no engine is near.
+    # Without a model it is a placeholder that vLLM builds without an engine.
     if vllm_config.model_config is not None:
         announce_rule(speculation)
     if speculation is not None:
@@ -93,7 +93,7 @@ def check_model_runner(vllm_config: VllmConfig) -> None:
     """Raise if an engine with speculation is to run on model runner V2.
 
     Raises:
-        ConfigError: naming what asks for V2.
+        ConfigError: an option requests V2; names that option.
     """
     from vllm_ascend_spec.compat.v1_model_runner import find_demand
     from vllm_ascend_spec.config.model_runner import NEEDS_V2

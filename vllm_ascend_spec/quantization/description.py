@@ -16,18 +16,18 @@ NAME = "quant_model_description.json"
 FLOAT, STATIC, DYNAMIC = "FLOAT", "W8A8", "W8A8_DYNAMIC"
 TYPES = (FLOAT, STATIC, DYNAMIC)
 WEIGHT = ".weight"
-# Beside the weight: suffix, dtypes, and how many numbers; None for one for each output.
+# Tensors beside the weight, by suffix: dtypes and number of elements; None means one per output.
 PARTS: dict[str, dict[str, tuple[tuple[str, ...], int | None]]] = {
     STATIC: {
         ".input_scale": (("F32", "BF16", "F16"), 1),
         ".input_offset": (("F32", "BF16", "F16", "I8", "I32"), 1),
-        # Where the model is float16: the bits of a float32 in an int64.
+        # In float16 models, an int64 that holds the bits of a float32.
         ".deq_scale": (("F32", "I64"), None),
         ".quant_bias": (("I32",), None),
     },
     DYNAMIC: {".weight_scale": (("F32", "BF16", "F16"), None)},
 }
-# What vLLM runs as one layer, by the names of its parts.
+# Layers that vLLM fuses, and the names of their parts.
 PACKED = {
     "qkv_proj": ["q_proj", "k_proj", "v_proj"],
     "gate_up_proj": ["gate_proj", "up_proj"],
@@ -35,16 +35,16 @@ PACKED = {
     "fused_qkv_a_proj": ["q_a_proj", "kv_a_proj_with_mqa"],
 }
 EXPERT = re.compile(r"(.*\.experts)\.\d+\.")
-# Keys that are about the file, and what they have to be.
+# Keys about the file: their type, and its name in messages.
 ABOUT: dict[str, tuple[type, str]] = {
     "model_quant_type": (str, "text"),
     "version": (str, "text"),
     "metadata": (dict, "an object"),
     "optional": (dict, "an object"),
 }
-# Where "optional" names the matrix, in order.
+# Nested keys under "optional" that lead to the rotation matrix.
 ROTATION = ("quarot", "rotation_map", "global_rotation")
-# Keys that are about the whole model, and values under which nothing more is to be done.
+# Keys about the whole model, and the values with which they quantize nothing more.
 WHOLE: dict[str, tuple[Any, ...]] = {
     "kv_cache_type": (None, "", FLOAT, "None"),
     "kv_quant_type": (None, "", FLOAT, "None"),
@@ -54,11 +54,11 @@ WHOLE: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Description:
-    """What the file says.
+    """The content of the file.
 
     Attributes:
-        types: of weights, by the tensor's name without ``.weight``.
-        is_rotated: whether the target's states are turned by a matrix (QuaRot), which a head that
+        types: quantization types of the weights, by the tensor's name without ``.weight``.
+        is_rotated: whether a matrix rotates the target's hidden states (QuaRot), which a head that
             drafts from them has to know.
     """
 
@@ -70,10 +70,10 @@ class Description:
 
         Args:
             prefix: the layer's name.
-            parts: last names of the layers that are packed in this one, as ``q_proj``.
+            parts: last parts of the names of the layers packed in this one, such as ``q_proj``.
 
         Raises:
-            UnusableError: packed layers are missing in the description, or differ.
+            UnusableError: some packed layers are missing in the description, or their types differ.
         """
         if parts is None:
             return self.types.get(prefix, FLOAT)
@@ -94,10 +94,10 @@ class Description:
         """Return how a layer's experts are quantized.
 
         Args:
-            prefix: the layer's name, which experts' names begin with.
+            prefix: the layer's name, with which its experts' names begin.
 
         Raises:
-            UnusableError: they differ, or have one range for all activations.
+            UnusableError: their types differ, or have one range for all activations.
         """
         found = [(n, kind) for n, kind in self.types.items() if n.startswith(f"{prefix}.")]
         for name, kind in found:
@@ -110,10 +110,10 @@ class Description:
 
 
 def read_description(folder: Path) -> Description:
-    """Return what the description in a folder says.
+    """Read the description in a folder.
 
     Raises:
-        UnusableError: there is none, or something in it is wrong, with its key.
+        UnusableError: there is none, or an entry is wrong; the message names its key.
         OSError: it cannot be read.
     """
     path = folder / NAME
@@ -126,10 +126,10 @@ def read_description(folder: Path) -> Description:
 
 
 def parse_description(content: Mapping[str, Any]) -> Description:
-    """Return what a description says.
+    """Parse a description.
 
     Raises:
-        UnusableError: something in it is wrong, with its key.
+        UnusableError: an entry is wrong; the message names its key.
     """
     for key, (kind, called) in ABOUT.items():
         if not isinstance(content.get(key), kind | None):
@@ -172,7 +172,7 @@ def check_checkpoint(folder: Path) -> Description:
     """Check a quantized checkpoint without loading it.
 
     Raises:
-        UnusableError: the description or a tensor is wrong, with its key.
+        UnusableError: the description or a tensor is wrong; the message names its key.
         OSError: a file cannot be read.
     """
     description, tensors = read_description(folder), read_checkpoint(folder)
@@ -186,7 +186,7 @@ def check_checkpoint(folder: Path) -> Description:
             raise UnusableError(f"{plain(name + WEIGHT)} is int8, and FLOAT by {NAME}")
     for key, tensor in tensors.items():
         is_named = key.removesuffix(WEIGHT) in description.types
-        # Loaded as the float layer it would be taken for, it is noise.
+        # It would be loaded as a float layer, whose output would be noise.
         if tensor.dtype == "I8" and key.endswith(WEIGHT) and not is_named:
             raise UnusableError(f"{NAME} has no {plain(key)}, which is int8; valid: {valid()}")
     _check_together(description, tensors)
@@ -194,7 +194,7 @@ def check_checkpoint(folder: Path) -> Description:
 
 
 def _check_together(description: Description, tensors: Mapping[str, Tensor]) -> None:
-    """Check layers that run as one, and a layer's experts."""
+    """Check that fused layers, and a layer's experts, have the same type."""
     heads = {name.rpartition(".")[0] for name in description.types}
     for head in sorted(heads):
         for parts in PACKED.values():
@@ -226,5 +226,5 @@ def _check_layer(name: str, kind: str, weight: Tensor, tensors: Mapping[str, Ten
 
 
 def valid() -> str:
-    """Return the types of a weight."""
+    """Return the valid types of a weight, for messages."""
     return ", ".join(map(repr, TYPES))

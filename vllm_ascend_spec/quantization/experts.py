@@ -1,6 +1,6 @@
-"""Experts with weights of ModelSlim, of type ``W8A8_DYNAMIC``: how they are loaded, and run.
+"""Load and run experts that ModelSlim quantized as ``W8A8_DYNAMIC``.
 
-Each expert's input has a range by token, and so has what goes into its down projection.
+Each token has its own range at an expert's input, and another at its down projection's input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vllm.model_executor.utils import set_weight_attrs
 
 from vllm_ascend_spec.quantization import matmul
 
-# The projections into an expert as one, and the one out of it.
+# An expert's fused input projections, and its output projection.
 INTO, OUT_OF = "w13", "w2"
 
 LIBRARY = torch.library.Library("vllm_ascend_spec", "FRAGMENT")
@@ -35,7 +35,7 @@ def _run_layer(
     experts: torch.Tensor,  # [tokens, chosen experts]
     layer: str,
 ) -> torch.Tensor:
-    """Run the experts of the layer that has a name in the engine at work."""
+    """Run the experts of the layer with this name in the running engine."""
     found = get_forward_context().no_compile_layers[layer].routed_experts
     return found.quant_method.run(found, x, weights, experts)
 
@@ -47,7 +47,7 @@ torch.library.register_fake(
 
 
 class DynamicExpertsMethod(FusedMoEMethodBase):
-    """A layer of experts.
+    """Load and run a layer of experts.
 
     Args:
         moe: vLLM's description of the layer.
@@ -93,7 +93,7 @@ class DynamicExpertsMethod(FusedMoEMethodBase):
         layer.register_parameter(name, parameter)
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
-        """Lay each expert's numbers out for its kernel."""
+        """Convert each expert's weights to its kernel's layout."""
         if layer.w13_weight.device.type != "cpu":
             self._make_kernel(layer)
             return
@@ -105,12 +105,12 @@ class DynamicExpertsMethod(FusedMoEMethodBase):
             ]
             for end in ("_scale", "_offset"):
                 delattr(layer, f"{name}_weight{end}")
-            # Others ask a layer for the device of its weight.
+            # Other code reads a layer's device from its weight.
             weights_kept = getattr(layer, f"{name}_weight")
             weights_kept.data = weights.new_empty(0)
 
     def get_fused_moe_quant_config(self, layer: torch.nn.Module) -> FusedMoEQuantConfig | None:
-        """Tell vLLM's kernels of the scales; on a CPU there is none of them."""
+        """Return the scales for vLLM's kernels; None on a CPU, which does not use them."""
         if self._into:
             return None
         return int8_w8a8_moe_quant_config(
@@ -139,7 +139,7 @@ class DynamicExpertsMethod(FusedMoEMethodBase):
         shared_experts: Any = None,
         shared_experts_input: torch.Tensor | None = None,  # [tokens, hidden size]
     ) -> torch.Tensor:
-        """Return the weighted sum of the chosen experts that are here, [tokens, hidden size]."""
+        """Return the weighted sum of the chosen local experts, [tokens, hidden size]."""
         if self.moe_kernel is not None:
             return self.moe_kernel.apply(
                 x,
@@ -155,7 +155,7 @@ class DynamicExpertsMethod(FusedMoEMethodBase):
                 shared_experts_input=shared_experts_input,
             )
         if torch.compiler.is_compiling():
-            # Which experts are run is known by the numbers only, so a compiler gets it as one op.
+            # Which experts run depends on the data, so the compiler sees all of this as one op.
             return torch.ops.vllm_ascend_spec.quantized_experts(
                 x, topk_weights, topk_ids, layer.layer_name
             )
@@ -168,7 +168,7 @@ class DynamicExpertsMethod(FusedMoEMethodBase):
         topk_weights: torch.Tensor,  # [tokens, chosen experts]
         topk_ids: torch.Tensor,  # [tokens, chosen experts]
     ) -> torch.Tensor:
-        """Return on a CPU what :meth:`apply` returns."""
+        """Compute the result of :meth:`apply` on a CPU."""
         local = topk_ids if layer.expert_map is None else layer.expert_map[topk_ids.long()]
         total = torch.zeros_like(x, dtype=torch.float32)
         for expert in local.unique().tolist():

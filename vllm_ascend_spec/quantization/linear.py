@@ -1,4 +1,4 @@
-"""Linear layers with weights of ModelSlim: how they are loaded, and how they are run."""
+"""Load and run linear layers that ModelSlim quantized."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vllm_ascend_spec.quantization.description import NAME
 from vllm_ascend_spec.quantization.reference import INT8, StaticWeights, decode_scale
 
 Load = Callable[..., Any]
-# Of the numbers in a checkpoint.
+# Valid values of the parameters in a checkpoint, for messages.
 VALID = {
     "input_scale": "above 0",
     "input_offset": f"a whole number from {INT8.min} to {INT8.max}",
@@ -25,11 +25,11 @@ VALID = {
 
 
 class Int8LinearMethod(LinearMethodBase):
-    """Common to both types: an int8 weight, and a multiplication made when all is loaded.
+    """Base class of both types: an int8 weight, and a multiplication built after loading.
 
     Args:
         prefix: the layer's name, for messages.
-        is_dummy: whether its numbers are made up (``--load-format dummy``).
+        is_dummy: whether its weights are dummies (``--load-format dummy``).
     """
 
     def __init__(self, prefix: str, *, is_dummy: bool = False) -> None:
@@ -52,7 +52,7 @@ class Int8LinearMethod(LinearMethodBase):
         load = extra_weight_attrs["weight_loader"]
         weight = torch.empty(outputs, input_size_per_partition, dtype=torch.int8)
         self._add(layer, "weight", weight, load, input_dim=1, output_dim=0)
-        # Static layers may have them, and need them not.
+        # Static layers may have them but do not need them.
         for name in ("weight_scale", "weight_offset"):
             self._add(layer, name, torch.zeros(outputs, 1, dtype=torch.float32), load, output_dim=0)
         self._create_scales(layer, outputs, load)
@@ -69,14 +69,14 @@ class Int8LinearMethod(LinearMethodBase):
         layer.register_parameter(name, parameter)
 
     def _require(self, layer: torch.nn.Module, **are_valid: torch.Tensor) -> None:
-        """Raise unless all numbers of some parameters are valid.
+        """Raise unless all values of the given parameters are valid.
 
         Args:
             layer: the layer.
-            **are_valid: which numbers are, by the parameter's name.
+            **are_valid: for each parameter, by name, which of its values are valid.
 
         Raises:
-            CheckpointError: some are not; answers would be noise, or NaN.
+            CheckpointError: some are not; the model's output would be noise or NaN.
         """
         for name, valid in are_valid.items():
             if not self._is_dummy and not bool(valid.all()):
@@ -85,10 +85,10 @@ class Int8LinearMethod(LinearMethodBase):
                 raise CheckpointError("model", f"{self.prefix}.{name}", problem)
 
     def _drop(self, layer: torch.nn.Module) -> None:
-        """Free what the multiplication has laid out anew."""
+        """Free the parameters that the multiplication now holds."""
         for name in ("weight_scale", "weight_offset"):
             delattr(layer, name)
-        # Others ask a layer for the device of its weight.
+        # Other code reads a layer's device from its weight.
         layer.weight.data = layer.weight.data.new_empty(0)
 
 
@@ -116,10 +116,10 @@ class StaticLinearMethod(Int8LinearMethod):
         loaded: torch.Tensor,  # one number
         *_shard: Any,
     ) -> None:
-        """Take a number that layers which run as one have to share.
+        """Load a value that all parts of a fused layer must share.
 
         Raises:
-            CheckpointError: they do not.
+            CheckpointError: they do not share it.
         """
         value = loaded.float().reshape(1).to(parameter.device)
         before = parameter.data
@@ -129,7 +129,7 @@ class StaticLinearMethod(Int8LinearMethod):
         parameter.data.copy_(value)
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
-        """Lay the layer's numbers out for its kernel."""
+        """Convert the layer's weights to its kernel's layout."""
         is_first = not isinstance(layer, RowParallelLinear) or layer.tp_rank == 0
         number, offset, deq = (
             getattr(layer, name).data for name in ("input_scale", "input_offset", "deq_scale")
@@ -140,7 +140,7 @@ class StaticLinearMethod(Int8LinearMethod):
             input_offset=(offset.round() == offset) & (offset >= INT8.min) & (offset <= INT8.max),
             deq_scale=(deq >= 0) & deq.isfinite(),
         )
-        # As vllm-ascend keeps it.
+        # Rounded to the model's dtype, as in vllm-ascend.
         scale = layer.input_scale.data.to(self._dtype).float()
         weights = StaticWeights(
             layer.weight.data,
@@ -156,7 +156,7 @@ class StaticLinearMethod(Int8LinearMethod):
         self,
         layer: torch.nn.Module,
         x: torch.Tensor,  # [..., inputs]
-        bias: torch.Tensor | None = None,  # [outputs]; the quantized one has it
+        bias: torch.Tensor | None = None,  # [outputs]; unused, quant_bias includes it
     ) -> torch.Tensor:
         """Return [..., outputs]."""
         assert self._multiply is not None
@@ -170,7 +170,7 @@ class DynamicLinearMethod(Int8LinearMethod):
         pass
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
-        """Lay the layer's numbers out for its kernel."""
+        """Convert the layer's weights to its kernel's layout."""
         scale = layer.weight_scale.data
         self._require(layer, weight_scale=(scale >= 0) & scale.isfinite())
         self._multiply = matmul.dynamic(layer.weight.data, scale, dtype=self._dtype)
@@ -189,7 +189,7 @@ class DynamicLinearMethod(Int8LinearMethod):
 
 
 def _decoding(load: Load) -> Load:
-    """Return a loader that reads scales in either form."""
+    """Return a loader that reads scales in either form of :func:`decode_scale`."""
 
     def load_scale(parameter: torch.nn.Parameter, loaded: torch.Tensor, *shard: Any) -> Any:
         return load(parameter, decode_scale(loaded), *shard)

@@ -1,7 +1,7 @@
-"""Fast int8 multiplication by kernels that vLLM has for each kind of device.
+"""Fast int8 multiplication with the kernels that vLLM has for each kind of device.
 
-A layer's numbers are laid out once, when they are loaded; ``reference.py`` says what has to come
-out.
+A layer's weights are converted to the kernel's layout once, after loading; ``reference.py`` defines
+the results.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import torch
 
 from vllm_ascend_spec.quantization.reference import StaticWeights
 
-# Shapes that oneDNN keeps compiled kernels for; vLLM has as many.
+# Number of shapes for which oneDNN caches compiled kernels; the same as in vLLM.
 KEPT_SHAPES = 32
-# What CUTLASS's kernels end the engine without.
+# CUTLASS's kernels end the engine with other dtypes, or sizes that are no multiples of this step.
 CUTLASS_DTYPES = (torch.bfloat16, torch.float16)
 CUTLASS_STEP = 16
 
@@ -33,11 +33,11 @@ class Multiply(Protocol):
 class OneDnnStatic:
     """A layer of type ``W8A8`` on a CPU.
 
-    The sums are scaled and the bias is added in float32 by the kernel.
+    The kernel scales the sums and adds the bias in float32.
 
     Args:
-        layer: its numbers.
-        adds_bias: whether it is the part of a split layer that adds the bias.
+        layer: the layer's parameters.
+        adds_bias: whether this shard of the layer adds the bias.
     """
 
     def __init__(self, layer: StaticWeights, *, adds_bias: bool) -> None:
@@ -50,7 +50,7 @@ class OneDnnStatic:
         self._one = torch.ones(1, dtype=torch.float32)
         self._bias = layer.quant_bias.float() * layer.deq_scale if adds_bias else None
         self._outputs = layer.weight.shape[0]
-        # The kernel keeps a weight of its own, and looks at these scales as they are.
+        # The kernel copies the weight, but reads these scales in place.
         self._scales = layer.deq_scale.view(-1, 1).clone()
         self._handler = ops.create_onednn_scaled_mm(
             layer.weight.t(), self._scales, torch.float32, False, False, KEPT_SHAPES
@@ -65,7 +65,7 @@ class OneDnnStatic:
             x.float().contiguous(), self._scale, self._offset, False
         )
         out = torch.empty((x.shape[0], self._outputs), dtype=torch.float32)
-        # The offset is in the bias, so the kernel is told of none.
+        # The bias includes the offset, so the kernel gets none.
         self._ops.onednn_scaled_mm(self._handler, quantized, out, self._one, None, None, self._bias)
         return out.to(x.dtype)
 
@@ -106,14 +106,14 @@ class OneDnnDynamic:
 
 
 class OtherStatic(torch.nn.Module):
-    """A layer of type ``W8A8`` by the kernel that vLLM chooses for the device.
+    """A layer of type ``W8A8``, run by the kernel that vLLM chooses for the device.
 
-    That kernel takes the offset from the sums itself; what the bias has of it is taken out again.
+    That kernel subtracts the offset from the sums itself, so the bias is built without it.
 
     Args:
-        layer: its numbers.
-        adds_bias: whether it is the part of a split layer that adds the bias.
-        dtype: of the activations.
+        layer: the layer's parameters.
+        adds_bias: whether this shard of the layer adds the bias.
+        dtype: dtype of the activations.
     """
 
     def __init__(self, layer: StaticWeights, *, adds_bias: bool, dtype: torch.dtype) -> None:
@@ -142,12 +142,12 @@ class OtherStatic(torch.nn.Module):
 
 
 class OtherDynamic(torch.nn.Module):
-    """A layer of type ``W8A8_DYNAMIC`` by the kernel that vLLM chooses for the device.
+    """A layer of type ``W8A8_DYNAMIC``, run by the kernel that vLLM chooses for the device.
 
     Args:
         weight: int8, [outputs, inputs].
         weight_scale: float32, [outputs, 1].
-        dtype: of the activations.
+        dtype: dtype of the activations.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ def _kernel(
     *,
     is_static: bool,
 ) -> Any:
-    """Return the kernel that vLLM chooses for the device, or one that takes the layer."""
+    """Return the kernel that vLLM chooses for the device, or one that supports the layer."""
     from vllm.model_executor.kernels.linear import init_int8_linear_kernel
     from vllm.model_executor.kernels.linear.scaled_mm import cutlass, triton
 
@@ -214,7 +214,7 @@ def _kernel(
         input_symmetric=not is_static,
         module_name="--quantization ascend",
     )
-    # vLLM asks none of its kernels for the layer's shape, nor for the dtype.
+    # vLLM does not check whether a kernel supports the layer's shape and dtype.
     fits = dtype in CUTLASS_DTYPES and not any(size % CUTLASS_STEP for size in weight.shape)
     if type(chosen) is cutlass.CutlassInt8ScaledMMLinearKernel and not fits:
         return triton.TritonInt8ScaledMMLinearKernel(chosen.config, chosen.layer_param_names)

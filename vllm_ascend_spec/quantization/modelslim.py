@@ -42,7 +42,7 @@ ONLY_THERE = "only vllm-ascend runs that, on an NPU"
 
 
 class ModelSlimConfig(QuantizationConfig):
-    """Which layers of a model are quantized, by ModelSlim's description of it."""
+    """Quantization config of a model, from ModelSlim's description of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,17 +51,17 @@ class ModelSlimConfig(QuantizationConfig):
 
     @classmethod
     def get_name(cls) -> str:
-        """Return vllm-ascend's name."""
+        """Return the method's name, the same as in vllm-ascend."""
         return METHOD
 
     @classmethod
     def get_supported_act_dtypes(cls) -> list[torch.dtype]:
-        """Return vllm-ascend's, and float32, which only an NPU does not have here."""
+        """Return vllm-ascend's dtypes, and float32, which only an NPU lacks here."""
         return [torch.bfloat16, torch.float16, torch.float32]
 
     @classmethod
     def get_min_capability(cls) -> int:
-        """Return what vLLM's int8 kernels need of a GPU."""
+        """Return the compute capability that vLLM's int8 kernels need of a GPU."""
         return 75
 
     @classmethod
@@ -71,7 +71,7 @@ class ModelSlimConfig(QuantizationConfig):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> ModelSlimConfig:
-        """Return a config; what ``config.json`` says of it is not a description."""
+        """Return an empty config; what ``config.json`` contains is not a description."""
         return cls()
 
     def maybe_update_config(
@@ -90,7 +90,7 @@ class ModelSlimConfig(QuantizationConfig):
             )
 
     def apply_vllm_mapper(self, hf_to_vllm_mapper: Any) -> None:
-        """Call layers as vLLM's model does."""
+        """Rename layers to the names in vLLM's model."""
         named = {f"{name}.weight": kind for name, kind in self.description.types.items()}
         mapped = hf_to_vllm_mapper.apply_dict(named)
         types = {name.removesuffix(".weight"): kind for name, kind in mapped.items()}
@@ -100,9 +100,9 @@ class ModelSlimConfig(QuantizationConfig):
         """Return how a layer is loaded and run.
 
         Raises:
-            CheckpointError: it is quantized in a way that only vllm-ascend has.
+            CheckpointError: it is quantized in a way that only vllm-ascend supports.
         """
-        # vLLM fills it for a target, and for a head that has its own config it does not.
+        # vLLM fills packed_modules_mapping for a target, but not for a head with its own config.
         packed = {**PACKED, **self.packed_modules_mapping}
         with laid_to("model", self._model):
             prefix = self._described_as(prefix)
@@ -124,22 +124,22 @@ class ModelSlimConfig(QuantizationConfig):
         return None
 
     def _described_as(self, prefix: str) -> str:
-        """Return a layer's name in the description; in an engine a draft's layers have others."""
+        """Return a layer's name in the description; the engine renames a draft's layers."""
         name = prefix.removeprefix("draft_model.")
         config = get_current_vllm_config()
         target = config.model_config.get_num_layers(config.parallel_config)
-        # A head's layers are counted on from the target's, and come without a model around them.
+        # A head's layers are numbered after the target's; its own names lack the "model." prefix.
         counted = LAYER.sub(lambda m: f"{m[1]}{int(m[2]) - target}.", name)
         bare = counted.removeprefix("model.")
-        # EAGLE-3 calls its one layer so; vLLM 0.23 leaves a part of its projection's name out.
+        # EAGLE-3 calls its one layer "midlayer"; vLLM 0.23 omits part of its projection's name.
         middle = LAYER.sub("midlayer.", bare).replace("midlayer.qkv", "midlayer.self_attn.qkv")
-        # And MiMo its layers for multi-token prediction.
+        # MiMo calls its layers for multi-token prediction "mtp_layers".
         mtp = counted.replace("layers.", "mtp_layers.", 1)
         names = (prefix, name, name.removeprefix("model."), bare, middle, mtp)
         return next((n for n in names if self._knows(n)), prefix)
 
     def _knows(self, name: str) -> bool:
-        """Tell whether a layer, or one beside it, is in the description."""
+        """Tell whether a layer, or a sibling of it, is in the description."""
         beside = f"{name.rpartition('.')[0]}."
         return beside != "." and any(known.startswith(beside) for known in self.description.types)
 
@@ -149,7 +149,7 @@ def _is_dummy() -> bool:
 
 
 def _fetched(model: str, revision: str | None) -> Description:
-    """Return the description of a model that a hub has.
+    """Return the description of a model on a hub.
 
     Raises:
         UnusableError: it is wrong.
@@ -164,7 +164,7 @@ def _fetched(model: str, revision: str | None) -> Description:
 
 
 def register() -> None:
-    """Give vLLM the method, where nothing else has."""
+    """Register the method with vLLM, unless something else has."""
     from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
 
     if METHOD not in QUANTIZATION_METHODS:

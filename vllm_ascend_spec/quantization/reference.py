@@ -1,6 +1,6 @@
 """The arithmetic of W8A8, step by step: int8 times int8 to int32, then back to float.
 
-What the fast kernels are compared with, and what checkpoints are made by. Formulas are ModelSlim's
+Fast kernels are compared with it, and checkpoints are made with it. Formulas are ModelSlim's
 and vllm-ascend's (vllm_ascend/quantization/methods/w8a8/w8a8_static.py).
 """
 
@@ -16,13 +16,13 @@ SMALLEST = 1e-10
 
 @dataclass(frozen=True)
 class StaticWeights:
-    """A layer of type ``W8A8``.
+    """Parameters of a layer of type ``W8A8``.
 
     Attributes:
         weight: int8, [outputs, inputs].
-        input_scale: float32, [1], of the activations.
-        input_offset: float32, [1], a whole number.
-        deq_scale: float32, [outputs], from int32 sums to outputs.
+        input_scale: float32, [1], scale of the activations.
+        input_offset: float32, [1], offset of the activations, a whole number.
+        deq_scale: float32, [outputs], factors from int32 sums to outputs.
         quant_bias: int32, [outputs], what the offset and the bias add to the sums.
     """
 
@@ -36,7 +36,7 @@ class StaticWeights:
 def quantize_weight(
     weight: torch.Tensor,  # [outputs, inputs]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Quantize symmetrically, each output by itself.
+    """Quantize a weight symmetrically, with one scale per output.
 
     Returns:
         int8 [outputs, inputs], and the scales, float32 [outputs, 1].
@@ -47,7 +47,7 @@ def quantize_weight(
 
 
 def input_range(lowest: float, highest: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return scale and offset of activations between two numbers; zero is always between.
+    """Return scale and offset of activations in a range, which is extended to include zero.
 
     Returns:
         float32 [1] each; the offset is a whole number.
@@ -65,7 +65,7 @@ def quantize_static(
     input_scale: torch.Tensor,  # [1]
     input_offset: torch.Tensor,  # [1]
 ) -> StaticWeights:
-    """Quantize a layer whose activations have one range, whatever they are."""
+    """Quantize a layer with one static range for all activations."""
     quantized, weight_scale = quantize_weight(weight)
     deq_scale = input_scale * weight_scale.flatten()
     sums = quantized.sum(dim=1, dtype=torch.int64).double()
@@ -103,7 +103,7 @@ def int32_matmul(
     x: torch.Tensor,  # int8 [rows, inputs]
     weight: torch.Tensor,  # int8 [outputs, inputs]
 ) -> torch.Tensor:
-    """Return the sums, int32 [rows, outputs], none of them rounded."""
+    """Return the exact sums, int32 [rows, outputs]."""
     return x.to(torch.int32) @ weight.to(torch.int32).t()
 
 
@@ -114,7 +114,7 @@ def _to_int8(values: torch.Tensor) -> torch.Tensor:
 def decode_scale(
     scale: torch.Tensor,  # any shape
 ) -> torch.Tensor:
-    """Return dequantization scales as float32; float16 models have their bits in an int64."""
+    """Return dequantization scales as float32; float16 models store its bits in an int64."""
     if scale.dtype != torch.int64:
         return scale.float()
     return scale.to(torch.int32).view(torch.float32)

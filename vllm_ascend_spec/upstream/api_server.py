@@ -1,4 +1,4 @@
-"""Where vLLM begins its HTTP server; apart from ``server.py``, as it is slow to import."""
+"""The module that starts vLLM's HTTP server; not in ``server.py``, as it is slow to import."""
 
 from __future__ import annotations
 

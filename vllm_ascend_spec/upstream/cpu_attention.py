@@ -1,4 +1,4 @@
-"""Does vLLM's attention on a CPU write keys and values apart from attending? Since 0.30."""
+"""Tell whether vLLM's CPU attention writes keys and values in a separate call (since 0.30)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What vLLM's statistics say of drafts by their position: since 0.30 how many there were, too."""
+"""Read vLLM's statistics of drafts by position; since 0.30 they count all drafts, too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vllm_ascend_spec.upstream.ranges import vllm_is
 
 
 def by_position(stats: Any) -> list[tuple[int, int]]:
-    """Return (drafts, accepted) of each position; nothing where vLLM does not count them.
+    """Return (drafts, accepted) for each position; empty where vLLM does not count drafts.
 
     Args:
         stats: vLLM's ``SpecDecodingStats``.

@@ -1,4 +1,4 @@
-"""Which of our classes stand before vllm-ascend's proposers: 0.23 has no places for our loop."""
+"""Choose our bases of vllm-ascend's proposers: 0.23 has no hooks for our draft loop."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from vllm_ascend_spec.versions import is_in_range
 
 ASCEND = "vllm_ascend_spec.methods.families.ascend"
-# By what a method's record names; without a class nothing stands in its place.
+# Replaces the class that a method's record names; None drops it.
 BEFORE_030: dict[str, str | None] = {
     f"{ASCEND}.loop:AscendDraftLoop": f"{ASCEND}.stock_loop:AscendStockLoop",
     "vllm_ascend_spec.methods.dflash.context_first:ContextFirst": None,
 }
-# Modules that are used by one of the two alone.
+# Modules that only our own draft loop uses.
 OF_OUR_LOOP = (f"{ASCEND}.loop", f"{ASCEND}.metadata", f"{ASCEND}.graphs")
 
 
 def bases_of(named: Sequence[str], vllm_ascend: str | None) -> tuple[str, ...]:
-    """Return the bases of a drafter.
+    """Return the base classes of a drafter.
 
     Args:
-        named: by a method's record, as ``module:Class``.
-        vllm_ascend: its version, or None.
+        named: base classes in a method's record, as ``module:Class``.
+        vllm_ascend: version of vllm-ascend, or None.
     """
     if not is_in_range(vllm_ascend, "<0.30"):
         return tuple(named)
@@ -29,7 +29,7 @@ def bases_of(named: Sequence[str], vllm_ascend: str | None) -> tuple[str, ...]:
 
 
 def modules_without_use(vllm_ascend: str | None) -> set[str]:
-    """Return modules of ours that a version of vllm-ascend has no use for."""
+    """Return our modules that a version of vllm-ascend does not use."""
     if is_in_range(vllm_ascend, "<0.30"):
         skipped = {name.partition(":")[0] for name, base in BEFORE_030.items() if base is None}
         return {*OF_OUR_LOOP, *skipped}

@@ -1,4 +1,4 @@
-"""vLLM's kernel for experts in int8: since 0.30 it is told which backend was chosen."""
+"""Build vLLM's kernel for int8 experts; since 0.30 vLLM must be told the chosen backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def make_kernel(quant_config: Any, moe_config: Any, routing_tables: Any) -> Any:
     Args:
         quant_config: vLLM's ``FusedMoEQuantConfig``.
         moe_config: vLLM's ``FusedMoEConfig``.
-        routing_tables: of the layer.
+        routing_tables: the layer's routing tables.
     """
     backend, experts = int8.select_int8_moe_backend(moe_config)
     if vllm_is(">=0.30"):

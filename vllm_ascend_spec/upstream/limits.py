@@ -1,16 +1,16 @@
-"""What a supported version cannot do, as an error names it; None where it can."""
+"""What the installed version cannot do, worded for error messages; None where it can."""
 
 from __future__ import annotations
 
 from vllm_ascend_spec.upstream.ranges import vllm_ascend_is, vllm_is
 
-# What keeps K from changing from step to step.
+# Why K cannot change from step to step.
 FIXED_K = "vLLM 0.23, whose runner makes K drafts in each step" if vllm_is("<0.30") else None
-# What keeps our draft loop from being used on an NPU.
+# Why our draft loop cannot be used on an NPU.
 NO_LOOP_ON_NPU = (
     "vllm-ascend 0.23, which runs its own draft loop" if vllm_ascend_is("<0.30") else None
 )
-# What keeps methods from running, by their names and the family of draft loops.
+# Why a method cannot run, keyed by its name and the family of draft loops.
 WITHOUT_METHODS = (
     {
         ("dflash", "vllm"): "vLLM 0.23 on a CPU, whose DFlash model reads weights that the CPU's "
@@ -21,15 +21,15 @@ WITHOUT_METHODS = (
     if vllm_is("<0.30")
     else {}
 )
-# What keeps a CPU from running targets with multi-head latent attention.
+# Why a CPU cannot run targets with multi-head latent attention.
 NO_MLA_ON_CPU = "vLLM 0.23, which has no such attention for a CPU" if vllm_is("<0.30") else None
-# What keeps copies of a mixture of experts from running on a CPU.
+# Why data-parallel replicas of a mixture of experts cannot run on a CPU.
 NO_EXPERT_COPIES_ON_CPU = (
     "vLLM 0.23, where they wait for each other for ever on a CPU" if vllm_is("<0.30") else None
 )
-# What keeps vLLM's own option from choosing the block rule.
+# Why vLLM's own option cannot choose the block rule.
 NO_BLOCK_METHOD = "vLLM 0.23, which does not know it" if vllm_is("<0.30") else None
-# Options of speculation that not all supported versions have, and the first that has each.
+# Speculation options that some supported versions lack, and the first version with each.
 FIRST_WITH = {
     "disable_eagle_block_drop": "0.30",
     "kv_cache_dtype": "0.30",
@@ -47,9 +47,9 @@ WITHOUT_OPTIONS = {
     for option, first in FIRST_WITH.items()
     if vllm_is(f"<{first}")
 }
-# Options of ``dflash`` alone: from 0.33 on vLLM drops no block of a prefix for it.
+# Extra options of ``dflash``: none from 0.33 on, where vLLM drops no prefix block for it.
 OF_DFLASH = frozenset(() if vllm_is(">=0.33") else ("disable_eagle_block_drop",))
-# What keeps a server from having a page of ours.
+# Why a server cannot have our page.
 NO_PAGE = "vLLM 0.23, which takes no routes of plugins" if vllm_is("<0.30") else None
 
 EVERY = tuple(

@@ -1,4 +1,4 @@
-"""Which options of vLLM run an engine on Model Runner V2 whatever else is said."""
+"""List vLLM's options that force Model Runner V2, whatever else is set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def options_of_v2(vllm_config: VllmConfig) -> dict[str, Any]:
-    """Return the values of these options, by name; None for those that are not given."""
+    """Return the values of these options by name; None for an option that is not set."""
     if vllm_is(">=0.30"):
         return {
             "attention_config.hisparse_config": vllm_config.attention_config.hisparse_config,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SearchingProposer(NgramProposer):
-    """vLLM's proposer; what searches is :meth:`search_each`."""
+    """vLLM's proposer, but :meth:`search_each` does the search."""
 
     if vllm_is(">=0.30"):
 
@@ -52,7 +52,7 @@ class SearchingProposer(NgramProposer):
         num_tokens: np.ndarray,  # [max_num_reqs]
         token_ids: np.ndarray,  # [max_num_reqs, max_model_len]
     ) -> list[list[int]]:
-        """Return up to ``k`` drafts of every request that has sampled something."""
+        """Return up to ``k`` drafts for each request that has sampled a token."""
         if vllm_is(">=0.30"):
             return self.propose(k, sampled_token_ids, num_tokens, token_ids)
         else:
@@ -66,5 +66,5 @@ class SearchingProposer(NgramProposer):
         token_ids: np.ndarray,  # [max_num_reqs, max_model_len]
         k: int,
     ) -> list[list[int]]:
-        """Return up to ``k`` drafts of each request, none of those that are not wanted."""
+        """Return up to ``k`` drafts for each wanted request and none for the others."""
         raise NotImplementedError

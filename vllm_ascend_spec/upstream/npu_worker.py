@@ -1,4 +1,4 @@
-"""Which worker vllm-ascend runs on the NPU that is there."""
+"""Find the worker class that vllm-ascend uses on the installed NPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STOCK_WORKER = "vllm_ascend.worker.worker.NPUWorker"
 
 
 def worker_of_vllm_ascend() -> str:
-    """Return the qualified name of the class."""
+    """Return the qualified name of the worker class."""
     if vllm_ascend_is(">=0.30"):
         return get_current_hardware_profile().default_worker_cls
     else:

@@ -1,4 +1,4 @@
-"""How vLLM's runner calls a proposer with a draft model: since 0.30 it says K first."""
+"""How vLLM's runner calls a proposer with a draft model: since 0.30 K is the first argument."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 class Inputs(NamedTuple):
-    """What a proposer drafts from, in vLLM's order.
+    """Inputs of a proposer, in vLLM's argument order.
 
     Attributes:
         target_token_ids: int32 [num_tokens].
         target_positions: int64 [num_tokens].
         target_hidden_states: [num_tokens, hidden_size].
         next_token_ids: int32 [num_reqs], the token after which each request drafts.
-        token_indices_to_sample: int32 [num_reqs], rows that are drafted from; None for the last of
+        token_indices_to_sample: int32 [num_reqs], the rows to draft from; None for the last row of
             each request.
-        common_attn_metadata: vLLM's, of the target's step.
-        sampling_metadata: vLLM's.
-        mm_embed_inputs: of multimodal targets.
+        common_attn_metadata: vLLM's metadata of the target's step.
+        sampling_metadata: vLLM's sampling metadata.
+        mm_embed_inputs: vLLM's embedding inputs of multimodal targets.
         num_rejected_tokens_gpu: int32 [num_reqs], or None.
-        slot_mappings: vLLM's, by layer.
+        slot_mappings: vLLM's slot mappings, by layer.
     """
 
     target_token_ids: torch.Tensor
@@ -42,7 +42,7 @@ class Inputs(NamedTuple):
 
 
 class ProposeMixin:
-    """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``, before it in the bases."""
+    """Mixin that must precede vLLM's ``SpecDecodeBaseProposer`` in the bases."""
 
     if vllm_is(">=0.30"):
 
@@ -93,5 +93,5 @@ class ProposeMixin:
             return super().propose(*inputs)  # type: ignore[misc]
 
     def propose_from(self, num_drafts: int, inputs: Inputs) -> torch.Tensor:
-        """Draft, int64 [num_reqs, num_drafts]."""
+        """Return the drafts, int64 [num_reqs, num_drafts]."""
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""Is the installed version in a range?
+"""Tell whether the installed version is in a range.
 
-``conformance`` knows these two functions: where ``if vllm_is(">=0.33")`` chooses between two
-branches, it looks at the one for the version in question.
+``conformance`` recognizes these two functions: where ``if vllm_is(">=0.33")`` chooses between two
+branches, it checks only the branch for the version in question.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where vLLM attaches routes of plugins to its HTTP server; 0.23 does nowhere."""
+"""Where vLLM attaches plugins' routes to its HTTP server; 0.23 has no such place."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How vLLM's scheduler says how many drafts a step makes, and how much of a prompt it reads.
+"""How vLLM's scheduler sets how many drafts a step makes and how much of a prompt it reads.
 
-Since 0.30 the scheduler's output carries K and a schedule may change it from step to step. In 0.23
-K is the engine's in each step: here it is kept beside the output, and never changes.
+Since 0.30 the scheduler's output carries K, and a schedule may change K from step to step. In 0.23
+the output has no K: every step uses the engine's, which callers pass here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def set_num_drafts(scheduled: SchedulerOutput, num_drafts: int) -> None:
-    """Say how many drafts a step makes; where K never changes, nobody has to be told."""
+    """Set how many drafts a step makes; does nothing where K never changes."""
     if vllm_is(">=0.30"):
         scheduled.num_spec_tokens_to_schedule = num_drafts
 
@@ -30,8 +30,8 @@ def num_drafts_of(scheduled: SchedulerOutput, longest: int) -> int:
     """Return how many drafts a step makes.
 
     Args:
-        scheduled: the step.
-        longest: K of the engine.
+        scheduled: the scheduler's output for the step.
+        longest: the engine's K.
     """
     if vllm_is(">=0.30"):
         return scheduled.num_spec_tokens_to_schedule
@@ -39,12 +39,12 @@ def num_drafts_of(scheduled: SchedulerOutput, longest: int) -> int:
 
 
 def lookup_in(schedule: Sequence[Sequence[int]], widest: int, longest: int) -> list[int]:
-    """Return K by the number of requests, from a schedule of rows (first, last, K).
+    """Return a list of K by number of requests, from a schedule of rows (first, last, K).
 
     Args:
-        schedule: its rows.
-        widest: most requests of a batch.
-        longest: K of the engine.
+        schedule: the rows.
+        widest: maximum number of requests in a batch.
+        longest: the engine's K.
     """
     if vllm_is(">=0.30"):
         return build_dynamic_sd_schedule_lookup([list(row) for row in schedule], widest, longest)
@@ -52,20 +52,20 @@ def lookup_in(schedule: Sequence[Sequence[int]], widest: int, longest: int) -> l
 
 
 class Shortens(Protocol):
-    """What :class:`PromptHooks` asks a class that it is mixed into."""
+    """Methods that :class:`PromptHooks` needs in the class that it is mixed into."""
 
     def shorten_hit(self, request: Request, blocks: Any, num_tokens: int) -> tuple[Any, int]:
-        """Return the blocks and the tokens of the prefix cache that a request takes."""
+        """Return the prefix cache's blocks that a request uses, and their number of tokens."""
 
     def shorten_read(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        """Return how many of a request's tokens are read in a step."""
+        """Return how many of a request's tokens a step reads."""
 
 
 class PromptHooks:
-    """Mix into a scheduler of vLLM's, before it in the bases: where it reads less of a prompt.
+    """Mixin that makes vLLM's scheduler read less of a prompt; must precede it in the bases.
 
     Attributes:
-        holds_back: whether vLLM has places where that can be said.
+        holds_back: whether this version of vLLM has hooks for that.
     """
 
     if vllm_is(">=0.30"):
@@ -74,7 +74,7 @@ class PromptHooks:
         def _get_local_prefix_cache_hit(
             self: Shortens, request: Request, *args: Any, **kwargs: Any
         ) -> Any:
-            """Return what the prefix cache has; what is behind its length differs by version."""
+            """Return the shortened hit; the values after its length differ by version."""
             found = super()._get_local_prefix_cache_hit(  # type: ignore[misc]
                 request, *args, **kwargs
             )

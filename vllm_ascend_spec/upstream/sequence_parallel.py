@@ -1,4 +1,4 @@
-"""Do ranks share the tokens of a batch, so that a graph's size has to be a multiple of them?"""
+"""Tell whether ranks split a batch's tokens: graph sizes are then multiples of their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where vLLM keeps the parts of its HTTP server."""
+"""Import the parts of vLLM's HTTP server from where each version keeps them."""
 
 from __future__ import annotations
 

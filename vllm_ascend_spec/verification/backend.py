@@ -1,4 +1,4 @@
-"""Check, before anything is loaded, that a backend that was asked for by name can run."""
+"""Check before anything is loaded that a backend requested by name can run."""
 
 from __future__ import annotations
 

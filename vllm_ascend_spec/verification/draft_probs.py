@@ -1,4 +1,4 @@
-"""The distributions that the drafts of a batch were drawn from, request by request."""
+"""Gather the distributions that each request's drafts were sampled from."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ def gather_draft_probs(
     req_ids: list[str],
     spec: SpecDecodeMetadata,
 ) -> torch.Tensor | None:
-    """Lay out the distributions of the drafts that are verified now.
+    """Gather the distributions of the drafts that are verified in this step.
 
-    A request may have drafts that nobody drew: vLLM pads with -1, and fills in token 0 where it
-    did not draft. Such a draft was certain, so its distribution has all its mass on it. vLLM drops
-    the distributions of the whole batch instead, which makes a request's tokens depend on what runs
-    beside it.
+    Some drafts were not sampled: vLLM pads with -1, and fills in token 0 where it did not draft.
+    The distribution of such a draft is one-hot. vLLM instead drops the distributions of the whole
+    batch, which makes a request's tokens depend on the other requests in the batch.
 
     Args:
-        known: float32, the distributions of the last drafting, or None if drafts were certain.
+        known: float32, distributions of the last drafts made; None if those were one-hot.
         known_ids: the requests that they belong to.
         req_ids: the requests of this batch, in its order.
         spec: the drafts.
 
     Returns:
-        float32 [num_drafts, vocab_size], or None if all drafts were certain.
+        float32 [num_drafts, vocab_size], or None if all drafts are one-hot.
     """
     if known is None or known_ids is None:
         return None
@@ -47,7 +46,7 @@ def gather_draft_probs(
     probs = known.flatten(0, 1)[torch.tensor(rows, device=known.device)]
     if certain:
         index = torch.tensor(certain, device=known.device)
-        # Of a draft of -1 nothing is read: it is rejected in any case.
+        # The row of a draft of -1 is not read: that draft is always rejected.
         tokens = spec.draft_token_ids[index].long().clamp_(min=0)
         probs[index] = 0.0
         probs[index, tokens] = 1.0
@@ -59,17 +58,17 @@ def with_rows(
     known_ids: list[str] | None,
     more: Mapping[str, torch.Tensor],  # each [num_steps, vocab_size]
 ) -> tuple[torch.Tensor | None, list[str] | None]:
-    """Return distributions with those of further requests, which take the place of their old ones.
+    """Return distributions with those of further requests, which replace their old ones.
 
     Args:
-        known: float32, the distributions of the last drafting, or None if drafts were certain.
+        known: float32, distributions of the last drafts made; None if those were one-hot.
         known_ids: the requests that they belong to.
-        more: float32, by request.
+        more: float32, distributions to add, by request.
     """
     if not more:
         return known, known_ids
     rows = [*(known if known is not None else ()), *more.values()]
-    # With a schedule of K they may be of different numbers of drafts.
+    # With a schedule of K the numbers of drafts may differ.
     longest = max(len(row) for row in rows)
     padded = [F.pad(row, (0, 0, 0, longest - len(row))) for row in rows]
     return torch.stack(padded), [*(known_ids or ()), *more]

@@ -11,15 +11,15 @@ def draftless_metadata(
     sampling: SamplingMetadata,
     logits: torch.Tensor,  # [num_reqs, vocab_size]
 ) -> SpecDecodeMetadata | None:
-    """Return metadata with which such a step goes through the verifier, or None.
+    """Return metadata that sends such a step through the verifier, or None if none needs it.
 
-    Two kinds of requests need the verifier here; for all others vLLM's sampler gives the same, and
-    faster. A request with a seed must draw the same numbers whether or not another request in its
-    batch has drafts. And the thinking budgets of requests are kept by the verifier (thinking.py).
+    Two kinds of requests need the verifier here; for all others vLLM's sampler gives the same
+    result faster. A request with a seed must draw the same numbers whether or not another request
+    in its batch has drafts. And it is the verifier that enforces thinking budgets (thinking.py).
 
     Args:
         sampling: the requests' parameters.
-        logits: the target's logits, one row a request.
+        logits: the target's logits, one row per request.
     """
     holder = sampling.thinking_budget_state_holder
     has_budgets = holder is not None and holder.has_tracked_requests()

@@ -1,4 +1,4 @@
-"""Structured output: the scheduler's bitmask onto the rows that need it."""
+"""Structured output: apply the scheduler's bitmask to the rows that need it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def mask_logits(
     req_ids: list[str],
     backend: str | None,
 ) -> None:
-    """Forbid what the grammars forbid, in place, in the rows of the requests that have one.
+    """Mask the tokens that a request's grammar forbids, in place.
 
-    In place of vLLM's own function (vllm/v1/structured_output/utils.py:apply_grammar_bitmask),
+    This replaces vLLM's own function (vllm/v1/structured_output/utils.py:apply_grammar_bitmask),
     which builds a mask for every row of the batch and, for 16-bit logits on a CPU, copies all of
     them twice.
 
@@ -29,8 +29,8 @@ def mask_logits(
         scheduler_output: says how many drafts each request has.
         grammar_output: ``grammar_bitmask``, int32 [num_masked, num_words] on the host, and the
             requests it is for; each has a mask per draft and one more.
-        req_ids: the batch in the order of its rows.
-        backend: backend of the op, None for the best one.
+        req_ids: requests of the batch, in the order of their rows.
+        backend: backend of the op; None for the best one.
     """
     drafts = scheduler_output.scheduled_spec_decode_tokens
     first_row: dict[str, int] = {}
@@ -43,19 +43,19 @@ def mask_logits(
         first, count = first_row.get(req_id), 1 + len(drafts.get(req_id, ()))
         # A request may have left the batch since its masks were made.
         rows.extend([-1] * count if first is None else range(first, first + count))
-    # A copy: what came through a socket may be read-only.
+    # Copied, because an array that came through a socket may be read-only.
     bitmask = torch.from_numpy(np.array(grammar_output.grammar_bitmask[: len(rows)], order="C"))
     indices = torch.tensor(rows, dtype=torch.int32)
     on_device = [_copy(tensor, logits.device) for tensor in (bitmask, indices)]
     grammar_mask(logits, *on_device, backend=backend)
 
 
-# Sources of copies that may be under way, which must not be freed before. Two a step, for 8 steps.
+# Keeps the sources of asynchronous copies alive until they are done: two per step, for 8 steps.
 _sources: deque[torch.Tensor] = deque(maxlen=16)
 
 
 def _copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy to the device without waiting for it, which takes pinned memory."""
+    """Copy to the device without waiting for it, which needs pinned memory."""
     if device.type == "cpu":
         return tensor
     pinned = tensor.pin_memory()

@@ -1,4 +1,4 @@
-"""Logprobs of the tokens that a verification put out."""
+"""Gather logprobs of the tokens that a verification returned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def gather_logprobs(
         mode: ``raw_logprobs``, ``raw_logits``, ``processed_logprobs`` or ``processed_logits``.
         metadata: the drafts.
         logits: the target's logits.
-        constrained: the same after everything that is not part of the op.
+        constrained: these logits after everything that is not part of the op.
         tokens: the output, -1 where padded; the runner drops those cells.
         sampling: the requests' parameters.
 
@@ -65,7 +65,7 @@ def _processed(
     metadata: SpecDecodeMetadata,
     sampling: SamplingMetadata,
 ) -> torch.Tensor:
-    """Return the logits that sampled requests were drawn from, as vLLM's sampler shows them."""
+    """Return the logits from which tokens were sampled, as vLLM's sampler reports them."""
     logits = constrained.logits.float()
     if sampling.all_greedy or constrained.temperature is None:
         return logits
@@ -76,6 +76,6 @@ def _processed(
     values = mask_min_p(values, None if constrained.min_p is None else constrained.min_p[request])
     top_k = None if sampling.top_k is None else sampling.top_k[request]
     top_p = None if sampling.top_p is None else sampling.top_p[request]
-    # A device's sampler may have its own.
+    # The sampler of a device may have its own function.
     apply = getattr(sampler.topk_topp_sampler, "apply_top_k_top_p", apply_top_k_top_p)
     return apply(values, top_k, top_p)

@@ -1,7 +1,7 @@
-"""Logits processors, evaluated on the rows that verify drafts.
+"""Apply logits processors to the rows that verify drafts.
 
-vLLM's processors are written for one row per request. :data:`HANDLERS` says of each kind how it is
-applied to rows instead, and when it may be left out.
+vLLM's processors are written for one row per request. :data:`HANDLERS` says for each kind how to
+apply it to rows instead, and when it can be skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Handler:
         kind: the processor's class, subclasses included.
         is_active: tells whether any request of the batch uses the processor.
         apply: ``apply(processor, logits, rows)`` returns the logits, [num_rows, vocab_size].
-        is_in_op: whether the verification op does the same, where nothing has to come after it.
+        is_in_op: whether the verification op applies it, unless another processor has to follow.
     """
 
     kind: type
@@ -99,7 +99,7 @@ def mask_min_p(
     logits: torch.Tensor,  # [num_rows, vocab_size]
     min_p: torch.Tensor | None,  # [num_rows]
 ) -> torch.Tensor:
-    """Forbid tokens less likely than ``min_p`` times the likeliest, at temperature 1."""
+    """Mask tokens less likely than ``min_p`` times the most likely one, at temperature 1."""
     if min_p is None:
         return logits
     probs = logits.softmax(-1)
@@ -126,7 +126,7 @@ def _apply_min_tokens(
     for row, request in enumerate(rows.request):
         if request not in processor.min_toks:
             continue
-        # Whether there is a grammar comes last; vLLM 0.23 does not say it, nor ask.
+        # The last entry says whether there is a grammar; vLLM 0.23 neither has nor uses it.
         min_tokens, output, stop_tokens, *structured = processor.min_toks[request]
         if len(output) + len(rows.drafts[row]) >= min_tokens:
             continue
@@ -172,7 +172,7 @@ def _apply_row_method(
     return getattr(processor, ROW_METHOD)(logits, rows.request, rows.drafts)
 
 
-# The first that fits; the last one fits all.
+# The first handler that fits is used; the last one fits all processors.
 HANDLERS = (
     Handler(LogitBiasLogitsProcessor, lambda p: bool(p.biases), _apply_logit_bias),
     Handler(MinTokensLogitsProcessor, lambda p: bool(p.min_toks), _apply_min_tokens),

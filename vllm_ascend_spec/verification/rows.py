@@ -1,4 +1,4 @@
-"""Sampling parameters of requests, spread over the rows that verify their drafts.
+"""Expand the sampling parameters of requests to the rows that verify their drafts.
 
 Without speculation vLLM's sampler sees one row per request. Here a request has K+1 rows, and row j
 must be treated as if its first j drafts had been generated. So the batch is expanded: each row
@@ -32,8 +32,8 @@ class Constrained:
 
     Attributes:
         logits: float32 [num_rows, vocab_size], a copy; or the target's own if nothing applies.
-        temperature: still to be applied, float32 [num_reqs]; None if all requests are greedy.
-        min_p: still to be applied, float32 [num_reqs], or None.
+        temperature: what the op still has to apply, float32 [num_reqs]; None if all are greedy.
+        min_p: what the op still has to apply, float32 [num_reqs], or None.
     """
 
     logits: torch.Tensor
@@ -47,7 +47,7 @@ class Rows:
 
     Attributes:
         request: request index of each row.
-        drafts: drafts before each row, one list a row.
+        drafts: drafts before each row, one list per row.
     """
 
     request: list[int]
@@ -55,12 +55,12 @@ class Rows:
 
 
 def expand_rows(metadata: SpecDecodeMetadata, on_host: list[list[int]] | None = None) -> Rows:
-    """Lay out the rows: per request one for each draft, then the bonus row.
+    """List the rows: for each request one row per draft, then the bonus row.
 
     Args:
         metadata: the drafts.
-        on_host: the same drafts by request, where the host knows them: reading them there waits for
-            no device. With asynchronous scheduling the host knows placeholders only.
+        on_host: the same drafts by request, if the host knows them; reading them avoids waiting for
+            the device. With asynchronous scheduling the host knows placeholders only.
     """
     counts = metadata.num_draft_tokens
     known = [] if on_host is None else on_host[: len(counts)]
@@ -80,7 +80,7 @@ def expand_rows(metadata: SpecDecodeMetadata, on_host: list[list[int]] | None = 
 
 
 def needs_rows(metadata: SamplingMetadata) -> bool:
-    """Tell whether any request has more than temperature, top-k, top-p and min-p."""
+    """Tell whether any request uses more than temperature, top-k, top-p and min-p."""
     holder = metadata.thinking_budget_state_holder
     return bool(
         not metadata.no_penalties
@@ -109,7 +109,7 @@ def constrain_rows(
     logits = force_closing(logits, rows, metadata)
     if temperature is None or not late_processors(metadata):
         return Constrained(logits, temperature, min_p)
-    # vLLM applies these after the temperature and in their order, min-p among them.
+    # vLLM applies these, min-p among them, after the temperature and in their order.
     row_temperature = temperature[index]
     logits.div_(torch.where(row_temperature > 0, row_temperature, 1.0)[:, None])
     for processor in metadata.logitsprocs.argmax_invariant:

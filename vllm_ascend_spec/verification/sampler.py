@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 class SpecVerifier(nn.Module):
-    """Verify the drafts of a batch, whatever its requests ask for.
+    """Verify the drafts of a batch with any sampling parameters.
 
     Greedy and sampled requests are verified in one call. Temperature, top-k, top-p and min-p are
     part of the op; penalties, bad words, allowed tokens, logit bias, min_tokens and logits
-    processors are applied to the rows before it (``rows.py``, ``processors.py``). Structured output
-    has been applied to the logits by the runner already (``grammar.py``). With
+    processors are applied to the rows before it (``rows.py``, ``processors.py``). The runner has
+    already applied structured output to the logits (``grammar.py``). With
     ``rejection_sample_method`` set to ``synthetic`` drafts are accepted at given rates instead, for
     benchmarks; that is not lossless.
 
     Args:
         sampler: vLLM's sampler of the same runner; applies penalties and gathers logprobs.
         vllm_config: configuration of the engine.
-        speculation: what was asked for.
+        speculation: the resolved speculation of the engine.
     """
 
     def __init__(self, sampler: Sampler, vllm_config: VllmConfig, speculation: Speculation) -> None:
@@ -55,7 +55,7 @@ class SpecVerifier(nn.Module):
         logits: torch.Tensor,  # [num_rows, vocab_size]
         sampling_metadata: SamplingMetadata,
     ) -> SamplerOutput:
-        """Verify; the signature is that of vLLM's ``RejectionSampler.forward``.
+        """Verify drafts; the signature is that of vLLM's ``RejectionSampler.forward``.
 
         Returns:
             ``sampled_token_ids``, int32 [num_reqs, max_draft_len + 1] padded with -1, and the
@@ -75,7 +75,7 @@ class SpecVerifier(nn.Module):
         grammar_output: Any,
         req_ids: list[str],
     ) -> None:
-        """Apply the masks of structured output to ``logits``, in place; before :meth:`forward`."""
+        """Apply structured output's masks to ``logits`` in place; call before :meth:`forward`."""
         mask_logits(logits, scheduler_output, grammar_output, req_ids, self.backend)
 
     def _verify(
@@ -131,7 +131,7 @@ class SpecVerifier(nn.Module):
         rows: Constrained,
         sampling: SamplingMetadata,
     ) -> torch.Tensor:
-        """Accept at the given rates; the token after them is the target's, as without drafts."""
+        """Accept drafts at the given rates; the target gives the token after them, as usual."""
         uniforms = self._draw_uniforms(metadata, rows, sampling)
         num_accepted = synthetic.count_accepted(metadata, uniforms.accept)
         logits = rows.logits[rows_after(metadata, num_accepted)]

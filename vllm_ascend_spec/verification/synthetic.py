@@ -25,7 +25,7 @@ class SyntheticAcceptance:
 
     @classmethod
     def from_config(cls, spec_config: Any) -> SyntheticAcceptance | None:
-        """Return one if ``rejection_sample_method`` is ``synthetic``."""
+        """Return one if ``rejection_sample_method`` is ``synthetic``, else None."""
         if spec_config is None or spec_config.rejection_sample_method != "synthetic":
             return None
         return cls(spec_config.synthetic_acceptance_rates)

@@ -1,8 +1,8 @@
 """``thinking_token_budget`` on the rows that verify drafts.
 
-A request with a budget may write so many tokens after the start of its reasoning; then the closing
-string is forced, token by token. Whether a row is within reasoning, how much of the budget is used
-and how far a closing string has got depends on nothing but the tokens before the row, so each row
+A budget limits the tokens that a request may write after the start of its reasoning; then the
+closing string is forced, token by token. Whether a row is within reasoning, how much of the budget
+is used and how far the closing string has got depend only on the tokens before the row, so each row
 is judged by the output so far and the drafts before it. vLLM's own holder of budgets
 (vllm/v1/sample/thinking_budget_state.py) judges a whole step at once: with drafts it lets requests
 exceed their budgets and leaves closing strings incomplete.
@@ -23,26 +23,26 @@ from vllm.v1.sample.metadata import SamplingMetadata
 if TYPE_CHECKING:
     from vllm_ascend_spec.verification.rows import Rows
 
-# What vLLM puts in place of the logit of a forced token.
+# The logit that vLLM gives a forced token.
 FORCED = 1e9
-# Marks a token that asynchronous scheduling has not brought to the host.
+# Marks a token that asynchronous scheduling has not yet copied to the host.
 UNKNOWN = -1
-# Where the thought of a request is kept in vLLM's record of its budget, which follows the request
-# from slot to slot and goes when it goes.
+# Key of a request's ``Thought`` in vLLM's record of its budget, which follows the request from slot
+# to slot and is removed with it.
 _KEY = "vllm_ascend_spec"
 
 
 class Thought(NamedTuple):
-    """Where a request stands after some of its output.
+    """State of a request's reasoning after some of its output.
 
     Attributes:
         length: output tokens so far.
-        recent: the last of them, since the last thought's end; as many as a marker may need.
+        recent: last output tokens since the last thought's end, as many as the longer marker has.
         start: position in the output where the start marker begins, negative in the prompt.
         end: position of an end marker found since the last thought's end.
-        closing: tokens of the closing string that are out; None while it is not being forced.
-        left: tokens that may follow; vLLM's estimate, which is put right before it runs out.
-        counted: output tokens when ``left`` was last reckoned.
+        closing: tokens of the closing string written so far; None while it is not being forced.
+        left: tokens that may follow; vLLM's estimate, which is corrected before it runs out.
+        counted: output tokens when ``left`` was last computed.
     """
 
     length: int
@@ -124,8 +124,8 @@ def force_closing(
     """Force closing strings where budgets are exhausted, in place.
 
     Args:
-        logits: of the rows, after penalties.
-        rows: a request's rows follow each other, each with one draft more.
+        logits: logits of the rows, after penalties.
+        rows: the rows; those of a request are consecutive, each with one more draft.
         metadata: has the requests' output and vLLM's records of their budgets.
     """
     holder = metadata.thinking_budget_state_holder
@@ -153,7 +153,7 @@ def force_closing(
 def _catch_up(record: dict[str, Any], budget: ThinkingBudget, output: list[int]) -> Thought:
     """Return the thought after ``output``, and keep it for the next step.
 
-    Tokens that are not known yet are not kept; output that was taken back is read again.
+    Tokens that are not known yet are not kept; if output was taken back, all of it is read again.
     """
     known = len(output)
     while known and output[known - 1] == UNKNOWN:

@@ -27,16 +27,16 @@ def draw_uniforms(
 ) -> Uniforms:
     """Draw what one verification consumes.
 
-    A request with a seed draws from its own generator, so it repeats whatever runs beside it. It
-    draws ``longest + 1`` numbers in every step, the one for its last token first, however many
-    drafts it has. For that depends on other requests and on the prefix cache: a request with one
-    prompt token left to compute, for example, gets drafts of -1 from vLLM as padding, or none. Its
-    tokens have to be the same either way.
+    A request with a seed draws from its own generator, so its output does not depend on the other
+    requests. It draws ``longest + 1`` numbers in every step, the one for its last token first,
+    however many drafts it has, because its number of drafts depends on other requests and on the
+    prefix cache. For example, a request with one prompt token left to compute gets drafts of -1
+    from vLLM as padding, or none. Its tokens must be the same either way.
 
     Args:
         num_draft_tokens: drafts of each request.
         generators: generators of the requests that have a seed, by request index.
-        device: where the numbers are wanted.
+        device: device of the numbers.
         longest: most drafts that a request of this engine can have.
     """
     accept = torch.rand(sum(num_draft_tokens), dtype=torch.float64, device=device)

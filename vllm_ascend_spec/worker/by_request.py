@@ -1,6 +1,6 @@
-"""What vLLM's runner decides for a whole batch, decided request by request.
+"""Decide per request what vLLM's runner decides for a whole batch.
 
-Otherwise a request's drafts, and with a seed its tokens, depend on what runs beside it.
+Otherwise a request's drafts, and with a seed its tokens, would depend on the other requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ByRequestMixin(KeptProbsMixin):
-    """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
+    """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases."""
 
     vllm_config: VllmConfig
     drafter: Any
@@ -26,13 +26,13 @@ class ByRequestMixin(KeptProbsMixin):
     _drafts_for_none: bool = False
 
     def _get_spec_decode_draft_probs(self, spec_decode_metadata: Any) -> torch.Tensor | None:
-        """Return the drafts' distributions; vLLM gives them all up where one is not known."""
+        """Return the drafts' distributions; vLLM drops all of them if one is not known."""
         ids = self.input_batch.req_ids
         known, known_ids = self.with_resumed()
         return gather_draft_probs(known, known_ids, ids, spec_decode_metadata)
 
     def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:
-        """Tell whether to draft; vLLM drafts for none where one request is near its end."""
+        """Tell whether to draft; vLLM drafts for no request if one is near the draft's limit."""
         fits = super()._input_fits_in_drafter(common_attn_metadata)  # type: ignore[misc]
         if not fits and common_attn_metadata is not None and self.drafter.drafts_to_the_end:
             fits = self._has_request_to_draft_for()
@@ -40,14 +40,14 @@ class ByRequestMixin(KeptProbsMixin):
         return fits
 
     def _has_request_to_draft_for(self) -> bool:
-        """Tell whether a request is within the draft's context, or a connector takes its cache."""
-        # Before the books of this step are kept a request may look shorter than it is.
+        """Tell whether a request is within the draft's context, or a KV connector is used."""
+        # Before this step's bookkeeping a request may look shorter than it is.
         known = self.input_batch.num_tokens_no_spec[: self.input_batch.num_reqs]
         is_taken = self.vllm_config.kv_transfer_config is not None
         return is_taken or bool((known < self.effective_drafter_max_model_len).any())
 
     def take_draft_token_ids(self) -> Any:
-        """Return the drafts; none where vLLM fills in zeros, if no graph needs the rows."""
+        """Return the drafts; empty lists where vLLM fills in zeros, if no graph needs the rows."""
         drafts = super().take_draft_token_ids()  # type: ignore[misc]
         if drafts is not None and self._drafts_for_none and may_be_ragged(self.vllm_config):
             drafts.draft_token_ids = [[] for _ in drafts.req_ids]

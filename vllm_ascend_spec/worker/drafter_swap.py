@@ -1,10 +1,10 @@
-"""Our drafter in the place where a stock runner builds its own.
+"""Build our drafter where a stock runner builds its own.
 
-vLLM chooses the drafter in the middle of ``GPUModelRunner.__init__``, by ifs over the method that
-end in an error, and offers no way in. The first of them asks a function of the module for a
-person's own class: while our drafter is wanted, every method looks like that one, and the function
+vLLM chooses the drafter in the middle of ``GPUModelRunner.__init__``, by an if-chain over the
+method that ends in an error, and offers no hook. Its first branch, for a user's own class, calls a
+function of the module: while our drafter is built, every method poses as that one, and the function
 is ours. So no stock drafter is built only to be thrown away, and a method that vLLM's runner does
-not know gets through.
+not know works.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ FIRST_ASKED = "custom_class"
 
 @contextmanager
 def drafter_built_by(build: Callable[[], Any], vllm_config: VllmConfig) -> Iterator[None]:
-    """Let the stock ``__init__`` within take what ``build`` returns for its drafter.
+    """Let a stock ``__init__`` that runs in this context take its drafter from ``build``.
 
-    The speculative config names its method again when ``build`` is called, and afterwards. Of a
-    pipeline's ranks the last alone drafts.
+    The speculative config names its own method again when ``build`` is called, and afterwards. Only
+    the last pipeline rank drafts.
     """
     spec = vllm_config.speculative_config
     if spec is None or not stock.get_pp_group().is_last_rank:

@@ -1,12 +1,12 @@
-"""Seeded requests whose prompt is computed in several chunks.
+"""Restore the generators of seeded requests during chunked prefill.
 
 For each chunk but the last, vLLM's runner samples a token, throws it away, and rewinds the
 request's generator by ``set_offset(get_offset() - 4)`` (vllm/v1/worker/gpu_model_runner.py:
 GPUModelRunner._bookkeeping_sync; vllm-ascend has the same in vllm_ascend/worker/model_runner_v1.py:
-NPUModelRunner._bookkeeping_sync). A CPU's generator has no offset: the engine ends. On a GPU or an
+NPUModelRunner._bookkeeping_sync). A CPU generator has no offset, so the engine ends. On a GPU or an
 NPU our verifier draws another amount (``verification/uniforms.py``), so the tokens of a seeded
-request would depend on how its prompt was cut. Here generators go back to their saved states, on
-every device and whatever was drawn.
+request would depend on how its prompt was chunked. Here generators go back to their saved states,
+on every device and however much was drawn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 
 class KeepGeneratorsMixin:
-    """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
+    """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases."""
 
     input_batch: Any
     discard_request_mask: Any
@@ -28,7 +28,7 @@ class KeepGeneratorsMixin:
         batch = self.input_batch
         if not batch.generators:
             return {}
-        # Entries behind the batch are of earlier steps.
+        # Entries past num_reqs are stale.
         discarded = np.nonzero(self.discard_request_mask.np[: batch.num_reqs])[0].tolist()
         return {index: batch.generators[index] for index in discarded if index in batch.generators}
 
@@ -40,7 +40,7 @@ class KeepGeneratorsMixin:
         return output
 
     def _bookkeeping_sync(self, *args: Any, **kwargs: Any) -> Any:
-        """Keep books without the stock rewind, which gets to see none of those generators."""
+        """Hide those generators from the stock bookkeeping, so that it does not rewind them."""
         hidden = self.discarded_generators()
         for index in hidden:
             del self.input_batch.generators[index]

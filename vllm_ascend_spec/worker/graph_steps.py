@@ -1,4 +1,4 @@
-"""Say of each step whether it replays a graph, and if not why: to the log once, to the metrics."""
+"""Report whether each step replays a graph, and if not why: to the log once, to the metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vllm_ascend_spec.log import log_once
 
 
 class GraphStepsMixin:
-    """Mix into a model runner of vLLM's or vllm-ascend's, before it in the bases."""
+    """Mixin for a model runner of vLLM or vllm-ascend; must come before it in the bases."""
 
     compilation_config: Any
     input_batch: Any
@@ -30,11 +30,11 @@ class GraphStepsMixin:
     uniform_decode_query_len: int
 
     def _determine_batch_execution_and_padding(self, *args: Any, **kwargs: Any) -> Any:
-        """Choose a graph as vLLM does; its signature is vLLM's, and it is called by names."""
+        """Choose a graph as vLLM does; the signature is vLLM's, called with keyword arguments."""
         chosen = super()._determine_batch_execution_and_padding(  # type: ignore[misc]
             *args, **kwargs
         )
-        # Dummy runs say themselves what they are; a mode without graphs misses none.
+        # Only dummy runs pass this argument; in a mode without graphs none is missing.
         is_dummy = kwargs.get("force_uniform_decode") is not None
         if is_dummy or self.compilation_config.cudagraph_mode == CUDAGraphMode.NONE:
             return chosen
@@ -42,7 +42,7 @@ class GraphStepsMixin:
         step = replace(self._step(mode.name, kwargs), draft=self._draft_before())
         self._graph_before = step.graph
         if step.graph == NO_GRAPH:
-            # Prompts have no graph in most modes, as everybody expects.
+            # In most modes prompts have no graph, which is expected.
             level = logging.INFO if step.reason == PROMPTS else logging.WARNING
             log_once(level, f"A step ran without a graph: {step.reason}. {METRIC} counts them.")
         num_tokens, padded = kwargs["num_tokens"], descriptor.num_tokens
@@ -59,7 +59,7 @@ class GraphStepsMixin:
         )
 
     def _draft_before(self) -> str:
-        """Return the graph of the draft in the step before; empty where no model drafted."""
+        """Return the graph of the draft in the previous step; empty if no model drafted."""
         drafter = getattr(self, "drafter", None)
         if drafter is None or not (draft := getattr(drafter, "last_graph", "")):
             return ""

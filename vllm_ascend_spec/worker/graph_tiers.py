@@ -1,8 +1,8 @@
-"""Graphs of whole decode batches where K changes from step to step.
+"""Full graphs of decode batches where K changes from step to step.
 
 vLLM has such graphs for one K only (``CudagraphDispatcher`` knows one ``uniform_decode_query_len``)
-and does without them where K changes. Here the number of rows for each request belongs to a step,
-and each K has the graphs that were planned for it.
+and uses none if K changes. Here each step has its own number of rows per request, and each K has
+the graphs that were planned for it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class TierDispatcher(CudagraphDispatcher):
-    """vLLM's choice of a graph, with graphs of whole decode batches for several K.
+    """vLLM's graph dispatcher with full graphs of decode batches for several K.
 
-    ``uniform_decode_query_len``, which vLLM reads the requests of a decode batch by, is that of the
-    step: whoever prepares one sets it.
+    ``uniform_decode_query_len``, the number of rows by which vLLM recognizes a request of a decode
+    batch, is that of the current step: whoever prepares a step sets it.
 
     Args:
-        vllm_config: of the engine.
-        sizes: in tokens, by the rows of each request, ascending.
+        vllm_config: configuration of the engine.
+        sizes: capture sizes in tokens, ascending, by the number of rows per request.
     """
 
     def __init__(self, vllm_config: VllmConfig, sizes: Mapping[int, tuple[int, ...]]) -> None:
@@ -41,8 +41,8 @@ class TierDispatcher(CudagraphDispatcher):
     def initialize_cudagraph_keys(
         self, cudagraph_mode: CUDAGraphMode, uniform_decode_query_len: int = 1
     ) -> None:
-        """Note which graphs there are; the signature is vLLM's."""
-        # vLLM and vllm-ascend have rounded the sizes to those of the most drafts.
+        """Register the graphs that exist; the signature is vLLM's."""
+        # vLLM and vllm-ascend have rounded the sizes for the largest K.
         self.compilation_config.cudagraph_capture_sizes = [*self._all]
         self.compilation_config.max_cudagraph_capture_size = self._all[-1]
         super().initialize_cudagraph_keys(cudagraph_mode, uniform_decode_query_len)
@@ -76,7 +76,7 @@ def _whole_batch(size: int, rows: int, **lora: Any) -> BatchDescriptor:
 
 
 class GraphTiersMixin:
-    """Mix into a model runner of vLLM's or vllm-ascend's, before it in the bases."""
+    """Mixin for a model runner of vLLM or vllm-ascend; must come before it in the bases."""
 
     cudagraph_dispatcher: Any
     compilation_config: Any
@@ -84,14 +84,14 @@ class GraphTiersMixin:
     vllm_config: VllmConfig
 
     def take_up_tiers(self) -> None:
-        """Let each K have its graphs, where they were laid down; after stock ``__init__``."""
+        """Use graphs for each K if sizes for them were set; call after the stock ``__init__``."""
         if found := sizes_by_k(self.compilation_config):
             sizes = {k + 1: row for k, row in found.items()}
             self.cudagraph_dispatcher = TierDispatcher(self.vllm_config, sizes)
 
     def _determine_batch_execution_and_padding(self, *args: Any, **kwargs: Any) -> Any:
-        """Choose a graph as vLLM does; its signature is vLLM's, and it is called by names."""
-        # Dummy runs say themselves what they are.
+        """Choose a graph as vLLM does; the signature is vLLM's, called with keyword arguments."""
+        # Only dummy runs pass this argument.
         if kwargs.get("force_uniform_decode") is None:
             self._serve(int(kwargs["max_num_scheduled_tokens"]))
         return super()._determine_batch_execution_and_padding(  # type: ignore[misc]
@@ -99,7 +99,7 @@ class GraphTiersMixin:
         )
 
     def _serve(self, rows: int) -> None:
-        """Let requests of whole decode batches have that many rows, if there are graphs for it."""
+        """Set the number of rows per request in decode batches, if there are graphs for it."""
         dispatcher = self.cudagraph_dispatcher
         if isinstance(dispatcher, TierDispatcher) and dispatcher.sizes.get(rows):
             self.uniform_decode_query_len = dispatcher.uniform_decode_query_len = rows
@@ -111,7 +111,7 @@ class GraphTiersMixin:
 
     @contextmanager
     def _serving(self, desc: BatchDescriptor) -> Iterator[None]:
-        """Let a batch that is captured have the rows that it is for."""
+        """Set the rows per request of a graph while it is captured."""
         before = self.uniform_decode_query_len
         if desc.uniform and desc.num_reqs:
             self._serve(desc.num_tokens // desc.num_reqs)

@@ -1,4 +1,4 @@
-"""A step's tokens on the host, for drafters that read them there."""
+"""Copy a step's tokens to the host, for drafters that read them there."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def tokens_on_host(
     """Return the tokens that a step sampled, by request.
 
     Args:
-        sampled: those tokens; a tensor is int32 and padded by -1, and has a token too for a prompt
-            that goes on, which the runner discards.
-        runner: vLLM's or vllm-ascend's.
+        sampled: those tokens; a tensor is int32, padded with -1, and also has a token for each
+            unfinished prompt, which the runner discards.
+        runner: model runner of vLLM or vllm-ascend.
     """
     if isinstance(sampled, list):
         return sampled

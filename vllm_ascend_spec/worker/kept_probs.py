@@ -1,7 +1,7 @@
-"""The distributions of drafts that are kept while their request is preempted.
+"""Keep the distributions of a request's drafts while it is preempted.
 
-See ``control/kept_drafts.py``. They wait in host memory: how many requests are preempted at once is
-not what a device's memory was measured for.
+See ``control/kept_drafts.py``. They are kept in host memory, because device memory has no room
+reserved for however many requests are preempted at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class KeptProbs(NamedTuple):
     """Distributions of a request's drafts.
 
     Attributes:
-        num_tokens: how long the text was that the drafts go on from.
+        num_tokens: length of the text that the drafts continue.
         probs: float32 [num_steps, vocab_size].
     """
 
@@ -30,14 +30,14 @@ class KeptProbs(NamedTuple):
 
 
 class KeptProbsMixin:
-    """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
+    """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases."""
 
     device: torch.device
     requests: dict[str, Any]
     use_async_scheduling: bool
     _draft_probs: torch.Tensor | None
     _draft_prob_req_ids: list[str] | None
-    # Of the requests that go on in this step.
+    # Distributions of the requests that resume in this step.
     _resumed_probs: Mapping[str, torch.Tensor] = MappingProxyType({})
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -45,7 +45,7 @@ class KeptProbsMixin:
         super().__init__(*args, **kwargs)
 
     def _update_states(self, scheduler_output: SchedulerOutput) -> Any:
-        """Keep what was drafted for requests that are preempted now; the signature is vLLM's."""
+        """Keep the distributions of requests that are preempted now; the signature is vLLM's."""
         self._keep_probs(scheduler_output)
         self._resumed_probs = self._resumed(scheduler_output) if self._kept_probs else {}
         return super()._update_states(scheduler_output)  # type: ignore[misc]
@@ -75,5 +75,5 @@ class KeptProbsMixin:
         return resumed
 
     def with_resumed(self) -> tuple[torch.Tensor | None, list[str] | None]:
-        """Return the distributions that are known in this step, and the requests they are of."""
+        """Return the distributions known in this step, and the requests that they belong to."""
         return with_rows(self._draft_probs, self._draft_prob_req_ids, self._resumed_probs)

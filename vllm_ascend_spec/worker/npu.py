@@ -34,10 +34,10 @@ class SpecNPUModelRunner(SpecRunnerMixin, GraphTiersMixin, PaddingOverride, NPUM
     """vllm-ascend's runner with our drafter and verifier."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
-        # Before the stock __init__: it builds the logits processors that one mend widens.
+        # Before the stock __init__, which builds the logits processors that one patch extends.
         compat.apply("before_runner")
         compat.apply("npu")
-        # Nothing where vLLM's part of it builds one: vllm-ascend builds its own further down.
+        # vLLM's part of __init__ builds no drafter; vllm-ascend's part builds it later.
         with drafter_built_by(lambda: None, vllm_config):
             super().__init__(vllm_config, device)
         self.take_up_tiers()
@@ -83,7 +83,7 @@ class SpecNPUModelRunner(SpecRunnerMixin, GraphTiersMixin, PaddingOverride, NPUM
                 sampled_token_ids=valid_sampled_token_ids,
                 tokens_on_host=partial(tokens_on_host, valid_sampled_token_ids, self),
                 batch=self.input_batch,
-                # The books are kept first, but for pipeline parallelism, which is refused.
+                # Bookkeeping comes first, except with pipeline parallelism, which is refused.
                 batch_has_sampled=True,
                 sampling=sampling_metadata,
                 hidden_states=hidden_states,

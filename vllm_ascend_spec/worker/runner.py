@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, GraphStepsMixin):
-    """Mix into ``GPUModelRunner`` or a subclass, before it in the bases."""
+    """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases."""
 
     vllm_config: VllmConfig
     device: torch.device
@@ -56,9 +56,9 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, Graph
         return drafter
 
     def complete_spec_parts(self) -> None:
-        """Replace the stock rejection sampler and warm the drafter up; after stock ``__init__``.
+        """Replace the stock rejection sampler and warm the drafter up, after stock ``__init__``.
 
-        The last pipeline rank alone has them, and only with speculative decoding on.
+        Only the last pipeline rank has them, and only with speculative decoding on.
         """
         if not hasattr(self, "rejection_sampler"):
             return
@@ -80,7 +80,7 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, Graph
 
     @torch.inference_mode()
     def sample_tokens(self, grammar_output: Any) -> Any:
-        """Sample and draft; masks of structured output are the verifier's to apply."""
+        """Sample and draft; the verifier applies the masks of structured output."""
         state = self.execute_model_state
         with self.watches.step:
             masks = grammar_output is not None and state is not None

@@ -1,10 +1,10 @@
-"""Where a step's time goes, as the host sees it: said in the next step, as its draft's graph is.
+"""Measure where a step's time goes on the host; the next step reports it, like the draft's graph.
 
-Reading a clock takes a tenth of a microsecond, and each step reads eight to ten times. Nothing
-waits for a device, so there the times are those in which the host was busy, or waited anyway.
+Reading a clock takes a tenth of a microsecond, and each step reads it eight to ten times. Nothing
+here waits for an accelerator: with one, a time is how long the host was busy or waited anyway.
 
-What PyTorch compiles within a step is not counted: vLLM compiles its sampler at the first request
-that samples, which takes a CPU many seconds and says nothing of verification.
+Compilation within a step is not counted: vLLM compiles its sampler at the first request that
+samples, which takes a CPU many seconds and is not verification.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def compile_seconds() -> float:
 
 
 class Stopwatch:
-    """Adds up the seconds in which it is entered, without compilation; never twice at once."""
+    """Adds up the seconds in which it is entered, without compilation; not reentrant."""
 
     def __init__(self) -> None:
         self._seconds = self._since = self._compiled = 0.0
@@ -35,12 +35,12 @@ class Stopwatch:
         self._since, self._compiled = time.perf_counter(), compile_seconds()
 
     def __exit__(self, *_: object) -> None:
-        # Less than before where PyTorch was told to begin anew.
+        # PyTorch's count is less than before if somebody has reset it.
         compiled = max(0.0, compile_seconds() - self._compiled)
         self._seconds += time.perf_counter() - self._since - compiled
 
     def take(self) -> int:
-        """Return the microseconds since it was asked last."""
+        """Return the microseconds added up since the last call."""
         seconds, self._seconds = self._seconds, 0.0
         return round(1e6 * seconds)
 
@@ -52,16 +52,16 @@ class StepWatches:
         self.step, self.verification, self.drafting = Stopwatch(), Stopwatch(), Stopwatch()
 
     def take(self) -> Times:
-        """Return what has added up since it was asked last."""
+        """Return the times added up since the last call."""
         return Times(self.step.take(), self.verification.take(), self.drafting.take())
 
 
 class StepTimesMixin:
-    """Mix into a model runner of vLLM's or vllm-ascend's, before it in the bases."""
+    """Mixin for a model runner of vLLM or vllm-ascend; must come before it in the bases."""
 
     @cached_property
     def watches(self) -> StepWatches:
-        """Those of this runner; whoever does a part of a step enters its own."""
+        """Stopwatches of this runner; the code for a part of a step enters that part's."""
         return StepWatches()
 
     def execute_model(self, *args: Any, **kwargs: Any) -> Any:
@@ -70,7 +70,7 @@ class StepTimesMixin:
             return super().execute_model(*args, **kwargs)  # type: ignore[misc]
 
     def _determine_batch_execution_and_padding(self, *args: Any, **kwargs: Any) -> Any:
-        """Add what the step before took to what is said of this one's graph."""
+        """Append the times of the previous step to the report about this step's graph."""
         chosen = super()._determine_batch_execution_and_padding(  # type: ignore[misc]
             *args, **kwargs
         )
@@ -78,7 +78,7 @@ class StepTimesMixin:
             return chosen
         *before, said = chosen
         times = self.watches.take()
-        if said is None:  # of a worker without graphs
+        if said is None:  # from a worker without graphs
             return (*before, CUDAGraphStat(0, 0, 0, times.behind("")))
         sizes = said.num_unpadded_tokens, said.num_padded_tokens, said.num_paddings
         return (*before, CUDAGraphStat(*sizes, times.behind(said.runtime_mode)))

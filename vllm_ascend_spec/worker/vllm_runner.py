@@ -1,4 +1,4 @@
-"""Our parts in vLLM's runner, as the CPU's and CUDA's share them."""
+"""Our parts in vLLM's runner that CPU and CUDA share."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class VllmRunnerMixin(SpecRunnerMixin):
-    """Mix into vLLM's ``GPUModelRunner`` or ``CPUModelRunner``, before it in the bases.
+    """Mixin for vLLM's ``GPUModelRunner`` or ``CPUModelRunner``; must come before it in the bases.
 
     Attributes:
-        mends: stages of ``compat`` that this device needs.
+        mends: stages of ``compat`` whose patches this device needs.
     """
 
     mends: tuple[str, ...] = ()
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
-        # Before the stock __init__: it builds the logits processors that one mend widens.
+        # Before the stock __init__, which builds the logits processors that one patch extends.
         for stage in ("before_runner", *self.mends):
             compat.apply(stage)
         with drafter_built_by(self.create_drafter, vllm_config):
@@ -73,7 +73,7 @@ class VllmRunnerMixin(SpecRunnerMixin):
                 sampled_token_ids=sampled_token_ids,
                 tokens_on_host=partial(tokens_on_host, sampled_token_ids, self),
                 batch=self.input_batch,
-                # vLLM's runner drafts first where tokens stay on the device.
+                # vLLM's runner drafts before bookkeeping if tokens stay on the device.
                 batch_has_sampled=isinstance(sampled_token_ids, list),
                 sampling=sampling_metadata,
                 hidden_states=hidden_states,

@@ -1,1 +1,1 @@
-"""``bench verify``: the verification kernels against their peers."""
+"""``bench verify``: compare the verification kernels with their peers."""

@@ -1,4 +1,4 @@
-"""``bench verify``: the verification kernels against their peers, in turn, in this process."""
+"""``bench verify``: time the verification kernels and their peers in turn, in this process."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def run(plan: Plan, tell: Callable[[str], None], timer: Timer | None = None) -> 
 
     Args:
         plan: what is measured.
-        tell: prints a line for each case, as soon as it was measured.
-        timer: the device's own unless given.
+        tell: prints a line for each case, as soon as it is measured.
+        timer: None for the device's default timer.
     """
     device = torch.device(plan.device)
     states = peers.find_backends(plan.backends, device)
@@ -95,7 +95,7 @@ def run(plan: Plan, tell: Callable[[str], None], timer: Timer | None = None) -> 
         "results": [],
         "overhead": [],
     }
-    # After vLLM is loaded, which sets it too.
+    # Only now, because loading vLLM sets the threads, too.
     threads_before = torch.get_num_threads()
     torch.set_num_threads(plan.threads)
     try:
@@ -133,7 +133,7 @@ def run_case(case: Case, plan: Plan, backends: tuple[str, ...], timer: Timer) ->
         "batches": num_batches,
         "inputs": describe(batch),
         "skipped": samples.skipped,
-        # On CUDA the host waits, which says nothing.
+        # On CUDA the host only waits, so its share says nothing.
         "cpu_share": round(samples.cpu_share, 3) if device.type == "cpu" else None,
         "milliseconds": {
             name: Summary.of([1e3 * value for value in values]).as_dict()
@@ -144,7 +144,7 @@ def run_case(case: Case, plan: Plan, backends: tuple[str, ...], timer: Timer) ->
         },
         "ratios": {name: ratios(name, samples) for name in backends if name in samples.seconds},
         "read": {"by": read, "gb_per_s": _gb_per_s(batch, samples.seconds[read])},
-        # Of rows that are not read there is no bandwidth.
+        # Only a case that reads all rows has a bandwidth.
         "bandwidth": _bandwidth(case, batch, backends, samples, read),
         "memory": _memory(case, batch, {name: calls[name][0] for name in verifiers}, device),
     }
@@ -162,10 +162,10 @@ def fastest_read(samples: Samples) -> str:
 
 
 def ratios(backend: str, samples: Samples) -> dict[str, Any]:
-    """Return how many times faster than each peer a backend is, and its cost by other measures.
+    """Return the ratios between the times of a backend and of its peers.
 
-    ``"vllm"`` and ``"torch"`` are peer's time / ours; ``"argmax"`` and ``"token rule"`` are ours
-    over theirs.
+    ``"vllm"`` and ``"torch"`` are the peer's time / ours; ``"argmax"`` and ``"token rule"`` are our
+    time / theirs.
     """
     ours = samples.seconds[backend]
     found = {

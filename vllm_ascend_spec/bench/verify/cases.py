@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-NUM_DRAFTS = 4  # of each request
+NUM_DRAFTS = 4  # per request
 TEMPERATURE = 0.8
 BOOSTED = 50
 SEED = 20240311
-# Which drafts are rejected is chance, so the cost is measured over at least this many requests.
+# Which drafts are rejected is random, so the cost is measured over at least this many requests.
 MIXED_REQUESTS = 32
 # Several times the last-level cache that one core reaches.
 COLD_BYTES = 128 * 2**20
-# Reaches COLD_BYTES with one request and 32,000 logits of 16 bits a row. Smaller vocabularies would
-# need more batches, and far more time.
+# Enough to reach COLD_BYTES with one request and 32,000 16-bit logits per row. Smaller vocabularies
+# would need more batches, and far more time.
 MOST_BATCHES = 1024
 
 
@@ -26,7 +26,7 @@ class Kind:
     """A kind of request.
 
     Attributes:
-        title: for tables.
+        title: name in tables.
         temperature: 0 is greedy.
         top_k: 0 is off.
         top_p: 1 is off.
@@ -43,7 +43,7 @@ class Kind:
 
     @property
     def acceptances(self) -> tuple[str, ...]:
-        """Acceptances by default: the block rule works harder where drafts are rejected."""
+        """Default acceptances; the block rule has "mixed", too, as rejections make it work more."""
         return ("all",) if self.rule == "token" else ("all", "mixed")
 
 
@@ -57,13 +57,13 @@ KINDS: dict[str, Kind] = {
     "block-sampled-drafts": Kind("block rule, sampled drafts", sampled_drafts=True, rule="block"),
 }
 # "all": every draft is accepted, so every row must be read. "mixed": random numbers decide;
-# of greedy requests, which take none, 2, 3, 4, 0 and 1 drafts are accepted in turn.
+# greedy requests use none, so they accept 2, 3, 4, 0 and 1 drafts in turn.
 ACCEPTANCES = ("all", "mixed")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One line of the result."""
+    """One measured case: a row of the results."""
 
     kind: str
     vocab: int
@@ -89,7 +89,7 @@ class Case:
 
 
 class Batch(NamedTuple):
-    """The tensors of a case; every peer is given these.
+    """The input tensors of a case, the same for every peer.
 
     Attributes:
         logits: [num_reqs * (NUM_DRAFTS + 1), vocab_size], a request's rows together.
@@ -120,7 +120,7 @@ def plan_cases(
     batches: tuple[int, ...],
     acceptances: tuple[str, ...] | None,
 ) -> list[Case]:
-    """Return the cases in the order they run; None takes each kind's own acceptances."""
+    """Return the cases in the order they run; ``acceptances`` None takes each kind's own."""
     return [
         Case(kind, vocab, batch, acceptance)
         for vocab in vocabs
@@ -131,9 +131,9 @@ def plan_cases(
 
 
 def make_logits(num_rows: int, vocab: int, generator: torch.Generator) -> torch.Tensor:
-    """Return rows like a language model's, float32 [num_rows, vocab].
+    """Return logits like a language model's, float32 [num_rows, vocab].
 
-    Normally distributed, with a few dozen tokens raised so that the likeliest token has about half
+    They are normally distributed, with a few dozen tokens raised so that the argmax has about half
     of the probability.
     """
     logits = torch.randn(num_rows, vocab, generator=generator).mul_(2.0)
@@ -146,9 +146,9 @@ def count_batches(case: Case, element_size: int, *, cold: bool) -> int:
     """Return how many batches of a case take turns.
 
     Args:
-        case: where chance decides which drafts are rejected, one small batch would tell little.
-        element_size: bytes of a logit.
-        cold: whether the logits of all batches have to be more than caches hold.
+        case: with "mixed" acceptance, one small batch would have too few random rejections.
+        element_size: bytes per logit.
+        cold: whether the logits of all batches together must exceed the caches.
     """
     wanted = 1
     if case.acceptance == "mixed":
@@ -160,7 +160,7 @@ def count_batches(case: Case, element_size: int, *, cold: bool) -> int:
 
 
 def make_batch(case: Case, dtype: torch.dtype, device: torch.device, index: int = 0) -> Batch:
-    """Make the tensors of the ``index``-th batch of ``case``; the same ones each time."""
+    """Make the tensors of the ``index``-th batch of ``case``, the same in each run."""
     kind = KINDS[case.kind]
     generator = torch.Generator().manual_seed(SEED + case.vocab + case.batch + 10**6 * index)
     logits = make_logits(case.num_rows, case.vocab, generator).to(dtype)
@@ -208,7 +208,7 @@ def _drafts(
 
 
 def describe(batch: Batch) -> dict[str, float]:
-    """Return how peaked the rows are: what top-p and the acceptance of drafts depend on."""
+    """Return how peaked the rows are, on which top-p and the acceptance of drafts depend."""
     rows = batch.logits[: NUM_DRAFTS + 1].float().div(TEMPERATURE).softmax(-1)
     before = rows.sort(-1, descending=True).values.cumsum(-1)
     return {

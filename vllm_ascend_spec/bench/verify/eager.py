@@ -1,8 +1,8 @@
-"""The peer "PyTorch eager" of ``bench verify``: verification as one writes it in PyTorch.
+"""The peer "PyTorch eager" of ``bench verify``: verification in plain PyTorch.
 
-The formulas are vLLM's: float32 softmax, top-k and top-p by sorting, samples by exponential noise.
-The batch is regular here (as many drafts for each request), which spares this peer all indexing of
-ragged rows, and the last token is drawn from one row a request.
+The formulas are vLLM's: float32 softmax, top-k and top-p by sorting, sampling by exponential noise.
+All requests have the same number of drafts here, so this peer needs no indexing of ragged rows. It
+samples the last token from only one row per request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NEGATIVE_INFINITY = float("-inf")
 
 
 def verify(batch: Batch) -> torch.Tensor:
-    """Verify a batch of greedy, or of sampled requests.
+    """Verify a batch of greedy requests or of sampled requests.
 
     Returns:
         Tokens, int64 [num_reqs, NUM_DRAFTS + 1], padded with -1.
@@ -79,7 +79,7 @@ def _residual(
     drafts: torch.Tensor,  # [num_reqs, NUM_DRAFTS]
     num_accepted: torch.Tensor,  # [num_reqs]
 ) -> torch.Tensor:
-    """Return what the last token is drawn from, [num_reqs, vocab_size]."""
+    """Return the weights that the last token is sampled from, [num_reqs, vocab_size]."""
     request = torch.arange(len(p), device=p.device)
     weights = p[request, num_accepted]
     position = num_accepted.clamp(max=NUM_DRAFTS - 1)

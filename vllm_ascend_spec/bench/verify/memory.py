@@ -1,4 +1,4 @@
-"""How much memory a call takes beside its inputs and outputs, at its peak."""
+"""Measure the peak memory of a call, not counting its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-# The C++ backend allocates outside PyTorch, where this module sees nothing: the blocks' maxima
-# and sums and two buffers of a thread (ops/cpu/distribution.h), less than this.
+# The C++ backend allocates outside PyTorch, where this module sees nothing: per thread the blocks'
+# maxima and sums and two buffers (ops/cpu/distribution.h), less than this.
 NATIVE_SCRATCH = 64 * 2**10
 
 
 def peak_bytes(call: Callable[[], Any], device: torch.device) -> int:
-    """Return the peak of what PyTorch allocated during ``call``, less what ``call`` returned."""
+    """Return PyTorch's peak allocation during ``call``, minus the size of its result."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -42,7 +42,7 @@ def _profile(call: Callable[[], Any]) -> tuple[int, Any]:
 
 
 def running_peak(events: Iterable[Mapping[str, Any]]) -> int:
-    """Return the highest sum of the allocations (positive) and releases of a trace."""
+    """Return the peak of the running sum of a trace's allocations (positive) and releases."""
     held = peak = 0
     for event in sorted(events, key=lambda event: event["ts"]):
         held += event["args"]["Bytes"]
@@ -58,7 +58,7 @@ def _bytes_of(result: Any) -> int:
 def memory_record(peak: int, rows: int, vocab: int, backend: str) -> dict[str, Any]:
     """Return the figure for a JSON record.
 
-    ``vocab_sized`` tells whether it is at least a byte for each of ``rows`` × ``vocab``: something
+    ``vocab_sized`` tells whether the peak is at least ``rows`` × ``vocab`` bytes, so that something
     as large as the probabilities was stored.
     """
     record: dict[str, Any] = {"peak_bytes": peak, "vocab_sized": peak >= rows * vocab}

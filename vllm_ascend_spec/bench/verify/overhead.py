@@ -1,4 +1,4 @@
-"""What a call costs before any kernel runs: the checks of its arguments, and its random numbers."""
+"""Measure what a call costs before any kernel runs: argument checks and random numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPEATS = 100
 
 @contextmanager
 def checks_alone(kind: str) -> Iterator[None]:
-    """Let the op check its arguments, find its backend, and do nothing then."""
+    """Make the op check its arguments and find its backend, but run no kernel."""
     name = "verify_greedy" if KINDS[kind].temperature == 0 else "verify_sample"
     module = importlib.import_module(f"vllm_ascend_spec.ops.{name}")
     stock = module.OP

@@ -17,7 +17,7 @@ from vllm_ascend_spec.ops.verify_sample import OP as SAMPLE
 
 TORCH, VLLM, ARGMAX = "torch", "vllm", "argmax"
 READS = ("read: sum", "read: max")
-# Of a block-rule case: the same batch by the token rule.
+# Suffix of a backend's name: it verifies the batch of a block-rule case by the token rule.
 BY_TOKEN_RULE = ", token rule"
 
 
@@ -50,7 +50,7 @@ def _states(device: torch.device) -> dict[str, str]:
 
 
 def our_call(kind: str, batch: Batch, backend: str, rule: str | None = None) -> Call:
-    """Return the op on ``batch``, checks of its arguments included, as the verifier calls it."""
+    """Return a call of the op on ``batch`` as the verifier makes it, with its argument checks."""
     drafts = (batch.draft_token_ids, batch.cu_num_draft_tokens, NUM_DRAFTS)
     if KINDS[kind].temperature == 0:
         return lambda: verify_greedy(batch.logits, *drafts, backend=backend)
@@ -84,17 +84,17 @@ def make_calls(case: Case, batch: Batch, backends: tuple[str, ...]) -> dict[str,
 
 
 def read_calls(logits: torch.Tensor) -> dict[str, Call]:
-    """Return passes over the bytes of ``logits`` that do next to nothing with them."""
+    """Return calls that read all bytes of ``logits`` and compute next to nothing."""
     flat = logits.view(-1)
     words = flat.view(torch.int32) if flat.nbytes % 4 == 0 else flat
     return dict(zip(READS, (flat.sum, words.amax), strict=True))
 
 
 def check_tokens(name: str, result: Any, batch: Batch) -> float:
-    """Check that a result can come from a verification; return the mean tokens of a request.
+    """Check that a result can come from a verification; return the mean tokens per request.
 
     Raises:
-        RuntimeError: it cannot; figures of a verifier that does not work would mean nothing.
+        RuntimeError: it cannot; timings of a broken verifier would mean nothing.
     """
     tokens = (result[0] if isinstance(result, tuple) else result).cpu()
     num_reqs, vocab = len(batch.temperature), batch.logits.shape[1]

@@ -1,4 +1,4 @@
-"""The record of ``bench verify`` as a page of Markdown and as a picture."""
+"""Show the record of ``bench verify`` as Markdown and as a picture."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def prepare(device: torch.device) -> str:
 
 
 def make_call(batch: Batch) -> Callable[[], torch.Tensor]:
-    """Build what the runner has at hand before it samples; the call is the sampler's alone.
+    """Build what the runner has ready before it samples; only the sampler's call is timed.
 
     Returns:
         A call that returns tokens, int32 [num_reqs, NUM_DRAFTS + 1], padded with -1.

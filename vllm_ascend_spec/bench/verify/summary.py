@@ -1,4 +1,4 @@
-"""What the cases of ``bench verify`` come to, set against what was aimed at."""
+"""Summarise the cases of ``bench verify`` and compare them with the aims."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK_KINDS = ("block", "block-sampled-drafts")
 RATIOS = ("vllm", "torch", "argmax", "token rule")
 SHARE = "share_of_read"
 LARGE_BATCH = 8
-# With one thread and nothing beside it, a process gets nearly all of a processor.
+# On an otherwise idle machine, a process with one thread gets nearly all of a CPU.
 QUIET = 0.95
 QUIET_LOAD = 1.0
 
@@ -26,13 +26,13 @@ class Aim:
 
     Attributes:
         title: what is compared.
-        kind: of the cases.
+        kind: kind of the cases.
         figure: a key of a row's ratios, or ``SHARE``.
-        limit: at least this if ``at_least``, else at most.
-        by: whether the geometric mean of the cases has to reach it, or the worst of them.
+        limit: the figure must be at least this if ``at_least``, else at most this.
+        by: what must reach the limit: ``geomean`` or ``worst`` of the cases.
         at_least: see ``limit``.
-        acceptance: of the cases.
-        min_batch: smallest batch that counts.
+        acceptance: acceptance of the cases.
+        min_batch: smallest batch size that counts.
     """
 
     title: str
@@ -76,7 +76,7 @@ AIMS = (
 
 
 def summarise(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return geometric means by kind and the aims with what was reached, of the judged backend."""
+    """Return the judged backend's geometric means by kind, and each aim with the value reached."""
     rows, judged = record["results"], record["judged"]
     kinds = dict.fromkeys((row["kind"], row["acceptance"]) for row in rows)
     return {
@@ -96,7 +96,7 @@ def _kind_summary(rows: list[Row], judged: str, kind: str, acceptance: str) -> d
 
 
 def judge(aim: Aim, rows: list[Row], judged: str) -> dict[str, Any]:
-    """Return what was reached of ``aim``; ``met`` is None if it was not measured."""
+    """Return the value reached for ``aim``; ``met`` is None if it was not measured."""
     own = [
         row
         for row in rows
@@ -120,7 +120,7 @@ def judge(aim: Aim, rows: list[Row], judged: str) -> dict[str, Any]:
 
 
 def _figures(rows: list[Row], judged: str, name: str) -> list[float]:
-    """Return the medians of one figure, of the cases that have it."""
+    """Return the median of one figure for each case that has it."""
     parts = ((row["bandwidth"] if name == SHARE else row["ratios"]) or {} for row in rows)
     found = (part.get(judged, {}).get(name) for part in parts)
     return [figure["median"] for figure in found if figure]
@@ -156,7 +156,7 @@ def format_row(row: Row, judged: str) -> str:
 
 
 def format_summary(record: Mapping[str, Any]) -> str:
-    """Return geometric means, overheads and aims, a line each."""
+    """Return geometric means, overheads and aims, one per line."""
     return "\n".join(
         [
             *_geomean_lines(record),
@@ -169,7 +169,7 @@ def format_summary(record: Mapping[str, Any]) -> str:
 
 def _busy_lines(record: Mapping[str, Any]) -> Iterator[str]:
     shares = [row["cpu_share"] for row in record["results"] if row["cpu_share"] is not None]
-    # Threads that wait for one another spin, so of several the share tells nothing.
+    # Threads that wait for one another spin, so with several threads the share says nothing.
     share = statistics.median(shares) if shares and record["plan"]["threads"] == 1 else 1.0
     load = (record["provenance"]["machine"]["load"] or [0.0])[0]
     if share < QUIET or load > QUIET_LOAD:
@@ -201,7 +201,7 @@ def _overhead_lines(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def aim_lines(record: Mapping[str, Any]) -> Iterator[str]:
-    """Return the aims, a line each."""
+    """Yield a line for each aim."""
     words = {True: "met", False: "missed", None: "not measured"}
     for aim in record["summary"]["aims"]:
         text = f"{words[aim['met']]}: {aim['kind']}, accepted {aim['acceptance']}: {aim['aim']}"

@@ -1,4 +1,4 @@
-"""Time calls in turn, on a CPU's clock or with CUDA events."""
+"""Time calls in turn, with the host's clock or with CUDA events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WARMED_BELOW_S = 0.2
 CUDA_FLUSH_BYTES = 256 * 2**20
 
 Call = Callable[[], Any]
-# The same call on several batches, which are gone through in turn.
+# The same call on several batches, which take turns.
 Calls = Sequence[Call]
 
 
@@ -28,7 +28,7 @@ class Timer(Protocol):
     """Measures the time of a call.
 
     Attributes:
-        max_repeats: most times that a sample goes through its calls.
+        max_repeats: most passes over the calls in one sample.
     """
 
     max_repeats: int
@@ -37,15 +37,15 @@ class Timer(Protocol):
         """Return the seconds of a call: the mean over ``calls`` of each one's median.
 
         Args:
-            calls: are gone through in turn.
-            repeats: how many times.
+            calls: calls to make in turn.
+            repeats: number of passes over ``calls``.
         """
 
 
 class CpuTimer:
-    """Calls back to back, each on the host's clock.
+    """Makes calls back to back, each timed with the host's clock.
 
-    The median of short calls leaves out those that the scheduler interrupted.
+    The median ignores the short calls that the scheduler interrupted.
     """
 
     max_repeats = 2000
@@ -65,10 +65,10 @@ class CpuTimer:
 
 
 class CudaTimer:
-    """CUDA events around each call, after a write that leaves nothing of the inputs in L2.
+    """Times each call with CUDA events, after a write that evicts the inputs from L2.
 
-    The write also gives the host time to queue the call, so that what is measured is the GPU's
-    time unless launching takes longer than the write.
+    The write also gives the host time to queue the call, so that the GPU's time is measured unless
+    launching takes longer than the write.
     """
 
     max_repeats = 200
@@ -100,13 +100,13 @@ def make_timer(device: torch.device) -> Timer:
 
 @dataclass
 class Samples:
-    """What was measured of one case.
+    """The measurements of one case.
 
     Attributes:
         seconds: by peer, the time of a call in each round.
         skipped: by peer, why it was not measured.
-        cpu_share: processor time / wall time of the rounds; below the number of busy threads,
-            others took the processor.
+        cpu_share: CPU time / wall time of the rounds; if less than the number of busy threads,
+            other processes took the CPU.
     """
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
@@ -119,9 +119,9 @@ def measure(
 ) -> Samples:
     """Time ``calls`` in turn, ``rounds`` times, each round in another order.
 
-    Every call has run twice before (compilation, first touch of memory). Before a sample, the calls
-    of a name run once untimed, so each starts from what they leave behind themselves. A name whose
-    rounds would take longer than ``limit_s`` is skipped, and said to be.
+    Every call runs twice beforehand (compilation, first touch of memory). Before a sample of short
+    calls, they run once untimed, so that each sample starts from the caches that its own calls
+    leave. A name whose rounds would take longer than ``limit_s`` is reported as skipped.
     """
     samples, repeats, warmed = Samples(), {}, {}
     for name, own in calls.items():

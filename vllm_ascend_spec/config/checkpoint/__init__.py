@@ -1,6 +1,7 @@
-"""Is a draft's checkpoint there, whole, and made for its target? Reads JSON and headers only.
+"""Check that a draft's checkpoint exists, is complete, and was made for its target.
 
-``folder`` and ``hub`` find it, ``safetensors`` and ``files`` read what is in it, ``config_json``
-checks the config, ``tensors`` compares both with a table of ``families``. What a method wants of
-its checkpoint stands in the method's record, the tensors of an architecture in ``families``.
+Only JSON and headers are read. ``folder`` and ``hub`` find the checkpoint, ``safetensors`` and
+``files`` read it, ``config_json`` checks the config, ``tensors`` compares both with a table of
+``families``. The record of a method says what the method requires of its checkpoint; ``families``
+has the tensors of each architecture.
 """

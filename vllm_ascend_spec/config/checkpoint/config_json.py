@@ -1,4 +1,4 @@
-"""``config.json``: read it, and the types and ranges of what decides shapes."""
+"""Read ``config.json``, and check the types and ranges of the entries that decide shapes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from vllm_ascend_spec.config.checkpoint.speculators import flattened, is_specula
 NAME = "config.json"
 REQUIRED = object()
 DTYPE = re.compile(r"b?float\d\w*|half|float|double|auto")
-# What a head saved with vLLM's EAGLEConfig says of itself, not of its model.
+# In a head saved with vLLM's EAGLEConfig these describe the head, not its model.
 WRAPPER = ("model", "model_type", "architectures")
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the config of a checkpoint.
 
-    A head saved with vLLM's ``EAGLEConfig`` holds its model's settings in ``model`` and is called
-    after its model. One of the speculators library has them in a part of its config, too.
+    A head saved with vLLM's ``EAGLEConfig`` holds its model's settings in ``model`` and is named
+    after its model. A head of the speculators library has them in a part of its config, too.
 
     Raises:
         UnusableError: it is not a JSON object.
@@ -41,7 +41,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def text_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the text part of a multimodal model's config, or all of another one's."""
+    """Return the text part of a multimodal model's config, or all of any other config."""
     text = config.get("text_config", config)
     return text if isinstance(text, dict) else config
 
@@ -50,8 +50,8 @@ def architecture_of(config: Mapping[str, Any], usual: Mapping[str, str] | None =
     """Return the first of ``architectures``.
 
     Args:
-        config: of a checkpoint.
-        usual: the architecture of each ``model_type`` where it need not be named.
+        config: the config of a checkpoint.
+        usual: the architecture for each ``model_type`` if the config may name none.
 
     Raises:
         UnusableError: there is none.
@@ -67,7 +67,7 @@ def architecture_of(config: Mapping[str, Any], usual: Mapping[str, str] | None =
 
 
 def size(config: Mapping[str, Any], name: str, default: Any = REQUIRED) -> Any:
-    """Return a whole number from 1 on; null and absent mean ``default``.
+    """Return an entry that is a whole number from 1 on; null and absent mean ``default``.
 
     Raises:
         UnusableError: it is something else, or absent and without a default.
@@ -82,7 +82,7 @@ def size(config: Mapping[str, Any], name: str, default: Any = REQUIRED) -> Any:
 
 
 def flag(config: Mapping[str, Any], name: str, default: bool = False) -> bool:
-    """Return a true or false.
+    """Return an entry that is true or false.
 
     Raises:
         UnusableError: it is something else.

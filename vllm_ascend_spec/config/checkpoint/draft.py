@@ -19,13 +19,13 @@ PLAIN_FORMATS = ("auto", "hf", "safetensors", "fastsafetensors", "instanttensor"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a folder holds.
+    """What a checkpoint's folder holds.
 
     Attributes:
         config: what ``config.json`` says.
-        text: its text part, where the model is multimodal.
-        tensors: by name.
-        quantized: whether weights may be of any name, shape and dtype.
+        text: the text part of ``config`` if the model is multimodal, else all of it.
+        tensors: tensors by name.
+        quantized: whether weights are quantized and so may have any name, shape and dtype.
         usual_names: whether tensors are named as transformers names them.
     """
 
@@ -41,14 +41,14 @@ class Draft:
     """A draft as it was asked for.
 
     Attributes:
-        option: what names the model.
-        model: as it was given.
+        option: the option that names the model.
+        model: the model as it was given.
         folder: where it is.
         target: the target's folder, or None.
         load_format: how vLLM is to read it.
         quantization: the option of that name, or None.
-        family: whose draft loops are to run it; None where that is not known.
-        in_one_pass: whether it is to make all drafts in one pass.
+        family: family of the draft loops that run it; None if unknown.
+        in_one_pass: whether it makes all drafts in one pass.
     """
 
     option: str
@@ -82,7 +82,7 @@ class Draft:
         return found
 
     def target_text(self) -> Mapping[str, Any] | None:
-        """Return the text part of the target's config; None where its folder is not known.
+        """Return the text part of the target's config; None if its folder is not known.
 
         Raises:
             CheckpointError: it cannot be read.

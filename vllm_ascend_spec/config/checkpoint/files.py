@@ -10,7 +10,7 @@ from vllm_ascend_spec.config.checkpoint.safetensors import Tensor, parse_object,
 
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX = "model.safetensors.index.json"
-# Where there is one, vLLM reads Mistral's own format and nothing else
+# If there is one, vLLM reads Mistral's own format and nothing else
 # (vllm/model_executor/model_loader/default_loader.py:DefaultModelLoader).
 MISTRAL = "consolidated*.safetensors"
 MISTRAL_INDEX = "consolidated.safetensors.index.json"

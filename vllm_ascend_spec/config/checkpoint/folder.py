@@ -10,7 +10,7 @@ from pathlib import Path
 from vllm_ascend_spec.config.checkpoint.hub import Hub, current_hub
 from vllm_ascend_spec.errors import CheckpointError
 
-# vLLM's, for other names of models.
+# vLLM's variable for a file that maps names of models to folders.
 REDIRECT = "VLLM_MODEL_REDIRECT_PATH"
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -18,8 +18,8 @@ HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 def find_folder(option: str, model: str, revision: str | None = None) -> Path | None:
     """Return the local folder of a checkpoint, or None if only a hub can have it.
 
-    Where the hub is off that is the folder in its cache; where it is on, the hub may have a newer
-    one, so what is cached is left to vLLM.
+    If the hub is off, the folder in its cache is returned. If it is on, the hub may have a newer
+    version, so what is cached is left to vLLM.
 
     Raises:
         CheckpointError: ``model`` is meant as a path and is not a checkpoint's folder, or the hub
@@ -40,7 +40,7 @@ def find_folder(option: str, model: str, revision: str | None = None) -> Path | 
 
 
 def find_target(model: str) -> Path | None:
-    """Return the target's folder, or None where a hub has it: its revision is not known here.
+    """Return the target's folder, or None if a hub has it: its revision is not known here.
 
     Raises:
         CheckpointError: as :func:`find_folder` does.
@@ -53,13 +53,13 @@ def find_target(model: str) -> Path | None:
 
 
 def check_target(model: str) -> None:
-    """Refuse a target that is meant as a path which leads nowhere; what is there is vLLM's to read.
+    """Refuse a target that is a path to nothing; vLLM itself checks what an existing path holds.
 
     Raises:
-        CheckpointError: there is nothing, and no hub can have a model of that name.
+        CheckpointError: nothing is there, and no hub can have a model of that name.
     """
     is_elsewhere = "://" in model or os.environ.get(REDIRECT)
-    # A name with a colon may be one of another package's, e.g. a file in a hub's repository.
+    # A name with a colon may be for another package, e.g. a file in a hub's repository.
     if is_elsewhere or ":" in model or not model or os.path.exists(model):
         return
     if _is_path(model):
@@ -67,12 +67,12 @@ def check_target(model: str) -> None:
 
 
 def doubts_about(models: Mapping[str, str | None]) -> list[str]:
-    """Return a warning for each hub's name that begins with a folder which is there.
+    """Return a warning for each name on a hub that begins with the name of an existing folder.
 
-    It may be meant as a path: ``Qwen/Qwen3-8B`` beside a folder ``Qwen`` without it.
+    It may be meant as a path: ``Qwen/Qwen3-8B`` next to a folder ``Qwen`` that does not have it.
 
     Args:
-        models: by the option that names them.
+        models: names of models by the option that gives them.
     """
     found = (_doubt_about(option, model) for option, model in models.items() if model)
     return [doubt for doubt in found if doubt is not None]
@@ -92,7 +92,7 @@ def _not_cached(option: str, model: str, hub: Hub, at: str) -> CheckpointError:
 
 
 def _local(option: str, model: str) -> Path | None:
-    """Return the folder that ``model`` is, or None if it can only be a name or an address."""
+    """Return the folder that ``model`` is, or None if it can only be a hub's name or a URL."""
     try:
         path = Path(model).expanduser()
         if path.is_dir():

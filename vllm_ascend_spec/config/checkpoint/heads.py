@@ -9,20 +9,20 @@ from typing import Any
 from vllm_ascend_spec.config.checkpoint.families.unknown import STACKS
 from vllm_ascend_spec.config.checkpoint.tensors import layers_of
 
-# What joins a token's embedding and the target's state. A head has it outside of its layers; that
-# of a target's MTP layers is called after them, such as mtp.fc.
+# The projection that joins a token's embedding and the target's state. A head has it outside of its
+# layers; in a target with MTP layers its name begins with theirs, such as mtp.fc.
 FUSION = re.compile(r"(model\.)?(fc|eagle_linear)\.")
-# The norm of the target's states: in a layer beside that of the embedding, or for all layers.
+# The norm of the target's states: in a layer next to the embedding's norm, or once for all layers.
 ONLY_EAGLE3 = re.compile(r"(model\.)?(midlayer|layers\.\d+)\.hidden_norm\.")
 ONLY_DFLASH = "hidden_norm.weight"
-# Their config.json says what they are: the model type is the method.
+# Methods that config.json names: its model type is the method.
 BY_MODEL_TYPE = ("medusa", "mlp_speculator")
 ABOUT = {"eagle": "an EAGLE head", "eagle3": "an EAGLE-3 head", "dflash": "a DFlash head"}
 MTP = "mtp"
 
 
 def kind_of(names: Iterable[str]) -> str | None:
-    """Return the method that tensors of these names are a head for; None for no head known here."""
+    """Return the method whose head has tensors of these names; None for no head known here."""
     names = set(names)
     if ONLY_DFLASH in names:
         return "dflash"
@@ -34,16 +34,16 @@ def kind_of(names: Iterable[str]) -> str | None:
 def has_mtp_layers(names: Collection[str], config: Mapping[str, Any]) -> bool | None:
     """Tell whether a checkpoint has tensors of MTP layers.
 
-    They are called after MTP, or are in layers behind those of the model; so in each class of MTP
-    layers that vLLM's registry lists (vllm/model_executor/models/registry.py:
+    A part of their names begins with ``mtp``, or they are in layers after those of the model. This
+    holds for each class of MTP layers in vLLM's registry (vllm/model_executor/models/registry.py:
     _SPECULATIVE_DECODING_MODELS).
 
     Args:
-        names: of its tensors.
+        names: names of its tensors.
         config: the text part of its config.
 
     Returns:
-        None where that cannot be told.
+        None if that cannot be told.
     """
     if any(part.startswith(MTP) for name in names for part in name.split(".")):
         return True
@@ -54,10 +54,10 @@ def has_mtp_layers(names: Collection[str], config: Mapping[str, Any]) -> bool | 
 
 
 def method_of_a_model(names: Collection[str], config: Mapping[str, Any]) -> str:
-    """Return what to do with a checkpoint that is no head.
+    """Return which method to use for a checkpoint that is not a head.
 
     Args:
-        names: of its tensors.
+        names: names of its tensors.
         config: the text part of its config.
     """
     if has_mtp_layers(names, config):

@@ -1,7 +1,7 @@
-"""What the caches of Hugging Face and ModelScope hold, asked of their own packages where possible.
+"""What the caches of Hugging Face and ModelScope hold, read with their own packages where possible.
 
-Nothing is fetched. ``huggingface_hub.constants`` is imported in some milliseconds; the functions
-that follow its references only where the hub is off.
+Nothing is fetched. Importing ``huggingface_hub.constants`` takes some milliseconds; the functions
+that follow its references are imported only when the cache is searched.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _constants() -> ModuleType | None:
 
 
 def _offline() -> str | None:
-    """Return the variable that turns the hub off; vLLM takes it for ModelScope, too."""
+    """Return the variable that turns the hub off, or None; vLLM obeys it with ModelScope, too."""
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     given = next((name for name in names if os.environ.get(name)), names[0])
     if (constants := _constants()) is not None:
@@ -74,7 +74,7 @@ def _expanded(variable: str, default: Path) -> Path:
 
 
 def _hub_cache() -> Path:
-    """Return Hugging Face's cache; by its documented variables where its package is missing."""
+    """Return Hugging Face's cache, from its documented variables if its package is missing."""
     if (constants := _constants()) is not None:
         return Path(constants.HF_HUB_CACHE)
     cache = _expanded("XDG_CACHE_HOME", Path.home() / ".cache")
@@ -91,7 +91,7 @@ def _hugging_face(model: str, revision: str | None) -> Iterator[Path]:
             found = try_to_load_from_cache(
                 model, "config.json", cache_dir=_hub_cache(), revision=revision
             )
-        except ValueError:  # no hub has such a name
+        except ValueError:  # the name is not valid on a hub
             return
         if isinstance(found, str):
             yield Path(found).parent
@@ -108,11 +108,11 @@ def _modelscope_cache() -> Path:
 
 
 def _modelscope(model: str, revision: str | None) -> Iterator[Path]:
-    """Yield the places in which releases of modelscope have kept a model, in its order.
+    """Yield the folders in which releases of modelscope have kept a model, in its search order.
 
-    1.38 and later read the first two of earlier ones, then their own snapshots by revision; last
-    come those that were written before there was ``models``. See ``find_reusable_legacy_repo_dir``
-    in modelscope and ``_find_legacy_repo_dir`` in modelscope_hub.
+    1.38 and later first read the two folders of earlier releases, then their own snapshots by
+    revision, and last the folders from before ``models`` existed. See
+    ``find_reusable_legacy_repo_dir`` in modelscope and ``_find_legacy_repo_dir`` in modelscope_hub.
     """
     base = _modelscope_cache()
     owner, _, name = model.partition("/")

@@ -1,4 +1,4 @@
-"""The token that stands for what is to be drafted, of a model that drafts in one pass."""
+"""The mask token, which stands for a token to be drafted in a model that drafts in one pass."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NAMES = ("mask_token_id", "dspark_noise_token_id", "pard_token", "ptd_token_id")
 
 
 def check_mask(config: Mapping[str, Any]) -> None:
-    """Raise unless a config names the token of masks, and it is one of the vocabulary.
+    """Raise unless a config names a mask token, and the vocabulary has it.
 
     Raises:
-        UnusableError: there is none, or it is no token.
+        UnusableError: there is none, or the vocabulary does not have it.
     """
     name, token = next(_named(config), (None, None))
     if name is None:

@@ -1,4 +1,4 @@
-"""Models of whose checkpoints vLLM loads the MTP layers where they are given as a draft.
+"""Models whose MTP layers vLLM loads if their checkpoint is given as the draft.
 
 The same as vllm/config/speculative.py:SpeculativeConfig.hf_config_override;
 ``tests/config/test_detect.py`` compares them.
@@ -23,6 +23,6 @@ ARCHITECTURES = frozenset(
     MiniMaxM3SparseForConditionalGeneration Step3p5ForCausalLM Step3p7ForConditionalGeneration
     """.split()  # noqa: SIM905
 )
-# These with a count of MTP layers above 0 only, and in the text part of the two architectures.
+# These only with more than 0 MTP layers, which the two architectures count in their text part.
 IF_COUNTED = ("nemotron_h", "nemotron_h_puzzle")
 WITH_TEXT_PART = ("NemotronH_Super_Omni_Reasoning_V3", "NemotronH_Omni_Reasoning_V3")

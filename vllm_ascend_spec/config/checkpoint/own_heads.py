@@ -16,43 +16,43 @@ Config = Mapping[str, Any]
 
 
 class Sizes(Protocol):
-    """What decides the tensors of some heads; read from ``config.json``."""
+    """The settings in ``config.json`` that decide the tensors of some heads."""
 
     @property
     def num_drafts(self) -> int:
-        """The most drafts of a step."""
+        """Maximum number of drafts in a step."""
 
     def rename(self, name: str) -> str:
-        """Return our name of a tensor; tensors that are tied have one name."""
+        """Return our name of a tensor; tied tensors share one name."""
 
     def table(self, tensors: Mapping[str, Tensor]) -> Table:
-        """Return the tensors that have to be there, by our names, but for :meth:`check_rest`.
+        """Return the required tensors by our names, except those that :meth:`check_rest` takes.
 
         Args:
-            tensors: what is there, by our names.
+            tensors: the tensors that are there, by our names.
         """
 
     def check_rest(self, tensors: dict[str, Tensor]) -> None:
-        """Check what is no weight, and take it out of ``tensors``.
+        """Check the tensors that are not weights, and remove them from ``tensors``.
 
         Raises:
-            UnusableError: it cannot be used.
+            UnusableError: one cannot be used.
         """
 
 
 S = TypeVar("S", bound=Sizes)
-# From the draft's config, the target's or None where it is not here, and the draft's tensors.
+# Takes the draft's config, the target's config (None if it is not here), the draft's tensors.
 SizesOf = Callable[[Config, "Config | None", Mapping[str, Tensor]], S]
 
 
 @dataclass(frozen=True)
 class HeadsCheckpoint(Generic[S]):
-    """What a folder holds that has passed every check.
+    """The content of a folder that has passed every check.
 
     Attributes:
-        sizes: from its config.
-        places: by our names of the tensors, their names in the files and where they are. Several
-            places hold the same numbers.
+        sizes: sizes from its config.
+        places: for each of our names, the names of its tensors in the files and where they are.
+            Several tensors of one name hold the same numbers.
     """
 
     sizes: S
@@ -63,9 +63,9 @@ def read_heads(draft: Draft, sizes_of: SizesOf[S], *same: str) -> HeadsCheckpoin
     """Read config and headers of a draft and check them.
 
     Args:
-        draft: as it was asked for.
-        sizes_of: of the method.
-        same: entries of the config that are the target's, too.
+        draft: the draft that was asked for.
+        sizes_of: returns the sizes of the method's heads.
+        same: entries of the config that must equal the target's.
 
     Raises:
         CheckpointError: it cannot be used.
@@ -105,10 +105,10 @@ def _require_one_shape(tied: list[tuple[str, Tensor]]) -> None:
 
 
 def require_same(draft: str, ours: int, target: str, theirs: object) -> None:
-    """Raise unless a size of the draft is the target's; one that is not known may be any.
+    """Raise if a size of the draft is not the target's; an unknown size is not compared.
 
     Raises:
-        UnusableError: it is another one.
+        UnusableError: they differ.
     """
     if isinstance(theirs, int) and ours != theirs:
         raise UnusableError(

@@ -17,7 +17,7 @@ class UnusableError(ValueError):
 
 @contextmanager
 def laid_to(option: str, model: str) -> Iterator[None]:
-    """Turn what is found unusable, or cannot be read, into the error that a person sees.
+    """Turn errors about an unusable or unreadable checkpoint into the one that a user sees.
 
     Raises:
         CheckpointError: naming option and value.
@@ -33,16 +33,16 @@ def laid_to(option: str, model: str) -> Iterator[None]:
 
 
 def shortly(value: object) -> str:
-    """Return ``repr(value)``, cut where it is long."""
+    """Return ``repr(value)``, cut if it is long."""
     try:
         text = ascii(value) if isinstance(value, str) else repr(value)
-    except ValueError:  # Python writes numbers of so many digits only
+    except ValueError:  # Python refuses to print a number of so many digits
         text = "a number of thousands of digits"
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 def plain(name: str) -> str:
-    """Return a tensor's or file's name as it is, cut where it is long, on one line."""
+    """Return a tensor's or file's name as it is, on one line and cut if it is long."""
     text = ascii(name)[1:-1]
     return text if len(text) <= SHOWN else f"...{text[3 - SHOWN :]}"
 

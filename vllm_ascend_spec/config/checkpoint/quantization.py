@@ -1,4 +1,4 @@
-"""Are a checkpoint's weights quantized? Their names, shapes and dtypes are then of many kinds."""
+"""Tell whether a checkpoint's weights are quantized: then names, shapes and dtypes vary."""
 
 from __future__ import annotations
 

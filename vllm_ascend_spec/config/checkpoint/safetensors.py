@@ -1,6 +1,6 @@
 """The safetensors format: eight bytes of length, a JSON header of that length, the tensors' bytes.
 
-Reads headers only; the sizes of files tell whether the tensors behind them are all there.
+Reads headers only; the sizes of files tell whether the tensors after them are all there.
 https://github.com/huggingface/safetensors#format
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, plain, shortly
 
 HEADER_PREFIX = 8
-LONGEST_HEADER = 100_000_000  # the library reads no longer ones
+LONGEST_HEADER = 100_000_000  # the library refuses longer ones
 LFS_POINTER = b"version https://git-lfs"
 # The dtypes of safetensors 0.8 in bits.
 BITS = {
@@ -38,7 +38,7 @@ class Tensor:
         shape: sizes, outermost first.
         path: its file.
         start: its first byte in the file.
-        end: the byte behind its last.
+        end: the byte after its last.
     """
 
     dtype: str
@@ -52,7 +52,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file, in the order of their bytes.
 
     Raises:
-        UnusableError: the file is no safetensors file, or not a whole one.
+        UnusableError: the file is not a safetensors file, or is incomplete.
         OSError: it cannot be read.
     """
     size = _size_of(path)
@@ -105,7 +105,7 @@ def parse_object(what: str, content: bytes, *, unique: bool = False) -> dict[str
     Args:
         what: names the JSON in a message.
         content: in UTF-8.
-        unique: refuse keys that are there twice.
+        unique: whether to refuse duplicate keys.
 
     Raises:
         UnusableError: it is something else.
@@ -137,7 +137,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _product(shape: list[int]) -> int:
-    """Return the number of elements; of a shape that no file holds, some number that is larger."""
+    """Return the number of elements, or any huge number for a shape too large for a file."""
     count = 1
     for size in shape:
         count *= size
@@ -171,7 +171,7 @@ def _tensor(path: Path, begin: int, name: str, entry: Any) -> Tensor:
 
 
 def _check_body(path: Path, tensors: list[tuple[str, Tensor]], begin: int, size: int) -> None:
-    """Raise unless the tensors fill the file behind its header without gap or overlap."""
+    """Raise unless the tensors fill the file after its header without gap or overlap."""
     end = begin
     for name, tensor in tensors:
         if tensor.start != end:

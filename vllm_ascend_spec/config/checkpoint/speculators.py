@@ -1,7 +1,7 @@
 """Configs in the format of the speculators library, as vLLM reads them.
 
-``config.json`` has the decoder's own settings in ``transformer_layer_config``, the head's beside
-it, and in ``speculators_config`` which model it drafts for and how many drafts it makes a step
+``config.json`` has the decoder's own settings in ``transformer_layer_config`` and the head's beside
+it. ``speculators_config`` says for which model it drafts and how many drafts it makes in a step
 (vllm/transformers_utils/configs/speculators/base.py:SpeculatorsConfig).
 """
 
@@ -38,7 +38,7 @@ def flattened(config: Config) -> dict[str, Any]:
     return {**decoder, **settings(config, decoder)}
 
 
-# What vLLM makes of the decoder's model_type.
+# vLLM's architecture by the decoder's model_type.
 EAGLE3 = {"llama": "Eagle3LlamaForCausalLM", "qwen3": "Eagle3Qwen3ForCausalLM"}
 
 
@@ -103,13 +103,13 @@ def _architecture(decoder: Config, known: Mapping[str, str]) -> str:
     return known[model_type]
 
 
-# By speculators_model_type: what vLLM's config has beside the decoder's own settings.
+# By speculators_model_type: returns what vLLM's config has beside the decoder's own settings.
 ALGORITHMS: Mapping[str, Callable[[Config, Config], dict[str, Any]]] = {
     "eagle3": _eagle3,
     "peagle": _peagle,
     "dflash": _dflash,
 }
-# What vLLM asks for with a head of an algorithm that is not the name of a method.
+# Options that vLLM sets for a head whose algorithm is not the name of a method.
 PROPOSED: Mapping[str, Mapping[str, Any]] = {
     "peagle": {"method": "eagle3", "parallel_drafting": True}
 }

@@ -1,6 +1,6 @@
 """Models whose layers keep a state of what they have read: recurrent ones and short convolutions.
 
-A draft that is refused has to be taken out of the state again, which a KV cache forgets by itself.
+A rejected draft has to be removed from the state again; in a KV cache it is just overwritten.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def with_state(config: Mapping[str, Any]) -> str | None:
 
     Args:
         config: what ``config.json`` says. A model of such an architecture that lists attention
-            alone has no state (vllm/config/model.py:ModelConfig.is_hybrid).
+            layers alone has no state (vllm/config/model.py:ModelConfig.is_hybrid).
     """
     named, layers = config.get("architectures"), text_of(config).get("layer_types")
     if isinstance(layers, list) and layers and all(layer in WITHOUT_STATE for layer in layers):

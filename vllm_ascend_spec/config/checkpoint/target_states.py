@@ -1,4 +1,4 @@
-"""The states of the target that a head reads: how wide they are, and behind which layers."""
+"""The target's hidden states that a head reads: their width and the layers they come from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vllm_ascend_spec.config.checkpoint.problem import UnusableError, shortly
 
 
 def check_width(width: int, target: Mapping[str, Any]) -> None:
-    """Raise unless a head reads states of ``width`` numbers as its target has them.
+    """Raise unless the target's hidden states have the ``width`` that a head reads.
 
     Raises:
         UnusableError: with both widths.
@@ -23,10 +23,10 @@ def check_width(width: int, target: Mapping[str, Any]) -> None:
 
 
 def layers_of(given: Any, option: str, example: Sequence[int]) -> tuple[int, ...]:
-    """Return a list of the target's layers; vLLM hands their states over in ascending order.
+    """Return a list of the target's layers; vLLM passes their states in ascending order.
 
     Raises:
-        UnusableError: it is none.
+        UnusableError: it is not an ascending list of layers.
     """
     whole = isinstance(given, list) and given and all(type(number) is int for number in given)
     if not whole or given != sorted(set(given)) or given[0] < 0:
@@ -38,7 +38,7 @@ def layers_of(given: Any, option: str, example: Sequence[int]) -> tuple[int, ...
 
 
 def check_layers(layers: Sequence[int], option: str, last: int) -> None:
-    """Raise if a head reads the states of a layer behind the target's ``last`` one.
+    """Raise if a head reads the states of a layer after the target's ``last`` one.
 
     Raises:
         UnusableError: naming the layers.

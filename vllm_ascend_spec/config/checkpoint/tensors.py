@@ -15,7 +15,7 @@ FLOATS = frozenset(
 USUAL_FLOATS = ("BF16", "F16", "F32")
 # Buffers that vLLM computes itself and skips in a checkpoint (AutoWeightsLoader).
 SKIPPED = re.compile(r"rotary_pos_emb\.inv_freq|rotary_emb\.(inv_freq|cos_cached|sin_cached)")
-# vLLM reads these joined, too: one tensor with the rows of its parts.
+# vLLM reads these fused, too: one tensor with the rows of its parts.
 JOINED = {
     "self_attn.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
@@ -40,14 +40,14 @@ class Table:
 
     Attributes:
         name: the architecture, for messages.
-        outside: those outside its layers.
-        stack: what the names of those in layers begin with, e.g. ``model.layers.``.
-        layers: how many layers it has; none where all tensors are ``outside``.
-        first: number of the first of them.
-        count: the entry of ``config.json`` that says how many.
-        layer: returns those of a layer, by the names behind ``stack`` and the layer's number.
-        optional: may be there or not.
-        hints: what to say of a name that must not be there.
+        outside: the tensors outside its layers.
+        stack: prefix of the names of tensors in layers, e.g. ``model.layers.``.
+        layers: number of layers; 0 if all tensors are ``outside``.
+        first: number of the first layer.
+        count: the entry of ``config.json`` that holds the number of layers.
+        layer: returns the tensors of a layer, by the names after ``stack`` and the layer's number.
+        optional: tensors that may be missing.
+        hints: what to say about an unexpected tensor, by the end of its name.
     """
 
     name: str
@@ -65,10 +65,11 @@ def check_tensors(tensors: Mapping[str, Tensor], table: Table, *, quantized: boo
     """Raise unless a checkpoint has every tensor of its architecture and no other.
 
     Args:
-        tensors: what is there.
-        table: what has to be.
-        quantized: names, shapes and dtypes of quantized weights are the quantization's own; then
-            there has to be something for each, and what was left in floats has its usual shape.
+        tensors: the tensors that are there.
+        table: the tensors that have to be there.
+        quantized: whether weights are quantized. Their names, shapes and dtypes are then the
+            quantization's own: each weight needs some tensor, and those left in floats need
+            their usual shape.
 
     Raises:
         UnusableError: naming the first tensor that is wrong.
@@ -98,13 +99,13 @@ def _all(table: Table) -> dict[str, Shape]:
 
 
 def layers_of(names: Iterable[str], stack: str) -> set[int]:
-    """Return the numbers behind ``stack`` in names of tensors."""
+    """Return the layer numbers after ``stack`` in names of tensors."""
     pattern = re.compile(re.escape(stack) + r"(\d{1,9})\.")
     return {int(match[1]) for match in map(pattern.match, names) if match}
 
 
 def _check_layers(present: Mapping[str, Tensor], table: Table) -> None:
-    """Raise unless the layers are as many as the config says; else there is no end to them."""
+    """Raise unless there are as many layers as the config says, before their table is built."""
     found = layers_of(present, table.stack)
     if not found and not table.layers:
         return
@@ -126,14 +127,14 @@ def _check_layers(present: Mapping[str, Tensor], table: Table) -> None:
 
 
 def _joined(expected: dict[str, Shape], present: Mapping[str, Tensor]) -> dict[str, Shape]:
-    """Put joined tensors in the place of their parts where the checkpoint has them so."""
+    """Replace parts with their fused tensor where the checkpoint has them fused."""
     for name in present:
         module, _, kind = name.rpartition(".")
         whole = next((whole for whole in JOINED if module.endswith(f".{whole}")), None)
         if whole is None or name in expected:
             continue
         stem = module.removesuffix(whole)
-        kind = kind if kind == "bias" else "weight"  # a quantized weight is called otherwise
+        kind = kind if kind == "bias" else "weight"  # a quantized weight has another name
         parts = [expected.pop(f"{stem}{part}.{kind}", None) for part in JOINED[whole]]
         known = [part for part in parts if part is not None]
         if known:
@@ -165,9 +166,9 @@ def _check_one(
 
 
 def _check_quantized(name: str, shape: Shape, present: Mapping[str, Tensor]) -> None:
-    """Raise unless there is a tensor for a weight; compare those that were left as they are.
+    """Raise unless there is a tensor for a weight; compare weights that are not quantized.
 
-    A bias may have gone into another tensor.
+    A bias may be part of another tensor.
     """
     tensor = present.get(name)
     if tensor is not None and tensor.dtype in USUAL_FLOATS:
@@ -191,7 +192,7 @@ def _check_extra(present: Mapping[str, Tensor], known: Iterable[str], table: Tab
 
 
 def _is_zero(tensor: Tensor) -> bool:
-    """Return whether a tensor adds nothing; quantization tools write such biases."""
+    """Return whether a tensor is all zeros; quantization tools write such biases."""
     with tensor.path.open("rb") as file:
         file.seek(tensor.start)
         return not any(file.read(tensor.end - tensor.start))

@@ -1,6 +1,6 @@
-"""A draft's vocabulary of its own: a map from its tokens to the target's.
+"""The map from a draft's tokens to the target's, if the draft has a vocabulary of its own.
 
-``d2t`` holds, for each of the draft's tokens, what to add to it for the target's.
+``d2t`` holds for each draft token the offset to add to it to get the target's token.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from vllm_ascend_spec.config.checkpoint.safetensors import Tensor
 
 DRAFT_TO_TARGET, TARGET_TO_DRAFT = "d2t", "t2d"
 MAPS = (DRAFT_TO_TARGET, TARGET_TO_DRAFT)
-# By a safetensors dtype the type code of ``array``.
+# Type code of ``array`` by safetensors dtype.
 WHOLE = {"I64": "q", "I32": "i"}
 
 
 def check_map(tensors: Mapping[str, Tensor], draft_vocab: int, vocab: int) -> None:
-    """Raise unless each of the draft's tokens is one of the target's, and no two are the same.
+    """Raise unless each of the draft's tokens maps to a different token of the target.
 
     Args:
-        tensors: of the checkpoint; of the two maps vLLM reads ``d2t`` alone.
+        tensors: tensors of the checkpoint. Of its two maps vLLM reads ``d2t`` alone.
         draft_vocab: how many tokens the draft knows.
         vocab: how many the target knows.
 
     Raises:
-        UnusableError: the map is missing, unexpected, or leads to where no token is.
+        UnusableError: the map is missing, unexpected, or leads to no token or twice to one.
     """
     found = tensors.get(DRAFT_TO_TARGET)
     if draft_vocab == vocab:

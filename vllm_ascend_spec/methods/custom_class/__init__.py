@@ -1,4 +1,4 @@
-"""Drafts from a class of the person's own, named by ``speculative_config.model``."""
+"""Drafts from a user-defined class, named by ``speculative_config.model``."""
 
 from __future__ import annotations
 

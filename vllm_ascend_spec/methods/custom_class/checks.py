@@ -1,8 +1,8 @@
 """Checks of the class that method ``custom_class`` is given.
 
-The person's module is imported in a process of its own, with a time limit: it may do anything when
-it is imported, and what ends it must not end ``check`` or a server. A module that this process has
-imported already, ``__main__`` for one, is looked at here.
+The user's module is imported in a separate process with a time limit: the import may do anything,
+and a crash must not end ``check`` or a server. A module that this process has already imported,
+such as ``__main__``, is checked here.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.custom_class import class_probe
 
 OPTION = "speculative_config.model"
-# Of the import; torch alone takes some seconds, on a slow disk many.
+# Time limit of the import; torch alone takes some seconds, and many on a slow disk.
 TIME_LIMIT_S = 120.0
 
 
 def check_custom_class(request: Request) -> None:
-    """Check that the class is there and can be called as vLLM calls it.
+    """Check that the class exists and can be called as vLLM calls it.
 
     Raises:
         ConfigError: naming what is wrong with it.
@@ -47,11 +47,11 @@ def _is_dotted(path: str) -> bool:
 
 @functools.cache
 def _elsewhere(path: str, *search_path: str) -> str | None:
-    """Return what is wrong with the class, found out in another process; once for each class."""
+    """Return the problem of the class, found in a separate process once per class, or None."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer.json")
         arguments = [str(Path(class_probe.__file__)), path, str(answer), json.dumps(search_path)]
-        # Its own session: what the module has started is ended with it.
+        # A session of its own, so that processes started by the module are ended with it.
         process = subprocess.Popen(
             [sys.executable, *arguments],
             stdin=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
-"""What is wrong with the class of method ``custom_class``? Imports the person's module.
+"""Import the user's module and check the class of method ``custom_class``.
 
-Run as a file: ``python class_probe.py CLASS ANSWER SEARCH_PATH`` writes the answer, as JSON, to a
-file. Standard library only, and nothing of this package, which the search path may not have.
+Run as a file, ``python class_probe.py CLASS ANSWER SEARCH_PATH`` writes the problem as JSON to the
+file ANSWER. It uses only the standard library, because the search path may lack this package.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 FORM = "valid: 'package.module.Class', importable, of a class with the method propose"
-# What vLLM calls it with (vllm/v1/worker/gpu_model_runner.py:
+# Arguments with which vLLM calls it (vllm/v1/worker/gpu_model_runner.py:
 # GPUModelRunner.propose_draft_token_ids).
 ARGUMENTS = ("sampled_token_ids", "num_tokens_no_spec", "token_ids_cpu")
 KEYWORDS = ("slot_mappings",)
@@ -29,7 +29,7 @@ def problem(path: str) -> str | None:
         module = importlib.import_module(module_name)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever a person's module does when it is imported
+    except BaseException as error:  # importing the user's module may raise anything
         why = " ".join(f"{type(error).__name__}: {error}".split())
         return f"cannot import {module_name} ({why}); its folder belongs in PYTHONPATH"
     if not hasattr(module, name):
@@ -44,7 +44,7 @@ def problem_of(found: Any) -> str | None:
     if not _takes(found, 1):
         return "cannot be made from the engine's VllmConfig alone"
     if not isinstance(found, type):
-        return None  # a function that makes the proposer; vLLM looks at what it returns
+        return None  # a function that makes the proposer; vLLM checks what it returns
     propose = getattr(found, "propose", None)
     if not callable(propose):
         return "has no method propose"
@@ -74,5 +74,5 @@ if __name__ == "__main__":
     sys.argv[1:] = []
     found = problem(class_path)
     Path(answer).write_text(json.dumps(found))
-    # Threads of the module's own would keep the process alive.
+    # Threads that the module started would keep the process alive.
     os._exit(0)

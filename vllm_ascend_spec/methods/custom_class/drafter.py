@@ -1,7 +1,7 @@
-"""The drafter around a person's class.
+"""The drafter that wraps a user-defined class.
 
-vLLM 0.30 hands over whatever the class returns. Here it is made into what the scheduler takes, so
-that a mistake of the class costs acceptance at worst: drafts beyond K and token ids outside the
+vLLM 0.30 passes on whatever the class returns. Here its output is made valid for the scheduler, so
+that a mistake in the class costs at worst acceptance: drafts beyond K and token ids outside the
 vocabulary are cut off, with one warning.
 """
 
@@ -30,11 +30,11 @@ PADDING = -1
 
 
 class CustomClassDrafter(HostDrafter):
-    """Holds an instance of the person's class and checks its drafts.
+    """Holds an instance of the user's class and checks its drafts.
 
     Args:
         custom: the instance.
-        vllm_config: the engine's.
+        vllm_config: configuration of the engine.
     """
 
     def __init__(self, custom: Any, vllm_config: VllmConfig) -> None:
@@ -46,11 +46,11 @@ class CustomClassDrafter(HostDrafter):
 
     @classmethod
     def create(cls, engine: Engine) -> Self:
-        """Build the drafter of an engine, and the one instance of the person's class."""
+        """Build the drafter of an engine, and the only instance of the user's class."""
         return cls(create_custom_proposer(engine.vllm_config), engine.vllm_config)
 
     def load_model(self, target_model: nn.Module) -> None:
-        """Let the class load what it needs; it may be without this method."""
+        """Let the class load what it needs, if it has this method."""
         if hasattr(self.custom, "load_model"):
             self.custom.load_model(target_model)
 
@@ -58,7 +58,7 @@ class CustomClassDrafter(HostDrafter):
         """Ask the class for drafts, as vLLM would.
 
         Raises:
-            CustomProposerError: the class returned no list of drafts for every request.
+            CustomProposerError: the class did not return a list of drafts for every request.
         """
         batch = step.batch
         drafts = self.custom.propose(
@@ -69,7 +69,7 @@ class CustomClassDrafter(HostDrafter):
         )
         rows = drafts.tolist() if hasattr(drafts, "tolist") else drafts
         self._require_rows(rows, len(step.sampled_token_ids))
-        # vLLM does not tell the class how many drafts this step is to have.
+        # vLLM does not tell the class K of this step.
         return [self._usable(row, step.num_drafts) for row in rows]
 
     def _require_rows(self, rows: Any, num_reqs: int) -> None:
@@ -87,7 +87,7 @@ class CustomClassDrafter(HostDrafter):
         usable = list(takewhile(range(self.vocab_size).__contains__, tokens))
         if len(tokens) > self.longest:
             self._warn(f"more than the {self.longest} drafts asked for")
-        # -1 is how an array is padded where a request has fewer drafts than another.
+        # Arrays are padded with -1 if a request has fewer drafts than another.
         if len(usable) < len(tokens) and tokens[len(usable)] != PADDING:
             self._warn(f"token ids outside the vocabulary of {self.vocab_size}")
         return usable[:longest]

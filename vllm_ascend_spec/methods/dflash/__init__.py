@@ -1,7 +1,7 @@
 """DFlash (Chen et al., 2602.06036): a head fills a block of masks in one pass.
 
-Its keys and values of the text come from states of the target's layers, written once for each
-token; the pass itself has a row for each mask and one for the last token.
+The keys and values of the text are computed from states of the target's layers and written once
+per token; the pass itself has one row per mask and one for the last token.
 """
 
 from __future__ import annotations

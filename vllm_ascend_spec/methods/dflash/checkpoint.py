@@ -1,4 +1,4 @@
-"""Is a checkpoint a DFlash head for its target?"""
+"""Check whether a checkpoint is a DFlash head for its target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_dflash(draft: Draft) -> None:
     """Check a DFlash head, against its target if there is one.
 
     Raises:
-        CheckpointError: saying what is there and what is valid.
+        CheckpointError: stating what was found and what is valid.
     """
     found = draft.read("vocab_size")
     target = draft.target_text()

@@ -1,4 +1,4 @@
-"""When a DFlash head writes keys and values of the text, in our draft loop on an NPU."""
+"""Order of a DFlash head's KV cache writes in our draft loop on an NPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ContextFirst:
-    """Writes keys and values of the text before the block is run, as vllm-ascend's loop does."""
+    """Writes keys and values of the text before running the block, as vllm-ascend's loop does."""
 
     model: Any
     input_ids: torch.Tensor
@@ -19,7 +19,7 @@ class ContextFirst:
     build_model_inputs_first_pass: Callable[..., None]
 
     def _run_model(self, num_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run the head on its buffers; return hidden states for logits, twice."""
+        """Run the head on its buffers; return the hidden states for logits twice."""
         self.build_model_inputs_first_pass(num_tokens, self._context_slot_mapping_buffers)
         states = self.model(
             input_ids=self.input_ids[:num_tokens],

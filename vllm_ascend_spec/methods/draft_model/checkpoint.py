@@ -1,4 +1,4 @@
-"""Is a checkpoint an ordinary model that can draft for its target?"""
+"""Check whether a checkpoint is an ordinary model that can draft for its target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_draft_model(draft: Draft) -> None:
     """Check an ordinary draft model, against its target if there is one.
 
     Raises:
-        CheckpointError: saying what is there and what is valid.
+        CheckpointError: stating what was found and what is valid.
     """
     found = draft.read("vocab_size")
     with laid_to(draft.option, draft.model):

@@ -1,4 +1,4 @@
-"""Is a checkpoint an EAGLE head for its target?"""
+"""Check whether a checkpoint is an EAGLE head for its target."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_eagle(draft: Draft) -> None:
     """Check an EAGLE head, against its target if there is one.
 
     Raises:
-        CheckpointError: saying what is there and what is valid.
+        CheckpointError: stating what was found and what is valid.
     """
     found = draft.read("vocab_size", "hidden_size")
     with laid_to(draft.option, draft.model):

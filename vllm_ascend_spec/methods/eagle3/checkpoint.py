@@ -1,4 +1,4 @@
-"""Is a checkpoint an EAGLE-3 head for its target?"""
+"""Check whether a checkpoint is an EAGLE-3 head for its target."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from vllm_ascend_spec.config.checkpoint.target_states import check_layers, check
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
 from vllm_ascend_spec.config.checkpoint.vocabulary import MAPS, check_map
 
-# Classes of heads that a family's proposer does not take: vllm-ascend 0.30.0rc2 ends the engine at
-# the first draft (vllm_ascend/spec_decode/llm_base_proposer.py:
+# Classes of heads that a family's proposer does not support: vllm-ascend 0.30.0rc2 crashes at the
+# first draft (vllm_ascend/spec_decode/llm_base_proposer.py:
 # AscendSpecDecodeBaseProposer._propose).
 UNKNOWN_TO = {"ascend": (eagle3.QWEN3,)}
-# vLLM skips it unless drafts are made in parallel.
+# vLLM skips this tensor unless drafts are made in parallel.
 PARALLEL = "mask_hidden"
 
 
@@ -29,7 +29,7 @@ def check_eagle3(draft: Draft) -> None:
     """Check an EAGLE-3 head, against its target if there is one.
 
     Raises:
-        CheckpointError: saying what is there and what is valid.
+        CheckpointError: stating what was found and what is valid.
     """
     found = draft.read("vocab_size")
     target = draft.target_text()
@@ -58,10 +58,10 @@ def check_eagle3(draft: Draft) -> None:
 
 
 def require_kind(found: Checkpoint) -> None:
-    """Raise unless the tensors are an EAGLE-3 head's.
+    """Raise unless the tensors are those of an EAGLE-3 head.
 
     Raises:
-        UnusableError: naming the method for what it is.
+        UnusableError: naming the method that fits instead.
     """
     kind = kind_of(found.tensors) if found.usual_names else "eagle3"
     if kind == "eagle":
@@ -76,10 +76,10 @@ def require_kind(found: Checkpoint) -> None:
 
 
 def check_masked_states(found: Checkpoint, settings: Settings) -> None:
-    """Raise unless a head for parallel drafting has what stands for states that are not there yet.
+    """Raise unless a head for parallel drafting has the placeholder for states not known yet.
 
     Raises:
-        UnusableError: the tensor is missing, or of another size.
+        UnusableError: the tensor is missing, or has another size.
     """
     width = (
         settings.num_states * settings.target_hidden if settings.uses_states else settings.hidden
@@ -101,11 +101,11 @@ def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
     """Raise unless the target has the states that a head reads.
 
     Args:
-        settings: the head's.
+        settings: settings of the head.
         target: the text part of the target's config.
 
     Raises:
-        UnusableError: they are of another width, or behind layers that are not there.
+        UnusableError: the states have another width, or come from layers that do not exist.
     """
     check_width(settings.target_hidden, target)
     layers = target.get("num_hidden_layers")
@@ -118,7 +118,7 @@ def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
 
 
 def _check_default(settings: Settings, layers: int, target: Mapping[str, Any]) -> None:
-    """Raise where vLLM's default of the layers does not fit; some models have one of their own."""
+    """Raise if vLLM's default layers do not fit; some models have their own default."""
     if architecture_of(target, llama.BY_MODEL_TYPE) not in llama.RELATIVES:
         return
     default = (2, layers // 2, layers - 3)

@@ -1,4 +1,4 @@
-"""No drafts that pay: hidden states of the target are kept, to train drafts such as EAGLE's on."""
+"""Export hidden states of the target, to train drafts such as EAGLE's; no useful drafts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hidden states may be asked for, and that they are kept somewhere."""
+"""Check which hidden states are asked for, and that a connector stores them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORM = f'valid: {{"{INNER}": {{"{LAYERS}": [2, 18, 34]}}}}'
 
 
 def check_extract_hidden_states(request: Request) -> None:
-    """Check the layers, and that there is one draft and a connector.
+    """Check the layers, and that K is 1 and there is a connector.
 
     Raises:
         ConfigError: naming the option, its value and what is valid.
@@ -39,7 +39,7 @@ def layers_of(config: Any) -> Any:
     """Return the layers that a ``draft_model_config`` names.
 
     Raises:
-        ConfigError: it has another form.
+        ConfigError: the config has another form.
     """
     option = f"speculative_config.{CONFIG}"
     inner = config.get(INNER) if isinstance(config, Mapping) else None
@@ -55,11 +55,11 @@ def layers_of(config: Any) -> Any:
 def check_layers(layers: Any, num_layers: int | None) -> None:
     """Check the layers.
 
-    vLLM puts the states out in the order of the layers, each once, whatever order was asked for.
+    vLLM returns the states in the order of the layers, each once, whatever order was asked for.
 
     Args:
-        layers: as given.
-        num_layers: of the target, or None if it is not here.
+        layers: the value given by the user.
+        num_layers: number of layers of the target, or None if the target is not on this machine.
 
     Raises:
         ConfigError: they are no layers of the target, or not in order.
@@ -78,7 +78,7 @@ def check_layers(layers: Any, num_layers: int | None) -> None:
 
 
 def num_layers_of(request: Request) -> int | None:
-    """Return how many layers the target has, or None if it is not here."""
+    """Return the target's number of layers, or None if the target is not on this machine."""
     target = find_target(request.model) if request.model else None
     if target is None:
         return None

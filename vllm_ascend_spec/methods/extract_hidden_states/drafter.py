@@ -1,6 +1,6 @@
-"""The drafter of method extract_hidden_states, before vLLM's or vllm-ascend's proposer.
+"""The drafter of method extract_hidden_states, a mixin for vLLM's or vllm-ascend's proposer.
 
-The proposer writes the states into a cache of their own, beside the target's keys and values; a
+The proposer writes the states into a separate cache beside the target's keys and values; a
 connector (``--kv-transfer-config``) takes them from there when a request is done.
 """
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class KeepsHiddenStates:
-    """Mix into a stock proposer of the method, before it in the bases.
+    """Mixin for the method's stock proposers; goes before them in the bases.
 
     Attributes:
-        drafts_to_the_end: nothing is computed beyond the rows that the target has run on.
+        drafts_to_the_end: True, since nothing is computed beyond the rows of the target.
     """
 
     drafts_to_the_end = True
@@ -33,7 +33,7 @@ class KeepsHiddenStates:
         known = {
             "vllm_config": engine.vllm_config,
             "device": engine.device,
-            "runner": engine.runner,  # vllm-ascend's takes it, vLLM's does not
+            "runner": engine.runner,  # vllm-ascend's proposer takes it, vLLM's does not
         }
         wanted = inspect.signature(cls).parameters
         return cls(**{name: value for name, value in known.items() if name in wanted})
@@ -46,5 +46,5 @@ class KeepsHiddenStates:
         return step.draft_by_stock()
 
     def take_last_draft_probs(self) -> torch.Tensor | None:
-        """Return None: the placeholders are certain."""
+        """Return None: the placeholders are one-hot."""
         return None

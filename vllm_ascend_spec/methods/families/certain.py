@@ -1,9 +1,9 @@
-"""Requests whose drafts must not be drawn.
+"""Requests whose drafts must not be sampled.
 
-vLLM's scheduler cuts the drafts of a request with structured output off before the first that the
-grammar forbids. Were they drawn, how many are verified would depend on the draw: where the draft
-likes forbidden tokens, allowed ones would be accepted too rarely. A draft that is certain depends
-on the text so far alone, and to cut it off does no harm.
+vLLM's scheduler truncates the drafts of a request with structured output before the first token
+that the grammar forbids. With sampled drafts, the number of verified drafts would depend on the
+sample: if the draft favours forbidden tokens, allowed ones would be accepted too rarely. A greedy
+draft depends only on the text so far, so truncating it does no harm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def requests_with_grammar(runner: Runner) -> list[int]:
-    """Return the indices of the batch's requests with structured output."""
+    """Return the batch indices of requests with structured output."""
     params = (runner.requests[req_id].sampling_params for req_id in runner.input_batch.req_ids)
     return [i for i, p in enumerate(params) if p is not None and p.structured_outputs is not None]
 
@@ -31,7 +31,7 @@ def make_certain(
     probs: torch.Tensor,  # [num_rows, vocab_size]
     logits: torch.Tensor,  # [num_rows, vocab_size]
 ) -> None:
-    """Make the drafts of some rows the likeliest tokens, with all the mass on them, in place."""
+    """Set the drafts of some rows to the argmax, with one-hot distributions, in place."""
     if not rows:
         return
     index = torch.tensor(rows, device=logits.device)
@@ -42,7 +42,7 @@ def make_certain(
 
 
 class CertainDraftsMixin:
-    """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``: the same for vLLM's own loop."""
+    """Mixin for vLLM's ``SpecDecodeBaseProposer``: makes such drafts greedy in vLLM's own loop."""
 
     runner: Runner
     num_speculative_tokens: int
@@ -53,7 +53,7 @@ class CertainDraftsMixin:
         logits: torch.Tensor,  # [num_rows, vocab_size]
         sampling_metadata: SamplingMetadata,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Draw drafts; the signature is vLLM's. With parallel drafting a request has K rows."""
+        """Sample drafts; the signature is vLLM's. In parallel drafting a request has K rows."""
         tokens, probs = super()._sample_from_logits(logits, sampling_metadata)  # type: ignore[misc]
         if probs is not None:
             each = self.num_speculative_tokens if self.parallel_drafting else 1

@@ -1,4 +1,4 @@
-"""Load the weights of heads: from a folder or a hub, safetensors only, into a plain module."""
+"""Load the weights of heads from a folder or a hub into a plain module; safetensors only."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def load(
     """Read the draft's folder as ``check`` does, and return its heads.
 
     Args:
-        drafter: of an engine.
+        drafter: the drafter that the heads are for.
         read: reads and checks a checkpoint of the method.
-        make: makes the module; its parameters are called as the checkpoint's tensors.
+        make: builds the module; its parameters have the names of the checkpoint's tensors.
 
     Raises:
         ConfigError: the draft cannot be used.
@@ -62,7 +62,7 @@ def load(
 
 
 def make_up(heads: nn.Module) -> None:
-    """Fill in small random numbers, for ``--load-format dummy``; tables count up."""
+    """Fill in small random numbers for ``--load-format dummy``; integer tables count up."""
     for value in heads.state_dict().values():
         if value.is_floating_point():
             value.normal_(std=0.02)
@@ -71,10 +71,10 @@ def make_up(heads: nn.Module) -> None:
 
 
 def fetch(model: str, revision: str | None, download_dir: str | None) -> Path:
-    """Return the folder of a draft; from a hub where it is not here.
+    """Return the folder of a draft; download it from a hub if it is not on this machine.
 
     Raises:
-        CheckpointError: it is nowhere.
+        CheckpointError: it cannot be found or downloaded.
     """
     folder = find_folder(MODEL, model, revision)
     if folder is not None:
@@ -99,7 +99,7 @@ def fill(heads: nn.Module, places: Mapping[str, list[tuple[str, Tensor]]]) -> No
     """Copy the tensors of a checkpoint into the parameters and buffers of the same names.
 
     Raises:
-        UnusableError: tensors that are said to be the same are not.
+        UnusableError: tensors that config.json declares tied differ.
     """
     state = heads.state_dict()
     mine = {name: ours for ours, tied in places.items() for name, _ in tied}
@@ -118,7 +118,7 @@ def fill(heads: nn.Module, places: Mapping[str, list[tuple[str, Tensor]]]) -> No
 
 
 def read(places: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield tensors by their names in the files, file by file."""
+    """Yield tensors with their names in the files, file by file."""
     by_file: dict[Path, list[str]] = {}
     for name, tensor in places:
         by_file.setdefault(tensor.path, []).append(name)

@@ -1,8 +1,8 @@
-"""Drafters of heads over the target's last hidden state: no KV cache, no pass of a model.
+"""Drafters with heads on the target's last hidden state: no KV cache, no draft model.
 
-The state of the row that a request's last token was sampled from is all that such a draft needs, so
-nothing is kept between steps, and requests that are preempted or cached need no care. The heads run
-eagerly beside the target's graphs, on as many rows as there are requests.
+Such a draft needs only the hidden state that a request's last token was sampled from. So nothing is
+kept between steps, and preempted requests or prefix-cache hits need no special handling. The heads
+run eagerly, outside the target's graphs, on one row per request.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Picker:
-    """Picks the drafts of one step; each call picks the next of every request.
+    """Picks the drafts of one step; each call picks the next draft of every request.
 
     Args:
-        sampler: draws them; None takes the likeliest.
+        sampler: samples the drafts; with None they are greedy.
     """
 
     def __init__(self, sampler: DraftSampler | None) -> None:
@@ -41,7 +41,7 @@ class Picker:
         self,
         logits: torch.Tensor,  # [num_reqs, vocab_size]
     ) -> torch.Tensor:
-        """Return a draft of each request, int64 [num_reqs]."""
+        """Return one draft per request, int64 [num_reqs]."""
         if self._sampler is None:
             return likeliest(logits)
         tokens, probs = self._sampler.draw(logits)
@@ -50,7 +50,7 @@ class Picker:
 
     @property
     def draws(self) -> bool:
-        """Whether drafts are drawn, so that logits of the whole vocabulary are wanted."""
+        """Whether drafts are sampled, which needs logits of the whole vocabulary."""
         return self._sampler is not None
 
     def probs(self) -> torch.Tensor | None:
@@ -58,16 +58,16 @@ class Picker:
         return torch.stack(self._probs, dim=1) if self._probs else None
 
 
-# From states [num_reqs, hidden_size], last tokens int64 [num_reqs], and K: a draft of each request
-# for each of K places, int64 [num_reqs] each.
+# Takes states [num_reqs, hidden_size], last tokens int64 [num_reqs], K and a picker; returns K
+# tensors int64 [num_reqs], one for each draft position.
 Heads = Callable[[torch.Tensor, torch.Tensor, int, Picker], list[torch.Tensor]]
 
 
 class HeadsDrafter(HostDrafter):
-    """Base of drafters of heads; a subclass loads them.
+    """Base class of drafters with heads; a subclass loads the heads.
 
     Args:
-        engine: what it is made from.
+        engine: the engine that the drafter is for.
     """
 
     heads: nn.Module
@@ -94,19 +94,19 @@ class HeadsDrafter(HostDrafter):
         """Return the heads with their weights, on the target's device and in its dtype.
 
         Raises:
-            ConfigError: they cannot be used.
+            ConfigError: the heads cannot be used.
         """
         raise NotImplementedError
 
     def load_model(self, target_model: nn.Module) -> None:
-        """Load the heads; the target has been loaded."""
+        """Load the heads; the target is already loaded."""
         self.heads = self.load_heads().eval().requires_grad_(False)
 
     @torch.inference_mode()
     def dummy_run(self, num_tokens: int, *args: Any, is_profile: bool = False, **_: Any) -> None:
-        """Draft for made-up states, where memory is measured: what is captured has no heads in it.
+        """Draft from dummy states while memory is profiled; no captured graph contains heads.
 
-        The further arguments are those of vllm-ascend's runner; vLLM's does not call this.
+        The other arguments are those of vllm-ascend's runner; vLLM's does not call this.
         """
         if is_profile:
             rows = min(num_tokens, self.max_num_reqs)
@@ -120,7 +120,7 @@ class HeadsDrafter(HostDrafter):
         assert isinstance(sampled, list)
         if step.num_drafts == 0:
             return [[] for _ in sampled]
-        # Both in one copy to the device; nothing is read back.
+        # One copy to the device for both; nothing is read back.
         places = np.stack(
             [last_rows(sampled, step), [tokens[-1] if tokens else 0 for tokens in sampled]]
         )
@@ -134,16 +134,16 @@ class HeadsDrafter(HostDrafter):
         return torch.stack(drafts, dim=1)
 
     def _sampler_of(self, step: DraftStep) -> DraftSampler | None:
-        """Return what draws the drafts of a step, or None where all are the likeliest."""
+        """Return the sampler for the drafts of a step, or None if all drafts are greedy."""
         if not self.asked.samples_drafts:
             return None
         num_reqs = len(step.sampled_token_ids)
-        # The token of this step is counted, so no two steps of a request begin at one place.
+        # Lengths include this step's token, so no two steps of a request start at one position.
         lengths = step.batch.num_tokens_no_spec[:num_reqs]
         return make_draft_sampler(self.runner, step.sampling, torch.from_numpy(lengths))
 
     def take_last_draft_probs(self) -> torch.Tensor | None:
-        """Return the distributions of the last drafts, once; None where drafts are certain."""
+        """Return the distributions of the last drafts once; None if the drafts are greedy."""
         probs, self._draft_probs = self._draft_probs, None
         return probs
 
@@ -151,20 +151,21 @@ class HeadsDrafter(HostDrafter):
 def share(
     states: torch.Tensor,  # [num_reqs, hidden_size]
 ) -> None:
-    """Give every tensor-parallel rank the first one's states, in place.
+    """Broadcast rank 0's states to all tensor-parallel ranks, in place.
 
-    Each rank has the heads whole, and verifies the first one's drafts by its own distributions. The
-    states that these come from may differ in rounding: vLLM's sum over more than two ranks of a CPU
-    begins, on each, with its own part. A rank that decides otherwise would go on with another text.
+    Each rank holds whole heads and verifies rank 0's drafts with its own draft distributions. The
+    states behind these may differ in rounding: vLLM's all-reduce over more than two CPU ranks
+    starts on each rank with its own part. A rank that decides differently would continue with
+    another text.
     """
     get_tp_group().broadcast(states, src=0)
 
 
 def last_rows(sampled: list[list[int]], step: DraftStep) -> np.ndarray:
-    """Return which row of ``sample_hidden_states`` each request's last token was sampled from.
+    """Return the row of ``sample_hidden_states`` that each request's last token was sampled from.
 
-    A request has a row for each of its drafts and one more; of these as many are behind its tokens
-    as it has new ones. Where none is kept, in the midst of a prompt, its drafts are not used.
+    A request has one row per draft and one more. Its n new tokens were sampled from the first n of
+    these rows. A request in the middle of prefill has no new token, and its drafts are not used.
 
     Returns:
         int64 [num_reqs].

@@ -1,4 +1,4 @@
-"""The likeliest token of each row of a draft's logits."""
+"""The argmax of each row of a draft's logits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from vllm_ascend_spec.ops.verify_greedy import OP
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-# Of fewer logits PyTorch has found the largest before an op of ours has been called: measured with
+# For fewer logits PyTorch's argmax takes less time than calling one of our ops: measured with
 # caches that the target's forward pass has emptied.
 MANY = 1 << 15
 
@@ -17,13 +17,13 @@ MANY = 1 << 15
 def likeliest(
     logits: torch.Tensor,  # [num_rows, vocab_size]
 ) -> torch.Tensor:
-    """Return the likeliest token of each row, of equal ones the first.
+    """Return the argmax of each row, the first of equal ones.
 
-    PyTorch's argmax on a CPU looks at one logit after the other. What verifies greedy requests
-    there looks at sixteen, and returns the likeliest token of a request without drafts.
+    PyTorch's CPU argmax compares one logit at a time. Our CPU op for greedy verification compares
+    sixteen, and returns the argmax of a request without drafts.
 
     Args:
-        logits: of any float dtype.
+        logits: logits of any float dtype.
 
     Returns:
         int64 [num_rows]. A row with a NaN yields some token of the vocabulary.

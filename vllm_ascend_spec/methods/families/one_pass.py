@@ -1,6 +1,6 @@
-"""All drafts from one pass over masks behind the text: PARD, P-EAGLE, DFlash.
+"""All drafts from one pass over mask tokens after the text: PARD, P-EAGLE, DFlash.
 
-A request has K masks there, or K-1 and its last token. They are at the positions of the drafts, so
+A request has K masks, or its last token and K-1 masks. They are at the positions of the drafts, so
 near the end of the context some are beyond it.
 """
 
@@ -22,14 +22,14 @@ def keep_inside(
 ) -> None:
     """Keep masks beyond ``max_model_len`` within every table, in place.
 
-    They write nowhere, no row that counts attends to them, and the scheduler drops their drafts.
-    vLLM drafts for nobody while one request is as near to its end.
+    They write nowhere, no row that is used attends to them, and the scheduler drops their drafts.
+    vLLM instead stops drafting for all requests while one is that close to its end.
 
     Args:
         metadata: vLLM's ``CommonAttentionMetadata`` of the pass.
-        positions: int64 or int32, of its rows.
-        max_model_len: most tokens of a request.
-        block_size: tokens of a block of the table.
+        positions: int64 or int32, positions of its rows.
+        max_model_len: maximum number of tokens in a request.
+        block_size: tokens per block of the block table.
     """
     beyond = positions >= max_model_len
     metadata.slot_mapping = metadata.slot_mapping.masked_fill(beyond, PADDING_SLOT)
@@ -38,7 +38,7 @@ def keep_inside(
     if not metadata.causal:
         metadata.seq_lens = metadata.seq_lens.clamp(max=max_model_len)
     elif missing > 0:
-        # Where a row of a causal pass stands is counted from the end, so lengths have to stay.
+        # A causal pass counts a row's place from the end, so the lengths must not change.
         wider = F.pad(metadata.block_table_tensor, (0, -(-missing // block_size)))
         metadata.block_table_tensor = wider
 
@@ -48,8 +48,8 @@ def rows_of_drafts(
     num_reqs: int,
     num_drafts: int,
 ) -> torch.Tensor:
-    """Return which rows of a pass the drafts are read from, [num_reqs, num_drafts].
+    """Return the rows of a pass that yield the drafts, [num_reqs, num_drafts].
 
-    A pass may have rows for more drafts than this step wants, with a schedule of K.
+    With a K schedule a pass may have rows for more drafts than this step wants.
     """
     return indices.view(num_reqs, -1)[:, :num_drafts]

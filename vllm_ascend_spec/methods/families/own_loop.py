@@ -1,4 +1,4 @@
-"""What our draft loops of both families share: when they are used, and how they pick a draft."""
+"""Shared base of both families' draft loops: when they are used and how they pick drafts."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
 logger = get_logger(__name__)
-# A draft of every request, int64 [num_reqs], and the distributions that they were drawn from,
+# One draft per request, int64 [num_reqs], and the distributions that these were sampled from,
 # float32 [num_reqs, vocab_size], or None.
 Picked = tuple[torch.Tensor, torch.Tensor | None]
 
 
 class OwnLoopMixin(CertainDraftsMixin):
-    """Mix into vLLM's or vllm-ascend's proposer with a draft model, before it in the bases.
+    """Mixin for stock proposers with a draft model; goes before them in the bases.
 
     Attributes:
-        stock_name: whose loop is used where ours cannot be; set by each family.
-        uses_own_loop: whether ours is used.
-        keeps_cache_only: whether the model is to make no drafts in this step, and only to keep its
-            KV cache in step; set by drafters that have something better, before each step.
-        last_graph: name of vLLM's ``CUDAGraphMode`` that the first pass of a step ran in; emptied
-            by the runner that reads it.
-        draft_context: most tokens of a request that drafts are made for. No position from there on
-            is looked up in a table of the draft's.
+        stock_name: owner of the loop that is used if ours cannot be; set by each family.
+        uses_own_loop: whether our loop is used.
+        keeps_cache_only: whether the model only updates its KV cache in this step and makes no
+            drafts; set before each step by drafters that have better drafts.
+        last_graph: name of the ``CUDAGraphMode`` of draft step 1; the runner empties it after
+            reading it.
+        draft_context: maximum length of a request for which drafts are made. The draft's position
+            tables are never read from there on.
     """
 
     stock_name: str
@@ -60,14 +60,14 @@ class OwnLoopMixin(CertainDraftsMixin):
         """Build the drafter of an engine.
 
         Raises:
-            ConfigError: ``draft_loop="ours"`` was asked for and cannot be used, or the engine has
-                what no loop of this family can do.
+            ConfigError: ``draft_loop="ours"`` was asked for and cannot be used, or the engine
+                needs something that no loop of this family supports.
         """
         drafter = cls(engine.vllm_config, engine.device, engine.runner)  # type: ignore[call-arg]
-        drafter.runner = engine.runner  # vllm-ascend's has it, vLLM's does not
+        drafter.runner = engine.runner  # vllm-ascend's proposer sets it, vLLM's does not
         asked = engine.speculation
-        # The stock proposers hand the distributions over for the standard method alone; the block
-        # rule needs them as much.
+        # The stock proposers return the distributions only for the standard method; the block
+        # rule needs them too.
         drafter._enable_probabilistic_draft_probs = asked.samples_drafts
         longest = engine.vllm_config.model_config.max_model_len
         drafter.draft_context = draft_context(engine.vllm_config) or longest
@@ -76,7 +76,7 @@ class OwnLoopMixin(CertainDraftsMixin):
         return drafter
 
     def require_possible(self) -> None:
-        """Refuse what no loop of this family can do.
+        """Refuse options that no loop of this family supports.
 
         Raises:
             ConfigError: naming the option and the reason.
@@ -86,7 +86,7 @@ class OwnLoopMixin(CertainDraftsMixin):
         """Tell whether our loop is used, given the option ``draft_loop``.
 
         Raises:
-            ConfigError: it was asked for and cannot be used.
+            ConfigError: our loop was asked for and cannot be used.
         """
         problem = self.loop_problem()
         if wanted == "ours" and problem:
@@ -100,44 +100,44 @@ class OwnLoopMixin(CertainDraftsMixin):
         return wanted != "stock" and problem is None
 
     def loop_problem(self) -> str | None:
-        """Return what keeps our loop from being used, or None."""
+        """Return the reason why our loop cannot be used, or None."""
         return next((name for name, present in self.loop_problems().items() if present), None)
 
     def loop_problems(self) -> Mapping[str, bool]:
-        """Return what our loop cannot do, by name, and whether this engine has it."""
+        """Map each feature that our loop lacks to whether this engine needs it."""
         raise NotImplementedError
 
     def has_all_steps_in_a_graph(self) -> bool:
-        """Tell whether the draft steps are recorded together, so that none can be left out."""
+        """Tell whether one graph holds all draft steps, so that none can be skipped."""
         return False
 
     def keep_positions_inside(
         self,
         positions: torch.Tensor,  # [num_tokens]
     ) -> None:
-        """Clamp positions beyond the draft's context, in place: nothing is drafted from there.
+        """Clamp positions beyond the draft's context in place; no drafts are made from there.
 
-        Where keys and values go has been worked out, by the true positions. No draft that is
-        verified attends to those of positions from there on.
+        KV cache slots have been computed before, from the true positions. No draft that is
+        verified attends to tokens beyond the draft's context.
 
         Args:
-            positions: int32 or int64, of the rows of a pass.
+            positions: int32 or int64, positions of the rows of a pass.
         """
         if self.draft_context == self.max_model_len:
             return
-        # A head whose keys and values come from the target's states (DFlash) has those of the text.
+        # DFlash computes keys and values from the target's states, with separate text positions.
         of_text = getattr(self, "_context_positions_buffer", None)
         for own in (positions,) if of_text is None else (positions, of_text):
             own.clamp_(max=self.draft_context - 1)
 
     @property
     def drafts_to_the_end(self) -> bool:
-        """Whether a request at its end keeps the others from nothing: ours plans each row."""
+        """Whether drafting goes on while a request nears its end: our loop plans each row."""
         return self.uses_own_loop
 
     @property
     def wants_aux_hidden_states(self) -> bool:
-        """Whether the target is to return the states of inner layers, as EAGLE-3 reads them."""
+        """Whether the target has to return the states of inner layers, which EAGLE-3 reads."""
         return self.eagle3_use_aux_hidden_state
 
     def warm_up(self) -> None:
@@ -152,7 +152,7 @@ class OwnLoopMixin(CertainDraftsMixin):
         sampling: SamplingMetadata,
         positions: torch.Tensor,  # [num_reqs]
     ) -> DraftSampler | None:
-        """Return what draws the drafts of a step, or None where all take the likeliest token."""
+        """Return the sampler for the drafts of a step, or None if all drafts are greedy."""
         if not self._enable_probabilistic_draft_probs:
             return None
         return make_draft_sampler(self.runner, sampling, positions)
@@ -162,7 +162,7 @@ class OwnLoopMixin(CertainDraftsMixin):
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         sampler: DraftSampler | None,
     ) -> Picked:
-        """Pick one draft per request; with its distribution if it was sampled."""
+        """Pick one draft per request, and return its distribution too if it was sampled."""
         if sampler is None:
             return self.likeliest(hidden), None
         return sampler.draw(self.model.compute_logits(hidden))
@@ -172,7 +172,7 @@ class OwnLoopMixin(CertainDraftsMixin):
         hidden: torch.Tensor,  # [num_reqs, K, hidden_size]
         sampler: DraftSampler | None,
     ) -> torch.Tensor:
-        """Pick the drafts that one pass made, keep their distributions and return [num_reqs, K]."""
+        """Pick all drafts of one pass, keep their distributions and return [num_reqs, K]."""
         num_reqs, num_drafts, _ = hidden.shape
         rows = hidden.flatten(0, 1)
         self._last_draft_probs = None
@@ -185,10 +185,10 @@ class OwnLoopMixin(CertainDraftsMixin):
         self,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
     ) -> torch.Tensor:
-        """Return the likeliest token of each request, int64 [num_reqs].
+        """Return the argmax token of each request, int64 [num_reqs].
 
-        The model's logits of a draft that knows a part of the vocabulary are as wide as the
-        target's. Here there is no need to lay them out so.
+        For a draft with a reduced vocabulary, ``compute_logits`` scatters the logits to the
+        target's vocabulary. An argmax does not need that.
         """
         offsets = getattr(self.model, "draft_id_to_target_id", None)
         if offsets is None:

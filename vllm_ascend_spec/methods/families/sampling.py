@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 _WORD = (1 << 32) - 1
 _LONG = (1 << 64) - 1
-# More than a step has drafts. A context longer than 2^24 tokens would repeat noise.
+# No step has that many drafts. A context longer than 2^24 tokens would repeat noise.
 _OFFSETS = 256
 
 
 def _mix64(value: int) -> int:
-    """Return a well spread 64-bit number, another one for each value (SplitMix64, Steele 2014)."""
+    """Return a well mixed 64-bit number, different for each value (SplitMix64, Steele 2014)."""
     value = (value + 0x9E3779B97F4A7C15) & _LONG
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _LONG
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _LONG
@@ -30,27 +30,27 @@ def _mix64(value: int) -> int:
 
 
 def _mix32(value: int) -> int:
-    """Do the same for 32 bits (MurmurHash3's finaliser)."""
+    """Do the same with 32 bits (MurmurHash3's finaliser)."""
     value = (value ^ value >> 16) * 0x85EBCA6B & _WORD
     value = (value ^ value >> 13) * 0xC2B2AE35 & _WORD
     return value ^ value >> 16
 
 
 def draft_seed(seed: int, first: int, offset: int) -> int:
-    """Return the seed of the noise of one draft of a request.
+    """Return the seed of the noise for one draft of a request.
 
-    The position that the draft is for would not do as a key: a position is drafted again after a
-    rejection, and the block rule's decision has told something about the noise by then. Every
-    step of a request starts further on, so no pair (first, offset) comes twice.
+    The draft's position alone is not a valid key: after a rejection the position is drafted again,
+    and the block rule's decision has by then revealed something about the noise. Every step of a
+    request starts at a higher position, so no pair (first, offset) occurs twice.
 
     Args:
-        seed: the request's.
+        seed: the request's seed.
         first: position at which the step starts to draft.
-        offset: number of the draft within the step, from 0 to 255.
+        offset: index of the draft within the step, from 0 to 255.
 
     Returns:
-        A number of 63 bits. PyTorch's generator on a CPU uses the low 32 alone: among the drafts
-        of one request no two have these in common.
+        A 63-bit number. PyTorch's CPU generator uses only the low 32 bits, which differ between
+        any two drafts of one request.
     """
     index = first * _OFFSETS + offset
     spread = _mix64(seed & _LONG)
@@ -59,16 +59,16 @@ def draft_seed(seed: int, first: int, offset: int) -> int:
 
 
 class DraftSampler:
-    """Draws the drafts of one step; each call of :meth:`draw` draws the next of every request.
+    """Samples the drafts of one step; each :meth:`draw` samples the next draft of every request.
 
-    vLLM's per-request generator cannot be used here: drafts are also made for requests whose tokens
-    are then discarded (chunked prefill), which would make its stream depend on the batch.
+    vLLM's per-request generators cannot be used here: drafts are also made for requests whose
+    tokens are then discarded (chunked prefill), which would make their streams depend on the batch.
 
     Args:
-        sampling: the requests' parameters. Those without a temperature are greedy; those with a
-            generator repeat.
+        sampling: the requests' sampling parameters. Requests with temperature 0 are greedy; those
+            with a generator are reproducible.
         positions: int64, position at which each request starts to draft.
-        certain: indices of requests that get the likeliest token, with all the mass on it.
+        certain: indices of requests that get the argmax token, as a one-hot distribution.
     """
 
     def __init__(
@@ -90,17 +90,17 @@ class DraftSampler:
         self,
         logits: torch.Tensor,  # [num_reqs, vocab_size]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw one draft per request at its temperature; greedy requests take the argmax.
+        """Sample one draft per request at its temperature; greedy requests take the argmax.
 
         Args:
             logits: the draft's logits.
 
         Returns:
-            Draft token ids, int64 [num_reqs], and the distributions they were drawn from, float32
-            [num_reqs, vocab_size].
+            Draft token ids, int64 [num_reqs], and the distributions that they were sampled from,
+            float32 [num_reqs, vocab_size].
         """
         probs = (logits.float() / self._scale).softmax(dim=-1)
-        # argmax of p / exponential noise is a draw from p (the Gumbel trick without logarithms).
+        # argmax of p / exponential noise is a sample from p (the Gumbel trick without logarithms).
         sampled = likeliest(probs / self._noise_like(probs))
         tokens = torch.where(self._greedy, likeliest(logits), sampled)
         make_certain(self._certain, tokens, probs, logits)
@@ -110,10 +110,10 @@ class DraftSampler:
         self,
         probs: torch.Tensor,  # [num_reqs, vocab_size]
     ) -> torch.Tensor:
-        """Return the exponential noise of the next draft of every request."""
+        """Return the exponential noise for the next draft of every request."""
         noise = torch.empty_like(probs).exponential_()
         if self._generators:
-            if self._first is None:  # waits for the device, so once a step
+            if self._first is None:  # only once per step, because it waits for the device
                 self._first = self._positions.tolist()
             own = torch.Generator(device=noise.device)
             for request, generator in self._generators.items():
@@ -128,7 +128,7 @@ def make_draft_sampler(
     sampling: SamplingMetadata,
     positions: torch.Tensor,  # [num_reqs]
 ) -> DraftSampler | None:
-    """Return what draws the drafts of a step, or None where all requests are greedy."""
+    """Return the sampler for the drafts of a step, or None if all requests are greedy."""
     if sampling.all_greedy:
         return None
     return DraftSampler(sampling, positions, requests_with_grammar(runner))

@@ -1,4 +1,4 @@
-"""Which record a hybrid has: that of its model's method, with the suffix trees before it."""
+"""Build the method record of ``hybrid``: that of the model's method plus suffix trees."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ DRAFTER = "vllm_ascend_spec.methods.hybrid.drafter:HybridMixin"
 
 
 def hybrid_of(method: Method) -> Method:
-    """Return the record of suffix trees beside a method with a draft model.
+    """Return the record of ``hybrid`` for a method with a draft model.
 
-    Everything about the model is its own method's: vLLM's config is given that name, so that KV
-    cache and graphs are prepared for it.
+    All settings of the model come from its own method. vLLM's config gets that method's name, so
+    that vLLM prepares KV cache and graphs for it.
     """
     return replace(
         method,
@@ -40,7 +40,7 @@ def hybrid_for(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Method
     """Return the record for a speculative config.
 
     Raises:
-        ConfigError: the model's method is none that has a draft model, or cannot be told.
+        ConfigError: the model's method has no draft model, or cannot be determined.
     """
     possible = {m.name: m for m in methods.values() if m.has_draft_loop and m.for_spec is None}
     named = spec.get(OPTION)
@@ -52,9 +52,9 @@ def hybrid_for(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Method
 
 
 def _told_by_checkpoint(spec: Mapping[str, Any], possible: Mapping[str, Method]) -> Method:
-    """Return the one method that takes the draft's checkpoint, as far as it is on this machine."""
+    """Return the only method that accepts the draft's checkpoint, which must be on this machine."""
     model = spec.get("model")
-    if model is None:  # which is asked for as it is by any of them
+    if model is None:  # any of these methods will report the missing model
         return next(method for method in possible.values() if "model" in method.required)
     check_name(MODEL, model)
     folder = find_folder(MODEL, model, spec.get("revision"))

@@ -1,7 +1,7 @@
-"""The drafter of method ``hybrid``: suffix trees before a drafter with a model.
+"""The drafter of method ``hybrid``: suffix trees in front of a drafter with a model.
 
-The model's first pass runs over all tokens of every step, so its KV cache is right whoever drafts.
-The later draft steps run too unless every request of the batch takes the trees' drafts.
+The model's draft step 1 reads all tokens of every engine step, so its KV cache is always up to
+date. Draft steps 2 to K run unless every request in the batch takes the trees' drafts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class HybridMixin:
-    """Mix into a drafter with a draft loop of ours, before it in the bases.
+    """Mixin for drafters with our draft loop; goes before them in the bases.
 
     Attributes:
-        suffix: drafts from suffix trees.
-        by_suffix: the requests of this step that take those drafts, by index, and the drafts.
+        suffix: drafter that uses suffix trees.
+        by_suffix: drafts of the suffix trees, by index of the request that takes them in this step.
     """
 
     suffix: SuffixDrafter
@@ -41,7 +41,7 @@ class HybridMixin:
         """Build the drafter of an engine.
 
         Raises:
-            ConfigError: an option asks for what the model's method cannot do here.
+            ConfigError: an option is not supported by the model's method here.
         """
         drafter = super().create(engine)  # type: ignore[misc]
         drafter.suffix = SuffixDrafter.create(engine)
@@ -50,7 +50,7 @@ class HybridMixin:
         return drafter
 
     def draft(self, step: DraftStep) -> list[list[int]] | torch.Tensor:
-        """Draft for every request by whichever side promises more."""
+        """Draft for every request with the side whose expected acceptance is higher."""
         tokens = step.tokens_on_host()
         found = self.suffix.look_up(step, tokens)
         accounts = [
@@ -77,18 +77,18 @@ class HybridMixin:
         ]
 
     def forget_answers(self) -> None:
-        """Begin anew, as an engine does: no answer is remembered."""
+        """Forget all answers, as after an engine start."""
         self.suffix.forget_answers()
 
     def _account(self, req_id: str, written: list[int]) -> Account:
-        """Return the account of a request, brought up to this step."""
+        """Return the account of a request, updated with this step's tokens."""
         followed = self.suffix.followed[req_id]
         if followed.notes is None:
             is_alone = repeats(followed.state.sampling_params)
             followed.notes = Account(Forecasts() if is_alone else self.forecasts, is_alone)
         account: Account = followed.notes
         before = followed.num_tokens - len(written)
-        # A greedy request's drafts are certain in any case.
+        # Drafts of a greedy request are always greedy.
         is_sampled = samples(followed.state.sampling_params)
         draws = is_sampled and self._enable_probabilistic_draft_probs
         account.learn(before, written, draws=draws)
@@ -98,9 +98,9 @@ class HybridMixin:
     def _choose(
         self, step: DraftStep, accounts: list[Account | None], found: list[Found | None]
     ) -> dict[int, Drafts]:
-        """Return the requests, by index, that take the trees' drafts, with these."""
+        """Return the trees' drafts by index of the requests that take them."""
         mode = self.vllm_config.compilation_config.cudagraph_mode
-        # A full graph has K drafts for every request: fewer for one would do without it.
+        # A full graph needs K drafts from every request; with fewer the step runs without it.
         least = step.num_drafts if mode.has_full_cudagraphs() else 1
         chosen = {}
         for i, (account, one) in enumerate(zip(accounts, found, strict=True)):
@@ -112,11 +112,11 @@ class HybridMixin:
         return chosen
 
     def _may_be_left_out(self) -> bool:
-        """Tell whether the model's later steps can be left out of one step of the engine."""
+        """Tell whether the model's draft steps 2 to K can be skipped in a single engine step."""
         return self.uses_own_loop and not self.has_all_steps_in_a_graph()  # type: ignore[attr-defined]
 
     def take_last_draft_probs(self) -> torch.Tensor | None:
-        """Return the distributions of the last drafts; those of the trees are certain."""
+        """Return the distributions of the last drafts; those of the trees' drafts are one-hot."""
         probs = super().take_last_draft_probs()  # type: ignore[misc]
         if probs is not None:
             for row, drafts in self.by_suffix.items():

@@ -1,4 +1,4 @@
-"""Medusa (Cai et al., 2401.10774): one head for each token ahead, the likeliest token of each."""
+"""Medusa (Cai et al., 2401.10774): one head for each token ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a checkpoint Medusa's heads for its target?"""
+"""Check whether a checkpoint has Medusa heads for its target."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def check_medusa(draft: Draft) -> None:
     """Check Medusa's heads, against their target if there is one.
 
     Raises:
-        CheckpointError: saying what is there and what is valid.
+        CheckpointError: stating what was found and what is valid.
     """
     read_medusa(draft)
 
 
 def read_medusa(draft: Draft) -> HeadsCheckpoint[MedusaSizes]:
-    """Do the same, and return what is there."""
+    """Do the same, and return the checkpoint."""
     return read_heads(draft, sizes_of, "vocab_size", "hidden_size")

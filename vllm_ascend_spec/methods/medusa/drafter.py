@@ -1,8 +1,8 @@
 """The drafter of method medusa, on every device.
 
-vLLM 0.30 and vllm-ascend have one, too (``MedusaProposer``, ``AscendMedusaProposer``), around a
-model that vLLM 0.33 no longer has. Ours loads the same checkpoints without that, keeps the biases
-of FasterDecoding's, and draws drafts where it is asked to.
+vLLM 0.30 and vllm-ascend have one too (``MedusaProposer``, ``AscendMedusaProposer``), which wraps a
+model that vLLM 0.33 no longer has. Ours loads the same checkpoints without that model, keeps the
+biases of FasterDecoding's checkpoints, and can sample drafts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MedusaDrafter(HeadsDrafter):
-    """Drafts the likeliest token of each head, or draws one from each."""
+    """Drafts the argmax of each head, or samples one token from each."""
 
     def load_heads(self) -> MedusaHeads:
         """Return the heads with their weights, on the target's device and in its dtype."""

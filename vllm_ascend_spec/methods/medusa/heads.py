@@ -18,8 +18,8 @@ class Block(nn.Module):
     """The residual layers of one head.
 
     Args:
-        width: of the target's state.
-        biases: of each layer, whether it has one.
+        width: width of the target's hidden state.
+        biases: for each layer, whether it has a bias.
     """
 
     def __init__(self, width: int, biases: list[bool]) -> None:
@@ -30,22 +30,22 @@ class Block(nn.Module):
         self,
         x: torch.Tensor,  # [num_reqs, width]
     ) -> torch.Tensor:
-        """Return what the output layer reads, of the same shape."""
+        """Return the input of the output layer, of the same shape."""
         for layer in self.layers:
             x = x + F.silu(layer(x))
         return x
 
 
 class MedusaHeads(nn.Module):
-    """A block for each token ahead, with an output layer of its own or one for all.
+    """One block for each token ahead; each has its own output layer, or all share one.
 
-    Parameters are called as vLLM calls them (vllm/model_executor/models/medusa.py:Medusa).
+    Parameters have vLLM's names (vllm/model_executor/models/medusa.py:Medusa).
 
     Args:
-        sizes: from the checkpoint's config.
-        biases: the names of those that it has.
-        rows: tokens in the checkpoint's output layers; all of the vocabulary, or those that can be
-            drafted.
+        sizes: sizes from the checkpoint's config.
+        biases: names of the biases in the checkpoint.
+        rows: number of tokens in the checkpoint's output layers: the whole vocabulary, or only the
+            tokens that can be drafted.
     """
 
     token_map: torch.Tensor | None
@@ -69,23 +69,23 @@ class MedusaHeads(nn.Module):
         self.register_buffer("token_map", table)
 
     def leave_out_other_tokens(self) -> None:
-        """Keep the rows of tokens that can be drafted, once weights are there."""
+        """Keep only the output rows of tokens that can be drafted; call after loading weights."""
         for output in self.outputs():
             if self.token_map is not None and output.weight.shape[0] > self.drafted:
                 output.weight = nn.Parameter(output.weight[self.token_map], requires_grad=False)
 
     def outputs(self) -> list[nn.Linear]:
-        """Return the output layers, one for each that is there."""
+        """Return the output layers: one for all blocks, or one for each block."""
         return [self.lm_head] if hasattr(self, "lm_head") else list(self.lm_heads)
 
     def forward(
         self,
         hidden: torch.Tensor,  # [num_reqs, width]
-        last: torch.Tensor,  # [num_reqs], not looked at
+        last: torch.Tensor,  # [num_reqs], not used
         num_drafts: int,
         pick: Picker,
     ) -> list[torch.Tensor]:
-        """Return a draft of each request for each of ``num_drafts`` places, int64 [num_reqs]."""
+        """Return ``num_drafts`` tensors, int64 [num_reqs], one for each draft position."""
         outputs = self.outputs()
         drafts = []
         for head, block in enumerate(self.blocks[:num_drafts]):

@@ -1,4 +1,4 @@
-"""MLP speculators (Wertheimer et al., 2404.19124): a state is carried on from draft to draft."""
+"""MLP speculators (Wertheimer et al., 2404.19124): a state is passed from draft to draft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a checkpoint an MLP speculator for its target?"""
+"""Check whether a checkpoint is an MLP speculator for its target."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def check_mlp_speculator(draft: Draft) -> None:
     """Check an MLP speculator, against its target if there is one.
 
     Raises:
-        CheckpointError: saying what is there and what is valid.
+        CheckpointError: stating what was found and what is valid.
     """
     read_mlp_speculator(draft)
 
 
 def read_mlp_speculator(draft: Draft) -> HeadsCheckpoint[MlpSizes]:
-    """Do the same, and return what is there."""
+    """Do the same, and return the checkpoint."""
     return read_heads(draft, sizes_of, "vocab_size")

@@ -1,4 +1,4 @@
-"""The drafter of method mlp_speculator, on every device; no model runner V1 has one."""
+"""The drafter of method mlp_speculator on every device; no model runner V1 has one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MlpSpeculatorDrafter(HeadsDrafter):
-    """Drafts the likeliest token of each stage, or draws one from each."""
+    """Drafts the argmax of each stage, or samples one token from each."""
 
     def load_heads(self) -> nn.Module:
         """Return the stages with their weights, on the target's device and in its dtype."""

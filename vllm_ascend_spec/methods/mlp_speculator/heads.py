@@ -19,7 +19,7 @@ EPS = 1e-6
 def normalized(
     x: torch.Tensor,  # [num_reqs, width]
 ) -> torch.Tensor:
-    """Return ``x`` with a mean square of 1 in each row; worked out in float32."""
+    """Return ``x`` with a mean square of 1 in each row; computed in float32."""
     x32 = x.float()
     return (x32 * torch.rsqrt(x32.pow(2).mean(-1, keepdim=True) + EPS)).to(x.dtype)
 
@@ -41,12 +41,12 @@ class Norm(nn.Module):
 
 
 class MlpHeads(nn.Module):
-    """A state that each stage projects, and that the token before joins, weighted.
+    """Stages that each project a state and add the weighted embedding of the previous token.
 
-    Parameters are called as in the checkpoint; tied stages have the first one's.
+    Parameters have the checkpoint's names; tied stages use the first stage's parameters.
 
     Args:
-        sizes: from the checkpoint's config.
+        sizes: sizes from the checkpoint's config.
     """
 
     def __init__(self, sizes: MlpSizes) -> None:
@@ -63,7 +63,7 @@ class MlpHeads(nn.Module):
             owners = {sizes.owner(part, stage) for stage in range(sizes.num_drafts)}
             modules = {str(owner): make(owner) for owner in sorted(owners)}
             self.add_module(part, nn.ModuleDict(modules))
-        # As fms-extras weighs the two: of the state 0.5 ** (0.5 / n_predict) is kept at each stage.
+        # Weights as in fms-extras: each stage keeps 0.5 ** (0.5 / n_predict) of the state.
         kept = 0.5 ** (0.5 / sizes.num_drafts)
         self.token_weight = math.sqrt((1 - kept**2) * (inner / 2)) / kept
 
@@ -78,7 +78,7 @@ class MlpHeads(nn.Module):
         num_drafts: int,
         pick: Picker,
     ) -> list[torch.Tensor]:
-        """Return a draft of each request for each of ``num_drafts`` places, int64 [num_reqs]."""
+        """Return ``num_drafts`` tensors, int64 [num_reqs], one for each draft position."""
         state = normalized(hidden) / math.sqrt(2) if self.sizes.scales_input else hidden
         drafts: list[torch.Tensor] = []
         for stage in range(num_drafts):

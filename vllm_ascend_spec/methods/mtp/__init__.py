@@ -1,4 +1,4 @@
-"""Multi-token prediction (2412.19437): the layers that a model brings along to draft for itself."""
+"""Multi-token prediction (2412.19437): a model drafts for itself with extra layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a checkpoint bring layers for multi-token prediction along?"""
+"""Check whether a checkpoint contains layers for multi-token prediction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vllm_ascend_spec.config.checkpoint.heads import (
 from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
 from vllm_ascend_spec.config.checkpoint.tensors import check_tensors, layers_of
 
-# Of models that draft with one layer for each step; vLLM has a proposer of their own for them.
+# Model types that draft with one layer per step; vLLM has a separate proposer for them.
 OTHER_PROPOSERS = frozenset(
     (
         "gemma4_assistant",
@@ -33,12 +33,12 @@ FAMILIES = (deepseek_mtp, mimo_mtp)
 
 
 def check_mtp(draft: Draft) -> None:
-    """Check a model's MTP layers, against its target if that is another folder.
+    """Check a model's MTP layers, against its target if that is in another folder.
 
-    Families without a table of tensors are left to vLLM.
+    vLLM checks families that have no table of tensors here.
 
     Raises:
-        CheckpointError: saying what is there and what is valid.
+        CheckpointError: stating what was found and what is valid.
     """
     found = draft.read("vocab_size", "hidden_size")
     with laid_to(draft.option, draft.model):
@@ -66,7 +66,7 @@ def check_mtp(draft: Draft) -> None:
 
 
 def require_our_loop(architecture: str, config: Mapping[str, Any], text: Mapping[str, Any]) -> None:
-    """Raise where vLLM runs a model's MTP layers by a proposer that this package does not extend.
+    """Raise if vLLM runs a model's MTP layers in a proposer that this package does not extend.
 
     Raises:
         UnusableError: naming the model.
@@ -82,12 +82,12 @@ def require_our_loop(architecture: str, config: Mapping[str, Any], text: Mapping
 
 
 def require_tensors(found: Checkpoint) -> None:
-    """Raise where a model's config tells of MTP layers that its files do not have.
+    """Raise if a model's config declares MTP layers that its files do not contain.
 
-    vLLM finds that out when it has loaded the target, or drafts with what the memory held before.
+    vLLM finds that out after loading the target, or drafts with uninitialized weights.
 
     Raises:
-        UnusableError: there is no tensor of them.
+        UnusableError: the files have no tensor of these layers.
     """
     if has_mtp_layers(found.tensors, found.text) is False:
         first = found.text["num_hidden_layers"]
@@ -98,7 +98,7 @@ def require_tensors(found: Checkpoint) -> None:
 
 
 def require_layers(architecture: str, config: Mapping[str, Any]) -> None:
-    """Raise where it is known that a model has no MTP layers.
+    """Raise if a model is known to have no MTP layers.
 
     Raises:
         UnusableError: it has none.

@@ -1,4 +1,4 @@
-"""The names that vLLM had for the method before it was one, and what to say of them."""
+"""The names that vLLM had for the method before it became one, and the warning about them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from vllm_ascend_spec.config.engine import Request
 
-# Of vllm/config/speculative.py:MTPModelTypes; vLLM makes "mtp" of each.
+# From vllm/config/speculative.py:MTPModelTypes; vLLM turns each into "mtp".
 NAMES = frozenset(
     f"{family}_mtp"
     for family in (
@@ -41,6 +41,6 @@ NAMES = frozenset(
 
 
 def warn_of_mtp(request: Request) -> Iterable[str]:
-    """Say so where an old name was used."""
+    """Warn if an old name is used."""
     if (name := request.spec.get("method")) in NAMES:
         yield f"Method {name!r} is an old name of 'mtp'; the model says of which family it is."

@@ -1,4 +1,4 @@
-"""Drafts looked up in the request's own text: what followed the last n-gram before (2304.04487)."""
+"""Drafts from the request's own text: what followed its last n-gram earlier (2304.04487)."""
 
 from __future__ import annotations
 

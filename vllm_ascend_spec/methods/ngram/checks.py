@@ -1,4 +1,4 @@
-"""Checks of the options of method ``ngram`` together."""
+"""Check that the options of method ``ngram`` fit together."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ LOOKUP_MIN, LOOKUP_MAX = "prompt_lookup_min", "prompt_lookup_max"
 
 
 def check_ngram(request: Request) -> None:
-    """Check the shortest and the longest n-gram to look for; one that is not set is the other.
+    """Check the shortest and the longest n-gram to look for; if one is unset, both are equal.
 
     Raises:
-        ConfigError: the shortest is longer than the longest.
+        ConfigError: the minimum exceeds the maximum.
     """
     spec = request.spec
     shortest, longest = spec.get(LOOKUP_MIN), spec.get(LOOKUP_MAX)

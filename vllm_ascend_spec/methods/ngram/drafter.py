@@ -1,11 +1,11 @@
-"""The n-gram drafter: its search has no threads and is compiled at start.
+"""The n-gram drafter: its search uses no thread pool and is compiled at start.
 
-vLLM 0.30 searches in Numba's thread pool (``NgramProposer.batch_propose``), of which it allows one
-thread. Starting that pool sets the process's number of OpenMP threads to the number of cores,
-whatever ``OMP_NUM_THREADS`` or the worker's binding said, and from then on every kernel of the
-target on a CPU runs with too many. So the search is called here as what it is, a plain function;
-and it is compiled before the first request, which vLLM's constructor means to do but does not,
-because it asks for no request's drafts.
+vLLM 0.30 searches in Numba's thread pool (``NgramProposer.batch_propose``), with one thread.
+Starting that pool sets the process's number of OpenMP threads to the number of cores, whatever
+``OMP_NUM_THREADS`` or the worker's binding said. From then on every CPU kernel of the target runs
+with too many threads. So the search is called here as a plain function. It is also compiled before
+the first request; vLLM's constructor tries to, but compiles nothing because it asks for drafts of
+no request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class NgramDrafter(HostDrafter, SearchingProposer):
-    """vLLM's n-gram proposer with our search, on every device: it drafts on the host."""
+    """vLLM's n-gram proposer with our search; it drafts on the host for every device."""
 
     runner: Runner
     min_n: int
@@ -44,7 +44,7 @@ class NgramDrafter(HostDrafter, SearchingProposer):
         return drafter
 
     def warm_up(self) -> None:
-        """Draft once for the first slot of the runner's batch; nothing of it is kept.
+        """Draft once for the first slot of the runner's batch and discard the result.
 
         Numba compiles by type, so the arrays have to be those of later calls.
         """
@@ -52,7 +52,7 @@ class NgramDrafter(HostDrafter, SearchingProposer):
         self.look_up(self.k, [[0]], batch.num_tokens_no_spec, batch.token_ids_cpu)
 
     def draft(self, step: DraftStep) -> list[list[int]]:
-        """Look up drafts for every request whose prompt has been read."""
+        """Look up drafts for every request that has finished prefill."""
         batch = step.batch
         return self.look_up(
             step.num_drafts, step.sampled_token_ids, batch.num_tokens_no_spec, batch.token_ids_cpu
@@ -66,7 +66,7 @@ class NgramDrafter(HostDrafter, SearchingProposer):
         token_ids: np.ndarray,  # [max_num_reqs, max_model_len]
         k: int,
     ) -> list[list[int]]:
-        """Return up to ``k`` draft token ids of each request, none of those that are not wanted."""
+        """Return up to ``k`` draft token ids for each wanted request, and none for the others."""
         drafts: list[list[int]] = [[] for _ in range(num_requests)]
         for request in wanted:
             drafts[request] = self.search(token_ids[request, : num_tokens[request]], k)
@@ -77,7 +77,7 @@ class NgramDrafter(HostDrafter, SearchingProposer):
         tokens: np.ndarray,  # [num_tokens]
         k: int,
     ) -> list[int]:
-        """Return what followed the longest n-gram that ends ``tokens`` and stood there before."""
+        """Return what followed the longest n-gram that ends ``tokens`` and occurred before."""
         return stock._find_longest_matched_ngram_and_propose_tokens(
             origin_tokens=tokens,
             min_ngram=self.min_n,

@@ -1,4 +1,4 @@
-"""Checks of method ``suffix``: its options together, and whether its library is there."""
+"""Checks of method ``suffix``: whether its options fit together and its library is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vllm_ascend_spec.config.options import OPTIONS
 from vllm_ascend_spec.errors import ConfigError
 
 LIBRARY = "arctic_inference.suffix_decoding"
-# Its build takes whatever torch it finds, but asks pip for one of its own, which no CPU build is.
+# Its build works with any installed torch, but asks pip for one of its own, never a CPU build.
 INSTALL = (
     "pip install cmake ninja nanobind==2.9.2 grpcio-tools && "
     "pip install --no-deps --no-build-isolation arctic-inference==0.1.1"
@@ -20,7 +20,7 @@ DEPTH, FACTOR = "suffix_decoding_max_tree_depth", "suffix_decoding_max_spec_fact
 
 
 def check_suffix(request: Request) -> None:
-    """Check that some match is long enough for a draft, and that the trees can be built.
+    """Check that the options allow at least one draft, and that the library can be imported.
 
     Raises:
         ConfigError: naming the option and what is valid, or how to install the library.
@@ -39,7 +39,7 @@ def check_suffix(request: Request) -> None:
 
 
 def library_problem() -> str | None:
-    """Return why the library of the suffix trees cannot be used, or None. It imports no torch."""
+    """Return why the suffix-tree library cannot be used, or None; torch is not imported."""
     try:
         importlib.import_module(LIBRARY)
     except ModuleNotFoundError as error:
@@ -52,7 +52,7 @@ def library_problem() -> str | None:
 
 
 def warn_of_length(request: Request) -> Iterator[str]:
-    """Say so where no draft can be as long as the engine makes room for."""
+    """Warn if no draft can ever have ``num_speculative_tokens`` tokens."""
     spec = request.spec
     longest, wanted = longest_draft(spec), spec["num_speculative_tokens"]
     if longest < wanted:
@@ -64,12 +64,12 @@ def warn_of_length(request: Request) -> Iterator[str]:
 
 
 def longest_draft(spec: Mapping[str, Any]) -> int:
-    """Return how long drafts can be: a match and its draft share a tree's depth."""
+    """Return the maximum draft length: a match and its draft share the tree's depth."""
     depth, factor = value_of(spec, DEPTH), value_of(spec, FACTOR)
     return max(min(int(match * factor + 1e-6), depth - match) for match in range(1, depth))
 
 
 def value_of(spec: Mapping[str, Any], name: str) -> Any:
-    """Return what an option is set to; vLLM's default if to nothing."""
+    """Return the value of an option, or vLLM's default if it is not set."""
     value = spec.get(name)
     return OPTIONS[name].unset if value is None else value

@@ -1,12 +1,11 @@
-"""The drafter of method ``suffix``, over the suffix trees of arctic-inference.
+"""The drafter of method ``suffix``, based on the suffix trees of arctic-inference.
 
-vLLM's proposer (``SuffixDecodingProposer``) forgets what a request has written whenever the request
-is not part of a batch, takes a request for another one that has its id, and drafts as many tokens
-for every batch. Here a request is followed until it ends, and K may change from step to step.
+vLLM's proposer (``SuffixDecodingProposer``) forgets a request's output whenever the request is not
+in the batch, confuses requests that share an id, and drafts with the same K in every step. Here a
+request is tracked until it ends, and K may change from step to step.
 
-Answers are kept in one tree for all requests (trees.py), so what is drafted for one depends on the
-others before it. A seeded request that samples would not repeat: it is followed in trees of its
-own.
+One tree keeps the answers of all requests (trees.py), so a request's drafts depend on earlier
+requests. That would make a seeded, sampling request irreproducible: it gets trees of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.drafter import Engine, Runner
     from vllm_ascend_spec.methods.step import DraftStep
 
-# arctic-inference's draft: token_ids, probs, score, match_len and others.
+# arctic-inference's draft, with token_ids, probs, score, match_len and others.
 Found = Any
 
 
@@ -34,11 +33,11 @@ class Followed:
     """A request whose text is in the trees.
 
     Attributes:
-        state: vLLM's of the request; a later request of the same id has another one.
-        cache: the trees that it is in.
-        num_tokens: how many tokens of its text are there.
-        tail: the last of these, as many as the trees are deep.
-        notes: what a drafter that also has a model keeps about the request.
+        state: vLLM's state of the request; a later request with the same id has another one.
+        cache: the trees that hold the text.
+        num_tokens: number of tokens of the text in the trees.
+        tail: the last of these tokens, at most as many as the trees are deep.
+        notes: data that a drafter with an additional model keeps about the request.
     """
 
     state: Any
@@ -49,7 +48,7 @@ class Followed:
 
 
 class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
-    """vLLM's suffix proposer with our account of requests, on every device."""
+    """vLLM's suffix proposer with our own tracking of requests, on every device."""
 
     runner: Runner
     suffix_cache: Trees
@@ -73,20 +72,20 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         self.followed: dict[str, Followed] = {}
 
     def draft(self, step: DraftStep) -> list[list[int]]:
-        """Look up drafts for every request whose prompt has been read."""
+        """Look up drafts for every request that has finished prefill."""
         found = self.look_up(step, step.tokens_on_host())
         return [[] if one is None else one.token_ids for one in found]
 
     def look_up(self, step: DraftStep, tokens: list[list[int]]) -> list[Found | None]:
-        """Take up the tokens of a step and return what may follow them.
+        """Add the tokens of a step to the trees and look up what may follow them.
 
         Args:
             step: the step.
-            tokens: those that it sampled, by request.
+            tokens: the tokens that it sampled, by request.
 
         Returns:
-            For every request of the batch what was found, which may be no tokens; None where a
-            prompt goes on, or where nothing may be drafted.
+            For every request in the batch the draft found, which may have no tokens; None if the
+            request is still in prefill or must not get drafts.
         """
         self._forget_finished()
         ends = step.batch.num_tokens_no_spec[: len(tokens)].tolist()
@@ -96,12 +95,12 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         ]
 
     def _look_up(self, step: DraftStep, index: int, end: int, sampled: list[int]) -> Found | None:
-        """Take up a request's tokens, whose text ends at ``end`` in the batch, and look up."""
+        """Do this for one request, whose text in the batch ends at ``end``."""
         followed = self._follow(step.batch, index)
         later = [] if step.batch_has_sampled else sampled
         if end + len(later) == followed.num_tokens + len(sampled):
             new = sampled
-        else:  # There were steps that nothing drafted in.
+        else:  # There were steps in which nothing drafted.
             new = step.batch.token_ids_cpu[index, followed.num_tokens : end].tolist() + later
         req_id = step.batch.req_ids[index]
         followed.cache.add_active_response(req_id, new)
@@ -116,7 +115,7 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         )
 
     def _follow(self, batch: Any, index: int) -> Followed:
-        """Return the account of a request; open one, with its prompt, for a new one."""
+        """Return the tracked request; start tracking a new one, with its prompt."""
         req_id = batch.req_ids[index]
         if (followed := self.followed.get(req_id)) is not None:
             return followed
@@ -124,17 +123,17 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         num_tokens = int(batch.num_prompt_tokens[index])
         cache = self.alone if repeats(state.sampling_params) else self.suffix_cache
         prompt = batch.token_ids_cpu[index, :num_tokens].tolist()
-        # An earlier answer of the same id is forgotten.
+        # This drops an earlier answer with the same id.
         cache.start_request(req_id, prompt)
         self.followed[req_id] = Followed(state, cache, num_tokens, prompt[-self.max_tree_depth :])
         return self.followed[req_id]
 
     def forget_answers(self) -> None:
-        """Begin anew, as an engine does: no answer is remembered."""
+        """Forget all answers, as after an engine start."""
         self.suffix_cache.forget()
 
     def _forget_finished(self) -> None:
-        """Close the accounts of requests that ended; their answers stay in the common tree."""
+        """Stop tracking requests that ended; their answers stay in the common tree."""
         for req_id, followed in list(self.followed.items()):
             if self.runner.requests.get(req_id) is not followed.state:
                 followed.cache.stop_request(req_id)
@@ -142,7 +141,7 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
 
 
 def repeats(params: Any) -> bool:
-    """Tell whether a request samples by a seed of its own, and so has to be the same each time."""
+    """Tell whether a request samples with its own seed, and so has to be reproducible."""
     return samples(params) and params.seed is not None
 
 

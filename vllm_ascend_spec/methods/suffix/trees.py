@@ -1,9 +1,9 @@
 """Arctic-inference's suffix trees, with less work in each step of an engine.
 
-A token costs about as much as a look-up: it goes into every suffix that it continues, in a tree of
-its request and in one that all requests share. Each visit of a tree begins with a cold cache, since
-the target's pass has used it in between. So the common tree takes up an answer piece by piece, not
-token by token, and is not asked where the request's own text already gives the best draft there is.
+Adding a token costs about as much as a look-up: it extends every suffix that it continues, in the
+request's own tree and in one common to all requests. Each visit of a tree starts with a cold cache,
+because the target's pass used it in between. So an answer enters the common tree in pieces, not
+token by token, and that tree is skipped if the request's own text gives the best possible draft.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any
 
 from arctic_inference.suffix_decoding import SuffixDecodingCache
 
-# By as many tokens other requests may not see the answer of one that runs. Its own tree has them.
+# Other requests may lag behind a running request's answer by up to this many tokens.
 PIECE = 64
 
 
 class Trees(SuffixDecodingCache):
-    """What a request may look up: its own text at once, that of others with a delay.
+    """Suffix trees in which a request sees its own text at once, and that of others with a delay.
 
     A new request finds everything that was written before it began.
 
     Args:
-        max_tree_depth: tokens of a match and its draft together.
-        max_cached_requests: answers in the common tree, or -1 for any number.
+        max_tree_depth: maximum number of tokens of a match and its draft together.
+        max_cached_requests: maximum number of answers in the common tree, or -1 for any number.
     """
 
     def __init__(self, max_tree_depth: int, max_cached_requests: int) -> None:
         super().__init__(max_tree_depth, max_cached_requests)
-        # Of the running requests whose answers are kept.
+        # Tokens not yet in the common tree, by running request whose answer is kept.
         self._waiting: dict[Hashable, list[int]] = {}
 
     def start_request(self, req_id: Hashable, prompt_token_ids: Sequence[int]) -> None:
@@ -41,7 +41,7 @@ class Trees(SuffixDecodingCache):
             self._waiting[req_id] = []
 
     def add_active_response(self, req_id: Hashable, token_ids: Sequence[int]) -> None:
-        """Take up what a request has written since."""
+        """Add the tokens that a request has written since the last call."""
         self._local_trees[req_id].extend(0, token_ids)
         waiting = self._waiting.get(req_id)
         if waiting is not None:
@@ -68,28 +68,28 @@ class Trees(SuffixDecodingCache):
     def look_up(
         self, req_id: Hashable, context: Sequence[int], longest: int, factor: float, least: float
     ) -> Any:
-        """Return the better draft of both trees, the request's own where they are equal.
+        """Return the better draft of both trees; if they are equal, that of the request's own tree.
 
         Args:
             req_id: the request.
-            context: the last tokens of its text, no more than the trees are deep.
-            longest: how many tokens a draft may have.
-            factor: how many tokens it may have for each token of its match.
-            least: chance of the least likely token of a draft.
+            context: the last tokens of its text, at most as many as the trees are deep.
+            longest: maximum number of tokens in a draft.
+            factor: maximum number of draft tokens for each matched token.
+            least: minimum probability of a draft token.
 
         Returns:
             Arctic-inference's native draft: ``token_ids``, ``probs``, ``score``, ``match_len``.
         """
         arguments = (context, longest, factor, 0.0, least, False)
         own = self._local_trees[req_id].speculate(*arguments)
-        # A score adds up the chances of the tokens, so no draft has a higher one.
+        # A score is the sum of the tokens' probabilities, so it cannot exceed this.
         if own.score >= longest or not self.cached_requests:
             return own
         common = self._global_tree.speculate(*arguments)
         return own if own.score >= common.score else common
 
     def _share(self, req_id: Hashable) -> None:
-        """Put what waits of a request into the common tree."""
+        """Move a request's waiting tokens into the common tree."""
         if waiting := self._waiting.get(req_id):
             self._global_tree.extend(self._req_to_seq_id[req_id], waiting)
             waiting.clear()

@@ -38,11 +38,11 @@ def grammar_mask(
 
     Args:
         logits: float32, bfloat16 or float16 [num_rows, vocab_size]; modified. The row stride may
-            exceed vocab_size; what lies between the rows is left alone.
+            exceed vocab_size; memory between the rows is left alone.
         bitmask: int32 [num_masked, num_words], contiguous; num_words is at least vocab_size / 32,
             rounded up; bits past the vocabulary are ignored.
-        row_indices: int32 [num_masked], the row each mask is for, no row twice; -1 skips a mask,
-            so that a captured graph can hold more masks than a step needs.
+        row_indices: int32 [num_masked], the row that each mask applies to, without duplicates; -1
+            skips a mask, so that a captured graph can hold more masks than a step needs.
         backend: name of a backend; None picks the best for the device of ``logits``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How many drafts of a request are accepted, by the token rule or the block rule."""
+"""Count the accepted drafts of a request, by the token rule or the block rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .residual import residual_masses
 
 @triton.jit
 def accept_by_token(uniform, p, q, drafts, positions, num_drafts, POSITIONS: tl.constexpr):
-    """Return how many drafts are accepted one after the other (Leviathan et al., 2211.17192)."""
+    """Return how many drafts the token rule accepts (Leviathan et al., 2211.17192)."""
     # Written so that NaN rejects: 0 times an infinite q is NaN, and no comparison with NaN is true.
     accepted = uniform * q < p
     rejected = (positions >= num_drafts) | (drafts < 0) | ~accepted
@@ -20,14 +20,14 @@ def accept_by_token(uniform, p, q, drafts, positions, num_drafts, POSITIONS: tl.
 
 @triton.jit
 def weights_of_certain(p, rest, positions, length, POSITIONS: tl.constexpr):
-    """Return the weight before each position, w, and 1 - w, of certain drafts (docs/block_rule.md).
+    """Return w, the weight before each position, and 1 - w for one-hot drafts (docs/block_rule.md).
 
     Args:
-        p: float32 [POSITIONS], of each draft.
-        rest: float32 [POSITIONS], 1 - p of each draft. It adds up to 1 - w with more digits than a
-            subtraction has (docs/block_rule.md, lemma 7).
+        p: float32 [POSITIONS], target probability of each draft.
+        rest: float32 [POSITIONS], 1 - p of each draft. Summing it gives 1 - w more accurately than
+            subtracting w from 1 (docs/block_rule.md, lemma 7).
         positions: int32 [POSITIONS].
-        length: drafts in the block.
+        length: number of drafts in the block.
         POSITIONS: size of the vectors.
     """
     weight, missing = 1.0, 0.0
@@ -43,7 +43,7 @@ def weights_of_certain(p, rest, positions, length, POSITIONS: tl.constexpr):
 
 @triton.jit
 def parts(x):
-    """Return the mantissa of positive numbers, from 1 to 2, and the exponent, int32."""
+    """Return the mantissas of positive numbers, in [1, 2), and their exponents, int32."""
     small = x < 1.1754943508222875e-38  # the least normal number
     bits = tl.where(small, x * 18446744073709551616.0, x).to(tl.int32, bitcast=True)
     mantissa = ((bits & 0x7FFFFF) | 0x3F800000).to(tl.float32, bitcast=True)
@@ -52,16 +52,16 @@ def parts(x):
 
 @triton.jit
 def weights_of_samples(p, q, positions, length, POSITIONS: tl.constexpr):
-    """Return the weight before each position, w, of sampled drafts (docs/block_rule.md).
+    """Return w, the weight before each position, for sampled drafts (docs/block_rule.md).
 
-    Mantissa and exponent are kept apart: a product may be smaller than every float32, and a q of 0
-    after it makes it 1 again.
+    Mantissa and exponent are kept separately: a product may be smaller than every float32, and a
+    later q of 0 makes it 1 again.
 
     Args:
-        p: float32 [POSITIONS], of each draft.
-        q: float32 [POSITIONS], likewise, 0 or more.
+        p: float32 [POSITIONS], target probability of each draft.
+        q: float32 [POSITIONS], draft probability of each draft, 0 or more.
         positions: int32 [POSITIONS].
-        length: drafts in the block.
+        length: number of drafts in the block.
         POSITIONS: size of the vectors.
     """
     top, up = parts(p)
@@ -95,14 +95,14 @@ def accept_block_of_certain(
     length,
     POSITIONS: tl.constexpr,
 ):
-    """Return how many certain drafts the block rule accepts.
+    """Return how many one-hot drafts the block rule accepts.
 
-    The residual of a certain draft sums to w * (1 - p) (docs/block_rule.md, lemma 7), so that every
-    position can be judged at once.
+    The residual of a one-hot draft sums to w * (1 - p) (docs/block_rule.md, lemma 7), so all
+    positions can be judged at once.
     """
     weights, missing = weights_of_certain(p, rest, positions, length, POSITIONS)
     residual = weights * rest
-    # Nothing is missing at a weight of 1, where the chance is 1 (docs/block_rule.md, lemma 8).
+    # ``missing`` is 0 at a weight of 1, where the chance is 1 (docs/block_rule.md, lemma 8).
     chance = tl.where(missing > 0, residual / (residual + missing), 1.0)
     chance = tl.where(positions == length, weights, chance)
     accepted = (positions >= 1) & (positions <= length) & (uniform_before < chance)
@@ -133,7 +133,7 @@ def accept_block_of_samples(
 ):
     """Return how many sampled drafts the block rule accepts, and the weight after them.
 
-    A residual is added up only where the uniform is below the weight, from the last position
+    A residual is summed only where the uniform is below the weight, from the last position
     backwards until one is accepted (docs/block_rule.md, lemmas 1 and 3).
     """
     weights = weights_of_samples(p, q, positions, length, POSITIONS)

@@ -1,4 +1,4 @@
-"""What all kernels share: where rows are, how values are read and weighed."""
+"""Functions that all kernels share: they locate rows, and read and weigh values."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import triton
 import triton.language as tl
 
-# Triton compiles another variant of a kernel where one of these is divisible by 16: it then loads
+# Triton compiles another variant of a kernel if one of these is divisible by 16. That variant loads
 # rows in vectors.
 SPECIALIZED = ("logits", "draft_probs", "row_stride", "vocab_size")
 
-# log2(e): the nearest float32, and the rest.
+# log2(e): the nearest float32, and the remainder.
 LOG2_E = tl.constexpr(1.4426950216293335)
 LOG2_E_REST = tl.constexpr(1.92596298909109e-08)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function as a kernel that other shapes of a batch need no new variants of."""
+    """Compile a function as a kernel that is not compiled anew for other batch shapes."""
     names = [
         name
         for name, parameter in inspect.signature(function).parameters.items()
@@ -60,7 +60,7 @@ def read_scores(
     vocab_size,
     left_out,
 ):
-    """Load logits as float32: NaN, ``left_out`` (if any) and past the vocabulary are -inf."""
+    """Load logits as float32; NaN, ``left_out`` (if given) and tokens past the end are -inf."""
     # Left out after loading: a mask with a hole would break up the vector loads.
     x = tl.load(row + offsets, mask=offsets < vocab_size, other=float("-inf")).to(tl.float32)
     wanted = x == x
@@ -83,16 +83,16 @@ def read_score(
 
 @triton.jit
 def halves(x):
-    """Split a float32 into two that have half of its bits each, so that products are exact."""
+    """Split a float32 into two numbers of half its bits each, so that their products are exact."""
     high = (x.to(tl.int32, bitcast=True) & -4096).to(tl.float32, bitcast=True)
     return high, x - high
 
 
 @triton.jit
 def rate_of(temperature):
-    """Return log2(e) / T, exact to the last bit: each logit's distance multiplies its error.
+    """Return log2(e) / T, exact to the last bit because each logit's distance multiplies its error.
 
-    It is never 0 or infinite, so that no product of it is NaN.
+    It is never 0 or infinite, so that no product with it is NaN.
     """
     t = tl.minimum(tl.maximum(temperature, 2e-38), 1e37)
     rate = LOG2_E / t
@@ -105,7 +105,7 @@ def rate_of(temperature):
 
 @triton.jit
 def weight_of(x, peak, rate):
-    """Return exp((x - peak) / T), which is 1 at the peak, an infinite one too."""
+    """Return exp((x - peak) / T), which is 1 at the peak, even if that is infinite."""
     distance = tl.where(x == peak, 0.0, x - peak)
     return tl.exp2(distance * rate)
 
@@ -116,7 +116,7 @@ def read_uniforms(
     index,
     mask,
 ):
-    """Load uniforms as float32, cut off rather than rounded, so that they stay below 1."""
+    """Load uniforms as float32, truncated rather than rounded, so that they stay below 1."""
     low = tl.load(uniforms + 2 * index, mask=mask, other=0)
     high = tl.load(uniforms + 2 * index + 1, mask=mask, other=0)
     return uniform_of(low, high)
@@ -133,7 +133,7 @@ def read_uniform(
 
 @triton.jit
 def uniform_of(low, high):
-    """Return the float32 below the float64 in [0, 1) whose words these are."""
+    """Truncate the float64 in [0, 1) that has these words to float32."""
     # 11 bits of exponent, biased by 1023, become 8 biased by 127; 52 bits of fraction become 23.
     exponent = (high >> 20) - (1023 - 127)
     fraction = ((high & 0xFFFFF) << 3) | ((low >> 29) & 7)

@@ -1,4 +1,4 @@
-"""Inverting a cumulative distribution, in the order of the vocabulary."""
+"""Invert a cumulative distribution in vocabulary order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import triton.language as tl
 def pick(weights, goal, SIZE: tl.constexpr):
     """Return the first index at which the running sum exceeds ``goal``, and the sum before it.
 
-    An index without weight is never picked. If rounding has put the goal at the very end, it is
-    the last one with weight. Each running sum is added up by itself, as a row of a triangle, and
-    not by a scan; so it is rounded only a few times.
+    An index without weight is never picked. If rounding puts the goal at the very end, the last
+    index with weight is picked. Each running sum is computed separately, as a row of a triangle,
+    not by a scan, so it is rounded only a few times.
     """
     index = tl.arange(0, SIZE)
     triangle = tl.where(index[None, :] <= index[:, None], weights[None, :], 0.0)

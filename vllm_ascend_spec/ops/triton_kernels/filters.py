@@ -1,4 +1,4 @@
-"""The filters' threshold and the mass above it, of every row, found without sorting."""
+"""Find every row's filter threshold and the mass that it keeps, without sorting."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def filter_row(
     DEEP: tl.constexpr,
     SHALLOW: tl.constexpr,
 ):
-    """Return a row's peak, its threshold, and the mass that is kept, the draft's left out."""
+    """Return a row's peak, its threshold, and the mass that is kept, without the draft's."""
     rate = rate_of(temperature)
     first, second, floor = gather_tops(row, vocab_size, draft, LANES, DEEP)
     peak = tl.maximum(tl.max(first, axis=0), draft_score)
-    # Nothing below an infinite peak has weight; in a row of -inf alone, nothing is kept.
+    # Nothing below an infinite peak has weight; in a row of only -inf, nothing is kept.
     limit = float("inf")
     if (peak > float("-inf")) & (peak < float("inf")):
         limit = row_limit(
@@ -94,7 +94,7 @@ def filter_rows(
     draft_score,  # [num_rows], written
     draft_prob,  # [num_rows], written if there are draft_probs
     row_peak,  # [num_rows], written
-    row_mass,  # [num_rows], written; of a greedy request the best token
+    row_mass,  # [num_rows], written; for a greedy request, the argmax
     threshold,  # [num_rows], written
     SHIFT: tl.constexpr,
     LANES: tl.constexpr,
@@ -103,7 +103,7 @@ def filter_rows(
 ):
     """Filter and weigh one row, without its draft. Grid: requests, positions.
 
-    One pass collects the two largest logits of each lane. They usually decide the threshold.
+    One pass collects the two largest logits of each lane, which usually decide the threshold.
     """
     request, position = tl.program_id(0), tl.program_id(1)
     start, num_drafts = find_request(cu_num_draft_tokens, request)

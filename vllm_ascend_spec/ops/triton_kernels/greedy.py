@@ -1,4 +1,4 @@
-"""Greedy verification: the best token of every chunk of every row, then of the rows."""
+"""Greedy verification: find the argmax of every chunk of every row, then of every row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import triton.language as tl
 
 from .arith import element, find_request, kernel, read_scores
 
-# More than any token; tokens travel as float32, which holds them exactly up to here.
+# Larger than any token. Tokens are stored as float32, which holds them exactly up to here.
 NO_TOKEN = tl.constexpr(1 << 24)
 
 
@@ -27,7 +27,7 @@ def best_of_rows(
     POSITIONS: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Return the best token of each row, int32 [POSITIONS]; of equals the lowest."""
+    """Return the argmax of each row, int32 [POSITIONS]; ties go to the lowest token."""
     peak = tl.full((POSITIONS,), float("-inf"), tl.float32)
     best = tl.full((POSITIONS,), NO_TOKEN, tl.float32)
     for first in range(0, num_chunks, TILE):
@@ -45,7 +45,7 @@ def best_of_rows(
 
 @triton.jit
 def accept_greedy(best, drafts, positions, num_drafts, POSITIONS: tl.constexpr):
-    """Return how many drafts equal the best token of their row, and the token after them."""
+    """Return how many leading drafts equal the argmax of their row, and the token after them."""
     wrong = (positions >= num_drafts) | (drafts != best)
     accepted = tl.min(tl.where(wrong, positions, POSITIONS), axis=0)
     return accepted, element(best, positions, accepted)
@@ -62,7 +62,7 @@ def write_output(
     accepted,
     final,
 ):
-    """Store the accepted drafts, the token after them, and -1 in what is left of the row."""
+    """Store the accepted drafts, the token after them, and -1 in the rest of the row."""
     tokens = tl.where(positions < accepted, drafts, -1)
     tokens = tl.where(positions == accepted, final, tokens)
     at = request * (max_draft_len + 1) + positions
@@ -82,7 +82,7 @@ def scan_greedy(
     chunks_per_program,
     CHUNK: tl.constexpr,
 ):
-    """Find the best token of some chunks of one row. Grid: requests, positions, splits."""
+    """Find the argmax of some chunks of one row. Grid: requests, positions, splits."""
     request, position, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     start, num_drafts = find_request(cu_num_draft_tokens, request)
     if position <= num_drafts:

@@ -1,8 +1,8 @@
-"""Top-k, top-p and min-p as thresholds on a row's logits: each keeps what is at or above one.
+"""Top-k, top-p and min-p as thresholds on a row's logits: each keeps logits at or above its own.
 
-``first``, ``second`` and ``floor`` are what :func:`gather_tops` returns. Where a threshold is above
-the floor, as it is for the few hundred likeliest tokens, it is found among these alone; else
-by further passes over the row. The row's draft is left out of it and comes as ``draft_score``.
+``first``, ``second`` and ``floor`` come from :func:`gather_tops`. A threshold above the floor, as
+for the few hundred most likely tokens, is found from these alone; a lower one takes further passes
+over the row. All of these leave out the row's draft, which is passed as ``draft_score``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def kept_mass(
     LANES: tl.constexpr,
     SHALLOW: tl.constexpr,
 ):
-    """Return the mass, relative to ``peak``, of what is at ``limit`` or above."""
+    """Return the mass, relative to ``peak``, of the logits at or above ``limit``."""
     kept = tl.zeros((LANES,), tl.float32)
     if (limit > floor) | (floor == float("-inf")):
         kept += tl.where(first >= limit, weight_of(first, peak, rate), 0.0)
@@ -117,7 +117,7 @@ def top_p_limit(
 ):
     """Return the largest logit such that it and those above have the share ``p`` of the mass.
 
-    The mass is that of the logits at ``limit`` and above, which top-k and min-p have left.
+    The mass is that of the logits at or above ``limit``, which top-k and min-p keep.
     """
     total = kept_mass(
         row,
@@ -159,7 +159,7 @@ def top_p_limit(
             SHIFT,
         )
     else:
-        # All tokens lighter than this together weigh less than what may be left out.
+        # All tokens lighter than this together weigh less than the mass that top-p may drop.
         negligible = 0.5 * (1 - p) * total / vocab_size
         lightest = peak + tl.log2(negligible) / rate
         key = search_row(
@@ -201,7 +201,7 @@ def row_limit(
     LANES: tl.constexpr,
     SHALLOW: tl.constexpr,
 ):
-    """Return the threshold of all filters of a row, whose peak is finite."""
+    """Return the threshold of all filters together, for a row whose peak is finite."""
     limit = float("-inf")
     if min_p is not None:
         limit = min_p_limit(peak, temperature, tl.load(min_p + request))

@@ -20,8 +20,8 @@ def mask_rows(
 ):
     """Mask 32 * WORDS tokens of one row. Grid: masks, blocks of words.
 
-    Without ``HOLES``, no store leaves out single elements within a block: on Ascend it would also
-    write what lies past the vocabulary.
+    Without ``HOLES``, no store leaves out single elements within a block: on Ascend such a store
+    would also write past the vocabulary.
     """
     mask_index, block = tl.program_id(0), tl.program_id(1)
     index = tl.load(row_indices + mask_index)

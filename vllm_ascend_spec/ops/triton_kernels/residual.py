@@ -1,4 +1,4 @@
-"""Drawing a request's last token from a row: from its chunks, or from all of it."""
+"""Draw a request's last token from the chunk sums of a row, or from the whole row."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def draw_from_chunks(
     peak,
     rate,
     peaks,  # [CHUNKS], without the draft; -inf past the last
-    masses,  # [CHUNKS], relative to them
+    masses,  # [CHUNKS], relative to ``peaks``
     uniform,
     CHUNKS: tl.constexpr,
     SIDE: tl.constexpr,
 ):
-    """Draw a token other than ``draft``: find its chunk by the masses, then look at that only."""
-    # If no other token is above -inf, the draft has all of the mass. In a row of -inf alone, token
-    # 0 has it.
+    """Draw a token other than ``draft``: pick a chunk by the masses, then read only that chunk."""
+    # If no other token is above -inf, the draft has all of the mass. In a row of only -inf, token 0
+    # has it.
     token = tl.where(peak > float("-inf"), draft, 0)
-    # Relative to the peak of what is drawn from, so that a dominant draft leaves no underflow.
+    # Relative to the peak without the draft, so that a dominant draft causes no underflow.
     highest = tl.max(peaks, axis=0)
     if highest > float("-inf"):
         masses *= weight_of(peaks, highest, rate)
@@ -54,14 +54,14 @@ def residual_weights(
 ):
     """Return max(share * exp((x - peak) / T) - minus * q, 0) of a chunk, [SIDE * SIDE].
 
-    Tokens below ``threshold`` have no weight. In a row of -inf alone, token 0 has all of it. A q of
+    Tokens below ``threshold`` have no weight. In a row of only -inf, token 0 has all of it. A q of
     NaN or below 0 counts as 0. Without ``q_row``, the draft is one-hot: q is 1 for ``draft``.
     ``minus`` is 0 or 1.
     """
     tokens = chunk_tokens(chunk, SIDE)
     x = read_scores(row, tokens, vocab_size, None)
     weights = tl.where(x >= threshold, weight_of(x, peak, rate), 0.0)
-    # Token 0 by arithmetic: a selection would hold four more vectors on chip.
+    # Token 0 is selected by arithmetic: ``tl.where`` would hold four more vectors on chip.
     nothing = (peak == float("-inf")).to(tl.float32)
     first = tl.maximum(1.0 - tokens.to(tl.float32), 0.0)
     weights = weights * (share * (1 - nothing)) + first * (share * nothing)
@@ -129,12 +129,12 @@ def draw_from_row(
     SIDE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Draw a token of the residual of ``draft``; of the row itself if it is -1 or leaves nothing.
+    """Draw from the residual of ``draft``; from the row if it is -1 or the residual is empty.
 
     ``share`` turns weights relative to ``peak`` into probabilities times the block's weight.
     """
-    # An empty residual is the work of rounding (docs/block_rule.md, lemma 8): the second pass draws
-    # from the row itself, as it does for -1.
+    # Only rounding empties a residual (docs/block_rule.md, lemma 8). The second pass then draws
+    # from the row itself, as for a draft of -1.
     minus = tl.where(draft >= 0, 2.0, 1.0)
     masses = tl.zeros((CHUNKS,), tl.float32)
     total = tl.sum(masses, axis=0)

@@ -1,4 +1,4 @@
-"""Peak and mass of every chunk of every row, for sampling without filters."""
+"""Compute the peak and mass of every chunk of every row, for sampling without filters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def note_draft(
     draft_score,  # [num_rows] float32, written
     draft_prob,  # [num_rows] float32, written if there are draft_probs
 ):
-    """Store the logit of a row's draft and its probability, once per row."""
+    """Store the logit of a row's draft and its draft probability, once per row."""
     tl.store(draft_score + index, score)
     if draft_probs is not None:
         q = 1.0
@@ -41,7 +41,7 @@ def scan_sampled(
     draft_score,  # [num_rows], written
     draft_prob,  # [num_rows], written if there are draft_probs
     chunk_peak,  # [num_rows, num_chunks], written
-    chunk_mass,  # [num_rows, num_chunks], written; of a greedy request the best token
+    chunk_mass,  # [num_rows, num_chunks], written; for a greedy request, the argmax
     num_chunks,
     chunks_per_program,
     CHUNK: tl.constexpr,
@@ -49,7 +49,7 @@ def scan_sampled(
     """Weigh some chunks of one row, without its draft. Grid: requests, positions, splits.
 
     Without the draft, the chunks' masses are those of the residual of a one-hot draft. Their sum is
-    the probability of all other tokens, which 1 - p would give with fewer digits.
+    the probability of all other tokens, which 1 - p would give less accurately.
     """
     request, position, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     start, num_drafts = find_request(cu_num_draft_tokens, request)

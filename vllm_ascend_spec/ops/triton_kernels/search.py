@@ -1,7 +1,7 @@
-"""Find the largest value that enough of a row's mass, or enough tokens, are at or above.
+"""Find the largest value such that enough of a row's mass, or enough tokens, are at or above it.
 
-Values are searched by their keys: int32 in the order of the floats. The low bits of a key are the
-same for all logits in half precision; ``SHIFT`` drops them, and with them half of the steps.
+Values are searched by their keys, int32 in the same order as the floats. ``SHIFT`` drops a key's
+low bits, which are the same for all half-precision logits, and so saves half of the steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .arith import read_scores, weight_of
 
 @triton.jit
 def key_of(x, SHIFT: tl.constexpr):
-    """Return the key of a float32; that of -0 is that of 0."""
+    """Return the key of a float32; -0 has the key of 0."""
     bits = tl.where(x == 0, 0.0, x).to(tl.int32, bitcast=True)
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)) >> SHIFT
 
@@ -40,10 +40,11 @@ def gather_tops(
     LANES: tl.constexpr,
     DEEP: tl.constexpr,
 ):
-    """Find the two largest of each lane's logits, a lane being every LANES-th token.
+    """Find the two largest logits of each lane, which holds every LANES-th token.
 
     Returns:
-        Both, float32 [LANES], and a floor: the row's values above it are all among them.
+        The largest and the second largest, float32 [LANES], and a floor: all of the row's values
+        above the floor are among them.
     """
     first = tl.full((LANES,), float("-inf"), tl.float32)
     second = tl.full((LANES,), float("-inf"), tl.float32)
@@ -71,9 +72,9 @@ def search_tops(
     high,
     SHIFT: tl.constexpr,
 ):
-    """Return the largest key whose values and those above weigh ``target`` or more.
+    """Return the largest key such that values at or above it weigh ``target`` or more.
 
-    The key ``low`` is known to have as much, ``high`` not to.
+    This must hold for the key ``low`` and must not hold for ``high``.
     """
     while low + 1 < high:
         middle = between(low, high)
@@ -88,7 +89,7 @@ def search_tops(
 
 @triton.jit
 def narrow(low, high, pivot, masses, draft_score, draft_weight, target, SHIFT: tl.constexpr):
-    """Move one of the bounds to ``pivot``, by what lies above it: ``masses`` and the draft."""
+    """Move one bound to ``pivot``, depending on the weight above it: ``masses`` and the draft."""
     mass = tl.sum(masses, axis=0)
     mass += tl.where(draft_score >= value_of(pivot, SHIFT), draft_weight, 0.0)
     low = tl.where(mass >= target, tl.maximum(low, pivot), low)
@@ -112,10 +113,10 @@ def search_row(
     LANES: tl.constexpr,
     SHALLOW: tl.constexpr,
 ):
-    """Do what :func:`search_tops` does for a row whose tops do not reach far enough.
+    """Do what :func:`search_tops` does, for a row whose largest logits do not reach far enough.
 
-    Each pass over the row weighs what lies above three pivots, and finds the lowest and highest
-    value between the bounds, so that a bracket around a single value ends the search.
+    Each pass over the row weighs the values above three pivots and finds the lowest and highest
+    value between the bounds, so that the search ends once they enclose a single value.
     """
     lane = tl.arange(0, LANES)
     while low + 1 < high:

@@ -1,4 +1,4 @@
-"""Settling sampled requests: accept drafts, draw the token after them, write both."""
+"""Finish sampled requests: accept drafts, draw the token after them, write both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def without_nan_drafts(
     rows,  # [POSITIONS]
     num_drafts,
 ):
-    """Return q of each draft, and the drafts: one whose q is NaN is -1, as if there were none."""
+    """Return q of each draft, and the drafts; those whose q is NaN are replaced by -1."""
     q = tl.load(draft_prob + rows, mask=positions < num_drafts, other=1.0)
     drafts = tl.where(q == q, drafts, -1)
     return tl.where(q > 0, q, 0.0), drafts

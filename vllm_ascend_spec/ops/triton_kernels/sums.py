@@ -1,4 +1,4 @@
-"""From the chunks of a request's rows to the probability of each of its drafts."""
+"""Compute the probability of each of a request's drafts from the chunks of its rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def row_masses(
     """Add up the chunks of each row.
 
     Returns:
-        The peak of each row, the mass of its draft and that of all other tokens, relative to it.
+        Each row's peak, and relative to it the mass of its draft and that of all other tokens.
     """
     peak = draft_score
     for first in range(0, num_chunks, TILE):
@@ -57,7 +57,7 @@ def row_probabilities(
     POSITIONS: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Return each row's peak, threshold, mass, and the shares of its draft and of all others."""
+    """Return each row's peak, threshold and mass, and the shares of its draft and of the rest."""
     score = tl.load(draft_score + rows, mask=used, other=float("-inf"))
     peak, own, others = row_masses(
         chunk_peak,
@@ -74,7 +74,7 @@ def row_probabilities(
     if threshold is not None:
         limit = tl.load(threshold + rows, mask=used, other=float("-inf"))
         own = tl.where(score >= limit, own, 0.0)
-    # In a row of -inf alone, token 0 has all of the mass.
+    # In a row of only -inf, token 0 has all of the mass.
     nothing = peak == float("-inf")
     own = tl.where(nothing, (drafts == 0).to(tl.float32), own)
     others = tl.where(nothing, (drafts != 0).to(tl.float32), others)

@@ -28,10 +28,10 @@ def verify_greedy(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Verify drafts of greedy requests.
 
-    The longest prefix of a request's drafts that equals the target's argmax is accepted; the
-    argmax of the row after it follows: the correction of the first wrong draft, or the bonus
-    token. Of equal logits the lowest index wins. A NaN counts as -inf; a row with nothing above
-    -inf yields token 0. Rows after the first rejection do not matter.
+    The longest prefix of a request's drafts that equals the target's argmax is accepted. The next
+    row's argmax follows it: it corrects the first wrong draft, or is the bonus token. Ties go to
+    the lowest index. A NaN counts as -inf; a row with nothing above -inf yields token 0. Rows after
+    the first rejection have no effect.
 
     Args:
         logits: float32, bfloat16 or float16 [num_rows, vocab_size], num_rows = num_drafts +
@@ -40,7 +40,7 @@ def verify_greedy(
         draft_token_ids: int32 [num_drafts]; -1 marks a draft that cannot be accepted.
         cu_num_draft_tokens: int32 [num_reqs], inclusive cumulative number of drafts; a request
             may have none.
-        max_draft_len: most drafts of one request, sets the width of the result.
+        max_draft_len: most drafts that a request may have; sets the width of the result.
         backend: name of a backend; None picks the best for the device of ``logits``.
 
     Returns:

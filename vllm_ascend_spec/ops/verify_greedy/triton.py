@@ -1,4 +1,4 @@
-"""Greedy verification in two Triton kernels: one reads the logits, one judges each request."""
+"""Greedy verification in two Triton kernels: one reads the logits, one verifies each request."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from vllm_ascend_spec.ops.cpu_library import new_outputs, problem
 
 __all__ = ["problem", "verify_sample"]
 
-# As in ops/cpu/verify.h.
+# Must match ops/cpu/verify.h.
 RULES = {"token": 0, "block": 1}
 
 

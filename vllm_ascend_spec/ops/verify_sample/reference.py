@@ -1,4 +1,4 @@
-"""Rejection sampling in plain PyTorch and float64: the yardstick of the other backends."""
+"""Rejection sampling in plain PyTorch and float64: other backends are tested against it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def target_probs(
 ) -> torch.Tensor:
     """Return the target's distribution of each row, float64 [num_rows, vocab_size].
 
-    Rows with temperature 0 are computed at temperature 1; a row with nothing above -inf is
-    certain of token 0.
+    Rows with temperature 0 are computed at temperature 1; a row with nothing above -inf gives
+    token 0 all of the mass.
     """
-    # In place from here on: at a batch of eight, fresh memory costs more than the arithmetic.
+    # In place from here on: at batch size 8, new memory costs more than the arithmetic.
     scores = logits.to(torch.float64, copy=True)
     scores /= torch.where(temperature > 0, temperature, 1).double()[:, None]
     best = scores.amax(dim=-1, keepdim=True)
@@ -40,7 +40,7 @@ def target_probs(
 
 
 def _repair(scores: torch.Tensor) -> torch.Tensor:
-    """Make every row of ``scores`` a distribution, in place; return each row's maximum."""
+    """Make every row of ``scores`` valid for softmax, in place; return each row's maximum."""
     scores.masked_fill_(scores.isnan(), NEGATIVE_INFINITY)
     # An infinite logit takes all of the mass; several share it.
     infinite = scores == float("inf")
@@ -63,8 +63,8 @@ def _keep_top_p(scores: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     probs = torch.softmax(ordered, dim=-1)
     before = probs.cumsum(dim=-1) - probs
     kept = (before < top_p.double()[:, None]) | (top_p[:, None] >= 1)
-    # The least likely token that is kept; those tied with it are kept too. Compared by score: far
-    # apart as logits, two tokens may still have the same probability after rounding.
+    # The score of the least likely token that is kept; tokens tied with it are kept too. Scores are
+    # compared because two tokens far apart in score may have the same rounded probability.
     threshold = ordered.gather(-1, kept.sum(dim=-1, keepdim=True).clamp(min=1) - 1)
     return scores.masked_fill(scores < threshold, NEGATIVE_INFINITY)
 
@@ -74,7 +74,7 @@ def invert_cdf(weights: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
     cumulative = weights.cumsum(dim=-1)
     goal = uniform[:, None] * cumulative[:, -1:]
     token = (cumulative <= goal).sum(dim=-1)
-    # Rounding can put the goal at the very end; the last possible token is the answer then.
+    # Rounding can put the goal at the very end; then the last token with weight is drawn.
     positions = torch.arange(weights.shape[-1], device=weights.device)
     last = torch.where(weights > 0, positions, 0).amax(dim=-1)
     return torch.minimum(token, last)
@@ -105,7 +105,7 @@ def accepted_by_block_rule(
     draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
     accept_uniform: torch.Tensor,  # [num_drafts]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Accept as many drafts as block verification does (Sun et al., 2403.10444, algorithm 2).
+    """Accept drafts by block verification (Sun et al., 2403.10444, algorithm 2).
 
     It reads every row. docs/block_rule.md proves which rows other backends may leave out, and that
     the rule is lossless; its symbols w, R and h are ``weight``, ``rest`` and ``chance`` here.
@@ -195,12 +195,12 @@ def verify_sample(
     per_row = [None if x is None else x[request] for x in (top_k, top_p, min_p)]
     probs = target_probs(logits, temperature[request], *per_row)
     greedy = (temperature == 0)[:, None]
-    # Argmax of the logits, not of the probabilities: dividing may round two into a tie.
+    # Argmax of the logits, not of the probabilities: dividing may round two logits to a tie.
     argmax = row_argmax(logits)[grid.rows] if bool(greedy.any()) else torch.zeros_like(grid.rows)
 
     if draft_token_ids.shape[0] == 0:
         draft_probs, accept_uniform = None, sample_uniform.new_zeros(1)
-    # Greedy requests have no use for q.
+    # Before drafts whose q is NaN are replaced: greedy requests ignore q.
     matched = (argmax == grid.drafts).cumprod(dim=1).sum(dim=1, keepdim=True)
     drafts = grid.drafts
     if draft_probs is not None:
@@ -235,7 +235,7 @@ def _final_token(
     else:
         q = _as_probs(draft_probs[grid.draft_rows.gather(1, num_accepted)[:, 0]])
         residual = (weight * p - q).clamp_(min=0.0)
-    # Sample p itself if no draft was rejected here (bonus), if what was rejected is no draft (-1),
-    # and if the residual is empty, which is the work of rounding (docs/block_rule.md, lemma 8).
+    # Sample p itself for the bonus token, for a rejected draft of -1, and if the residual is empty,
+    # which only rounding causes (docs/block_rule.md, lemma 8).
     keep_p = (rejected < 0) | (residual.sum(dim=-1, keepdim=True) <= 0)
     return invert_cdf(torch.where(keep_p, p, residual), sample_uniform)

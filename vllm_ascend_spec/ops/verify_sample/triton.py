@@ -1,4 +1,4 @@
-"""Rejection sampling in two Triton kernels: one weighs the rows, one judges each request."""
+"""Rejection sampling in two Triton kernels: one reduces the rows, one verifies each request."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from vllm_ascend_spec.ops.triton_launch import (
 
 __all__ = ["problem", "verify_sample"]
 
-# So few lanes for each warp that the largest logits of a row stay in registers.
+# Few enough lanes per warp that the largest logits of a row stay in registers.
 LANES_PER_WARP = 256
 # Stages of pipelined loops over rows: as many as registers and shared memory have room for.
 DEEP_STAGES, SHALLOW_STAGES, SETTLE_STAGES = 6, 2, 4
-# Low bits of a float32 that a narrower logit leaves empty.
+# Number of low bits that are always 0 in a float32 converted from a logit of this dtype.
 EMPTY_BITS = {torch.float32: 0, torch.bfloat16: 16, torch.float16: 13}
 
 
@@ -47,13 +47,13 @@ class Batch(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """What the first kernel leaves to the second.
+    """Results of the first kernel, which the second one reads.
 
     Attributes:
         draft_score: float32 [num_rows], logit of each row's draft.
-        draft_prob: float32 [num_rows], its probability under the draft; unset without draft_probs.
+        draft_prob: float32 [num_rows], that draft's entry of draft_probs; unset without them.
         peak: float32 [num_rows, num_parts], largest logit of each part of a row.
-        mass: float32 [num_rows, num_parts], sum of exp((x - peak) / T); if greedy the best token.
+        mass: float32 [num_rows, num_parts], sum of exp((x - peak) / T); if greedy, the argmax.
         threshold: float32 [num_rows], lowest logit that the filters keep; None without filters.
     """
 

@@ -1,4 +1,4 @@
-"""MTP layers of DeepSeek V3, as vLLM 0.30's ``deepseek_mtp.py`` loads them, behind the target's."""
+"""MTP layers of DeepSeek V3 after the target's, as vLLM 0.30's ``deepseek_mtp.py`` loads them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sizes_of(config: Mapping[str, Any]) -> Sizes:
     """Read the sizes of attention.
 
     Raises:
-        UnusableError: one is missing or no size.
+        UnusableError: one is missing or not a size.
     """
     size = config_json.size
     return Sizes(

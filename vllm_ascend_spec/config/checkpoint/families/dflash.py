@@ -1,6 +1,6 @@
 """DFlash heads, as vLLM 0.30 loads them (vllm/model_executor/models/qwen3_dflash.py).
 
-Their layers are Qwen3's; the names begin without ``model.``.
+Their layers are Qwen3's; the names of tensors do not begin with ``model.``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _both_biases(config: Mapping[str, Any]) -> tuple[bool, bool]:
     return bias, bias
 
 
-# As Qwen3's, but for the bias of the output.
+# As Qwen3, except for the bias of o_proj.
 RELATIVE = Relative(
     _both_biases, kv_heads=32, head_dim=128, head_norms=True, not_null=("head_dim",)
 )
@@ -38,15 +38,15 @@ RELATIVE = Relative(
 
 @dataclass(frozen=True)
 class Settings:
-    """What a head reads and drafts, by its config.
+    """What a head reads and drafts, from its config.
 
     Attributes:
-        layer_ids: which of the target's layers it reads the states behind, counted from 0; None
-            where it reads the target's last states.
-        target_hidden: width of each.
+        layer_ids: the target's layers whose output states it reads, counted from 0; None if it
+            reads the target's last states.
+        target_hidden: width of each state.
         hidden: the head's own width.
-        vocab: tokens of the target.
-        draft_vocab: tokens that it can draft.
+        vocab: number of tokens of the target.
+        draft_vocab: number of tokens that it can draft.
     """
 
     layer_ids: tuple[int, ...] | None
@@ -79,11 +79,11 @@ def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
     """Raise unless the target has the states that a head reads.
 
     Args:
-        settings: the head's.
+        settings: the head's settings.
         target: the text part of the target's config.
 
     Raises:
-        UnusableError: they are of another width, or behind layers that are not there.
+        UnusableError: they have another width, or come from layers that do not exist.
     """
     check_width(settings.target_hidden, target)
     layers = target.get("num_hidden_layers")
@@ -106,7 +106,7 @@ def table_of(config: Mapping[str, Any], settings: Settings) -> Table:
         states = len(settings.layer_ids) * settings.target_hidden
         because = f"hidden_size, target_hidden_size and {LAYER_IDS}"
         outside["fc.weight"] = Shape((settings.hidden, states), because)
-    # Of another width or vocabulary than the target's, the target's own cannot be used.
+    # With another width or vocabulary than the target's, a head cannot use the target's tensors.
     embedding = Shape((settings.vocab, settings.hidden), VOCAB)
     head = Shape((settings.draft_vocab, settings.hidden), "draft_vocab_size and hidden_size")
     optional: dict[str, Shape] = {}

@@ -1,4 +1,4 @@
-"""EAGLE-3 heads of Llama's and Qwen3's layers, as vLLM 0.30 loads them.
+"""EAGLE-3 heads with Llama or Qwen3 layers, as vLLM 0.30 loads them.
 
 vllm/model_executor/models/llama_eagle3.py and vllm/model_executor/models/qwen3_eagle3.py.
 """
@@ -18,7 +18,7 @@ from vllm_ascend_spec.config.checkpoint.target_states import layers_of
 from vllm_ascend_spec.config.checkpoint.tensors import Shape, Table
 
 LLAMA, QWEN3 = "Eagle3LlamaForCausalLM", "Eagle3Qwen3ForCausalLM"
-# vLLM's class by architecture; those that are not called after EAGLE-3 it renames.
+# vLLM's class by architecture; vLLM renames those that are not named after EAGLE-3.
 CLASSES = {
     "LlamaForCausalLM": LLAMA,
     "Eagle3LlamaForCausalLM": LLAMA,
@@ -39,26 +39,26 @@ RELATIVES = {
     QWEN3: llama.QWEN3,
 }
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
-# How many states vLLM reads where nothing says it.
+# Number of states that vLLM reads if nothing says how many.
 USUAL_STATES = 3
-# The first layer alone, under the name that the authors of EAGLE-3 gave it.
+# Prefixes of layers; a single layer may have the name that the authors of EAGLE-3 gave it.
 STACK, MIDLAYER = "layers.", "midlayer."
-# vLLM builds it in every layer, and uses it in the first.
+# vLLM builds this norm in every layer, but uses it only in the first.
 LATER_NORM = re.compile(r"layers\.[1-9]\d*\.hidden_norm\.weight")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a head reads and drafts, by its config.
+    """What a head reads and drafts, from its config.
 
     Attributes:
-        uses_states: whether it reads states of inner layers of the target, or the last one alone.
-        layer_ids: behind which of the target's layers; None for vLLM's default.
-        num_states: how many.
-        target_hidden: width of each.
+        uses_states: whether it reads states of the target's inner layers, or only the last state.
+        layer_ids: the target's layers that the states come from; None for vLLM's default.
+        num_states: number of states that it reads.
+        target_hidden: width of each state.
         hidden: the head's own width.
-        vocab: tokens of the target.
-        draft_vocab: tokens that it can draft.
+        vocab: number of tokens of the target.
+        draft_vocab: number of tokens that it can draft.
     """
 
     uses_states: bool
@@ -119,9 +119,9 @@ def table_of(config: Mapping[str, Any], settings: Settings, names: Collection[st
     """Return the tensors of an EAGLE-3 head, or None for one whose layers are not known here.
 
     Args:
-        config: of the head.
+        config: the head's config.
         settings: what was read from it.
-        names: of the tensors that are there.
+        names: names of the tensors that are there.
 
     Raises:
         UnusableError: an entry of the config is missing or wrong.
@@ -169,7 +169,7 @@ def _first_layer(layer: dict[str, Shape], hidden: int) -> dict[str, Shape]:
 def _outside(
     config: Mapping[str, Any], settings: Settings
 ) -> tuple[dict[str, Shape], dict[str, Shape]]:
-    """Return the tensors outside of the layers: those that must, and those that may be there."""
+    """Return the required and the optional tensors outside of the layers."""
     hidden, states = settings.hidden, settings.num_states * settings.target_hidden
     outside = {"norm.weight": Shape((hidden,), "hidden_size")}
     optional: dict[str, Shape] = {}
@@ -184,7 +184,7 @@ def _outside(
             for number in range(settings.num_states):
                 shape = Shape((settings.target_hidden,), "target_hidden_size")
                 outside[f"fc_norm.{number}.weight"] = shape
-    # Of another width or vocabulary than the target's, the target's own cannot be used.
+    # With another width or vocabulary than the target's, a head cannot use the target's tensors.
     embedding = Shape((settings.vocab, hidden), VOCAB)
     head = Shape((settings.draft_vocab, hidden), "draft_vocab_size and hidden_size")
     same_width = settings.target_hidden == hidden

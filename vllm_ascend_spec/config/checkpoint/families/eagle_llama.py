@@ -1,4 +1,4 @@
-"""EAGLE heads of Llama's layers, as vLLM 0.30's ``llama_eagle.py`` loads them."""
+"""EAGLE heads with Llama layers, as vLLM 0.30's ``llama_eagle.py`` loads them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from vllm_ascend_spec.config.checkpoint.families.llama import (
 from vllm_ascend_spec.config.checkpoint.tensors import Shape, Table
 
 ARCHITECTURES = ("LlamaForCausalLM", "EagleLlamaForCausalLM")
-# The first layer has its input normalized nowhere.
+# The first layer does not normalize its input.
 FIRST_NORM = "input_layernorm.weight"
 
 
 def table_of(architecture: str, config: Mapping[str, Any]) -> Table | None:
-    """Return the tensors of an EAGLE head of Llama's layers, or None for another one.
+    """Return the tensors of an EAGLE head with Llama layers, or None for another head.
 
     Raises:
         UnusableError: an entry of the config is missing or wrong.

@@ -1,6 +1,6 @@
 """Llama and its relatives: Mistral, Qwen2 and Qwen3, as vLLM 0.30 loads them.
 
-Names are transformers', which vLLM's ``load_weights`` maps to its own.
+Tensors have transformers' names, which vLLM's ``load_weights`` maps to its own.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Relative:
-    """In what a relative of Llama differs.
+    """How a relative of Llama differs from it.
 
     Attributes:
         kv_heads: default of ``num_key_value_heads``; None means as many as there are heads.
         head_dim: default of ``head_dim``; None means hidden_size / num_attention_heads.
-        own_head_dim: whether vLLM looks at ``head_dim`` at all.
-        biases: returns whether q, k, v and whether o have a bias.
-        head_norms: whether q and k are normalized by head.
-        not_null: what may be left out but not be null.
+        own_head_dim: whether vLLM reads ``head_dim`` at all.
+        biases: returns whether q, k and v have a bias, and whether o has one.
+        head_norms: whether q and k are normalized per head.
+        not_null: entries that may be missing but not null.
     """
 
     biases: Callable[[Config], tuple[bool, bool]]
@@ -74,7 +74,7 @@ RELATIVES = {
     "Qwen2ForCausalLM": QWEN2,
     "Qwen3ForCausalLM": QWEN3,
 }
-# What vLLM makes of a config that names no architecture.
+# vLLM's choice for a config that names no architecture.
 BY_MODEL_TYPE = {
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
@@ -106,7 +106,7 @@ def sizes_of(config: Config, relative: Relative) -> Sizes:
             f"hidden_size, {shortly(hidden)}"
         )
     head_dim = relative.head_dim or hidden // heads
-    if config.get("head_dim") != 0:  # which vLLM takes for none
+    if config.get("head_dim") != 0:  # vLLM takes 0 for a missing entry
         head_dim = size(config, "head_dim", head_dim)
     return Sizes(
         hidden=hidden,
@@ -120,17 +120,17 @@ def sizes_of(config: Config, relative: Relative) -> Sizes:
 
 
 def _kv_heads(config: Config, relative: Relative, heads: int) -> int:
-    """Return the default of ``num_key_value_heads``; null is another one than absent."""
+    """Return the default of ``num_key_value_heads``, which differs for null and absent."""
     if relative.kv_heads is None or "num_key_value_heads" in config:
         return heads
     return relative.kv_heads
 
 
 def check_settings(config: Config) -> None:
-    """Raise unless what decides no shape is of its type.
+    """Check the types of the entries that decide no shape.
 
     Raises:
-        UnusableError: naming the first that is not.
+        UnusableError: naming the first entry of a wrong type.
     """
     if not isinstance(config.get("model_type"), str):
         raise UnusableError(

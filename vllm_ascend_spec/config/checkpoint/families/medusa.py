@@ -15,7 +15,7 @@ from vllm_ascend_spec.config.checkpoint.tensors import Shape, Shapes, Table
 
 # "1.0.linear.weight": first residual layer of the second head; "1.1.weight": its output layer.
 FASTER_DECODING = re.compile(r"(\d+)\.(\d+)\.(linear\.)?(weight|bias)")
-# The same of both kinds of config; theirs leaves out what is the target's.
+# Names in both kinds of config; FasterDecoding's leaves out the target's sizes.
 HEADS = ("num_heads", "medusa_num_heads")
 LAYERS = ("num_hidden_layers", "medusa_num_layers")
 OUTPUT, EVERY_OUTPUT, TOKEN_MAP = "lm_head.weight", "lm_heads.", "token_map"
@@ -28,13 +28,13 @@ class MedusaSizes:
 
     Attributes:
         hidden: width of the target.
-        vocab: size of its vocabulary.
+        vocab: size of the target's vocabulary.
         drafted: how many of its tokens can be drafted.
         num_drafts: how many heads there are.
-        layers: residual layers of each.
+        layers: number of residual layers in each head.
         shares_output: whether all heads have one output layer.
-        bias: whether residual layers have a bias in any case.
-        scale: of the logits.
+        bias: whether residual layers must have a bias; else they may.
+        scale: factor of the logits.
         count: the config's entry for ``num_drafts``.
     """
 
@@ -49,7 +49,7 @@ class MedusaSizes:
     count: str
 
     def rename(self, name: str) -> str:
-        """Return vLLM's name of a tensor; one output layer of all heads has one name."""
+        """Return vLLM's name of a tensor; an output layer that all heads share has one name."""
         name = name.removeprefix("medusa_heads.")
         if match := FASTER_DECODING.fullmatch(name):
             head, layer, linear, kind = match.groups()
@@ -59,7 +59,7 @@ class MedusaSizes:
         return OUTPUT if self.shares_output and is_output else name
 
     def check_rest(self, tensors: dict[str, Tensor]) -> None:
-        """Check the table from tokens that can be drafted to the target's."""
+        """Check the table that maps the tokens that can be drafted to the target's."""
         table = tensors.get(TOKEN_MAP)
         if self.drafted == self.vocab:
             if table is not None:
@@ -105,7 +105,7 @@ class MedusaSizes:
         )
 
     def _outputs(self, names: list[str], tensors: Mapping[str, Tensor]) -> Shapes:
-        """Return the output layers; of the whole vocabulary some rows may not be used."""
+        """Return the output layers; each may have rows for tokens that cannot be drafted."""
         whole = Shape((self.vocab, self.hidden), "vocab_size and hidden_size")
         part = Shape((self.drafted, self.hidden), "truncated_vocab_size and hidden_size")
         rows = {name: tensors[name].shape[:1] for name in names if name in tensors}
@@ -160,7 +160,7 @@ def _key(names: tuple[str, str], config: Mapping[str, Any]) -> str:
 
 
 def _sizes_by_tensors(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """Return what FasterDecoding's config leaves out, where the target is not here to be asked."""
+    """Return the sizes that FasterDecoding's config leaves out, if the target's are not known."""
     shapes = [tensor.shape for tensor in tensors.values() if len(tensor.shape) == 2]
     if not shapes:
         return {}

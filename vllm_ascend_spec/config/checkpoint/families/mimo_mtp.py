@@ -1,4 +1,4 @@
-"""MTP layers of MiMo, as vLLM 0.30's ``mimo_mtp.py`` loads them: Qwen2's layers with a joint."""
+"""MTP layers of MiMo, as vLLM 0.30's ``mimo_mtp.py`` loads them: Qwen2's with a projection."""
 
 from __future__ import annotations
 

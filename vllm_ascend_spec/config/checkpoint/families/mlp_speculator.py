@@ -24,7 +24,7 @@ class MlpSizes:
         inner: width of the state that is carried from stage to stage.
         vocab: size of the target's vocabulary.
         num_drafts: how many stages there are.
-        tied: whether stages share their weights; only the first has a projection of its own.
+        tied: whether stages share all weights except the first stage's projection.
         scales_input: whether the target's state is normalized first.
     """
 
@@ -36,11 +36,11 @@ class MlpSizes:
     scales_input: bool
 
     def owner(self, part: str, stage: int) -> int:
-        """Return the first stage that has the same weights of a part."""
+        """Return the first stage that has the same weights for a part."""
         return min(stage, 1 if part == "proj" else 0) if self.tied else stage
 
     def rename(self, name: str) -> str:
-        """Return the name of a tensor without a prefix, of the first stage that has it."""
+        """Return the name of a tensor without its prefix, in the first stage that has it."""
         name = name.removeprefix("speculator.")
         match = STAGE.fullmatch(name)
         if match is None or int(match[2]) >= self.num_drafts:
@@ -48,7 +48,7 @@ class MlpSizes:
         return f"{match[1]}.{self.owner(match[1], int(match[2]))}.{match[3]}"
 
     def check_rest(self, tensors: dict[str, Tensor]) -> None:
-        """Do nothing: all of them are weights."""
+        """Do nothing: all tensors are weights."""
 
     def table(self, tensors: Mapping[str, Tensor]) -> Table:
         """Return the tensors that have to be there."""
@@ -93,7 +93,7 @@ def sizes_of(
     if target is not None:
         require_same("emb_dim", hidden, "hidden_size", target.get("hidden_size"))
     inner = hidden
-    if config.get("inner_dim") != 0:  # which stands for the target's width
+    if config.get("inner_dim") != 0:  # 0 stands for the target's width
         inner = config_json.size(config, "inner_dim", hidden)
     return MlpSizes(
         hidden=hidden,

@@ -1,6 +1,6 @@
-"""Architectures without a table of their own: what holds for each of them.
+"""Checks that hold for every architecture without a table of its own.
 
-Refuses only what no architecture of vLLM has; a difference between layers may be meant.
+They refuse only what no architecture of vLLM has; layers may differ on purpose.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ STACKS = (
     "gpt_neox.layers.",
 )
 EMBEDDING = "model.embed_tokens.weight"
-# Layers differ, and some are empty, where the config lists them one by one.
+# If the config lists the layers one by one, they differ, and some are empty.
 LISTED = "block_configs"
 FEWEST_ALIKE = 3
 
 
 def check(tensors: Mapping[str, Tensor], config: Mapping[str, Any], *, quantized: bool) -> None:
-    """Raise where a checkpoint contradicts itself or its config.
+    """Raise if a checkpoint contradicts itself or its config.
 
     Raises:
         UnusableError: a layer is missing or incomplete, or the embedding is of another size.
@@ -46,7 +46,7 @@ def check(tensors: Mapping[str, Tensor], config: Mapping[str, Any], *, quantized
 
 
 def _check_count(stack: str, found: set[int], layers: int) -> None:
-    """Raise if one of the layers has no tensor; more of them may be for another use, as MTP."""
+    """Raise if one of the layers has no tensor; extra layers may have another use, such as MTP."""
     missing = next((n for n in range(min(layers, len(found) + 1)) if n not in found), None)
     if missing is not None or layers < 1:
         raise UnusableError(
@@ -66,7 +66,7 @@ def _by_layer(stack: str, tensors: Mapping[str, Tensor], layers: int) -> list[fr
 
 
 def _check_alike(stack: str, names: list[frozenset[str]]) -> None:
-    """Raise if one layer in the middle lacks what all others have.
+    """Raise if one layer in the middle lacks a tensor that all others have.
 
     First and last layers differ in many architectures, and so do layers of several kinds.
     """

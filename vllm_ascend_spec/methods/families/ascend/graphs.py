@@ -1,8 +1,8 @@
-"""Graphs of a draft's steps where K changes from step to step.
+"""Graphs of the draft steps for a K that changes from step to step.
 
-vllm-ascend records all draft steps as one graph, for one number of them. What a replay of it is to
-change is kept in the graph itself (``vllm_ascend/compilation/updatable_graph.py:UpdatableGraph``),
-so graphs of different numbers of steps can stand beside each other.
+vllm-ascend records all draft steps as one graph, for a fixed number of steps. The graph itself
+holds its replay parameters (``vllm_ascend/compilation/updatable_graph.py:UpdatableGraph``), so
+graphs with different numbers of steps can coexist.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class DraftGraphs:
-    """Stands in for vllm-ascend's graphs of all draft steps: some for each number of steps.
+    """Replaces vllm-ascend's graph wrapper with one wrapper for each number of draft steps.
 
     Args:
-        graphs: by the number of steps.
-        steps: returns the number of steps of the pass that is prepared.
+        graphs: graph wrappers by number of steps.
+        steps: returns the number of draft steps of the current engine step.
     """
 
     def __init__(self, graphs: dict[int, ACLGraphWrapper], steps: Callable[[], int]) -> None:
@@ -36,19 +36,19 @@ class DraftGraphs:
         self._steps = steps
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the steps, or record or replay them."""
+        """Run, record or replay the draft steps."""
         return self._now()(*args, **kwargs)
 
     def update_draft_model_metadata(self, draft_model_metadata: list[dict[str, Any]]) -> None:
-        """Take up what a replay is to change."""
+        """Set the metadata that a replay updates."""
         self._now().update_draft_model_metadata(draft_model_metadata)
 
     def set_attn_backend(self, attn_backend: Any) -> None:
-        """Take up whose operations a replay changes."""
+        """Set the attention backend whose operations a replay updates."""
         self._now().set_attn_backend(attn_backend)
 
     def set_update_stream(self, update_stream: Any) -> None:
-        """Take up the stream that changes a replay."""
+        """Set the stream on which a replay is updated."""
         for graph in self._graphs.values():
             graph.set_update_stream(update_stream)
 
@@ -57,11 +57,11 @@ class DraftGraphs:
 
 
 class GraphsByLengthMixin(StockProposer):
-    """Mix into a subclass of ``AscendSpecDecodeBaseProposer``, before it in the bases.
+    """Mixin for subclasses of ``AscendSpecDecodeBaseProposer``; goes before it in the bases.
 
     Attributes:
-        lengths: numbers of draft steps that have graphs, ascending; empty where there is one
-            number, and vllm-ascend's own graph is used.
+        lengths: numbers of draft steps that have graphs, ascending; empty if K is fixed and
+            vllm-ascend's own graph is used.
     """
 
     vllm_config: VllmConfig
@@ -74,8 +74,8 @@ class GraphsByLengthMixin(StockProposer):
     ) -> torch.Tensor:
         """Return the rows that drafts are made from, [num_reqs] with padding.
 
-        vllm-ascend works out how many there are by the number of draft steps, which says nothing
-        of the batch where K changes.
+        vllm-ascend derives their number from the number of draft steps, which does not give the
+        batch size if K changes.
         """
         if not self.lengths:
             return token_indices_to_sample
@@ -84,17 +84,17 @@ class GraphsByLengthMixin(StockProposer):
             return token_indices_to_sample
         return self.token_indices_to_sample[: context.batch_descriptor.num_reqs]
 
-    # Who asks for signature or source is told vllm-ascend's.
+    # inspect has to report the signature and source of vllm-ascend's method.
     @wraps(AscendSpecDecodeBaseProposer.load_model, assigned=())
     def load_model(self, *args: Any, **kwargs: Any) -> None:
-        """Load the model as vllm-ascend does, which also wraps its steps for graphs."""
+        """Load the model as vllm-ascend does, which also wraps the draft steps for graphs."""
         super().load_model(*args, **kwargs)  # type: ignore[misc]
         if self.lengths and isinstance(self._runnable, ACLGraphWrapper):
             graphs = {length: self._graph() for length in self.lengths}
             self._runnable: Any = DraftGraphs(graphs, lambda: self.num_speculative_tokens)
 
     def _graph(self) -> ACLGraphWrapper:
-        """Return what vllm-ascend makes, see ``AscendSpecDecodeBaseProposer.load_model``."""
+        """Build a wrapper as ``AscendSpecDecodeBaseProposer.load_model`` does."""
         return ACLGraphWrapper(
             self._run_merged_draft,  # type: ignore[attr-defined]
             self.vllm_config,
@@ -105,7 +105,7 @@ class GraphsByLengthMixin(StockProposer):
 
     @wraps(AscendSpecDecodeBaseProposer.dummy_run, assigned=())
     def dummy_run(self, *args: Any, **kwargs: Any) -> None:
-        """Run with nothing to draft; record each number of steps where graphs are recorded."""
+        """Run on dummy input; at capture record a graph for each number of draft steps."""
         for _ in self._each_length(kwargs.get("aclgraph_runtime_mode")):
             super().dummy_run(*args, **kwargs)  # type: ignore[misc]
         self.last_graph = ""

@@ -1,4 +1,4 @@
-"""What no draft loop on an NPU can do, by the model and by the graphs that an engine uses."""
+"""Options that no draft loop on an NPU supports, depending on the model and the graph mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEVERAL_CACHE_GROUPS = ("glm5_next_mtp",)
 
 
 def require_possible(drafter: Any) -> None:
-    """Refuse what ``config/ascend.py`` refuses before anything is loaded, of the engine's own mode.
+    """Repeat the checks of ``config/ascend.py``, now with the engine's actual graph mode.
 
     Raises:
         ConfigError: naming the option and the reason.
@@ -25,17 +25,17 @@ def require_possible(drafter: Any) -> None:
     if FIXED_K is not None:
         return
     schedule = drafter.speculative_config.num_speculative_tokens_per_batch_size
-    if schedule:  # vLLM sees it where our parts do not care for it (platform/changing_k.py)
+    if schedule:  # still set only where our parts do not handle it (platform/changing_k.py)
         refuse_length("speculative_config.num_speculative_tokens_per_batch_size", schedule)
 
 
 def refuse_length(option: str, value: Any, problem: str = "") -> NoReturn:
-    """Refuse a K that changes, in full graphs that hold as many draft steps always.
+    """Refuse a changing K in full graphs, which always hold the same number of draft steps.
 
     Args:
-        option: that K changes by.
-        value: of it.
-        problem: what keeps our draft loop from being used; empty for nothing.
+        option: the option that makes K change.
+        value: its value.
+        problem: the reason why our draft loop cannot be used; empty if there is none.
 
     Raises:
         ConfigError: naming the option and the reason.
@@ -50,10 +50,10 @@ def refuse_length(option: str, value: Any, problem: str = "") -> NoReturn:
 
 
 def require_one_cache_group(speculative_config: Any) -> None:
-    """Refuse MTP layers for which vllm-ascend has a proposer of their own.
+    """Refuse MTP layers for which vllm-ascend has a separate proposer.
 
-    It is chosen by vllm_ascend/spec_decode/multi_kv_cache_group_proposer.py:
-    is_multi_kv_cache_group_mtp, by the same name.
+    vllm-ascend selects it in vllm_ascend/spec_decode/multi_kv_cache_group_proposer.py:
+    is_multi_kv_cache_group_mtp, by the same model type.
 
     Raises:
         ConfigError: naming the model.

@@ -1,10 +1,10 @@
-"""The draft loop of vllm-ascend's family: how many rows the draft steps run on.
+"""The draft loop of vllm-ascend's family, which runs draft steps 2 to K on one row per request.
 
-vllm-ascend runs draft steps 2..K on as many rows as the first one wherever graphs are on
-(``AscendSpecDecodeBaseProposer._run_merged_draft``): K+1 rows for each request, of which one is
-used. Ours runs them on one row for each request, in graphs and out of them. All K steps are one
-graph there, so three parts have to agree: the loop itself, the attention metadata that it is
-captured with, and the attention metadata that a replay is given (``metadata.py``).
+With graphs on, vllm-ascend runs draft steps 2 to K on as many rows as step 1
+(``AscendSpecDecodeBaseProposer._run_merged_draft``): K+1 rows per request, of which one is used.
+Our loop runs them on one row per request, with graphs and without. A full graph holds all K steps,
+so three parts have to agree: the loop, the attention metadata at capture, and the attention
+metadata at replay (``metadata.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin):
-    """Mix into a subclass of ``AscendSpecDecodeBaseProposer``, before it in the bases."""
+    """Mixin for subclasses of ``AscendSpecDecodeBaseProposer``; goes before it in the bases."""
 
     stock_name = "vllm-ascend"
 
@@ -49,10 +49,10 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
         """Build the drafter of an engine.
 
         Raises:
-            ConfigError: K changes, which no loop but ours can do in full graphs.
+            ConfigError: K changes from step to step in full graphs, which only our loop supports.
         """
         drafter = super().create(engine)
-        # Coupled copies make as many drafts in each step.
+        # Data-parallel replicas in lock-step always run the same number of draft steps.
         if drafter.has_all_steps_in_a_graph() and not are_copies_coupled(engine.vllm_config):
             drafter.lengths = engine.speculation.lengths_of_graphs
             if drafter.lengths and not drafter.uses_own_loop:
@@ -61,9 +61,9 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
         return drafter
 
     def require_possible(self) -> None:
-        """Refuse what a graph cannot hold, by the modes that this engine uses.
+        """Refuse options that do not fit this engine's graph mode.
 
-        Drafts of one pass are made outside of graphs: its rows are not a multiple of the target's,
+        Parallel drafting runs without graphs: its number of rows is not a multiple of the target's,
         for which graphs are captured.
 
         Raises:
@@ -74,7 +74,7 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
         require_possible(self)
 
     def loop_problems(self) -> Mapping[str, bool]:
-        """Return what our loop cannot do, by name, and whether this engine has it."""
+        """Map each feature that our loop lacks to whether this engine needs it."""
         return {
             "M-RoPE positions": self.uses_mrope,
             "a multimodal target": self.supports_mm_inputs,
@@ -85,7 +85,7 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
             "lmhead_tensor_parallel_size": lmhead_tp_enable(),
             "compressed attention": self.use_compress,
             "sparse attention": self.use_sparse,
-            # What a replay of it is to change is kept by the number of rows, one for all steps
+            # Its replay parameters are keyed by the number of rows, one entry for all steps
             # (vllm_ascend/attention/mla_v1.py:AscendMLAImpl.update_graph_params).
             "multi-head latent attention in a full graph": (
                 self.draft_model_config.use_mla and self.has_all_steps_in_a_graph()
@@ -93,23 +93,23 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
         }
 
     def has_all_steps_in_a_graph(self) -> bool:
-        """Tell whether the draft steps are recorded together, so that none can be left out."""
+        """Tell whether one graph holds all draft steps, so that none can be skipped."""
         mode = self.compilation_config.cudagraph_mode
         return self.use_cuda_graph and mode.has_full_cudagraphs() and not self.lengths
 
-    # Who asks for the signature is told vllm-ascend's; only its first parameter matters here.
+    # inspect.signature() has to report vllm-ascend's; only the first parameter matters here.
     @wraps(AscendSpecDecodeBaseProposer._propose, assigned=())
     def _propose(self, num_speculative_tokens: int, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Draft, or only keep the KV cache in step.
+        """Draft, or only update the draft's KV cache.
 
-        vllm-ascend leaves the draft out where there is nothing to draft. What a request writes
-        meanwhile would be missing in the draft's KV cache for as long as it goes on.
+        vllm-ascend does not run the draft model if there is nothing to draft. The tokens of such
+        steps would be missing in the draft's KV cache for the rest of the request.
 
         Returns:
             Draft token ids, int64 [num_reqs, num_speculative_tokens].
         """
         has_drafts = num_speculative_tokens > 0 and not self.keeps_cache_only
-        # What is replayed does not come by :meth:`_run_merged_draft`, which says otherwise.
+        # For a replay, which skips :meth:`_run_merged_draft`; a real run overwrites it there.
         runs = has_drafts or self.uses_own_loop
         self.last_graph = CUDAGraphMode.FULL.name if runs else ""
         if has_drafts or not self.uses_own_loop:
@@ -173,14 +173,14 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
         num_reqs: int,
         sampling: SamplingMetadata,
     ) -> torch.Tensor:
-        """Run the draft once and read all drafts off its masks, [num_reqs, K]."""
+        """Run the draft once and return the drafts of all its mask rows, [num_reqs, K]."""
         last, _ = self._run_model(num_input_tokens)
         rows = rows_of_drafts(indices, num_reqs, self.num_speculative_tokens)
         sampler = self.sampler_of(sampling, self.positions[rows[:, 0]])
         return self.pick_all(last[rows], sampler)
 
     def set_inputs_first_pass(self, *args: Any, **kwargs: Any) -> Any:
-        """Prepare the first pass; the signature is vllm-ascend's."""
+        """Prepare draft step 1; the signature is vllm-ascend's."""
         prepared = super().set_inputs_first_pass(*args, **kwargs)  # type: ignore[misc]
         if self.uses_own_loop:
             num_tokens, _, metadata, _ = prepared
@@ -198,13 +198,13 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
         drafts: list[Picked],
         sampler: DraftSampler | None,
     ) -> None:
-        """Run draft steps 2..K, one row per request each, appending to ``drafts``."""
+        """Run draft steps 2 to K on one row per request; append to ``drafts``."""
         num_reqs = positions.shape[0]
         with self._one_row_per_request(num_reqs) as width:
             for step_metadata in metadata:
                 get_forward_context().attn_metadata = step_metadata
                 positions = positions + 1
-                # Past the end a draft is dropped anyway; it only must not leave the tables.
+                # Drafts past the end are dropped anyway; they only must not index out of bounds.
                 inside = torch.where(positions >= self.draft_context, 0, positions)
                 # A graph replays on the buffers it was captured with.
                 self.input_ids[:num_reqs] = drafts[-1][0]
@@ -217,7 +217,7 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, OwnLoopMixin)
 
     @contextmanager
     def _one_row_per_request(self, num_reqs: int) -> Iterator[int]:
-        """Let the forward context describe one row per request; yield the rows, with padding."""
+        """Set the forward context to one row per request; yield the padded number of rows."""
         context = get_forward_context()
         first = context.cudagraph_runtime_mode, context.batch_descriptor, context.attn_metadata
         width = num_reqs

@@ -1,7 +1,7 @@
-"""Attention metadata of draft steps 2..K: one row per request, when captured and when replayed.
+"""Attention metadata of draft steps 2 to K: one row per request, at capture and at replay.
 
-vllm-ascend calls one method when it captures a graph and another before each step. What both make
-of the metadata is written once here, in :func:`describe_one_row_each`.
+vllm-ascend calls one method when it captures a graph and another before each step. Both apply
+:func:`describe_one_row_each` to the metadata.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def describe_one_row_each(
     """Make ``metadata`` describe a draft step with one row for each request.
 
     Args:
-        metadata: vllm-ascend's, of a step of any width; changed in place.
-        num_rows: rows of the step, with padding.
-        num_reqs: rows that belong to a request.
-        starts: int32, the step's buffer of first rows, which a graph reads.
-        lengths: int32, the step's buffer of lengths, which a graph reads and somebody else fills.
+        metadata: vllm-ascend's metadata of a step of any width; changed in place.
+        num_rows: number of rows of the step, with padding.
+        num_reqs: number of rows that belong to a request.
+        starts: int32, the step's buffer of query start rows, which a graph reads.
+        lengths: int32, the step's buffer of lengths, which a graph reads and vllm-ascend fills.
         arange: int32, 0, 1, 2, …
     """
     metadata.num_reqs = num_rows
@@ -48,7 +48,7 @@ def describe_one_row_each(
 
 
 class LaterStepMetadataMixin(StockProposer):
-    """The two places in which vllm-ascend asks for metadata of later steps."""
+    """Overrides of the methods in which vllm-ascend builds metadata of draft steps 2 to K."""
 
     runner: Runner
     uses_own_loop: bool
@@ -64,11 +64,11 @@ class LaterStepMetadataMixin(StockProposer):
         *args: Any,
         **kwargs: Any,
     ) -> tuple[Any, Any]:
-        """Build the metadata of a later step that is to be run; the signature is vllm-ascend's."""
+        """Build the metadata to run draft steps 2 to K; the signature is vllm-ascend's."""
         if draft_index == 1:
             old_common_metadata = without_rejected(self, old_common_metadata, batch_size)
         if self.uses_own_loop:
-            # A full graph has the width that it was captured with.
+            # A full graph keeps its captured width.
             is_full = aclgraph_runtime_mode == CUDAGraphMode.FULL
             input_batch_size = self._captured_reqs(input_batch_size) if is_full else batch_size
         return super().attn_update_stack_num_spec_norm(  # type: ignore[misc]
@@ -89,9 +89,9 @@ class LaterStepMetadataMixin(StockProposer):
         num_input_tokens: int,
         draft_index: int = 0,
     ) -> Any:
-        """Fit the metadata that a later step is run with; the signature is vllm-ascend's.
+        """Adapt the metadata to run draft steps 2 to K; the signature is vllm-ascend's.
 
-        vllm-ascend calls this last before it hands the metadata of a step to the attention backend.
+        vllm-ascend calls this last before it passes a step's metadata to the attention backend.
         """
         metadata = super()._common_attn_metadata_for_draft_group(  # type: ignore[misc]
             common_attn_metadata, attn_group, num_input_tokens, draft_index
@@ -103,7 +103,7 @@ class LaterStepMetadataMixin(StockProposer):
     def _prepare_dcp_draft_dummy_metadata(
         self, common_attn_metadata: Any, draft_index: int
     ) -> None:
-        """Fit the metadata that a step is captured with; the signature is vllm-ascend's.
+        """Adapt the metadata to capture a step; the signature is vllm-ascend's.
 
         vllm-ascend calls this for each step that it captures, for decode context parallelism.
         """
@@ -128,5 +128,5 @@ class LaterStepMetadataMixin(StockProposer):
         )
 
     def _captured_reqs(self, num_input_tokens: int) -> int:
-        """Return how many requests a full graph of this width is for."""
+        """Return the number of requests in a full graph of this width."""
         return max(num_input_tokens // self.runner.uniform_decode_query_len, 1)

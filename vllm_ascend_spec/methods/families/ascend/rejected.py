@@ -1,4 +1,4 @@
-"""Rejected tokens are taken out of the lengths on the host, which later draft steps read."""
+"""Remove rejected tokens from the lengths on the host, which draft steps 2 to K read."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from vllm.distributed.parallel_state import get_pp_group
 
 
 def without_rejected(proposer: Any, metadata: Any, num_reqs: int) -> Any:
-    """Return vllm-ascend's metadata with the lengths on the host cut to what was accepted.
+    """Return vllm-ascend's metadata with the lengths on the host reduced to accepted tokens.
 
-    vllm-ascend takes the rejected tokens out of the lengths on the device, but its attention reads
-    those on the host: drafts would see rejected tokens, and after them whatever was in the cache
-    before. They would be worse, and a seeded request would not repeat. With asynchronous scheduling
-    the host does not know yet what was accepted: there they stay as they are.
+    vllm-ascend subtracts rejected tokens from the lengths on the device, but its attention reads
+    those on the host: drafts would attend to rejected tokens and to stale cache entries after
+    them. Acceptance would drop, and a seeded request would not be reproducible. With asynchronous
+    scheduling the host does not know yet what was accepted, so the lengths stay unchanged.
 
     Args:
-        proposer: vllm-ascend's.
-        metadata: of the first draft step; it is left as it is.
-        num_reqs: requests of the batch.
+        proposer: vllm-ascend's proposer.
+        metadata: metadata of draft step 1; it is not modified.
+        num_reqs: number of requests in the batch.
     """
     if proposer.use_async_scheduling or get_pp_group().world_size > 1:
         return metadata
     known = torch.from_numpy(proposer.runner.input_batch.num_tokens_no_spec[:num_reqs].copy())
-    # The token sampled last is an input of the first pass of a draft model only.
+    # Only a draft model reads the token sampled last in draft step 1.
     known += proposer.net_num_new_slots_per_request - 1
     metadata = proposer.shallow_copy_metadata(metadata)
     for name in ("seq_lens_cpu", "_seq_lens_cpu"):

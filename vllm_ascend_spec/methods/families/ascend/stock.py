@@ -1,4 +1,4 @@
-"""What our loop uses of vllm-ascend's ``AscendSpecDecodeBaseProposer``; tests look each name up."""
+"""The parts of ``AscendSpecDecodeBaseProposer`` that our loop uses; tests check each name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class StockProposer:
-    """Annotations alone: types of the stock proposer's attributes and methods.
+    """Type annotations of the stock proposer's attributes and methods; no code.
 
     Attributes:
         input_ids: int32 [max_num_tokens], buffer that graphs read.
@@ -19,8 +19,8 @@ class StockProposer:
         seq_lens_group: int32 [max_num_reqs] for each draft step, which graphs read.
         query_start_loc_group: int32 [max_num_reqs + 1] for each draft step, likewise.
         arange: int32, 0, 1, 2, …
-        kernel_block_size: tokens of a block of the table.
-        net_num_new_slots_per_request: 1 where the first pass reads the token sampled last too.
+        kernel_block_size: tokens per block of the block table.
+        net_num_new_slots_per_request: 1 if draft step 1 also reads the token sampled last.
     """
 
     model: Any

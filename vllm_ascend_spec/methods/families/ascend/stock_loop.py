@@ -1,7 +1,7 @@
-"""vllm-ascend 0.23's draft loop, with what it needs of us around it.
+"""vllm-ascend 0.23's draft loop, with the additions that this package needs.
 
-There all draft steps after the first are prepared in one function, without the places in which ours
-says how many rows they run on (``loop.py``). So its own loop runs; drafts are greedy, K is fixed.
+That version prepares draft steps 2 to K in one function, without the hooks through which our loop
+sets their number of rows (``loop.py``). So its own loop runs; drafts are greedy, K is fixed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class AscendStockLoop(OwnLoopMixin):
-    """Mix into a subclass of ``AscendSpecDecodeBaseProposer``, before it in the bases."""
+    """Mixin for subclasses of ``AscendSpecDecodeBaseProposer``; goes before it in the bases."""
 
     stock_name = "vllm-ascend"
     runner: Runner
     net_num_new_slots_per_request: int
 
     def require_possible(self) -> None:
-        """Refuse what a graph cannot hold, by the modes that this engine uses.
+        """Refuse options that do not fit this engine's graph mode.
 
         Raises:
             ConfigError: naming the option and the reason.
@@ -37,12 +37,12 @@ class AscendStockLoop(OwnLoopMixin):
         require_possible(self)
 
     def loop_problems(self) -> Mapping[str, bool]:
-        """Return what our loop cannot do, by name: this version is all of it."""
+        """Return this version as the one reason why our loop cannot be used."""
         return {"vllm-ascend 0.23": True}
 
     def _propose(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Draft as vllm-ascend does, int64 [num_reqs, K]; the signature is its own."""
-        # What is replayed does not come by :meth:`_run_merged_draft`, which says otherwise.
+        # For a replay, which skips :meth:`_run_merged_draft`; a real run overwrites it there.
         self.last_graph = CUDAGraphMode.FULL.name
         return super()._propose(*args, **kwargs)  # type: ignore[misc]
 
@@ -61,7 +61,7 @@ class AscendStockLoop(OwnLoopMixin):
         *args: Any,
         **kwargs: Any,
     ) -> tuple[Any, Any]:
-        """Build the metadata of a later step; the signature begins as vllm-ascend's does."""
+        """Build the metadata of draft steps 2 to K; the first parameters are vllm-ascend's."""
         if draft_index == 1:
             old_common_metadata = without_rejected(self, old_common_metadata, batch_size)
         return super().attn_update_stack_num_spec_norm(  # type: ignore[misc]

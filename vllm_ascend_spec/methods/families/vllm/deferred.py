@@ -1,9 +1,9 @@
-"""What a draft has yet to read, where it drafts nothing for a while.
+"""Defer the updates of a draft's KV cache while nothing is drafted.
 
-With K=0 a draft reads what the target read only so that its KV cache stays in step. Nobody looks
-into that cache before drafts are wanted again, and the keys and values of a draft's first layer
-come from each token alone. So the tokens of several steps are read in one pass: what a pass costs
-whatever it reads is paid once, which on a small batch is most of it.
+With K=0 a draft reads the target's tokens only to keep its KV cache up to date. Nothing reads that
+cache until drafts are wanted again, and the keys and values of a draft's first layer depend on
+each token alone. So one pass reads the tokens of several steps and pays the fixed cost of a pass
+once, which is most of the cost for a small batch.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import torch
 
-# A pass is due after so many steps, or with so many tokens.
+# A pass runs after this many steps, or once this many tokens wait.
 MOST_STEPS, MOST_TOKENS = 16, 256
 
 
 class Unread(NamedTuple):
-    """Tokens that a draft is to read, and where their keys and values go.
+    """Tokens that a draft has yet to read, and their KV cache slots.
 
     Attributes:
         token_ids: int32 [num_tokens].
         positions: int64 [num_tokens].
-        hidden: [num_tokens, hidden_size], states of the target; None if the draft reads none.
+        hidden: [num_tokens, hidden_size], the target's states; None if the draft reads none.
         slots: int64 [num_tokens].
     """
 
@@ -37,7 +37,7 @@ class DeferredReads:
     """Tokens that wait for a pass of the draft.
 
     Args:
-        read: lets the draft read tokens and write their keys and values, in any order.
+        read: makes the draft read tokens and write their keys and values, in any order.
     """
 
     def __init__(self, read: Callable[[Unread], None]) -> None:
@@ -46,14 +46,14 @@ class DeferredReads:
         self._slots: set[int] = set()
 
     def add(self, tokens: Unread) -> None:
-        """Let tokens of a step wait, or read them where it is time.
+        """Queue the tokens of a step; read the queue if it is full.
 
         Args:
-            tokens: may lie in buffers of the runner, which the next step writes over.
+            tokens: the tokens; they may be in runner buffers, which the next step overwrites.
         """
         slots = {slot for slot in tokens.slots.tolist() if slot >= 0}
-        # A place that is written again, behind a rejected draft or by another request: the last
-        # one has to stay, and a pass may write in any order.
+        # A slot may be written again, after a rejected draft or by another request. The last write
+        # has to win, but a pass may write in any order.
         if not self._slots.isdisjoint(slots):
             self.catch_up()
         self._slots |= slots
@@ -62,7 +62,7 @@ class DeferredReads:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Read everything that waits."""
+        """Read all queued tokens."""
         if not self._waiting:
             return
         token_ids, positions, hidden, slots = zip(*self._waiting, strict=True)

@@ -1,9 +1,9 @@
 """A Llama draft called without the module machinery, on the CPU.
 
-A one-layer draft of a small model computes for about 0.1 ms on one core; going through some twenty
-``nn.Module`` calls, custom-op dispatches and forward-context look-ups costs twice as much again.
-Here the same kernels of vLLM are called one after another on the same weights and the same KV
-cache (vllm/model_executor/models/llama.py, vllm/model_executor/models/llama_eagle.py,
+A one-layer draft of a small model computes for about 0.1 ms on one core; some twenty ``nn.Module``
+calls, custom-op dispatches and forward-context look-ups cost twice as much again. This module
+calls the same vLLM kernels one after another on the same weights and the same KV cache
+(vllm/model_executor/models/llama.py, vllm/model_executor/models/llama_eagle.py,
 vllm/model_executor/models/llama_eagle3.py). The last bit of a logit may differ from the module's,
 and with it a draft. The output does not: the target decides which drafts are accepted.
 """
@@ -41,8 +41,9 @@ class DirectLayer:
     """Kernels and weights of one decoder layer.
 
     Attributes:
-        state_norm: of a layer that reads states beside embeddings (EAGLE-3); None for others.
-        keeps_normed: whether such a layer carries the states on as they are behind that norm.
+        state_norm: norm of the hidden states in a layer that reads them beside embeddings
+            (EAGLE-3); None for other layers.
+        keeps_normed: whether such a layer adds its output to the normalized states.
     """
 
     input_norm: Norm | None
@@ -72,10 +73,10 @@ class DirectLayer:
         Args:
             x: the residual stream.
             positions: int64.
-            metadata: what ``rows`` attend to; None only writes keys and values.
-            slots: int64, where keys and values of all tokens go.
-            embeddings: of the tokens, for a layer that reads them beside states.
-            rows: int64, those whose result is needed; None for all.
+            metadata: attention metadata of ``rows``; with None only keys and values are written.
+            slots: int64, KV cache slots of all tokens.
+            embeddings: token embeddings, for a layer that reads them beside hidden states.
+            rows: int64, the rows whose result is needed; None for all.
         """
         if self.state_norm is None:
             normed = x if self.input_norm is None else self.input_norm(x)
@@ -121,7 +122,7 @@ class DirectLayer:
         attention = self.attention
         heads = (q.shape[0], attention.num_heads, attention.head_size)
         mixed = q.new_empty(heads)
-        # Keys and values are in the cache, where the kernel reads them.
+        # The kernel reads keys and values from the cache.
         attention.impl.forward(
             attention, q.view(heads), None, None, attention.kv_cache, metadata, output=mixed
         )
@@ -159,13 +160,13 @@ class DirectLlama:
             input_ids: int32, the tokens.
             positions: int64, their positions.
             hidden: hidden states to fuse with the embeddings (EAGLE), or None.
-            metadata: attention metadata by layer name; with ``last`` of the layers before it.
-            slots: int64, where keys and values go.
-            last: the rows that count, of the last layer; None for all.
+            metadata: attention metadata by layer name; with ``last``, of all layers but the last.
+            slots: int64, KV cache slots of the tokens.
+            last: the rows that the last layer computes; None for all.
 
         Returns:
             Hidden states for logits and for the next step, [num_tokens, hidden_size] each, or
-            [num_reqs, hidden_size] of the rows that count.
+            [num_reqs, hidden_size] with ``last``.
         """
         x = F.embedding(input_ids, self.embedding)
         if self.fuse is not None:
@@ -196,26 +197,26 @@ class DirectLlama:
         self,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
     ) -> torch.Tensor:
-        """Return the likeliest token of each request, int64 [num_reqs]."""
+        """Return the argmax token of each request, int64 [num_reqs]."""
         return likeliest(self.logits(hidden))
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return logits [num_reqs, vocab_size] of ``hidden`` [num_reqs, hidden_size]."""
+        """Compute logits [num_reqs, vocab_size] from ``hidden`` [num_reqs, hidden_size]."""
         return self.head(hidden)[:, : self.vocab_size]
 
 
 class DirectEagle3(DirectLlama):
-    """An EAGLE-3 head: its first layer reads states beside embeddings.
+    """An EAGLE-3 head, whose first layer reads hidden states beside embeddings.
 
     Args:
-        model: vLLM's; :func:`problem_of` must have found nothing.
+        model: vLLM's EAGLE-3 model; :func:`problem_of` must have found nothing.
     """
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
         self.norms_output = bool(model.model.norm_output)
         offsets = model.draft_id_to_target_id
-        # [draft_vocab_size], the target's token for each of the draft's
+        # [draft_vocab_size], the target's token id for each draft token id
         self.targets = None if offsets is None else offsets + torch.arange(len(offsets))
 
     def forward(
@@ -239,7 +240,7 @@ class DirectEagle3(DirectLlama):
         self,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
     ) -> torch.Tensor:
-        """Return the likeliest token of each request as the target calls it, int64 [num_reqs]."""
+        """Return the argmax token of each request as a target token id, int64 [num_reqs]."""
         own = super().likeliest(hidden)
         return own if self.targets is None else self.targets[own]
 
@@ -252,7 +253,7 @@ DIRECT: dict[type, type[DirectLlama]] = {
 
 
 def direct_of(model: Any) -> DirectLlama:
-    """Return what calls ``model`` directly; :func:`problem_of` must have found nothing."""
+    """Wrap ``model`` to be called directly; :func:`problem_of` must have found nothing."""
     return DIRECT[type(model)](model)
 
 
@@ -306,7 +307,7 @@ def _norm(module: Any) -> Norm | None:
 
 
 def _direct_layer(layer: Any, place: int) -> DirectLayer:
-    """Return the kernels of a layer; the first of EAGLE-3 reads states beside embeddings."""
+    """Return a layer's kernels; EAGLE-3's first layer reads hidden states beside embeddings."""
     attention, mlp = layer.self_attn, layer.mlp
     reads_states = place == 0 and hasattr(layer, "hidden_norm")
     post_norm = _norm(layer.post_attention_layernorm)

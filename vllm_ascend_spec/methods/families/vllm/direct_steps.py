@@ -1,4 +1,4 @@
-"""The steps of a draft that is called directly, on the CPU (``direct.py``): without buffers."""
+"""Draft steps of a draft that is called directly on the CPU (``direct.py``), without buffers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ logger = get_logger(__name__)
 
 
 class DirectStepsMixin:
-    """Part of the draft loop of vLLM's family.
+    """The part of vLLM's family's draft loop that calls the draft directly.
 
     Attributes:
         direct: the draft, if it can be called directly.
-        deferred: what it has yet to read; None where it has to read everything at once.
+        deferred: tokens that the draft has yet to read; None if it must read them at once.
     """
 
     direct: DirectLlama | None = None
@@ -56,10 +56,10 @@ class DirectStepsMixin:
     no_drafts: Callable[[int], torch.Tensor]
 
     def find_direct(self) -> None:
-        """See whether the draft can be called directly; a logged line says why not."""
+        """Set ``direct`` if the draft can be called directly; otherwise log why not."""
         from vllm_ascend_spec.methods.families.vllm.direct import direct_of, problem_of
 
-        # A connector takes keys and values layer by layer as vLLM's attention layers are run.
+        # A connector takes keys and values while vLLM's attention layers run, layer by layer.
         is_taken = self.vllm_config.kv_transfer_config is not None
         found = "a KV connector" if is_taken else problem_of(self.model)
         if found is None:
@@ -70,15 +70,15 @@ class DirectStepsMixin:
     def initialize_attn_backend(
         self, kv_cache_config: KVCacheConfig, kernel_block_sizes: list[int] | None = None
     ) -> None:
-        """Learn what the KV cache is like; the signature is vLLM's."""
+        """Decide from the KV cache layout whether to defer reads; the signature is vLLM's."""
         super().initialize_attn_backend(kv_cache_config, kernel_block_sizes)  # type: ignore[misc]
         self.deferred = DeferredReads(self._read) if self._may_defer(kv_cache_config) else None
 
     def _may_defer(self, kv_cache_config: KVCacheConfig) -> bool:
-        """Tell whether keys and values may be written later than their step.
+        """Tell whether keys and values may be written after the step that they belong to.
 
-        Layers behind the first one attend to the cache. Groups share memory, so that a block may
-        be another layer's by then.
+        Keys and values of layers after the first depend on attention over the cache. KV cache
+        groups share memory, so a block may belong to another layer by then.
         """
         return (
             self.direct is not None
@@ -87,7 +87,7 @@ class DirectStepsMixin:
         )
 
     def _read(self, tokens: Unread) -> None:
-        """Let a draft of one layer write keys and values of tokens."""
+        """Write the keys and values of tokens; the draft has one layer."""
         assert self.direct is not None
         token_ids, positions, hidden, slots = tokens
         nothing = LastRows(positions[:0], None)
@@ -100,15 +100,15 @@ class DirectStepsMixin:
         metadata: CommonAttentionMetadata,
         num_rejected: torch.Tensor | None,  # [num_reqs]
     ) -> tuple[FirstPass, CommonAttentionMetadata]:
-        """Return what the draft reads first, and what it attends to.
+        """Return the inputs and the attention metadata of draft step 1.
 
         Args:
-            read: what the target read, its states, and the last accepted row of each request.
-            next_token_ids: int32, what it sampled last.
-            metadata: what the target attended to.
-            num_rejected: int32, how many of the last tokens of a request were rejected.
+            read: the target's inputs, its states, and the last accepted row of each request.
+            next_token_ids: int32, the token sampled last for each request.
+            metadata: attention metadata of the target.
+            num_rejected: int32, number of rejected tokens at the end of each request.
         """
-        # What a mend changes for the stock proposer's own preparation (compat/first_pass.py).
+        # A patch hooks into the stock proposer's preparation (compat/first_pass.py): apply it here.
         if (mended := getattr(self, "metadata_of_first_pass", None)) is not None:
             metadata = mended(metadata)
         if self.needs_extra_input_slots:
@@ -130,13 +130,13 @@ class DirectStepsMixin:
         num_rejected: torch.Tensor | None,  # [num_reqs]
         sampling_metadata: SamplingMetadata,
     ) -> torch.Tensor:
-        """Draft without modules; the last layer works out no row but those that are drafted from.
+        """Draft without modules; the last layer computes only the rows that yield drafts.
 
         Args:
-            first: what the first pass reads.
-            metadata: what it attends to.
-            num_rejected: int32, how many of the last tokens of a request were rejected.
-            sampling_metadata: of the requests.
+            first: inputs of draft step 1.
+            metadata: attention metadata of draft step 1.
+            num_rejected: int32, number of rejected tokens at the end of each request.
+            sampling_metadata: sampling parameters of the requests.
 
         Returns:
             Drafts, int64 [num_reqs, num_speculative_tokens].
@@ -154,7 +154,7 @@ class DirectStepsMixin:
             self.direct.forward, first.token_ids, first.positions, first.hidden, lower, slots
         )
         if self.num_speculative_tokens == 0:
-            # This keeps the draft's KV cache in step.
+            # Only update the draft's KV cache.
             first_pass(last=LastRows(first.rows, None))
             return self.no_drafts(num_reqs)
         positions = first.positions[first.rows]

@@ -1,10 +1,10 @@
-"""What the first pass of a draft reads, worked out in host memory.
+"""Prepare the inputs of draft step 1 in host memory.
 
-vLLM prepares these inputs by kernels (vllm/v1/spec_decode/utils.py), because a GPU must not wait
-for the host. On a CPU a kernel is a call of PyTorch's dispatcher for each of its arguments, and
-converts most of them; on a handful of numbers that is all the cost. The target's forward pass has
-emptied the caches, so each library function that is called is read from memory first: plain Python,
-whose interpreter is in use all the time, takes less than NumPy.
+vLLM prepares these inputs with kernels (vllm/v1/spec_decode/utils.py), because a GPU must not wait
+for the host. On a CPU such a kernel goes through PyTorch's dispatcher for each argument and
+converts most of them; for a handful of numbers that is the whole cost. The target's forward pass
+has emptied the caches, so each library function is first read from memory: plain Python is faster
+than NumPy, because its interpreter is in use all the time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PADDING_SLOT = -1
 
 
 class HostInputsMixin:
-    """Mix into vLLM's proposer, before it in the bases: the same results where our loop runs."""
+    """Mixin, before vLLM's proposer: prepares our loop's inputs on the host, with equal results."""
 
     device: torch.device
     uses_own_loop: bool
@@ -42,10 +42,10 @@ class HostInputsMixin:
             sampled_token_ids: int32 or int64, -1 where a draft was rejected.
             requests: the states of requests by id.
             gpu_input_batch: the batch of the runner.
-            discard_request_mask: bool, requests whose prompt goes on.
+            discard_request_mask: bool, requests still in prefill.
 
         Returns:
-            int32 [num_reqs] each: the last token of each request, and how many it sampled.
+            Two tensors, int32 [num_reqs]: last token and number of sampled tokens of each request.
         """
         if self.device.type != "cpu" or not self.uses_own_loop:
             return super().prepare_next_token_ids_padded(  # type: ignore[misc]
@@ -58,7 +58,7 @@ class HostInputsMixin:
             valid = [] if discarded[index] else [t for t in tokens if 0 <= t < vocab_size]
             counts.append(len(valid))
             if not valid:
-                # A request that sampled nothing goes on after what it has.
+                # A request that sampled nothing drafts after its last known token.
                 state = requests[gpu_input_batch.req_ids[index]]
                 end = int(gpu_input_batch.num_tokens_no_spec[index])
                 valid = [state.get_token_id(end - 1)]
@@ -71,11 +71,11 @@ class HostInputsMixin:
         spec_decode_metadata: SpecDecodeMetadata,
         valid_sampled_tokens_count: torch.Tensor,  # [num_reqs]
     ) -> tuple[CommonAttentionMetadata, torch.Tensor, torch.Tensor]:
-        """Return what the first pass attends to, rejected tokens included; the signature is vLLM's.
+        """Return the metadata of draft step 1, with rejected tokens; the signature is vLLM's.
 
         Returns:
-            The metadata; int32 [num_reqs] each: the row of the last accepted token of each
-            request, and how many rejected ones come after it.
+            The metadata, and two tensors, int32 [num_reqs]: the row of each request's last
+            accepted token, and the number of rejected tokens after it.
         """
         stock = common_attn_metadata
         if self.device.type != "cpu" or not self.uses_own_loop:
@@ -110,13 +110,13 @@ class HostInputsMixin:
 
 
 class FirstPass(NamedTuple):
-    """What a draft reads in its first pass.
+    """What the draft reads in draft step 1.
 
     Attributes:
         token_ids: int32 [num_tokens].
         positions: int64 [num_tokens].
         hidden: [num_tokens, hidden_size], states of the target; None if the draft reads none.
-        rows: int32 [num_reqs], the row of each request that the first draft comes from.
+        rows: int32 [num_reqs], the row of each request that yields its first draft.
     """
 
     token_ids: torch.Tensor
@@ -130,15 +130,15 @@ def rotated(
     next_token_ids: torch.Tensor,  # [num_reqs]
     rows: torch.Tensor,  # [num_reqs]
 ) -> torch.Tensor:
-    """Return the tokens one place on, each request's next token in its last row.
+    """Shift the tokens by one place, with each request's next token in its last row.
 
-    The same as vLLM's ``SpecDecodeBaseProposer.set_inputs_first_pass`` writes to its buffer
+    The result is what vLLM's ``SpecDecodeBaseProposer.set_inputs_first_pass`` writes to its buffer
     (vllm/v1/spec_decode/llm_base_proposer.py), for tensors in host memory.
 
     Args:
-        token_ids: int32, what the target read.
-        next_token_ids: int32, what it sampled last.
-        rows: int32, where.
+        token_ids: int32, the target's input tokens.
+        next_token_ids: int32, the token sampled last for each request.
+        rows: int32, the row in which each of these goes.
 
     Returns:
         int32 [num_tokens].
@@ -159,23 +159,23 @@ def with_next_tokens(
     block_size: int,
     max_model_len: int,
 ) -> tuple[FirstPass, CommonAttentionMetadata]:
-    """Return what a draft model reads: each request's tokens, and its next token behind them.
+    """Return the inputs of a draft model: each request's tokens, followed by its next token.
 
-    The same as vLLM's ``SpecDecodeBaseProposer.set_inputs_first_pass`` with one more slot for each
-    request (vllm/v1/spec_decode/llm_base_proposer.py), for tensors in host memory. Rejected
-    tokens come last, at position 0, and are written nowhere.
+    The result is that of vLLM's ``SpecDecodeBaseProposer.set_inputs_first_pass`` with one extra
+    slot per request (vllm/v1/spec_decode/llm_base_proposer.py), for tensors in host memory.
+    Rejected tokens come last, at position 0, and are written nowhere.
 
     Args:
-        token_ids: int32, what the target read.
-        positions: int64, where.
-        next_token_ids: int32, what it sampled last.
-        num_rejected: int32, how many of the last tokens of a request were rejected; None: none.
-        metadata: what the target attended to.
+        token_ids: int32, the target's input tokens.
+        positions: int64, their positions.
+        next_token_ids: int32, the token sampled last for each request.
+        num_rejected: int32, number of rejected tokens at the end of each request, or None.
+        metadata: attention metadata of the target.
         block_size: tokens per block of the KV cache.
-        max_model_len: most tokens of a request.
+        max_model_len: maximum number of tokens in a request.
 
     Returns:
-        Inputs of ``num_tokens + num_reqs`` rows, and what the draft attends to in them.
+        Inputs with ``num_tokens + num_reqs`` rows, and their attention metadata.
     """
     starts, read = metadata.query_start_loc_cpu.tolist(), token_ids.tolist()
     following = next_token_ids.tolist()

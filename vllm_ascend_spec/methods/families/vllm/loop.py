@@ -1,9 +1,9 @@
 """The draft loop of vLLM's family, on CPU and CUDA.
 
-vLLM's loop (``SpecDecodeBaseProposer.propose``) works out positions, slots and lengths anew in each
-draft step, opens a forward context for each, and copies inputs into graph buffers even where there
-is no graph. Ours plans all steps at once and opens one context, or none where the draft can be
-called directly (``direct.py``).
+vLLM's loop (``SpecDecodeBaseProposer.propose``) recomputes positions, slots and lengths in each
+draft step, opens a forward context for each, and copies inputs into graph buffers even without a
+graph. Our loop plans all steps at once and opens one context, or none if the draft can be called
+directly (``direct.py``).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 class VllmDraftLoop(
     ProposeMixin, OwnLoopMixin, DirectStepsMixin, HostInputsMixin, RowGraphsMixin, StockProposer
 ):
-    """Mix into a subclass of vLLM's ``SpecDecodeBaseProposer``, before it in the bases."""
+    """Mixin for subclasses of vLLM's ``SpecDecodeBaseProposer``; goes before it in the bases."""
 
     stock_name = "vLLM"
 
     def loop_problems(self) -> Mapping[str, bool]:
-        """Return what our loop cannot do, by name, and whether this engine has it."""
+        """Map each feature that our loop lacks to whether this engine needs it."""
         parallel = self.vllm_config.parallel_config
         return {
             "M-RoPE positions": self.uses_mrope,
@@ -51,7 +51,7 @@ class VllmDraftLoop(
         }
 
     def load_model(self, target_model: nn.Module) -> None:
-        """Load the draft, and see whether it can be called directly."""
+        """Load the draft and check whether it can be called directly."""
         super().load_model(target_model)  # type: ignore[misc]
         if self.uses_own_loop and self.device.type == "cpu":
             self.find_direct()
@@ -77,7 +77,7 @@ class VllmDraftLoop(
         self.keep_positions_inside(first.positions)
         last, hidden = self._first_step(first, metadata)
         if num_drafts == 0:
-            # The pass above kept the draft's KV cache in step; there is nothing to draft.
+            # The pass above only updated the draft's KV cache.
             return self.no_drafts(num_reqs)
         if self.parallel_drafting:
             rows = rows_of_drafts(first.rows, num_reqs, num_drafts)
@@ -94,10 +94,10 @@ class VllmDraftLoop(
         return self.join(drafts)
 
     def _inputs_of_first_pass(self, inputs: Inputs) -> tuple[FirstPass, CommonAttentionMetadata]:
-        """Return what the draft reads first, and what it attends to."""
+        """Return the inputs and the attention metadata of draft step 1."""
         hidden, metadata = inputs.target_hidden_states, inputs.common_attn_metadata
         if self.eagle3_use_aux_hidden_state:
-            # The states of several layers side by side become one of the draft's width.
+            # Projects the concatenated states of several layers to the draft's width.
             hidden = self.model.combine_hidden_states(hidden)
         rows, num_rejected = inputs.token_indices_to_sample, inputs.num_rejected_tokens_gpu
         if self.direct is not None and not self.parallel_drafting:
@@ -130,7 +130,7 @@ class VllmDraftLoop(
     def _first_step(
         self, first: FirstPass, metadata: CommonAttentionMetadata
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run the draft over the target's tokens; return hidden states for logits and feedback."""
+        """Run draft step 1 on the target's tokens; return states for logits and for feedback."""
         _, per_layer = self.build_per_group_and_layer_attn_metadata(metadata)
         num_tokens = first.token_ids.shape[0]
         if self.direct is not None:  # all drafts in one pass
@@ -151,7 +151,7 @@ class VllmDraftLoop(
             return self._run_model(inputs)
 
     def no_drafts(self, num_reqs: int) -> torch.Tensor:
-        """Return no drafts, int64 [num_reqs, 0], of a step that only kept the KV cache in step."""
+        """Return empty drafts, int64 [num_reqs, 0], for a step that only updates the KV cache."""
         return torch.empty((num_reqs, 0), dtype=torch.int64, device=self.device)
 
     def one_row_each(
@@ -163,7 +163,7 @@ class VllmDraftLoop(
         """Make ``metadata`` describe the last accepted token of each request."""
         on_host = self.device.type == "cpu"
         if num_rejected is not None:
-            # The first pass counted rejected tokens too; nothing after it may.
+            # Only draft step 1 counts rejected tokens.
             metadata.seq_lens = metadata.seq_lens - num_rejected
         starts = self.arange[: num_reqs + 1]
         metadata.num_actual_tokens = num_reqs
@@ -178,7 +178,7 @@ class VllmDraftLoop(
         metadata: CommonAttentionMetadata,
         positions: torch.Tensor,  # [num_reqs]
     ) -> StepPlan:
-        """Plan steps 2..K, after :meth:`one_row_each`."""
+        """Plan draft steps 2 to K; call :meth:`one_row_each` first."""
         plan = plan_steps_on_host if self.device.type == "cpu" else plan_steps
         return plan(
             positions,
@@ -192,7 +192,7 @@ class VllmDraftLoop(
     def step_metadata(
         self, metadata: CommonAttentionMetadata, plan: StepPlan, step: int
     ) -> dict[str, Any]:
-        """Return the attention metadata of one later step, by layer name."""
+        """Return the attention metadata of one of draft steps 2 to K, by layer name."""
         metadata.seq_lens = plan.seq_lens[step]
         metadata.slot_mapping = plan.slots[step]
         metadata.max_seq_len = min(metadata.max_seq_len + 1, self.max_model_len)
@@ -210,7 +210,7 @@ class VllmDraftLoop(
         drafts: list[Picked],
         sampler: DraftSampler | None,
     ) -> None:
-        """Run draft steps 2..K, one token per request each, appending to ``drafts``."""
+        """Run draft steps 2 to K on one token per request; append to ``drafts``."""
         num_reqs = hidden.shape[0]
         mode, padded, across_dp = self._determine_batch_execution_and_padding(num_reqs)
         with set_forward_context(
@@ -273,7 +273,7 @@ class VllmDraftLoop(
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         sampler: DraftSampler | None,
     ) -> Picked:
-        """Pick one draft per request; greedy ones as vLLM does, which may shard the argmax."""
+        """Pick one draft per request; greedy drafts use vLLM's argmax, which may be sharded."""
         if sampler is None:
             return self._greedy_sample(hidden), None
         return super().pick(hidden, sampler)

@@ -1,4 +1,4 @@
-"""Where draft steps 2..K write and what they attend to, for all steps at once."""
+"""Plan where draft steps 2 to K write and what they attend to, for all steps at once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ PADDING_SLOT = -1
 
 
 class StepPlan(NamedTuple):
-    """Metadata of the draft steps after the first; filled by :func:`plan_steps`.
+    """Metadata of draft steps 2 to K; filled by :func:`plan_steps`.
 
     Attributes:
-        positions: int64 [num_reqs] for each step, position of the token that it reads.
-        slots: int64 [num_reqs] for each step, where its keys and values go in the KV cache.
-        seq_lens: int32 [num_reqs] for each step, tokens it attends to, itself included.
+        positions: int64 [num_reqs] for each step, position of its input token.
+        slots: int64 [num_reqs] for each step, KV cache slot of that token.
+        seq_lens: int32 [num_reqs] for each step, number of tokens that token attends to, itself
+            included.
     """
 
     positions: Sequence[torch.Tensor]
@@ -25,12 +26,12 @@ class StepPlan(NamedTuple):
 
 
 class LastRows(NamedTuple):
-    """What the last layer of a draft has to work out in the first pass.
+    """What the draft's last layer has to compute in draft step 1.
 
     Attributes:
         rows: int64 [num_reqs], the row of each request whose result is needed.
-        metadata: attention metadata of these rows by layer name; None if only keys and values of
-            all rows are.
+        metadata: attention metadata of these rows by layer name; None if only the keys and values
+            of all rows are needed.
     """
 
     rows: torch.Tensor
@@ -49,15 +50,16 @@ def plan_steps(
 
     A step past ``max_model_len`` runs at position 0 on one token and writes nowhere; the
     scheduler drops its token. Once past, a request stays past: the clamped position is only what
-    the model sees. Same results as vLLM's ``eagle_step_update_slot_mapping_and_metadata`` up to
-    that point (vllm/v1/spec_decode/utils.py), which runs once per step.
+    the model sees. Up to that point the results equal those of vLLM's
+    ``eagle_step_update_slot_mapping_and_metadata`` (vllm/v1/spec_decode/utils.py), which runs once
+    per step.
 
     Args:
-        positions: int64, position of the last token of each request in the first pass.
-        seq_lens: int32, tokens the first pass attended to.
+        positions: int64, position of each request's last token in draft step 1.
+        seq_lens: int32, number of tokens that draft step 1 attended to.
         block_table: int32, KV cache blocks of each request.
         block_size: tokens per block.
-        max_model_len: most tokens of a request.
+        max_model_len: maximum number of tokens in a request.
         num_steps: how many steps to plan, at least 1.
     """
     ahead = torch.arange(1, num_steps + 1, device=positions.device)[:, None]
@@ -79,9 +81,9 @@ def plan_steps_on_host(
     max_model_len: int,
     num_steps: int,
 ) -> StepPlan:
-    """Do the same as :func:`plan_steps` for tensors in host memory, without calling PyTorch much.
+    """Do the same as :func:`plan_steps` for tensors in host memory, with few calls of PyTorch.
 
-    On a handful of numbers its dispatch is all the cost; see ``host_inputs.py``.
+    For a handful of numbers PyTorch's dispatch is the whole cost; see ``host_inputs.py``.
     """
     table = block_table.numpy()
     requests = list(enumerate(zip(positions.tolist(), seq_lens.tolist(), strict=True)))

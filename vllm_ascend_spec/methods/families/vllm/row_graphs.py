@@ -1,8 +1,8 @@
-"""Graphs for the later passes of a draft, which have one row for each request.
+"""Graphs for draft steps 2 to K, which have one row per request.
 
-vLLM captures a draft at the target's sizes, which are for K+1 rows of each request
-(``vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer.initialize_cudagraph_keys``). So
-a pass of one row each is padded to the next of these: with K=3 one request to four rows.
+vLLM captures a draft at the target's sizes, which are made for K+1 rows per request
+(``vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer.initialize_cudagraph_keys``). A
+step with one row per request is padded to the next of these: with K=3 one request to four rows.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class WidthDispatcher(CudagraphDispatcher):
-    """vLLM's choice of a graph, with further widths than those of the target.
+    """vLLM's graph dispatcher, with capture sizes in addition to the target's.
 
     Args:
-        vllm_config: of the engine.
-        widths: in tokens.
+        vllm_config: configuration of the engine.
+        widths: additional capture sizes in tokens.
     """
 
     def __init__(self, vllm_config: VllmConfig, widths: Collection[int]) -> None:
@@ -36,8 +36,8 @@ class WidthDispatcher(CudagraphDispatcher):
     def initialize_cudagraph_keys(
         self, cudagraph_mode: CUDAGraphMode, uniform_decode_query_len: int = 1
     ) -> None:
-        """Note which graphs there are; the signature is vLLM's."""
-        # The target reads the same settings, and is not captured at these widths.
+        """Register the graphs to capture; the signature is vLLM's."""
+        # A copy, because the target reads the same settings and is not captured at these widths.
         settings = copy(self.vllm_config.compilation_config)
         sizes = settings.cudagraph_capture_sizes or []
         settings.cudagraph_capture_sizes = sorted({*sizes, *self._widths})
@@ -46,13 +46,13 @@ class WidthDispatcher(CudagraphDispatcher):
 
 
 class RowGraphsMixin:
-    """Mix into vLLM's proposer with a draft model, before it in the bases."""
+    """Mixin for vLLM's proposers with a draft model; goes before them in the bases."""
 
     vllm_config: VllmConfig
     cudagraph_dispatcher: CudagraphDispatcher
 
     def initialize_cudagraph_keys(self, cudagraph_mode: CUDAGraphMode) -> None:
-        """Note which graphs the draft has; the signature is vLLM's."""
+        """Register the draft's graphs; the signature is vLLM's."""
         if rows := draft_rows(self.vllm_config.compilation_config):
             self.cudagraph_dispatcher = WidthDispatcher(self.vllm_config, rows.values())
         super().initialize_cudagraph_keys(cudagraph_mode)  # type: ignore[misc]
@@ -65,11 +65,11 @@ class RowGraphsMixin:
         is_graph_capturing: bool = False,
         slot_mappings: Any = None,
     ) -> None:
-        """Run, and capture the later passes beside the first one; the signature is vLLM's."""
+        """Run, and also capture the graphs of draft steps 2 to K; the signature is vLLM's."""
         run = super().dummy_run  # type: ignore[misc]
         run(num_tokens, use_cudagraphs, is_graph_capturing, slot_mappings)
         rows = draft_rows(self.vllm_config.compilation_config).get(num_tokens)
         if rows is not None and use_cudagraphs and is_graph_capturing:
-            # What a kernel sets up in its first run must not be recorded.
+            # The set-up that kernels do in their first run must not be recorded.
             run(rows, False, is_graph_capturing, slot_mappings)
             run(rows, use_cudagraphs, is_graph_capturing, slot_mappings)

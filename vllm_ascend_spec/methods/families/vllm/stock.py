@@ -1,4 +1,4 @@
-"""What our loop uses of vLLM's ``SpecDecodeBaseProposer``; tests look each name up there."""
+"""The parts of vLLM's ``SpecDecodeBaseProposer`` that our loop uses; tests check each name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StockProposer:
-    """Annotations alone: types of the stock proposer's attributes and methods.
+    """Type annotations of the stock proposer's attributes and methods; no code.
 
     Attributes:
         input_ids: int32 [max_num_tokens], buffer that graphs read.
