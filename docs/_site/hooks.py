@@ -7,6 +7,7 @@ A site has neither: it has a language switch, and only what lies in ``docs/``.
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from pathlib import PurePosixPath
 from typing import Any
@@ -37,15 +38,9 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
 def outside(link: re.Match[str], folder: PurePosixPath) -> str:
     """Return a link that leaves the site: to the repository, or as a path in words."""
     path, _, anchor = link[2].partition("#")
-    parts: list[str] = []
-    for part in (folder / path).parts:
-        if part == "..":
-            parts.pop()
-        else:
-            parts.append(part)
-    if parts[0] == "docs" and not path.endswith(".json"):
+    place = posixpath.normpath(folder / path)
+    if place.startswith("docs/") and not path.endswith(".json"):
         return link[0]
-    place = "/".join(parts)
     if REPOSITORY:
         return f"[{link[1]}]({REPOSITORY}/blob/main/{place}{'#' if anchor else ''}{anchor})"
     return f"{link[1]} (`{place}`)" if place not in link[1] else f"`{place}`"

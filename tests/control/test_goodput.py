@@ -97,9 +97,9 @@ def test_none_is_hardly_looked_at_again_where_drafts_pay_by_far() -> None:
     engine, chooser = Engine(bound_by_memory, 0.8), LengthChooser([0, 3])
     for _ in range(3000):
         engine.step(4, chooser.choose(4).drafts, chooser)
-    # Until it was measured often enough.
+    # Until it was measured often enough, and then twice, in case the machine was busy at first.
     assert LOOK < engine.chosen[:500].count(0) <= LOOK + 3 * PROBE_LOOK
-    assert engine.chosen[1000:].count(0) <= 3 * PROBE_LOOK
+    assert engine.chosen[500:].count(0) <= 2 * PROBE_LOOK
     # Of four times as many requests it is not.
     for _ in range(200):
         engine.step(16, chooser.choose(16).drafts, chooser)
