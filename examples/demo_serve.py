@@ -17,10 +17,10 @@ from pathlib import Path
 
 from openai import OpenAI
 
-from vllm_ascend_spec.bench.client import Load, Result, run_load
+from vllm_ascend_spec.bench.client import ClientLoad, LoadResult, run_load
 from vllm_ascend_spec.bench.server import Server, ServerError, stop_servers_on_sigterm
 from vllm_ascend_spec.bench.start_timeout import add_start_timeout
-from vllm_ascend_spec.metrics.acceptance import Acceptance, from_prometheus
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, from_prometheus
 
 ZOO = Path(os.path.relpath(Path(__file__).parent / "zoo"))
 TARGET = str(ZOO / "target")
@@ -43,9 +43,9 @@ class Report:
 
     name: str
     texts: dict[str, str]
-    greedy: Result
-    sampled: Result
-    acceptance: dict[str, Acceptance]
+    greedy: LoadResult
+    sampled: LoadResult
+    acceptance: dict[str, AcceptanceCounts]
 
 
 def ask_every_way(server: Server) -> dict[str, str]:
@@ -85,7 +85,7 @@ def measure(
         prompts = PROMPTS[:num_prompts]
         results, acceptance = {}, {}
         for kind, temperature in (("greedy", 0.0), ("T=0.8", 0.8)):
-            load = Load(prompts, max_tokens=64, temperature=temperature)
+            load = ClientLoad(prompts, max_tokens=64, temperature=temperature)
             before = from_prometheus(server.metrics())
             print(f"  {name}: {len(prompts)} prompts x 64 tokens, {kind}", flush=True)
             results[kind] = run_load(server.url, TARGET, load)

@@ -24,7 +24,7 @@ LONG: dict[str, int] = {
     "tests/e2e/test_server.py": 121,
     "tests/e2e/test_distribution.py": 155,
     "tests/upstream/test_vllm_tests.py": 102,
-    "tests/ops/twin/test_mutations.py": 97,
+    "tests/ops/emulator/test_mutations.py": 97,
     "tests/e2e/test_request_options.py": 90,
     "tests/ops/triton/test_interpreter_contract.py": 90,
     "tests/ops/test_enumeration.py": 85,

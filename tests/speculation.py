@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from vllm_ascend_spec.config.resolved import ATTRIBUTE, Speculation
+from vllm_ascend_spec.config.resolved import ATTRIBUTE, SpecConfig
 from vllm_ascend_spec.methods.registry import BUILT_IN
 
 
-def make_speculation(method: str = "eagle", **given: Any) -> Speculation:
+def make_speculation(method: str = "eagle", **given: Any) -> SpecConfig:
     """Return a speculation on the CPU with three drafts, unless told otherwise."""
     values: dict[str, Any] = {
         "device": "cpu",
@@ -19,9 +19,9 @@ def make_speculation(method: str = "eagle", **given: Any) -> Speculation:
         "num_drafts": 3,
         **given,
     }
-    return Speculation(method=method, **values)
+    return SpecConfig(method=method, **values)
 
 
-def carry(speculation: Speculation, **spec: Any) -> SimpleNamespace:
+def carry(speculation: SpecConfig, **spec: Any) -> SimpleNamespace:
     """Return a stand-in for vLLM's ``SpeculativeConfig`` that carries a resolved one."""
     return SimpleNamespace(**{ATTRIBUTE: speculation, **spec})

@@ -198,7 +198,7 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
     if options.tests:
         return [package]
     simulator = ["--dist", "loadfile", "tests"]
-    core_of_vllm = ["tests/e2e", "tests/compat"]
+    core_of_vllm = ["tests/e2e", "tests/patches"]
     parts = [
         package,
         part("simulator", options.npu_venv, simulator, folder=SIMULATOR),

@@ -14,11 +14,11 @@ from tests.installed import (
     pretend_platform_plugins,
 )
 from vllm_ascend_spec import plugin
-from vllm_ascend_spec.compat import registry
 from vllm_ascend_spec.devices import select
-from vllm_ascend_spec.entry import engine_hook
 from vllm_ascend_spec.errors import PlatformError, UnsupportedVersionError
+from vllm_ascend_spec.hooks import engine_hook
 from vllm_ascend_spec.log import log_once
+from vllm_ascend_spec.patches import registry
 from vllm_ascend_spec.versions import SUPPORTED_VLLM, in_words
 
 OURS = "vllm_ascend_spec.platform.cpu.SpecCpuPlatform"

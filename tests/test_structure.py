@@ -22,7 +22,7 @@ from tests.imports import (
     runs_on_import,
 )
 from tests.structure_page import PAGE, Part, files_in, parts_in, parts_there
-from vllm_ascend_spec.compat import registry
+from vllm_ascend_spec.patches import registry
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
@@ -145,7 +145,7 @@ def test_tests_share_modules_and_not_each_others_conftest() -> None:
 
 
 def test_mends_are_one_file_each_and_say_why_how_and_until_when() -> None:
-    for name in (mend.name for mend in registry.MENDS):
+    for name in (patch.name for patch in registry.PATCHES):
         tree = ast.parse((PACKAGE / "compat" / f"{name}.py").read_text())
         docstring = ast.get_docstring(tree) or ""
         assert all(f"{word}: " in docstring for word in ("Why", "How", "Until")), name

@@ -22,7 +22,7 @@ ABSENT = {name for name in OTHERS if importlib.util.find_spec(name) is None}
 # Top folders of the checkout that no wheel has.
 CHECKOUT_ONLY = {"tests", "ops", "examples", "npu_sim"}
 # What looks for the checkout, and says in one line, or in a record, that there is none.
-LOOKS_FOR_IT = {"bench/checkout.py", "ops/build_ascendc.py"}
+LOOKS_FOR_IT = {"bench/git.py", "ops/build_ascendc.py"}
 
 # Imports every module of the wheel; says which files were opened and what could not be imported.
 IMPORT_ALL = """
@@ -130,12 +130,12 @@ def test_no_module_reads_files_outside_the_package(installed: Path) -> None:
 def test_the_check_sees_what_it_should() -> None:
     place = Path(NAME, "bench", "x.py")
     source = (
-        "import os, tests.x\nfrom ops.twin import library\nfrom . import ops\n"
+        "import os, tests.x\nfrom ops.emulator import library\nfrom . import ops\n"
         "a = Path(__file__).parents[1]\nb = Path(__file__).parents[2] / 'tests'\n"
     )
     assert leaves_the_package(source, place) == [
         "imports tests.x",
-        "imports ops.twin",
+        "imports ops.emulator",
         "Path(__file__).parents[2]",
     ]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from vllm_ascend_spec.one_line import one_line
+from vllm_ascend_spec.messages import one_line
 
 
 class AscendSpecError(Exception):

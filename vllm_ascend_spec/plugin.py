@@ -23,15 +23,15 @@ def register_platform() -> str | None:
     if choice.note:
         log_once(choice.note_level, choice.note)
     if choice.platform is not None:
-        from vllm_ascend_spec.compat import registry as compat
-        from vllm_ascend_spec.entry import keywords_hook
+        from vllm_ascend_spec.hooks import keywords_hook
+        from vllm_ascend_spec.patches import registry as compat
 
         compat.apply("command_line")
         keywords_hook.apply()
     return choice.platform
 
 
-def choose() -> select.Choice:
+def choose() -> select.DeviceChoice:
     """Choose the platform, and check that the device's libraries can be imported."""
     choice = select.select_platform()
     device = select.find_device() if choice.platform is not None else None
@@ -59,7 +59,7 @@ def register_general() -> None:
         raise PlatformError(choice.note)
     if choice.platform is None:
         return
-    from vllm_ascend_spec.entry import engine_hook, untested
+    from vllm_ascend_spec.hooks import engine_hook, untested
     from vllm_ascend_spec.quantization import modelslim
 
     untested.warn(*installed)

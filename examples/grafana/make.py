@@ -97,7 +97,7 @@ PANELS = (
         kind="stat",
         width=6,
         height=4,
-        title=("Watchdog", "看门狗"),
+        title=("AcceptanceAlarm", "看门狗"),
         about=(
             "low: fewer than 5% of first drafts are accepted. Of several engines the worst.",
             "过低：第一个草稿的接受率低于 5%。多个引擎时取最差者。",

@@ -128,7 +128,7 @@ int ThresholdSearch::collect(const Bracket& bracket) {
   return num_held;
 }
 
-// Looks into the middle of the bracket a few times. A flat row has very many candidates, and
+// ProbeTimer into the middle of the bracket a few times. A flat row has very many candidates, and
 // summing them is far cheaper than sorting them into bins.
 ThresholdSearch::Bracket ThresholdSearch::halve(
     Measure measure, double goal, Bracket bracket) const {

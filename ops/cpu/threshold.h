@@ -1,6 +1,6 @@
 // min-p, top-k and top-p as one threshold on the logits, without sorting the vocabulary.
 //
-// Each filter keeps the likeliest tokens and all that tie with the last of them, so each amounts
+// Each filter keeps the argmax tokens and all that tie with the last of them, so each amounts
 // to a lowest logit. The search for it looks at the values in a shrinking bracket: a histogram
 // while there are many, a sort when they fit a small buffer. It always ends at a logit of the row.
 #pragma once
@@ -58,7 +58,7 @@ class ThresholdSearch {
   Weighting weighting_;
   float max_;
   double mass_;
-  // How many tokens are kept, if they and their weights lie in the scratch, the likeliest first.
+  // How many tokens are kept, if they and their weights lie in the scratch, the argmax first.
   int num_sorted_ = 0;
   Scratch& scratch_;
 };

@@ -57,7 +57,7 @@ def use(folder: Path, patch: pytest.MonkeyPatch, launch: str = "") -> None:
     """
     patch.setattr(ascendc_library, "LIBRARY", folder / ascendc_library.LIBRARY.name)
     patch.setattr(ascendc_library, "SOC", folder / "soc.txt")
-    patch.delenv(ascendc_library.STAND_IN_VARIABLE, raising=False)
+    patch.delenv(ascendc_library.EMULATOR_VARIABLE, raising=False)
     patch.setenv(TWIN, str(kernels()))
     patch.setenv(LAUNCH, launch)
     ascendc_library.library_problem.cache_clear()

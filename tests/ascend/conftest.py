@@ -13,7 +13,7 @@ import pytest
 from tests.ascend.environment import CPU, IS_HERE, NPU, REASON
 from tests.ascend.matrix import EXACT, Case
 from tests.ascend.processes import Engines, Outcome, Run, session_folder
-from tests.compat.mends import TakeOut, taking_out
+from tests.patches.cases import TakeOut, taking_out
 from vllm_ascend_spec.cli import env
 
 

@@ -38,7 +38,7 @@ def watch_draft_rows(rows: list[list[int]]) -> None:
     """Note, for every draft of a batch, on how many rows the draft model runs in each step."""
     if NO_LOOP_ON_NPU is not None:
         return
-    from vllm_ascend_spec.methods.families.ascend.loop import AscendDraftLoop as Mixin
+    from vllm_ascend_spec.methods.loops.ascend.loop import AscendDraftLoop as Mixin
 
     run_all, run_model = Mixin._run_merged_draft, Mixin._run_model
 
@@ -184,11 +184,11 @@ def make_engine(job: dict[str, Any]) -> Any:
 
 def choose_in_turn(llm: Any, chosen: list[int]) -> None:
     """Choose K in turn, whatever pays."""
-    from vllm_ascend_spec.control.goodput import PAYS, Choice
+    from vllm_ascend_spec.control.adaptive_k import PAYS, KChoice
 
     turn = itertools.cycle(chosen)
     for kind in llm.llm_engine.engine_core.engine_core.scheduler.kinds.values():
-        kind.chooser.choose = lambda requests: Choice(next(turn), PAYS)
+        kind.chooser.choose = lambda requests: KChoice(next(turn), PAYS)
 
 
 def timed_lengths(llm: Any) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from npu_sim.launch import as_device_op
 
-from ops.twin.library import Twin
+from ops.emulator.library import Twin
 from tests.ops.ascendc.kernels import make_twin
 from tests.ops.batches import Arguments
 from vllm_ascend_spec.ops import OPS

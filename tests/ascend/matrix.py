@@ -203,7 +203,7 @@ CASES["eagle-eager-async"] = Case(
     mode="eager",
     engine={"async_scheduling": True},
     # A seed repeats where drafts do, and with asynchronous scheduling they do not, see
-    # methods/families/ascend/loop.py.
+    # methods/loops/ascend/loop.py.
     requests=(*EXACT, "logprobs"),
 )
 # In a full graph a hybrid takes K drafts of the trees or none, so a seed draws otherwise there.

@@ -13,10 +13,10 @@ from pathlib import Path
 
 PACKAGE = "vllm_ascend_spec"
 SOURCES = Path(__file__).parents[2] / PACKAGE
-LOOP = "methods/families/ascend/loop.py"
-METADATA = "methods/families/ascend/metadata.py"
-REJECTED = "methods/families/ascend/rejected.py"
-GRAPHS = "methods/families/ascend/graphs.py"
+LOOP = "methods/loops/ascend/loop.py"
+METADATA = "methods/loops/ascend/metadata.py"
+REJECTED = "methods/loops/ascend/rejected.py"
+GRAPHS = "methods/loops/ascend/graphs.py"
 # What a check says that compares drafts, and one whose engine has ended.
 DRAFTS = "other drafts|drafted .* times"
 ENDED = "(?s)the engine ended with"
@@ -142,13 +142,13 @@ MUTATIONS: dict[str, Mutation] = {
         case="limit",
     ),
     "a draft model's lengths in a graph are one short": Mutation(
-        file="compat/npu_draft_model_lengths.py",
+        file="patches/npu_draft_model_lengths.py",
         old="torch.where(fitted > 0, fitted + self.net_num_new_slots_per_request, fitted)",
         new="fitted",
         case="draft_model-full_decode_only",
     ),
     "a head reads the last token of a prompt behind a piece of it": Mutation(
-        file="compat/prompt_piece_end.py",
+        file="patches/prompt_chunk_end.py",
         old="read + 1, ends",
         new="ends[: batch.num_reqs], ends",
         case="eagle-chunked",

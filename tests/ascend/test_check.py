@@ -101,8 +101,8 @@ def refused_by_the_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> str | N
     from vllm.engine.arg_utils import EngineArgs
 
     from vllm_ascend_spec.config.ascend import samples_drafts
-    from vllm_ascend_spec.entry import engine_hook
-    from vllm_ascend_spec.methods.families.ascend.limits import require_possible
+    from vllm_ascend_spec.hooks import engine_hook
+    from vllm_ascend_spec.methods.loops.ascend.limits import require_possible
 
     spec, additional, engine, _ = CASES[name]
     arguments = {**ENGINE, **engine, "speculative_config": spec, "additional_config": additional}

@@ -13,9 +13,9 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 
-from tests.compat.mends import TakeOut, is_applied
-from tests.compat.test_thinking_budget_state import leave_and_move, reasoning
-from vllm_ascend_spec.compat import (
+from tests.patches.cases import TakeOut, is_applied
+from tests.patches.test_thinking_budget_state import leave_and_move, reasoning
+from vllm_ascend_spec.patches import (
     npu_additional_config,
     npu_logprobs_mode,
     npu_mtp_first_position,
@@ -26,15 +26,15 @@ from vllm_ascend_spec.compat import (
 
 def test_stages_apply_every_mend_once() -> None:
     for stage in ("npu_platform", "npu"):
-        mends = list(registry.needed(stage))
+        patches = list(registry.needed(stage))
         registry.apply(stage)
-        once = [mend._patches._undo[:] for mend in mends]
+        once = [patch._patches._undo[:] for patch in patches]
         registry.apply(stage)
-        assert mends
-        assert all(map(is_applied, mends))
-        assert [mend._patches._undo for mend in mends] == once
+        assert patches
+        assert all(map(is_applied, patches))
+        assert [patch._patches._undo for patch in patches] == once
         registry.revert(stage)
-        assert not any(map(is_applied, mends))
+        assert not any(map(is_applied, patches))
     registry.apply("npu_platform")  # which the platform did as it was imported
 
 

@@ -12,14 +12,14 @@ import torch
 
 
 def without_rejected(*given: Any) -> Any:
-    from vllm_ascend_spec.methods.families.ascend import rejected
+    from vllm_ascend_spec.methods.loops.ascend import rejected
 
     return rejected.without_rejected(*given)
 
 
 @pytest.fixture
 def make_proposer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    from vllm_ascend_spec.methods.families.ascend import rejected
+    from vllm_ascend_spec.methods.loops.ascend import rejected
 
     groups = SimpleNamespace(world_size=1)
     monkeypatch.setattr(rejected, "get_pp_group", lambda: groups)

@@ -27,7 +27,7 @@ class Stock:
 
 @pytest.fixture
 def proposer() -> Any:
-    from vllm_ascend_spec.methods.families.ascend.metadata import LaterStepMetadataMixin
+    from vllm_ascend_spec.methods.loops.ascend.metadata import LaterStepMetadataMixin
 
     made: Any = type("Proposer", (LaterStepMetadataMixin, Stock), {})()
     made.uses_own_loop = True
@@ -98,7 +98,7 @@ def test_vllm_asks_both_hooks_with_these_names() -> None:
 
     from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer as Base
 
-    from vllm_ascend_spec.methods.families.ascend.metadata import LaterStepMetadataMixin as Ours
+    from vllm_ascend_spec.methods.loops.ascend.metadata import LaterStepMetadataMixin as Ours
 
     for name in ("_common_attn_metadata_for_draft_group", "_prepare_dcp_draft_dummy_metadata"):
         ours, theirs = (inspect.signature(getattr(owner, name)) for owner in (Ours, Base))

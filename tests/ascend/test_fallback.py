@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def no_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Take the stand-in away; collect what is logged."""
-    monkeypatch.delenv(ascendc_library.STAND_IN_VARIABLE, raising=False)
+    monkeypatch.delenv(ascendc_library.EMULATOR_VARIABLE, raising=False)
     logged: list[str] = []
     said: set[str] = set()
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from ops.twin.library import Twin
-from ops.twin.report import TwinError
+from ops.emulator.library import Twin
+from ops.emulator.report import TwinError
 from tests.ascend.kernels import NPU, DeviceTwin, on_cpu, on_npu
 from tests.ops.ascendc.kernels import SOURCES, make_twin
 from tests.ops.batches import as_lists, make_drafts, make_sampled
+from tests.ops.emulator.build import build
+from tests.ops.emulator.mutations import MUTATIONS
 from tests.ops.parity import assert_right, judge
-from tests.ops.twin.build import build
-from tests.ops.twin.mutations import MUTATIONS
 from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample
 from vllm_ascend_spec.ops.ascendc_library import use
 

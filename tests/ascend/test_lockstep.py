@@ -12,8 +12,8 @@ import pytest
 
 from tests.ascend.environment import IS_SIMULATED, NPU
 from tests.ascend.matrix import MLA_BEYOND, MODES
-from tests.copies.cases import DRAFTS, END, SCHEDULE, assert_in_step, run_case, wrong_answers
-from tests.copies.lockstep import beside_idle
+from tests.replicas.cases import DRAFTS, END, SCHEDULE, assert_in_step, run_case, wrong_answers
+from tests.replicas.lockstep import beside_idle
 from vllm_ascend_spec.cli import env
 
 pytestmark = pytest.mark.skipif(not IS_SIMULATED, reason="counts what the simulated NPU ran")

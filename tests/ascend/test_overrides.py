@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from vllm_ascend_spec.compat import (
+from vllm_ascend_spec.patches import (
     next_token_buffer,
     npu_draft_model_padding,
     npu_mla_draft_positions,

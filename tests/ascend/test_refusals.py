@@ -29,7 +29,7 @@ def make_proposer(mode: str, *, graphs: bool = True, sampled: bool = False, **sp
 
 
 def require_possible(proposer: Any) -> None:
-    from vllm_ascend_spec.methods.families.ascend import limits
+    from vllm_ascend_spec.methods.loops.ascend import limits
 
     limits.require_possible(proposer)
 
@@ -61,7 +61,7 @@ def test_piecewise_graphs_refuse_nothing(given: dict[str, Any]) -> None:
 def test_mtp_layers_with_several_cache_groups_are_refused() -> None:
     from vllm_ascend.spec_decode.multi_kv_cache_group_proposer import is_multi_kv_cache_group_mtp
 
-    from vllm_ascend_spec.methods.families.ascend.limits import SEVERAL_CACHE_GROUPS
+    from vllm_ascend_spec.methods.loops.ascend.limits import SEVERAL_CACHE_GROUPS
 
     def drafting_with(model_type: str) -> Any:
         hf_config = SimpleNamespace(model_type=model_type)
@@ -107,7 +107,7 @@ def drafter_in(mode: str, *, mla: bool = True, sparse: bool = False) -> Any:
 def test_our_loop_is_refused_where_vllm_ascends_is_used(
     given: dict[str, Any], cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vllm_ascend_spec.methods.families.ascend import loop
+    from vllm_ascend_spec.methods.loops.ascend import loop
 
     for name in ("enable_sp", "lmhead_tp_enable"):
         monkeypatch.setattr(loop, name, lambda *_: False)

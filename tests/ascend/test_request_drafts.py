@@ -14,9 +14,9 @@ from tests.engines import assert_same
 @pytest.mark.parametrize(
     ("mode", "is_ahead", "scheduler"),
     [
-        ("eager", True, "SpeculationAsyncScheduler"),
-        ("full_decode_only", False, "SpeculationScheduler"),
-        pytest.param("default", True, "SpeculationAsyncScheduler", marks=pytest.mark.nightly),
+        ("eager", True, "SpecAsyncScheduler"),
+        ("full_decode_only", False, "SpecScheduler"),
+        pytest.param("default", True, "SpecAsyncScheduler", marks=pytest.mark.nightly),
     ],
 )
 def test_answers_are_those_of_no_speculation(

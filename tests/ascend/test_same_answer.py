@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ascend.matrix import ENGINE
-from tests.entry.same_answer import ROWS, require_same_answer
+from tests.hooks.same_answer import ROWS, require_same_answer
 
 
 @pytest.mark.parametrize("name", ROWS)

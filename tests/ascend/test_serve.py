@@ -15,7 +15,7 @@ from tests.ascend.processes import tokens_of
 from tests.ascend.prompts import NUM_PROMPTS, prompts
 from tests.engines import assert_same
 from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.bench.client import Load, run_load
+from vllm_ascend_spec.bench.client import ClientLoad, run_load
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
 
@@ -45,7 +45,7 @@ def server() -> Iterator[Server]:
 def test_a_server_answers_as_a_cpu_without_speculation(server: Server, on_cpu: Any) -> None:
     assert "Platform plugin ascend_spec is activated" in server.log_text()
     before = from_prometheus(server.metrics())
-    load = Load(prompts(), GREEDY["max_tokens"], concurrency=NUM_PROMPTS)
+    load = ClientLoad(prompts(), GREEDY["max_tokens"], concurrency=NUM_PROMPTS)
     served = [list(answer.token_ids) for answer in run_load(server.url, TARGET, load).answers]
     accepted = from_prometheus(server.metrics()) - before
     assert accepted.num_drafts > 0

@@ -128,7 +128,7 @@ def test_vllm_ascends_proposer_has_what_our_loop_uses() -> None:
     from vllm_ascend.spec_decode import llm_base_proposer
     from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
 
-    from vllm_ascend_spec.methods.families.ascend.stock import StockProposer
+    from vllm_ascend_spec.methods.loops.ascend.stock import StockProposer
 
     base = AscendSpecDecodeBaseProposer
     source = "".join(

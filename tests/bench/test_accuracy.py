@@ -14,8 +14,8 @@ import pytest
 
 from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec.bench.accuracy import fall_of_score, format_table
-from vllm_ascend_spec.bench.differences import ROUNDING, first_difference, judge, likeliest
-from vllm_ascend_spec.bench.harness import compare, equal_answers
+from vllm_ascend_spec.bench.differences import ROUNDING, argmax, first_difference, judge
+from vllm_ascend_spec.bench.lm_eval import compare, equal_answers
 from vllm_ascend_spec.bench.timed_engine import ENVIRONMENT
 from vllm_ascend_spec.cli.main import main
 
@@ -97,7 +97,7 @@ class NamesTwo:
 )
 def test_both_tokens_are_asked_for_however_unlikely(tokens: Any, asked: int) -> None:
     llm = NamesTwo()
-    found = likeliest(llm, [1, 2], [3], tokens)
+    found = argmax(llm, [1, 2], [3], tokens)
     assert found == {t: llm.logits[t] for t in {0, 1, *tokens} - {None}}
     assert llm.asked == asked
 

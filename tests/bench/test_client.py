@@ -8,12 +8,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from vllm_ascend_spec.bench.client import Answer, Load, Result, run_load
+from vllm_ascend_spec.bench.client import ClientLoad, LoadResult, ServerAnswer, run_load
 
 
 def test_throughput_and_time_per_token() -> None:
-    answers = (Answer((1, 2, 3), "abc", 0.5, 1.5), Answer((4, 5), "de", 0.1, 0.3))
-    result = Result(answers, wall_s=2.0)
+    answers = (ServerAnswer((1, 2, 3), "abc", 0.5, 1.5), ServerAnswer((4, 5), "de", 0.1, 0.3))
+    result = LoadResult(answers, wall_s=2.0)
     assert result.num_tokens == 5
     assert result.tokens_per_s == 2.5
     # (1.0 s / 2 tokens + 0.2 s / 1 token) / 2 requests
@@ -21,8 +21,8 @@ def test_throughput_and_time_per_token() -> None:
 
 
 def test_load_names_itself() -> None:
-    assert Load(["a"], 8).name == "batch 1, greedy"
-    assert Load(["a"], 8, temperature=0.8, concurrency=8).name == "batch 8, T=0.8"
+    assert ClientLoad(["a"], 8).name == "batch 1, greedy"
+    assert ClientLoad(["a"], 8, temperature=0.8, concurrency=8).name == "batch 8, T=0.8"
 
 
 class Completions(BaseHTTPRequestHandler):
@@ -59,6 +59,6 @@ def test_servers_that_ask_for_the_key_of_the_environment_get_it(
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
     if key is not None:
         monkeypatch.setenv("VLLM_API_KEY", key)
-    result = run_load(f"http://127.0.0.1:{server.server_port}", "m", Load(["x"], 1))
+    result = run_load(f"http://127.0.0.1:{server.server_port}", "m", ClientLoad(["x"], 1))
     assert [answer.text for answer in result.answers] == ["a"]
     assert Completions.keys == [f"Bearer {sent}"]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from vllm_ascend_spec.bench import peer
-from vllm_ascend_spec.bench.turns import Load
+from vllm_ascend_spec.bench.interleaved import OfflineLoad
 from vllm_ascend_spec.errors import ConfigError
 
-LOAD = Load(prompts=["a"], max_tokens=1, batch=1)
+LOAD = OfflineLoad(prompts=["a"], max_tokens=1, batch=1)
 
 
 def script(folder: Path, text: str) -> Path:

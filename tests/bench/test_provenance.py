@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from vllm_ascend_spec import __version__
-from vllm_ascend_spec.bench import checkout, provenance, redaction
-from vllm_ascend_spec.bench.probe import LONGEST_PROBLEM, Probes
+from vllm_ascend_spec.bench import git, provenance, redaction
 from vllm_ascend_spec.bench.redaction import HIDDEN
+from vllm_ascend_spec.bench.safe_probe import LONGEST_PROBLEM, Probes
 
 
 def test_record_has_what_is_needed_to_repeat_it(monkeypatch) -> None:
@@ -57,7 +57,7 @@ ERRORS = (
     RecursionError("deep"),
     MemoryError(),
     SystemExit(3),
-    checkout.subprocess.TimeoutExpired("git", 5),
+    git.subprocess.TimeoutExpired("git", 5),
     AttributeError("module 'os' has no attribute 'getloadavg'"),
     ValueError("x" * 10_000),
     UnspeakableError(),
@@ -66,7 +66,7 @@ ERRORS = (
 SOURCES: dict[str, tuple[object, str]] = {
     "argv": (redaction, "arguments"),
     "time": (provenance, "datetime"),
-    "git": (checkout, "subprocess"),
+    "git": (git, "subprocess"),
     "python": (platform, "python_version"),
     "versions.torch": (metadata, "version"),
     "system": (platform, "platform"),
@@ -110,7 +110,7 @@ def test_whatever_a_probe_raises_the_record_comes(name: str, error: BaseExceptio
 
 def test_the_functions_that_others_use_do_not_raise(monkeypatch) -> None:
     monkeypatch.setattr(provenance, "CPU_INFO", Broken(ValueError()))
-    monkeypatch.setattr(checkout, "subprocess", Broken(ValueError()))
+    monkeypatch.setattr(git, "subprocess", Broken(ValueError()))
     monkeypatch.setattr(provenance.metadata, "version", Broken(ValueError()))
     assert provenance.cpu_model() is None
     assert provenance.git_revision() is None
@@ -163,7 +163,7 @@ def git(tmp_path: Path, monkeypatch) -> Callable[[str], None]:
 
 
 def is_checkout() -> bool:
-    return (Path(checkout.__file__).parents[2] / ".git").exists()
+    return (Path(git.__file__).parents[2] / ".git").exists()
 
 
 @pytest.mark.skipif(not is_checkout(), reason="needs a checkout")
@@ -179,7 +179,7 @@ def is_checkout() -> bool:
 def test_a_git_that_does_not_do_its_job(
     git: Callable[[str], None], monkeypatch, script: str, failed: str | None
 ) -> None:
-    monkeypatch.setattr(checkout, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(git, "TIMEOUT_S", 0.5)
     git(script)
     record = provenance.collect()
     assert record["git"] is None

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from vllm_ascend_spec.bench import propose, serve, step
-from vllm_ascend_spec.bench.client import Answer, Load, Result
+from vllm_ascend_spec.bench.client import ClientLoad, LoadResult, ServerAnswer
+from vllm_ascend_spec.bench.interleaved import Clock
 from vllm_ascend_spec.bench.peer import Peer
-from vllm_ascend_spec.bench.turns import Clock
-from vllm_ascend_spec.metrics.acceptance import Acceptance
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts
 from vllm_ascend_spec.metrics.rule import NAME
 
-ACCEPTED = Acceptance(10, 30, 18, (8, 6, 4))
+ACCEPTED = AcceptanceCounts(10, 30, 18, (8, 6, 4))
 NOTES = {
     None: "",
     "token": "",
@@ -34,7 +34,7 @@ def test_acceptance_names_its_rule(rule: str | None) -> None:
         "per_position": [0.8, 0.6, 0.4],
         "drafts": 10,
     }
-    assert serve.acceptance_record(Acceptance(), rule)["tokens_per_step"] is None
+    assert serve.acceptance_record(AcceptanceCounts(), rule)["tokens_per_step"] is None
 
 
 class Served:
@@ -53,9 +53,13 @@ class Served:
 def test_bench_serve_asks_the_server_for_the_rule(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = Result((Answer((1, 2), "ab", 0.1, 0.2),), wall_s=1.0)
+    result = LoadResult((ServerAnswer((1, 2), "ab", 0.1, 0.2),), wall_s=1.0)
     monkeypatch.setattr(serve, "run_load", lambda *_: result)
-    plan, load, found = serve.Plan("model", {}, (), rounds=1), Load(["a"], 2), serve.Found()
+    plan, load, found = (
+        serve.ServeBenchConfig("model", {}, (), rounds=1),
+        ClientLoad(["a"], 2),
+        serve.ServeResults(),
+    )
     servers: Any = {serve.CANDIDATE: Served(rule), serve.NONE: Served()}
     serve._pass(plan.model, load, servers, 0, found)
     row = {"mode": "eager", **serve._row(plan, load, found)}
@@ -70,19 +74,23 @@ def test_bench_serve_starts_all_servers_in_each_round_and_asks_them_in_turns(
     peer = Peer(Path("python"), {"vllm": "0.33.0"}, plugins=("ascend_spec",))
     theirs = "vLLM 0.33.0 with this package"
 
-    def run_load(url: str, model: str, load: Load) -> Result:
+    def run_load(url: str, model: str, load: ClientLoad) -> LoadResult:
         asked.append(url)
-        return Result((Answer((1, 2), "ab", 0.1, 0.2),), wall_s=1.0 if url == theirs else 0.5)
+        return LoadResult(
+            (ServerAnswer((1, 2), "ab", 0.1, 0.2),), wall_s=1.0 if url == theirs else 0.5
+        )
 
     @contextmanager
-    def servers(plan: serve.Plan, mode: str) -> Iterator[Any]:
+    def servers(plan: serve.ServeBenchConfig, mode: str) -> Iterator[Any]:
         asked.append("start")
         names = (serve.CANDIDATE, serve.NONE, *(peer.name for peer in plan.peers))
         yield {name: SimpleNamespace(url=name, metrics=Served().metrics) for name in names}
 
     monkeypatch.setattr(serve, "run_load", run_load)
     monkeypatch.setattr(serve, "_servers", servers)
-    plan = serve.Plan("m", {}, (Load(["a"], 2),), modes=("eager",), rounds=2, peers=(peer,))
+    plan = serve.ServeBenchConfig(
+        "m", {}, (ClientLoad(["a"], 2),), modes=("eager",), rounds=2, peers=(peer,)
+    )
     record = serve.run(plan, lambda line: None)
     order = [serve.CANDIDATE, serve.NONE, theirs]
     assert asked == ["start", *order, *order, "start", *order, *reversed(order)]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from vllm_ascend_spec.bench import allowed, redaction
+from vllm_ascend_spec.bench import allowlist, redaction
+from vllm_ascend_spec.bench.redact_text import SECRET
 from vllm_ascend_spec.bench.redaction import HIDDEN, KINDS, arguments, environment
-from vllm_ascend_spec.bench.scrub import SECRET
 from vllm_ascend_spec.cli.main import build_parser
 
 
@@ -27,11 +27,11 @@ def test_every_option_of_ours_is_allowed() -> None:
     """Or a record would not tell how to repeat it."""
     for action in options_of(build_parser()):
         for name in action.option_strings:
-            assert name in (allowed.FLAGS if action.nargs == 0 else KINDS), name
+            assert name in (allowlist.FLAGS if action.nargs == 0 else KINDS), name
 
 
 def test_nothing_allowed_sounds_like_a_secret() -> None:
-    for name in (*allowed.VARIABLES, *allowed.FILE_LISTS, *KINDS, *allowed.PLAIN_KEYS):
+    for name in (*allowlist.VARIABLES, *allowlist.FILE_LISTS, *KINDS, *allowlist.PLAIN_KEYS):
         assert not SECRET.search(name), name
 
 

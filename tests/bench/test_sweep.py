@@ -20,7 +20,7 @@ from vllm_ascend_spec.bench.sweep_figures import EVERY, NONE, best_of, figures, 
 from vllm_ascend_spec.bench.timed_engine import ENVIRONMENT
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.metrics.acceptance import Acceptance
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts
 
 EAGLE: dict[str, Any] = {"method": "eagle", "model": "examples/zoo/eagle"}
 NGRAM: dict[str, Any] = {"method": "ngram", "prompt_lookup_max": 4}
@@ -76,7 +76,7 @@ def test_groups_are_about_as_large(count: int, sizes: list[int]) -> None:
 
 
 def make_run(tokens: int, seconds: float, accepted: int = 0) -> Run:
-    drafted = Acceptance(10, 20, accepted, (accepted, 0)) if accepted else Acceptance()
+    drafted = AcceptanceCounts(10, 20, accepted, (accepted, 0)) if accepted else AcceptanceCounts()
     return Run(tokens, seconds, [], [0.5, 0.7], [(0.1, 2), (0.2, 4)], drafted)
 
 

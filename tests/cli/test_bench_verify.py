@@ -72,7 +72,7 @@ def test_cuda_without_a_gpu_is_one_message(monkeypatch, capsys) -> None:
 
 def test_defaults() -> None:
     plan = plan_of()
-    assert plan == benchmark.Plan()
+    assert plan == benchmark.VerifyBenchConfig()
     assert plan.kinds == tuple(KINDS)
     assert ",".join(KINDS) == bench_verify.KIND_LIST
     assert (plan.vocabs, plan.batches) == ((32_000, 151_936), (1, 8, 32))

@@ -21,8 +21,8 @@ from vllm_ascend_spec.cli.examples import EXAMPLES
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.devices.registry import all_devices
-from vllm_ascend_spec.entry import serve_flags
 from vllm_ascend_spec.errors import PlatformError
+from vllm_ascend_spec.hooks import serve_flags
 from vllm_ascend_spec.legacy.names import BY_FLAG
 from vllm_ascend_spec.ops import OPS
 from vllm_ascend_spec.ops.registry import Op

@@ -9,20 +9,20 @@ import pytest
 
 from vllm_ascend_spec.cli.check_capture import capture_of_engine
 from vllm_ascend_spec.config import resolved
-from vllm_ascend_spec.config.capture import lay_sizes_by_k
-from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.capture import set_sizes_by_k
+from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.graph_estimates import capture_within_streams, layers_of
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.graphs.capture import Capture, Wanted
 from vllm_ascend_spec.graphs.estimates import estimate
-from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
+from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts
 from vllm_ascend_spec.platform.capture import MIB, estimated
 
 DECODE, MIXED = (4, 8, 16), (64, 128)
 
 
-def speculation(draft_loop: str | None = "auto", **options: Any) -> Speculation:
-    return Speculation(
+def speculation(draft_loop: str | None = "auto", **options: Any) -> SpecConfig:
+    return SpecConfig(
         device=None,
         family=None,
         method="mtp",
@@ -34,7 +34,7 @@ def speculation(draft_loop: str | None = "auto", **options: Any) -> Speculation:
     )
 
 
-def engine(asked: Speculation | None, *, draft_layers: int = 2) -> Any:
+def engine(asked: SpecConfig | None, *, draft_layers: int = 2) -> Any:
     """Return what stands for vLLM's configuration of an engine of 4 requests."""
     spec = SimpleNamespace(
         draft_model_config=SimpleNamespace(
@@ -60,8 +60,8 @@ def engine(asked: Speculation | None, *, draft_layers: int = 2) -> Any:
     return found
 
 
-def checked(asked: Speculation | None, built: Any) -> dict[str, Any]:
-    record = capture_of_engine(None, asked, Engine(), built, is_elsewhere=False)
+def checked(asked: SpecConfig | None, built: Any) -> dict[str, Any]:
+    record = capture_of_engine(None, asked, EngineOptions(), built, is_elsewhere=False)
     return record["estimates"]
 
 
@@ -95,7 +95,7 @@ def test_there_are_more_graphs_than_stock_where_an_old_device_has_streams_for_th
     asked = speculation()
     built = engine(asked)
     built.model_config.hf_text_config.num_hidden_layers = layers
-    tiers = tiers_of_drafts(8, [3])
+    tiers = buckets_of_drafts(8, [3])
     wanted = Wanted(mode="FULL_DECODE_ONLY", max_num_seqs=8, tiers=tiers, stock=(4, 8, 16, 24, 32))
     assert len(capture_within_streams(wanted, built, asked).decode) == graphs
 
@@ -107,7 +107,7 @@ def test_an_engine_says_the_same(changes: bool) -> None:
     by_k: dict[int, tuple[int, ...]] = {3: DECODE}
     if changes:
         by_k = {0: (4,), 1: (4, 8), 3: (16,)}
-        lay_sizes_by_k(built.compilation_config, by_k)
+        set_sizes_by_k(built.compilation_config, by_k)
         cost = estimate(10, draft_layers=2 * 2, hidden_size=64)
     else:
         cost = estimate(10, draft_layers=2, hidden_size=64)

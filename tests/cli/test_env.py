@@ -93,7 +93,7 @@ def test_ours_is_chosen_with_the_line_and_not_without(monkeypatch) -> None:
     pretend_devices(monkeypatch, "npu", platform="ours", host_problem=lambda: None)
     assert select.select_platform().platform is None
     monkeypatch.setenv("VLLM_PLUGINS", str(env.plugins({})))
-    assert select.select_platform() == select.Choice("ours")
+    assert select.select_platform() == select.DeviceChoice("ours")
 
 
 def test_without_vllm_ascend_there_is_nothing_to_set(monkeypatch, capsys) -> None:

@@ -17,9 +17,9 @@ from tests.bench.test_provenance import ERRORS, Broken
 from tests.ops.cpu.marks import requires_library
 from vllm_ascend_spec.cli import elsewhere, info, info_text
 from vllm_ascend_spec.cli.elsewhere import call_elsewhere
-from vllm_ascend_spec.compat import registry
 from vllm_ascend_spec.ops import cpu_library
 from vllm_ascend_spec.ops.registry import Op
+from vllm_ascend_spec.patches import registry
 
 ROOT = Path(__file__).parents[2]
 # Where each part of the report gets what it tells.
@@ -28,7 +28,7 @@ SOURCES: dict[str, tuple[object, str]] = {
     "device": (info.select, "find_device"),
     "vllm_supported": (info.versions, "installed_vllm"),
     "op_backends": (elsewhere.subprocess, "run"),
-    "mends": (registry, "report"),
+    "patches": (registry, "report"),
     "problems": (info.versions, "require_vllm"),
 }
 
@@ -119,7 +119,7 @@ def summary(**changes: Any) -> list[str]:
         "methods": ["eagle", "ngram"],
         "limits": [],
         "op_backends": {"greedy": states, "sample": states, "cpu_instruction_set": "avx2"},
-        "mends": {"a": "active: x", "b": "not needed: y", "c": "active: z"},
+        "patches": {"a": "active: x", "b": "not needed: y", "c": "active: z"},
         "problems": [],
         "failed": {},
     }
@@ -200,6 +200,6 @@ def test_the_import_path_is_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_mends_are_those_of_the_device() -> None:
-    assert "cpu_expand_kernel" in info.mends("cpu")
-    assert "cpu_expand_kernel" not in info.mends("npu")
-    assert info.mends("npu")["npu_logprobs_mode"].startswith(("active: ", "not needed: "))
+    assert "cpu_expand_kernel" in info.patches("cpu")
+    assert "cpu_expand_kernel" not in info.patches("npu")
+    assert info.patches("npu")["npu_logprobs_mode"].startswith(("active: ", "not needed: "))

@@ -17,8 +17,8 @@ import pytest
 from tests.ascend.bench import counts
 from tests.bench.test_npu_sim import GOOD
 from vllm_ascend_spec.bench import propose, serve, server, step
-from vllm_ascend_spec.bench.client import Load
-from vllm_ascend_spec.bench.turns import Clock
+from vllm_ascend_spec.bench.client import ClientLoad
+from vllm_ascend_spec.bench.interleaved import Clock
 from vllm_ascend_spec.bench.verify import overhead, timing
 from vllm_ascend_spec.cli import bench, elsewhere, info
 from vllm_ascend_spec.cli.main import main
@@ -149,15 +149,15 @@ class FakeServer:
 
 def test_record_of_bench_serve(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     @contextmanager
-    def servers(plan: serve.Plan, mode: str) -> Iterator[dict[str, FakeServer]]:
+    def servers(plan: serve.ServeBenchConfig, mode: str) -> Iterator[dict[str, FakeServer]]:
         yield {serve.CANDIDATE: FakeServer(), serve.NONE: FakeServer()}
 
     monkeypatch.setattr(serve, "_servers", servers)
     monkeypatch.setattr(serve, "_pass", lambda *arguments: None)
     monkeypatch.setattr(serve, "_row", lambda plan, load, found: {"load": load.name})
     monkeypatch.setattr(serve, "format_row", str)
-    plan = serve.Plan(
-        MODEL, SPEC, (Load(["a"], 1),), arguments=tuple(ARGUMENTS), environment=ENVIRONMENT
+    plan = serve.ServeBenchConfig(
+        MODEL, SPEC, (ClientLoad(["a"], 1),), arguments=tuple(ARGUMENTS), environment=ENVIRONMENT
     )
     record = serve.run(plan, print)
     assert_hidden(json.dumps(record) + "".join(capsys.readouterr()))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from vllm_ascend_spec.checkpoint.draft import Draft
 from vllm_ascend_spec.config import draft_options
-from vllm_ascend_spec.config.checkpoint.draft import Draft
-from vllm_ascend_spec.config.engine import Engine, Request
+from vllm_ascend_spec.config.engine import EngineOptions, SpecInput
 from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.methods.registry import BUILT_IN
 
@@ -21,11 +21,11 @@ def check_checkpoint(method: str, draft: Draft) -> None:
 
 def check_draft(spec: dict[str, Any], folder: Path, load_format: str) -> None:
     """Check the draft of a speculative config in a local folder, without its target."""
-    request = Request(
+    request = SpecInput(
         spec=spec,
         method=BUILT_IN[spec["method"]],
         section={},
         options=SpecOptions(),
-        engine=Engine(load_format=load_format),
+        engine=EngineOptions(load_format=load_format),
     )
     draft_options.check_checkpoint(request, folder, None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.config.checkpoint.variants import join, with_entries
+from tests.checkpoint.variants import join, with_entries
 from tests.config.checkpoints import HIDDEN, VOCAB, Entry, edit_config, edit_tensors
 from tests.config.damage import added, cast, renamed, reshaped, shard, without
 

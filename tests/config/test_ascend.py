@@ -10,10 +10,10 @@ from vllm.config import SpeculativeConfig
 
 from vllm_ascend_spec.config.ascend import ADDITIONAL, SPECULATIVE, check_ascend_options
 from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.engine import UNKNOWN, Engine
+from vllm_ascend_spec.config.engine import UNKNOWN, EngineOptions
 from vllm_ascend_spec.devices import cpu, npu
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 
 def check(additional: Any = None, **spec: Any) -> None:
@@ -76,7 +76,7 @@ SAMPLED = {"draft_sample_method": "probabilistic"}
 def test_full_graphs_refuse(
     spec: dict[str, Any], engine: dict[str, Any], option: str | None
 ) -> None:
-    on_npu = Engine(device=npu.DEVICE, **engine)
+    on_npu = EngineOptions(device=npu.DEVICE, **engine)
     if option is None:
         resolve_engine("org/target", {**EAGLE, **spec}, engine=on_npu)
     else:
@@ -84,7 +84,9 @@ def test_full_graphs_refuse(
             resolve_engine("org/target", {**EAGLE, **spec}, engine=on_npu)
         assert str(raised.value).startswith(option)
     # Those are rules of the NPU alone.
-    resolve_engine("org/target", {**EAGLE, **spec}, engine=Engine(device=cpu.DEVICE, **engine))
+    resolve_engine(
+        "org/target", {**EAGLE, **spec}, engine=EngineOptions(device=cpu.DEVICE, **engine)
+    )
 
 
 @pytest.mark.parametrize("device", [npu.DEVICE, cpu.DEVICE], ids=lambda device: device.name)
@@ -104,9 +106,9 @@ def test_our_draft_loop_is_refused_where_it_is_not_possible(
         options = {"ascend_spec": {"draft_loop": loop}}
         if loop == "ours" and reason is not None:
             with pytest.raises(ConfigError, match=f"{reason}; valid here: 'auto', 'stock'"):
-                resolve_engine("org/target", EAGLE, options, Engine(**engine))
+                resolve_engine("org/target", EAGLE, options, EngineOptions(**engine))
         else:
-            resolve_engine("org/target", EAGLE, options, Engine(**engine))
+            resolve_engine("org/target", EAGLE, options, EngineOptions(**engine))
 
 
 def test_attention_of_another_device_is_refused_on_a_cpu() -> None:
@@ -117,10 +119,10 @@ def test_attention_of_another_device_is_refused_on_a_cpu() -> None:
     ):
         spec = {**EAGLE, "attention_backend": name}
         if backend is None:
-            resolve_engine("org/target", spec, engine=Engine(device=cpu.DEVICE))
+            resolve_engine("org/target", spec, engine=EngineOptions(device=cpu.DEVICE))
         else:
             with pytest.raises(ConfigError, match=backend):
-                resolve_engine("org/target", spec, engine=Engine(device=cpu.DEVICE))
+                resolve_engine("org/target", spec, engine=EngineOptions(device=cpu.DEVICE))
 
 
 def test_options_are_vllms() -> None:

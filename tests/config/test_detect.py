@@ -18,8 +18,8 @@ from tests.config.checkpoints import edit_config, to_speculators, write_checkpoi
 from tests.zoo import EVERY, SPECS, TARGET
 from vllm_ascend_spec.config import known_to_vllm
 from vllm_ascend_spec.config.detect import asked_for, by_vllm, detect
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import AscendSpecError, CheckpointError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 pytestmark = pytest.mark.usefixtures("no_hub")
 K = {"num_speculative_tokens": 3}

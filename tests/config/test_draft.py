@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.config.checkpoints import write_checkpoint
-from vllm_ascend_spec.config.engine import Engine, cudagraph_mode_of
+from vllm_ascend_spec.config.engine import EngineOptions, cudagraph_mode_of
 from vllm_ascend_spec.devices import cpu
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 # A device on which drafts of this method may be left whole.
 WHOLE = replace(cpu.DEVICE, whole_drafts=frozenset({"draft_model"}))
@@ -28,7 +28,7 @@ def check(tmp_path: Path) -> Any:
         config = {**json.loads(file.read_text()), "max_position_embeddings": longest}
         file.write_text(json.dumps(config))
 
-    def check(engine: Engine | None = None, **options: Any) -> Any:
+    def check(engine: EngineOptions | None = None, **options: Any) -> Any:
         spec = {"method": "draft_model", "model": str(folders["draft"])}
         spec |= {"num_speculative_tokens": 3, **options}
         return resolve_engine(str(folders["target"]), spec, engine=engine)
@@ -52,7 +52,7 @@ def test_draft_is_split_as_the_target_or_left_whole_where_that_is_possible(
     alone = check(draft_tensor_parallel_size=1)
     assert alone.options["draft_tensor_parallel_size"] == 1
     assert not alone.warnings
-    engine = Engine(tensor_parallel_size=4, device=device)
+    engine = EngineOptions(tensor_parallel_size=4, device=device)
     found = check(engine, draft_tensor_parallel_size=size)
     assert found.options["draft_tensor_parallel_size"] == split
     about = [w for w in found.warnings if "draft_tensor_parallel_size=1 has no effect" in w]
@@ -61,7 +61,7 @@ def test_draft_is_split_as_the_target_or_left_whole_where_that_is_possible(
 
 @pytest.mark.parametrize("device", [cpu.DEVICE, None, WHOLE])
 def test_draft_is_split_over_no_other_number(check: Any, device: Any) -> None:
-    engine = Engine(tensor_parallel_size=4, device=device)
+    engine = EngineOptions(tensor_parallel_size=4, device=device)
     with pytest.raises(ConfigError, match="valid: 1, or 4, the target's"):
         check(engine, draft_tensor_parallel_size=2)
 
@@ -70,11 +70,11 @@ def test_requests_with_drafts_are_as_long_as_draft_and_target_allow(
     check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(max_model_len=512)
-    check(Engine(max_model_len=-1), max_model_len=512)
+    check(EngineOptions(max_model_len=-1), max_model_len=512)
     with pytest.raises(ConfigError, match="up to 512, the draft's max_position_embeddings"):
         check(max_model_len=513)
     with pytest.raises(ConfigError, match="up to 256, the target's --max-model-len"):
-        check(Engine(max_model_len=256), max_model_len=257)
+        check(EngineOptions(max_model_len=256), max_model_len=257)
     # vLLM's own switch.
     monkeypatch.setenv("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1")
     check(max_model_len=513)

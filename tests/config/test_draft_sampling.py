@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.zoo import SPECS
-from vllm_ascend_spec.config.engine import UNKNOWN, Engine
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.engine import UNKNOWN, EngineOptions
+from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.devices.registry import all_devices
-from vllm_ascend_spec.entry.preflight import resolve_engine
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 
 EAGLE = SPECS["eagle"]
@@ -18,15 +18,15 @@ SCHEDULE = {"num_speculative_tokens_per_batch_size": [[1, 4, 2], [5, 8, 1]]}
 CAN_SAMPLE = [name for name in SPECS if METHODS[name].can_sample_drafts]
 
 
-def resolved(spec: dict[str, Any], device: str = "cpu", **engine: Any) -> Speculation:
+def resolved(spec: dict[str, Any], device: str = "cpu", **engine: Any) -> SpecConfig:
     found = resolve_engine(
-        "org/target", spec, engine=Engine(device=all_devices()[device], **engine)
+        "org/target", spec, engine=EngineOptions(device=all_devices()[device], **engine)
     )
     assert found is not None
     return found
 
 
-def how(found: Speculation) -> tuple[str, str]:
+def how(found: SpecConfig) -> tuple[str, str]:
     """Return how drafts are picked, and who said so."""
     return found.draft_sample_method, found.sources["draft_sample_method"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vllm_ascend_spec.config import combinations
-from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.method import ALWAYS, Method
 from vllm_ascend_spec.config.preflight import resolve_engine
 from vllm_ascend_spec.devices import cpu, cuda, npu
@@ -19,7 +19,7 @@ SPEC = {"method": "echo", "num_speculative_tokens": 2}
 
 
 def resolve(device: Any) -> Any:
-    return resolve_engine(None, SPEC, engine=Engine(device=device), methods={"echo": ECHO})
+    return resolve_engine(None, SPEC, engine=EngineOptions(device=device), methods={"echo": ECHO})
 
 
 def test_it_is_refused_with_the_families_that_have_it() -> None:

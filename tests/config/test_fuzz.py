@@ -24,14 +24,14 @@ import examples.custom_proposer  # noqa: F401 - looked at in this process, where
 from tests.config import fuzz
 from tests.engines import ENGINE
 from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.bench.scrub import scrub
+from vllm_ascend_spec.bench.redact_text import redact
 from vllm_ascend_spec.cli import main as main_module
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.config.resolved import speculation_of
-from vllm_ascend_spec.entry import engine_args, parser_hook
-from vllm_ascend_spec.entry.carrier import for_vllm
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks import engine_args, parser_hook
+from vllm_ascend_spec.hooks.method_alias import for_vllm
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.mtp.names import NAMES
 
 LONGEST = 300
@@ -72,7 +72,7 @@ def by_check(case: fuzz.Case, capsys: pytest.CaptureFixture[str]) -> str | None:
 
 def shown(verdict: str | None) -> str | None:
     """Return what the command prints of a message."""
-    return None if verdict is None else scrub(verdict)
+    return None if verdict is None else redact(verdict)
 
 
 def by_engine(case: fuzz.Case) -> str | None:

@@ -14,14 +14,14 @@ from vllm.config import SpeculativeConfig
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.old_names import ALIASES, KEYS
 from vllm_ascend_spec.config.options import ABSENT, INTERNAL, OPTIONS, OURS, is_unset
 from vllm_ascend_spec.config.preflight import _why_not
 from vllm_ascend_spec.devices import cpu, cuda, npu
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 from vllm_ascend_spec.upstream.limits import WITHOUT_OPTIONS
 
@@ -120,7 +120,7 @@ def test_our_options_belong_elsewhere(key: str) -> None:
 )
 def test_backends_of_experts(device: Device, value: str, problem: str | None) -> None:
     spec = {**SPECS["eagle"], "moe_backend": value}
-    engine = Engine(device=device)
+    engine = EngineOptions(device=device)
     if problem is None:
         assert request_and_checks(spec, engine) is not None
         return
@@ -129,7 +129,7 @@ def test_backends_of_experts(device: Device, value: str, problem: str | None) ->
     assert raised.value.option == "speculative_config.moe_backend"
 
 
-def request_and_checks(spec: dict[str, Any], engine: Engine) -> Any:
+def request_and_checks(spec: dict[str, Any], engine: EngineOptions) -> Any:
     return preflight.resolve_engine(TARGET, spec, engine=engine, methods=METHODS)
 
 

@@ -10,11 +10,11 @@ from typing import Any, get_args
 import pytest
 
 from tests.config.checkpoints import write_checkpoint, write_eagle
-from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.options import DRAFT_SAMPLE_METHODS, MAX_DRAFT_TOKENS
 from vllm_ascend_spec.config.preflight import NOTHING, check_port
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 
 Spec = dict[str, Any]
@@ -272,7 +272,7 @@ def test_no_checkpoint_is_looked_for_with_dummy_weights(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "weightless", {})
     spec = {"method": "eagle", "model": str(folder), "num_speculative_tokens": 2}
     refusal("org/target", spec)
-    resolve_engine("org/target", spec, engine=Engine(load_format="dummy"))
+    resolve_engine("org/target", spec, engine=EngineOptions(load_format="dummy"))
 
 
 @pytest.fixture

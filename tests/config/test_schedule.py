@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.config.engine import Engine
-from vllm_ascend_spec.config.schedule import are_copies_coupled
-from vllm_ascend_spec.entry.preflight import resolve_engine
+from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.config.schedule import has_lockstep_replicas
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 NAME = "num_speculative_tokens_per_batch_size"
 
@@ -83,7 +83,7 @@ def test_a_limit_beside_a_schedule_is_refused() -> None:
 @pytest.mark.parametrize("asked", [{LIMIT: 4}, {NAME: [[1, 4, 3], [5, 8, 0]]}])
 def test_both_go_with_data_parallelism(asked: dict[str, Any]) -> None:
     """vLLM would turn it off, with a warning among others."""
-    resolve_engine("org/target", {**SPEC, **asked}, {}, Engine(data_parallel_size=2))
+    resolve_engine("org/target", {**SPEC, **asked}, {}, EngineOptions(data_parallel_size=2))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_copies_of_experts_are_coupled(copies: int, is_moe: bool, are_coupled: b
         parallel_config=SimpleNamespace(data_parallel_size=copies),
         model_config=SimpleNamespace(is_moe=is_moe),
     )
-    assert are_copies_coupled(config) == are_coupled
+    assert has_lockstep_replicas(config) == are_coupled
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from tests.config.checkpoints import edit_config
 from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.preflight import resolve_engine
 from vllm_ascend_spec.devices import cpu, npu
 from vllm_ascend_spec.errors import ConfigError
@@ -90,7 +90,7 @@ def resolve(option: str) -> Any:
     model, spec, ours, device = REFUSED[option]
     additional = {"ascend_spec": ours} if ours else {}
     connector = "ExampleHiddenStatesConnector" if spec is STATES else None
-    engine = Engine(device=device, enforce_eager=True, kv_connector=connector)
+    engine = EngineOptions(device=device, enforce_eager=True, kv_connector=connector)
     return resolve_engine(model, spec, additional, engine=engine, methods=BUILT_IN)
 
 
@@ -116,7 +116,9 @@ def test_a_later_version_can(option: str) -> None:
 
 @pytest.mark.usefixtures("of_023")
 def test_what_is_automatic_takes_what_there_is() -> None:
-    found = resolve_engine(TARGET, EAGLE, {}, engine=Engine(device=cpu.DEVICE), methods=BUILT_IN)
+    found = resolve_engine(
+        TARGET, EAGLE, {}, engine=EngineOptions(device=cpu.DEVICE), methods=BUILT_IN
+    )
     assert found.draft_length == "fixed"
 
 
@@ -125,7 +127,7 @@ def test_what_is_automatic_takes_what_there_is() -> None:
 def test_copies_of_a_mixture_are_refused(copies: int, tmp_path: Path) -> None:
     folder = str(shutil.copytree(TARGET, tmp_path / "target"))
     edit_config(Path(folder), num_local_experts=4)
-    engine = Engine(device=cpu.DEVICE, enforce_eager=True, data_parallel_size=copies)
+    engine = EngineOptions(device=cpu.DEVICE, enforce_eager=True, data_parallel_size=copies)
 
     def check() -> Any:
         return resolve_engine(folder, NGRAM, {}, engine=engine, methods=BUILT_IN)

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from vllm_ascend_spec.control.goodput import LengthChooser
-from vllm_ascend_spec.control.steps import SETTLE
+from vllm_ascend_spec.control.adaptive_k import AdaptiveK
+from vllm_ascend_spec.control.step_timer import WARMUP_STEPS
 
 # Seconds of a step: requests, rows of the target, steps of the draft.
 Cost = Callable[[int, int, int], float]
@@ -60,7 +60,7 @@ class Engine:
             count += 1
         return count
 
-    def step(self, requests: int, drafts: int, chooser: LengthChooser | None = None) -> None:
+    def step(self, requests: int, drafts: int, chooser: AdaptiveK | None = None) -> None:
         """Verify the drafts of the step before and make ``drafts`` new ones."""
         rows = requests * (self.before + 1)
         seconds = self.cost(requests, rows, drafts)
@@ -72,7 +72,7 @@ class Engine:
             if chooser is not None and self.before:
                 chooser.acceptance.note(self.before, accepted)
         self.alike = self.alike + 1 if self.before == drafts else 0
-        if chooser is not None and self.alike >= SETTLE:
+        if chooser is not None and self.alike >= WARMUP_STEPS:
             chooser.costs.note(requests, drafts, seconds)
         self.unsettled *= math.exp(-1 / 5)
         if drafts < self.before:
@@ -95,7 +95,7 @@ def fixed(engine: Engine, batches: Iterable[int], drafts: int) -> float:
 
 def adaptive(engine: Engine, batches: Iterable[int], lengths: Iterable[int]) -> float:
     """Return the speed of an engine that chooses."""
-    chooser = LengthChooser([*lengths])
+    chooser = AdaptiveK([*lengths])
     for requests in batches:
         engine.step(requests, chooser.choose(requests).drafts, chooser)
     return engine.speed

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_ascend_spec.control.acceptance import PRIOR_RATE, Acceptance
+from vllm_ascend_spec.control.acceptance import PRIOR_RATE, RecentAcceptance
 
 
-def told(longest: int, rates: list[float], steps: int = 4000) -> Acceptance:
+def told(longest: int, rates: list[float], steps: int = 4000) -> RecentAcceptance:
     """Return what is known after many requests whose drafts are accepted so often."""
-    draw, found = random.Random(0), Acceptance(longest)
+    draw, found = random.Random(0), RecentAcceptance(longest)
     for _ in range(steps):
         accepted = 0
         while accepted < longest and draw.random() < rates[accepted]:
@@ -34,12 +34,12 @@ def test_tokens_are_the_expected_length_of_what_is_accepted() -> None:
 
 
 def test_nothing_is_known_at_first() -> None:
-    assert Acceptance(4).rates() == [pytest.approx(PRIOR_RATE)] * 4
-    assert Acceptance(4).num_observed == 0
+    assert RecentAcceptance(4).rates() == [pytest.approx(PRIOR_RATE)] * 4
+    assert RecentAcceptance(4).num_observed == 0
 
 
 def test_positions_that_were_not_reached_are_like_the_one_before() -> None:
-    found = Acceptance(5)
+    found = RecentAcceptance(5)
     for _ in range(1000):
         found.note(2, 2)
     assert min(found.rates()) > 0.98
@@ -49,7 +49,7 @@ def test_positions_that_were_not_reached_are_like_the_one_before() -> None:
 
 
 def test_the_newest_counts_most() -> None:
-    found = Acceptance(1, window=64)
+    found = RecentAcceptance(1, window=64)
     for _ in range(5000):
         found.note(1, 1)
     for _ in range(256):
@@ -59,7 +59,7 @@ def test_the_newest_counts_most() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=60))
 def test_rates_are_rates_and_more_drafts_are_never_fewer_tokens(steps) -> None:
-    found = Acceptance(4)
+    found = RecentAcceptance(4)
     for drafts, accepted in steps:
         found.note(drafts, min(drafts, accepted))
     assert all(0 <= rate <= 1 for rate in found.rates())

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from vllm.compilation.cuda_graph import CUDAGraphStat
 
-from vllm_ascend_spec.config.resolved import Speculation, attach
-from vllm_ascend_spec.control import report
-from vllm_ascend_spec.control.goodput import PAYS, PROBE, Choice, LengthChooser
-from vllm_ascend_spec.control.report import Reporter
+from vllm_ascend_spec.config.resolved import SpecConfig, attach
+from vllm_ascend_spec.control import pause_log
+from vllm_ascend_spec.control.adaptive_k import PAYS, PROBE, AdaptiveK, KChoice
+from vllm_ascend_spec.control.pause_log import PauseLog
 from vllm_ascend_spec.control.scheduler import (
-    AdaptiveLengthMixin,
-    SpeculationMixin,
+    AdaptiveKMixin,
+    SpecSchedulerMixin,
     step_of,
 )
-from vllm_ascend_spec.control.steps import Step, StepClock
+from vllm_ascend_spec.control.step_timer import StepTimer, TimedStep
 from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED, Told
 from vllm_ascend_spec.step_text import split
 
@@ -47,7 +47,7 @@ def engine(
         parallel_config=SimpleNamespace(data_parallel_size=copies),
         model_config=SimpleNamespace(is_moe=True, max_model_len=64),
     )
-    record = Speculation(
+    record = SpecConfig(
         device="npu",
         family="ascend",
         method="eagle",
@@ -105,11 +105,11 @@ class Stock:
         return SimpleNamespace(cudagraph_stats=cudagraph_stats)
 
 
-class Fixed(SpeculationMixin, Stock):
+class Fixed(SpecSchedulerMixin, Stock):
     """Without what vLLM's builds."""
 
 
-class Scheduler(AdaptiveLengthMixin, Stock):
+class Scheduler(AdaptiveKMixin, Stock):
     """The same, with K chosen."""
 
     def _lengths(self) -> tuple[list[int], bool]:
@@ -175,14 +175,14 @@ def test_drafts_that_the_grammar_ruled_out_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("scheduled", "found"),
     [
-        (step({"a": [1, 2, 3], "b": [1, 2, 3]}), Step(2, 3, has_prompts=False)),
-        (step({"a": [], "b": []}, k=0), Step(2, 0, has_prompts=False)),
+        (step({"a": [1, 2, 3], "b": [1, 2, 3]}), TimedStep(2, 3, has_prompts=False)),
+        (step({"a": [], "b": []}, k=0), TimedStep(2, 0, has_prompts=False)),
         # A method that finds what it finds.
-        (step({"a": [1], "b": [1, 2]}), Step(2, 3, has_prompts=False)),
-        (step({"a": [1, 2, 3]}, prompts=40), Step(2, 3, has_prompts=True)),
+        (step({"a": [1], "b": [1, 2]}), TimedStep(2, 3, has_prompts=False)),
+        (step({"a": [1, 2, 3]}, prompts=40), TimedStep(2, 3, has_prompts=True)),
     ],
 )
-def test_steps_with_prompts_are_told_apart(scheduled: Any, found: Step) -> None:
+def test_steps_with_prompts_are_told_apart(scheduled: Any, found: TimedStep) -> None:
     assert step_of(scheduled, 3) == found
 
 
@@ -227,7 +227,7 @@ def test_batches_that_sample_are_known_apart(monkeypatch: pytest.MonkeyPatch) ->
     assert second.costs.seconds(1, 3) == pytest.approx(0.2)
 
 
-class Auto(AdaptiveLengthMixin, Stock):
+class Auto(AdaptiveKMixin, Stock):
     """With K or 0."""
 
     vllm_config = engine(length="auto")
@@ -249,8 +249,8 @@ def test_k_is_fixed_while_a_request_draws_by_a_seed(
     """Its tokens would be others with another K, and K goes by how long steps take."""
     scheduler = Auto()
     for kind in scheduler.kinds.values():
-        kind.chooser.choose = lambda requests: Choice(0, PAYS)  # type: ignore[method-assign]
-        kind.chooser.choice = Choice(0, PAYS)
+        kind.chooser.choose = lambda requests: KChoice(0, PAYS)  # type: ignore[method-assign]
+        kind.chooser.choice = KChoice(0, PAYS)
     greedy, drawn = sampling("a", 0.0), sampling("b", temperature)
     drawn.sampling_params.seed = seed
     scheduler.running = (greedy, drawn)
@@ -265,7 +265,7 @@ def test_k_is_fixed_while_a_request_draws_by_a_seed(
 
 def test_adaptive_by_name_goes_on_choosing() -> None:
     scheduler = Scheduler()
-    scheduler.kinds[True].chooser.choose = lambda n: Choice(0, PAYS)  # type: ignore[method-assign]
+    scheduler.kinds[True].chooser.choose = lambda n: KChoice(0, PAYS)  # type: ignore[method-assign]
     drawn = sampling("b", 0.8)
     drawn.sampling_params.seed = 7
     scheduler.running = (drawn,)
@@ -315,18 +315,18 @@ def test_hopeless_drafts_are_not_verified_where_rows_cost_time(
     row_seconds: float, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # These steps take no time.
-    monkeypatch.setattr(StepClock, "ended", lambda self, step, now: None)
+    monkeypatch.setattr(StepTimer, "ended", lambda self, step, now: None)
     scheduler = Scheduler()
     for requests, k in ((1, 0), (1, 3), (2, 0), (2, 3)):
         for _ in range(3):
             seconds = 0.002 + row_seconds * requests * (k + 1)
             scheduler.chooser.costs.note(requests, k, seconds)
-    scheduler.chooser.choice = Choice(3, PAYS)
+    scheduler.chooser.choice = KChoice(3, PAYS)
     hopeless_batch(scheduler, 24)
     assert scheduler._limits.get("b") == limit
     assert scheduler._limits.get("a", 3) == 3
     # While a length is looked at, its steps have to be whole ones.
-    scheduler.chooser.choice = Choice(3, PROBE)
+    scheduler.chooser.choice = KChoice(3, PROBE)
     hopeless_batch(scheduler, 8)
     assert "b" not in scheduler._limits
 
@@ -334,11 +334,11 @@ def test_hopeless_drafts_are_not_verified_where_rows_cost_time(
 def test_a_pause_and_its_end_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(
-        report.logger, "log", lambda level, text, *args: lines.append((level, text % args))
+        pause_log.logger, "log", lambda level, text, *args: lines.append((level, text % args))
     )
-    reporter = Reporter(LengthChooser([0, 3]))
+    reporter = PauseLog(AdaptiveK([0, 3]))
     for drafts, reason in ((3, PAYS), (0, PAYS), (0, PAYS), (3, PROBE), (0, PAYS), (3, PAYS)):
-        reporter.note(Choice(drafts, reason), 8)
+        reporter.note(KChoice(drafts, reason), 8)
     assert [level for level, _ in lines] == [logging.INFO] * 2
     assert lines[0][1].startswith("Drafting pauses: it does not pay in a batch of 8 requests")
     assert lines[1][1].startswith("Drafting goes on with K=3")
@@ -488,8 +488,8 @@ def test_a_fixed_length_is_padded_to_as_ever() -> None:
 @pytest.mark.parametrize(("is_low", "reason"), [(False, COSTLY), (True, REJECTED)])
 def test_a_pause_says_why(is_low: bool, reason: str) -> None:
     scheduler = Scheduler()
-    scheduler.chooser.choice = Choice(0, PAYS)
-    scheduler._watchdog.is_low = is_low
+    scheduler.chooser.choice = KChoice(0, PAYS)
+    scheduler._alarm.is_low = is_low
     scheduler.update_from_output(step({"a": []}, k=0), outcome({"a": [1]}))
     assert scheduler._told == Told(0, reason)
 

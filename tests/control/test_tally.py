@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.control.acceptance import Acceptance
+from vllm_ascend_spec.control.acceptance import RecentAcceptance
+from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
 from vllm_ascend_spec.control.tally import Tally
 from vllm_ascend_spec.control.told import FIXED, Told, Watched
-from vllm_ascend_spec.control.watch import Watchdog
 
 
 def test_requests_are_added_up_by_their_drafts() -> None:
-    tally = Tally("ngram", Watchdog(Acceptance(3), ""))
+    tally = Tally("ngram", AcceptanceAlarm(RecentAcceptance(3), ""))
     for drafts, accepted in ((3, 2), (1, 0), (3, 3)):
         tally.note(drafts, accepted)
     told = tally.complete(Told(3, FIXED), False, 0)
@@ -18,8 +18,8 @@ def test_requests_are_added_up_by_their_drafts() -> None:
 
 
 def test_an_alarm_and_a_pause_are_told_once_and_their_states_always() -> None:
-    acceptance = Acceptance(3)
-    dog = Watchdog(acceptance, "")
+    acceptance = RecentAcceptance(3)
+    dog = AcceptanceAlarm(acceptance, "")
     tally = Tally("eagle", dog)
     for _ in range(2000):
         acceptance.note(3, 0)

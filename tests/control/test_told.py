@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, Told, Watched
-from vllm_ascend_spec.graphs.step import REASONS, Step
+from vllm_ascend_spec.graphs.step import REASONS, GraphStep
 from vllm_ascend_spec.step_text import Times, split
 
 FULL = Told(2, "pays", "eagle", {3: (4, 7), 1: (1, 0)}, Watched(True, 1, True, 2))
@@ -28,7 +28,9 @@ def test_times_come_back_beside_it() -> None:
 
 
 @pytest.mark.parametrize("reason", [FIXED, SCHEDULED, REJECTED, COSTLY])
-@pytest.mark.parametrize("before", ["", "FULL", *(str(Step("NONE", 3, why)) for why in REASONS)])
+@pytest.mark.parametrize(
+    "before", ["", "FULL", *(str(GraphStep("NONE", 3, why)) for why in REASONS)]
+)
 def test_reasons_come_back(before: str, reason: str) -> None:
     text, parts = split(Told(12, reason).behind(before))
     assert (text, Told.of(parts)) == (before, Told(12, reason))

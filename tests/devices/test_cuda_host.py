@@ -99,7 +99,7 @@ def test_a_gpu_gets_our_platform_and_what_its_host_lacks_is_a_refusal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pretend_devices(monkeypatch, "cuda", "cpu")
-    assert select.select_platform() == select.Choice(cuda.DEVICE.platform)
+    assert select.select_platform() == select.DeviceChoice(cuda.DEVICE.platform)
     monkeypatch.setattr(cuda_host, "has_driver", lambda: False)
     choice = select.select_platform()
     assert choice.is_refusal

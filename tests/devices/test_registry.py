@@ -71,7 +71,7 @@ def test_a_device_of_another_package_is_chosen_first(install: Any) -> None:
     found = select.find_device()
     assert found is not None
     assert found.name == "abacus"
-    assert select.select_platform() == select.Choice("abacus.Platform")
+    assert select.select_platform() == select.DeviceChoice("abacus.Platform")
 
 
 def check(spec: dict[str, Any], path: Path, **environment: str) -> Any:

@@ -84,7 +84,7 @@ def test_nothing_is_said_where_we_were_left_out_on_purpose(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("VLLM_PLUGINS", "ascend")
-    assert select.select_platform() == select.Choice(None)
+    assert select.select_platform() == select.DeviceChoice(None)
 
 
 def test_devices_are_tried_in_order() -> None:
@@ -119,7 +119,7 @@ def test_detection_stops_at_the_first_device(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_cpu_gets_our_platform_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_devices(monkeypatch, "cpu")
-    assert select.select_platform() == select.Choice(OURS)
+    assert select.select_platform() == select.DeviceChoice(OURS)
 
 
 def test_device_without_a_platform_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def test_ascend_in_the_list_is_harmless_where_it_is_not_installed(
 ) -> None:
     monkeypatch.setenv("VLLM_PLUGINS", "ascend,ascend_spec")
     pretend_devices(monkeypatch, "cpu")
-    assert select.select_platform() == select.Choice(OURS)
+    assert select.select_platform() == select.DeviceChoice(OURS)
 
 
 def test_trouble_of_the_host_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,7 +176,7 @@ def vllm_parses(text: str) -> None:
     command, serve, *words = dropwhile(lambda word: re.match(r"\w+=", word), shlex.split(text))
     assert (command, serve) == ("vllm", "serve")
     given = make_arg_parser(FlexibleArgumentParser()).parse_args([*words, "--port", "0"])
-    from vllm_ascend_spec.entry import engine_args
+    from vllm_ascend_spec.hooks import engine_args
 
     engine_args.resolve_args(given)
     assert given.speculative_config
@@ -207,7 +207,7 @@ def in_simulator_tests(text: str) -> None:
 
 def twin_names(text: str) -> None:
     """The excerpt is Python, and what it calls is there."""
-    from tests.ops.twin import build
+    from tests.ops.emulator import build
 
     called = [
         node.func.id

@@ -124,10 +124,10 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
 # is saved and run.
 BLOCKS: dict[tuple[str, str], NotRun] = {
     ("cpp", '#include "twin/launch.h"'): NotRun(
-        "has gaps; tests/ops/twin compiles the whole", checks.launcher
+        "has gaps; tests/ops/emulator compiles the whole", checks.launcher
     ),
     ("python", "host = Host(build(source, include=[...]))"): NotRun(
-        "has gaps; tests/ops/twin calls the whole", checks.twin_names
+        "has gaps; tests/ops/emulator calls the whole", checks.twin_names
     ),
     ("promql", ""): NotRun(
         "for Prometheus; tests/metrics/test_dashboard.py parses it", checks.promql_parses

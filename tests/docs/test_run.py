@@ -47,7 +47,7 @@ def test_python(block: Block, tmp_path: Path) -> None:
 
 
 def test_a_script_without_the_guard_works(tmp_path: Path) -> None:
-    """Guides are written so; for what Python makes of it see tests/compat."""
+    """Guides are written so; for what Python makes of it see tests/patches."""
     text = WITH_AN_ENGINE.text.replace(GUARD, "if True:")
     assert text != WITH_AN_ENGINE.text
     # Compiled, it would take a minute and show nothing more.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
-from vllm_ascend_spec.metrics.acceptance import Acceptance
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Drafts:
     preemptions: int = 0
 
     @property
-    def acceptance(self) -> Acceptance:
+    def acceptance(self) -> AcceptanceCounts:
         """What was counted, added up."""
         places = zip(*(stats.num_accepted_tokens_per_pos for stats in self.stats), strict=True)
-        return Acceptance(
+        return AcceptanceCounts(
             sum(stats.num_drafts for stats in self.stats),
             sum(stats.num_draft_tokens for stats in self.stats),
             sum(stats.num_accepted_tokens for stats in self.stats),

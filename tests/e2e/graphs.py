@@ -23,7 +23,7 @@ import torch
 from vllm.config import CUDAGraphMode
 from vllm.forward_context import BatchDescriptor, get_forward_context
 
-from vllm_ascend_spec.config.capture import lay_draft_rows
+from vllm_ascend_spec.config.capture import set_draft_rows
 
 Outputs = torch.Tensor | tuple[torch.Tensor, ...]
 
@@ -141,7 +141,7 @@ def graphs_of(
     model, direct = drafter.model, drafter.direct
     graphed = GraphedModel(model)
     config.cudagraph_capture_sizes, config.max_cudagraph_capture_size = sizes, max(sizes)
-    lay_draft_rows(config, rows or {})
+    set_draft_rows(config, rows or {})
     try:
         drafter.initialize_cudagraph_keys(CUDAGraphMode.FULL_AND_PIECEWISE)
         # A GPU's draft is called through its modules.
@@ -154,7 +154,7 @@ def graphs_of(
     finally:
         drafter.model, drafter.direct = model, direct
         config.cudagraph_capture_sizes, config.max_cudagraph_capture_size = was
-        lay_draft_rows(config, {})
+        set_draft_rows(config, {})
         drafter.cudagraph_dispatcher = dispatcher
         for keys in dispatcher.cudagraph_keys.values():
             keys.clear()

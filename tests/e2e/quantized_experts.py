@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from examples.zoo.training import modelslim
-from tests.copies.models import write_mtp
 from tests.engines import ENGINE, token_ids
+from tests.replicas.models import write_mtp
 from vllm_ascend_spec.metrics.acceptance import from_engine
 
 PROMPTS = [{"prompt_token_ids": [1 + n % 7, n % 5, 3, n % 4]} for n in range(16)]

@@ -12,7 +12,7 @@ from tests.e2e.soak import Soak
 from tests.e2e.soak_kinds import KINDS, Reference
 from tests.e2e.usage import memory_of, more_descriptors, told, uses_of
 from tests.engines import ENGINE
-from vllm_ascend_spec.bench.client import Load, run_load
+from vllm_ascend_spec.bench.client import ClientLoad, run_load
 from vllm_ascend_spec.bench.server import Server
 
 # After the warm-up, when everything has been used once. What grows for longer is kept small: a
@@ -77,6 +77,6 @@ def wait_until_idle(server: Server, model: str) -> None:
             break
         time.sleep(1)
     # The gauges are set by steps; one more request makes a last one.
-    run_load(server.url, model, Load(["x"], 1))
+    run_load(server.url, model, ClientLoad(["x"], 1))
     left = {name: gauge(server, name) for name in (*names, "vllm:kv_cache_usage_perc")}
     assert left == dict.fromkeys(left, 0)

@@ -14,10 +14,10 @@ from tests.engines import assert_same, token_ids
 from tests.marks import unless
 from tests.zoo import EVERY, MOST_DRAFTS
 from vllm_ascend_spec.config.schema import SpecOptions
-from vllm_ascend_spec.control import kinds
-from vllm_ascend_spec.control.goodput import PAYS, Choice
+from vllm_ascend_spec.control import batch_class
+from vllm_ascend_spec.control.adaptive_k import PAYS, KChoice
 from vllm_ascend_spec.control.scheduler import AdaptiveScheduler
-from vllm_ascend_spec.control.steps import Step
+from vllm_ascend_spec.control.step_timer import TimedStep
 from vllm_ascend_spec.upstream import limits
 
 pytestmark = unless(limits.FIXED_K)
@@ -78,7 +78,7 @@ def test_a_length_that_changes_with_every_step(
     lengths = [3, 0, 1, 0, 0, 2, 3, 1]
     turn = iter(lengths * 4000)
     monkeypatch.setattr(
-        scheduler_of(llm).chooser, "choose", lambda requests: Choice(next(turn), PAYS)
+        scheduler_of(llm).chooser, "choose", lambda requests: KChoice(next(turn), PAYS)
     )
     with watch(llm) as seen:
         answers = token_ids(generate(llm, prompts[:24]))
@@ -125,7 +125,7 @@ def test_drafts_for_a_seed_do_not_pause(
     texts, params = prompts[:4], {"temperature": 0.8, "seed": 11, "max_tokens": 24}
     wanted = token_ids(generate(make_engine(EVERY["eagle"]), texts, **params))
     for kind in scheduler_of(llm).kinds.values():
-        monkeypatch.setattr(kind.chooser, "choose", lambda requests: Choice(0, PAYS))
+        monkeypatch.setattr(kind.chooser, "choose", lambda requests: KChoice(0, PAYS))
     with watch(llm) as seen:
         assert token_ids(generate(llm, texts, **params)) == wanted
     assert all(step.drafts for step in seen.steps[1:])
@@ -147,7 +147,7 @@ def test_drafts_that_are_never_accepted_are_given_up(
     kind = scheduler_of(llm).kinds[False]
     stock, seconds = kind.ended, [0.0]
 
-    def ended(step: Step, now: float, running: Any) -> None:
+    def ended(step: TimedStep, now: float, running: Any) -> None:
         """Let a step take as long as its drafts say, not as long as a busy machine needs."""
         seconds[0] += 1e-3 * (1 + 0.2 * step.drafts)
         stock(step, seconds[0], running)
@@ -189,9 +189,9 @@ def test_requests_of_which_fewer_drafts_are_verified(
     scheduler = scheduler_of(llm)
     chooser, each = scheduler.kinds[False].chooser, scheduler.kinds[False].each
     numbers = itertools.count()
-    monkeypatch.setattr(kinds, "HOLD", 1)
-    monkeypatch.setattr(chooser, "choose", lambda requests: Choice(3, PAYS))
-    monkeypatch.setattr(chooser, "choice", Choice(3, PAYS))
+    monkeypatch.setattr(batch_class, "HOLD", 1)
+    monkeypatch.setattr(chooser, "choose", lambda requests: KChoice(3, PAYS))
+    monkeypatch.setattr(chooser, "choice", KChoice(3, PAYS))
     monkeypatch.setattr(chooser.costs, "row_seconds", lambda requests: 1e-3)
     monkeypatch.setattr(
         each,
@@ -215,7 +215,7 @@ def test_a_request_that_is_known_but_for_a_token_is_as_wide_as_the_others(
     block = core.vllm_config.cache_config.block_size
     prompt = [7 + place % 1000 for place in range(block + 1)]
     lengths = itertools.cycle([3, 1, 2])
-    monkeypatch.setattr(scheduler.chooser, "choose", lambda requests: Choice(next(lengths), PAYS))
+    monkeypatch.setattr(scheduler.chooser, "choose", lambda requests: KChoice(next(lengths), PAYS))
     stock, seen = scheduler.schedule, []
     monkeypatch.setattr(
         scheduler, "schedule", lambda *a, **k: seen.append(stock(*a, **k)) or seen[-1]

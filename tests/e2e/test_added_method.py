@@ -9,8 +9,8 @@ import pytest
 
 from tests.engines import ENGINE, assert_same
 from tests.methods.added import NAME, SPEC, answers_elsewhere
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """A draft whose attention is of another kind than its target's, or of several.
 
-Of another kind: two groups of blocks, ``vllm_ascend_spec/compat/draft_model_block_table.py``. Of
+Of another kind: two groups of blocks, ``vllm_ascend_spec/patches/draft_model_block_table.py``. Of
 several: one group, ``vllm_ascend_spec/platform/cache_groups.py``. Listed in an EAGLE head's config:
-``vllm_ascend_spec/compat/eagle_layer_types.py``.
+``vllm_ascend_spec/patches/eagle_layer_types.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.e2e.drafts import check_drafts, watch
 from tests.engines import assert_same, token_ids
 from tests.zoo import EVERY, TARGET
 from vllm_ascend_spec.cli.main import main
-from vllm_ascend_spec.compat.draft_model_block_table import TableOverride
+from vllm_ascend_spec.patches.draft_model_block_table import TableOverride
 from vllm_ascend_spec.platform.cache_groups import FLAG
 
 WINDOW = 64
@@ -55,7 +55,7 @@ def test_without_the_mend_answers_are_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Negative control."""
-    monkeypatch.setattr(TableOverride, "metadata_of_first_pass", lambda self, metadata: metadata)
+    monkeypatch.setattr(TableOverride, "metadata_of_first_step", lambda self, metadata: metadata)
     llm = make_engine(spec)
     assert token_ids(generate(llm, prompts[:8])) != token_ids(expect(prompts[:8]))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.config.checkpoint.variants import (
+from tests.checkpoint.variants import (
     in_order,
     join,
     rotary_buffers,

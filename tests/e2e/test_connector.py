@@ -11,7 +11,7 @@ from vllm import LLM
 
 from tests.engines import ENGINE, Generate, assert_same, token_ids
 from tests.zoo import EVERY, target_of
-from vllm_ascend_spec.metrics.acceptance import Acceptance, from_engine
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, from_engine
 
 OURS = ("eagle", "eagle3", "mtp", "draft_model", "dflash", "pard", "peagle", "hybrid", "ngram")
 LOOPS = [
@@ -31,7 +31,7 @@ def test_an_engine_goes_on_from_what_another_one_saved(
     prompts: list[str],
     tmp_path: Path,
 ) -> None:
-    def answered(role: str) -> tuple[list[list[int]], Acceptance, int]:
+    def answered(role: str) -> tuple[list[list[int]], AcceptanceCounts, int]:
         """Return answers of a new engine, their acceptance, and how many tokens it was given."""
         # Whether drafts pay is a matter of time, and how many are made is compared.
         section = {"draft_length": "fixed"}

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.engines import ENGINE, Generate
 from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.bench.client import Load, run_load
+from vllm_ascend_spec.bench.client import ClientLoad, run_load
 from vllm_ascend_spec.bench.server import Server
 
 COPIES = 2
@@ -45,7 +45,7 @@ def test_copies_answer_as_one_and_each_drafts(
     server: Server, prompts: list[str], make_engine: Any, generate: Generate
 ) -> None:
     """vLLM makes copies of a dense target independent engines: none waits for the other."""
-    served = run_load(server.url, TARGET, Load(prompts[:NUM_PROMPTS], TOKENS, concurrency=8))
+    served = run_load(server.url, TARGET, ClientLoad(prompts[:NUM_PROMPTS], TOKENS, concurrency=8))
     expected = generate(make_engine(), prompts[:NUM_PROMPTS], max_tokens=TOKENS)
     assert [a.token_ids for a in served.answers] == [tuple(o.token_ids) for o in expected]
     accepted = by_copy(server.metrics(), "vllm:spec_decode_num_accepted_tokens")

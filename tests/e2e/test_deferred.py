@@ -10,8 +10,8 @@ import pytest
 from tests.e2e.drafts import watch
 from tests.engines import assert_same, token_ids
 from tests.zoo import EVERY
-from vllm_ascend_spec.control.goodput import PAYS, Choice
-from vllm_ascend_spec.methods.families.vllm.deferred import DeferredReads
+from vllm_ascend_spec.control.adaptive_k import PAYS, KChoice
+from vllm_ascend_spec.methods.loops.vllm.deferred_kv import DeferredKVWrites
 
 ADAPTIVE = {"ascend_spec": {"draft_length": "adaptive"}}
 # Longer pauses than a pass may wait, and shorter ones.
@@ -40,20 +40,20 @@ def test_drafts_are_accepted_as_often(
 
     monkeypatch.setattr(drafter.direct, "forward", counted)
 
-    def accepted(reads: DeferredReads | None) -> int:
+    def accepted(reads: DeferredKVWrites | None) -> int:
         turn = itertools.cycle(LENGTHS)
-        monkeypatch.setattr(chooser, "choose", lambda _: Choice(next(turn), PAYS))
+        monkeypatch.setattr(chooser, "choose", lambda _: KChoice(next(turn), PAYS))
         monkeypatch.setattr(drafter, "deferred", reads)
         passes[0] = 0
         with watch(llm) as seen:
             assert_same(token_ids(generate(llm, prompts[:24])), token_ids(expect(prompts))[:24])
         return int(seen.acceptance.num_accepted_tokens)
 
-    assert isinstance(drafter.deferred, DeferredReads)
+    assert isinstance(drafter.deferred, DeferredKVWrites)
     later, of_later = accepted(drafter.deferred), passes[0]
     at_once, of_at_once = accepted(None), passes[0]
     # The last bits of what many rows at a time come to may differ.
     assert later == pytest.approx(at_once, rel=0.02)
     assert of_later < 0.6 * of_at_once
     # Negative control: what was never read is missed.
-    assert accepted(DeferredReads(lambda _: None)) < 0.8 * at_once
+    assert accepted(DeferredKVWrites(lambda _: None)) < 0.8 * at_once

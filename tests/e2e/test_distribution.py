@@ -26,9 +26,9 @@ from tests.e2e.tiny import (
     write_target,
     write_tokenizer,
 )
-from vllm_ascend_spec.methods.families import sampling
-from vllm_ascend_spec.methods.families.sampling import DraftSampler
 from vllm_ascend_spec.methods.hybrid.drafter import HybridMixin
+from vllm_ascend_spec.methods.loops import sampling
+from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 
 SAMPLES = 20_000
 # The last few tokens stood there before, so ngram finds something to draft. One more than a block:

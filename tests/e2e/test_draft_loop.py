@@ -10,8 +10,8 @@ import torch
 from vllm.forward_context import set_forward_context
 
 from tests.zoo import SPECS, WITH_A_LOOP
-from vllm_ascend_spec.methods.families.vllm import direct
-from vllm_ascend_spec.methods.families.vllm.plan import LastRows
+from vllm_ascend_spec.methods.loops.vllm import direct
+from vllm_ascend_spec.methods.loops.vllm.step_plan import LastRows
 from vllm_ascend_spec.metrics.acceptance import from_engine
 from vllm_ascend_spec.upstream.cpu_attention import WRITES_APART
 
@@ -32,7 +32,7 @@ class Shadow:
     def __init__(self, drafter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.drafter = drafter
         self.direct = drafter.direct
-        self.likeliest = self.direct.likeliest
+        self.argmax = self.direct.argmax
         self.layers = self.direct.layers
         self.passes = self.firsts = self.widest = 0
         stock = drafter.draft_directly
@@ -74,7 +74,7 @@ class Shadow:
         own = self.direct.logits(actual[0])
         torch.testing.assert_close(own, logits, atol=2e-3, rtol=2e-4)
         known = self.drafter.model.compute_logits(actual[0])
-        chosen = known.gather(1, self.likeliest(actual[0])[:, None])
+        chosen = known.gather(1, self.argmax(actual[0])[:, None])
         torch.testing.assert_close(chosen[:, 0], known.amax(dim=1), atol=2e-3, rtol=2e-4)
         self.passes += 1
         self.widest = max(self.widest, input_ids.shape[0])

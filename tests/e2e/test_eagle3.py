@@ -76,8 +76,8 @@ def differing(seen: Seen, text: list[int], reference: Reference) -> int:
     wrong = 0
     for length, drafts in seen:
         for draft, best in zip(drafts, reference.drafts(text[:length], len(drafts)), strict=True):
-            (likeliest, most), (_, second) = best.items()
-            if draft != likeliest:
+            (argmax, most), (_, second) = best.items()
+            if draft != argmax:
                 wrong += most - second > TIE
                 break  # what follows is drafted behind another token
     return wrong

@@ -27,7 +27,7 @@ from tests.e2e.exact_law import (
     windows,
     write_models,
 )
-from vllm_ascend_spec.methods.families.sampling import DraftSampler
+from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from vllm.distributed.kv_transfer import ensure_kv_transfer_shutdown
 
-from tests.compat.mends import TakeOut, taking_out
 from tests.e2e.states import SPEC, WITH_ANSWER, check_states, keep_in
 from tests.engines import assert_same, token_ids
-from vllm_ascend_spec.compat import hidden_states_file
+from tests.patches.cases import TakeOut, taking_out
+from vllm_ascend_spec.patches import hidden_states_file
 
 END = 120
 

@@ -28,10 +28,10 @@ from tests.e2e.guides import (
 )
 from tests.marks import requires_hidden_states, requires_mla
 from vllm_ascend_spec.config.resolved import speculation_of
-from vllm_ascend_spec.config.texts import with_texts_read
-from vllm_ascend_spec.control.goodput import PAYS, Choice, LengthChooser
+from vllm_ascend_spec.config.string_values import with_texts_read
+from vllm_ascend_spec.control.adaptive_k import PAYS, AdaptiveK, KChoice
 from vllm_ascend_spec.devices import npu
-from vllm_ascend_spec.entry import engine_args, quantized
+from vllm_ascend_spec.hooks import engine_args, quantized
 from vllm_ascend_spec.legacy.rewrite import rewrite
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
 
@@ -88,9 +88,7 @@ def test_a_script_runs(
 ) -> None:
     script = SCRIPTS[name]
     # Whether drafts pay is for the machine to say.
-    monkeypatch.setattr(
-        LengthChooser, "choose", lambda self, requests: Choice(self.lengths[-1], PAYS)
-    )
+    monkeypatch.setattr(AdaptiveK, "choose", lambda self, requests: KChoice(self.lengths[-1], PAYS))
     llm = run_script(script.text)["llm"]
     assert "Prompt: 'The future of AI is', Generated text: " in capfd.readouterr().out
     found = speculation_of(llm.llm_engine.vllm_config)

@@ -11,9 +11,9 @@ from tests.e2e.drafts import watch
 from tests.e2e.test_suffix import drafter_of
 from tests.engines import assert_same, token_ids
 from tests.zoo import SPECS, ZOO
-from vllm_ascend_spec.methods.families.vllm.loop import VllmDraftLoop
-from vllm_ascend_spec.methods.hybrid.choice import Account
 from vllm_ascend_spec.methods.hybrid.drafter import HybridMixin
+from vllm_ascend_spec.methods.hybrid.request_state import RequestState
+from vllm_ascend_spec.methods.loops.vllm.loop import VllmDraftLoop
 
 MODELS = {
     "eagle": SPECS["hybrid"],
@@ -57,7 +57,7 @@ def drafts_of_model(
 
     with monkeypatch.context() as patch:
         patch.setattr(HybridMixin, "draft", watched)
-        patch.setattr(Account, "prefers_suffix", prefers)
+        patch.setattr(RequestState, "prefers_suffix", prefers)
         answers = token_ids(generate(llm, prompts[:NUM_PROMPTS], batch=1))
     return answers, drafts, skipped
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU
-from tests.copies.cases import DRAFTS, SCHEDULE, assert_in_step, run_case, wrong_answers
-from tests.copies.lockstep import beside_idle
 from tests.marks import unless
+from tests.replicas.cases import DRAFTS, SCHEDULE, assert_in_step, run_case, wrong_answers
+from tests.replicas.lockstep import beside_idle
 from vllm_ascend_spec.upstream import limits
 
-pytestmark = unless(limits.NO_EXPERT_COPIES_ON_CPU)
+pytestmark = unless(limits.NO_EXPERT_REPLICAS_ON_CPU)
 
 # By method, the passes of a step through a layer of experts: the target's, and those of a draft
 # that has experts, too.

@@ -15,12 +15,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from examples.zoo.training import mla
-from tests.compat.mends import taking_out
 from tests.e2e.drafts import check_drafts, check_every_step_drafts, watch
 from tests.engines import Generate, MakeEngine, assert_same, token_ids
 from tests.marks import requires_mla
+from tests.patches.cases import taking_out
 from tests.zoo import ZOO
-from vllm_ascend_spec.compat import cpu_rotary_layout
+from vllm_ascend_spec.patches import cpu_rotary_layout
 
 DEEPSEEK, MIMO = ZOO / "target-deepseek", ZOO / "target-mimo"
 MODELS = {"DeepSeek": DEEPSEEK, "MiMo": MIMO}

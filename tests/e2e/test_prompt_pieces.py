@@ -1,6 +1,6 @@
 """After a prompt that was read in pieces the drafts are those after one that was read whole.
 
-The mend: ``vllm_ascend_spec/compat/prompt_piece_end.py``.
+The mend: ``vllm_ascend_spec/patches/prompt_chunk_end.py``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from tests.ascend.engine import drafts_by_request, watch_drafts
 from tests.zoo import SPECS
-from vllm_ascend_spec.compat.prompt_piece_end import PieceEndOverride
+from vllm_ascend_spec.patches.prompt_chunk_end import PieceEndOverride
 
 # Prompts of about 90 tokens, eight at a time.
 PIECES = {"max_num_batched_tokens": 48, "enable_prefix_caching": False}

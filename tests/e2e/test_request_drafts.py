@@ -12,7 +12,7 @@ from vllm.exceptions import VLLMValidationError
 from tests.e2e.drafts import watch
 from tests.engines import assert_same, token_ids
 from tests.zoo import EVERY, KINDS
-from vllm_ascend_spec.control.scheduler import SpeculationScheduler
+from vllm_ascend_spec.control.scheduler import SpecScheduler
 
 STOCK = "vllm.v1.core.sched.scheduler.Scheduler"
 
@@ -33,7 +33,7 @@ def test_requests_beside_each_other_have_as_many_as_they_want(
 ) -> None:
     llm = make_engine(EVERY[method])
     scheduler = llm.llm_engine.engine_core.engine_core.scheduler
-    assert isinstance(scheduler, SpeculationScheduler)
+    assert isinstance(scheduler, SpecScheduler)
     schedule, seen = scheduler.schedule, defaultdict(int)
 
     def watched(*args: Any, **kwargs: Any) -> Any:

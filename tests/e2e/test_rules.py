@@ -12,7 +12,7 @@ from vllm.sampling_params import StructuredOutputsParams
 from tests.engines import assert_same, token_ids
 from tests.verification.requests import BACKENDS
 from tests.zoo import SPECS
-from vllm_ascend_spec.metrics.acceptance import Acceptance, from_engine
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, from_engine
 from vllm_ascend_spec.metrics.rule import rule_from_engine
 from vllm_ascend_spec.verification import sampler as sampler_module
 
@@ -146,7 +146,7 @@ def synthetic(make_engine: Any, backend: str, **options: Any) -> Any:
     return make_engine(spec, additional_config={"ascend_spec": {"verify_backend": backend}})
 
 
-def measure(llm: Any, generate: Any, prompts: list[str], **sampling: Any) -> Acceptance:
+def measure(llm: Any, generate: Any, prompts: list[str], **sampling: Any) -> AcceptanceCounts:
     torch.manual_seed(0)
     before = from_engine(llm.get_metrics())
     outputs = generate(llm, prompts, **sampling)

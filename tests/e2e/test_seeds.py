@@ -11,7 +11,7 @@ from tests.e2e.staggered import run_staggered
 from tests.zoo import KINDS_OF_DRAFTS, drafting
 from vllm_ascend_spec.upstream.ranges import vllm_is
 from vllm_ascend_spec.verification import sampler, uniforms
-from vllm_ascend_spec.worker.by_request import ByRequestMixin
+from vllm_ascend_spec.worker.per_request import PerRequestMixin
 
 BLOCK, LIMIT = 32, 256
 ARGUMENTS = {"block_size": BLOCK, "max_model_len": LIMIT}
@@ -123,7 +123,7 @@ def test_deciding_for_the_whole_batch_would_be_noticed(
     name: str, make_engine: Any, tokens: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: what vLLM does where one request has no distribution, or no room."""
-    monkeypatch.delattr(ByRequestMixin, name)
+    monkeypatch.delattr(PerRequestMixin, name)
     llm = make_engine(drafting("eagle", "probabilistic"), **ARGUMENTS)
     if name == "_input_fits_in_drafter":
         pairs = [at_the_end(llm, tokens, seed) for seed in SEEDS]

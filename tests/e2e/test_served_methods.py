@@ -11,7 +11,7 @@ from tests.eagle3 import write_variant
 from tests.engines import ENGINE, token_ids
 from tests.marks import unless
 from tests.zoo import EVERY, LEAST, target_of
-from vllm_ascend_spec.bench.client import Load, run_load
+from vllm_ascend_spec.bench.client import ClientLoad, run_load
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
 from vllm_ascend_spec.upstream import limits
@@ -43,7 +43,7 @@ def assert_served(
     """Serve a model and compare the answers."""
     environment = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "PYTHONPATH": str(ROOT)}
     with Server(model, spec, arguments=ARGUMENTS, environment=environment) as server:
-        served = run_load(server.url, model, Load(prompts[:NUM_PROMPTS], MAX_TOKENS))
+        served = run_load(server.url, model, ClientLoad(prompts[:NUM_PROMPTS], MAX_TOKENS))
         counted = from_prometheus(server.metrics())
     assert [answer.token_ids for answer in served.answers] == expected
     assert counted.tokens_per_step is not None

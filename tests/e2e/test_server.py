@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.soak import Soak, seconds_of
 from tests.e2e.soaked import NO_KERNEL_CACHE, STEADY, assert_soaked, references_of
 from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.bench.client import Load, run_load
+from vllm_ascend_spec.bench.client import ClientLoad, run_load
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
 from vllm_ascend_spec.metrics.rule import rule_from_prometheus
@@ -43,7 +43,7 @@ def test_our_platform_is_active_and_drafts_are_accepted(server: Server, prompts:
     assert "scheduler class vllm_ascend_spec." in server.log_text()
     assert "Worker pid=" not in server.log_text(), "one worker, one thread: no process of its own"
     before = from_prometheus(server.metrics())
-    run_load(server.url, TARGET, Load(prompts[:4], 32))
+    run_load(server.url, TARGET, ClientLoad(prompts[:4], 32))
     accepted = from_prometheus(server.metrics()) - before
     assert accepted.num_drafts > 0
     assert accepted.tokens_per_step is not None
@@ -76,8 +76,8 @@ def test_a_request_without_drafts(server: Server, prompts: list[str]) -> None:
 def test_clients_beside_each_other_get_what_they_get_alone(
     server: Server, prompts: list[str]
 ) -> None:
-    alone = run_load(server.url, TARGET, Load(prompts[:12], 32, concurrency=1))
-    together = run_load(server.url, TARGET, Load(prompts[:12], 32, concurrency=12))
+    alone = run_load(server.url, TARGET, ClientLoad(prompts[:12], 32, concurrency=1))
+    together = run_load(server.url, TARGET, ClientLoad(prompts[:12], 32, concurrency=12))
     assert [a.token_ids for a in together.answers] == [a.token_ids for a in alone.answers]
     assert all(len(answer.token_ids) == 32 for answer in together.answers)
 
@@ -85,7 +85,7 @@ def test_clients_beside_each_other_get_what_they_get_alone(
 def test_answers_equal_those_of_the_offline_engine(
     server: Server, prompts: list[str], make_engine: object, generate: object
 ) -> None:
-    served = run_load(server.url, TARGET, Load(prompts[:8], 64))
+    served = run_load(server.url, TARGET, ClientLoad(prompts[:8], 64))
     offline = generate(make_engine(), prompts[:8])  # type: ignore[operator]
     expected = [tuple(output.token_ids) for output in offline]
     assert [answer.token_ids for answer in served.answers] == expected
@@ -120,7 +120,7 @@ def test_aborted_requests_leave_the_others_alone(server: Server, prompts: list[s
             )
 
     stayed = [text for index, text in enumerate(asyncio.run(run())) if index % 2 == 0]
-    expected = run_load(server.url, TARGET, Load(prompts[:8:2], 48))
+    expected = run_load(server.url, TARGET, ClientLoad(prompts[:8:2], 48))
     assert stayed == [answer.text for answer in expected.answers]
 
 
@@ -158,7 +158,7 @@ def test_a_worker_in_a_process_of_its_own(
         },
     ) as server:
         assert "Worker pid=" in server.log_text()
-        served = run_load(server.url, TARGET, Load(prompts[:4], 32))
+        served = run_load(server.url, TARGET, ClientLoad(prompts[:4], 32))
     offline = generate(make_engine(), prompts[:4], max_tokens=32)  # type: ignore[operator]
     expected = [tuple(output.token_ids) for output in offline]
     assert [answer.token_ids for answer in served.answers] == expected
@@ -236,7 +236,7 @@ def test_a_soak(server: Server, prompts: list[str], make_engine: Any, generate: 
 def accepted_alone(server: Server, prompts: list[str]) -> float:
     """Return the tokens per verification of some requests, one after the other."""
     before = from_prometheus(server.metrics())
-    run_load(server.url, TARGET, Load(prompts[:4], 48))
+    run_load(server.url, TARGET, ClientLoad(prompts[:4], 48))
     tokens = (from_prometheus(server.metrics()) - before).tokens_per_step
     assert tokens is not None
     return tokens

@@ -24,7 +24,7 @@ ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": 
 # Beside what vllm's command does, take out the mend.
 STOCK = """\
 import sys
-from vllm_ascend_spec.compat import dead_engine_status
+from vllm_ascend_spec.patches import dead_engine_status
 dead_engine_status.apply = lambda: None
 from vllm.entrypoints.cli.main import main
 main()

@@ -22,9 +22,9 @@ from tests.examples.manifests import EXAMPLES, MANIFESTS, read
 from tests.examples.services import MODELARTS, SERVICES, STAND_INS, Service
 from tests.zoo import TARGET, ZOO
 from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.devices import cpu, npu
-from vllm_ascend_spec.entry import engine_args
+from vllm_ascend_spec.hooks import engine_args
 from vllm_ascend_spec.methods.registry import BUILT_IN
 from vllm_ascend_spec.upstream.server import make_arg_parser, validate_parsed_serve_args
 
@@ -53,7 +53,7 @@ def args_of(name: str) -> Any:
     return parse(next(service for service in SERVICES if service.name == name).command())
 
 
-def resolve(words: Sequence[str], device: Device, monkeypatch: pytest.MonkeyPatch) -> Speculation:
+def resolve(words: Sequence[str], device: Device, monkeypatch: pytest.MonkeyPatch) -> SpecConfig:
     """Check a command as an engine on a device does."""
     monkeypatch.setattr(engine_args, "find_device", lambda: device)
     found = engine_args.resolve_args(parse(words))

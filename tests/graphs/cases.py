@@ -9,11 +9,22 @@ from itertools import combinations, product
 
 from hypothesis import strategies as st
 
-from vllm_ascend_spec.graphs.figures import Figures, figures_of
-from vllm_ascend_spec.graphs.load import Load, normal, uniform, weights_of, zipf
-from vllm_ascend_spec.graphs.stock_rules import Engine
-from vllm_ascend_spec.graphs.tiers import Tier, grid_of, tiers_of_drafts, tiers_of_schedule
-from vllm_ascend_spec.graphs.work import Work, measured
+from vllm_ascend_spec.graphs.batch_distribution import (
+    BatchDistribution,
+    normal,
+    uniform,
+    weights_of,
+    zipf,
+)
+from vllm_ascend_spec.graphs.k_buckets import (
+    KBucket,
+    buckets_of_drafts,
+    buckets_of_schedule,
+    grid_of,
+)
+from vllm_ascend_spec.graphs.padding_stats import PaddingStats, padding_of
+from vllm_ascend_spec.graphs.step_cost import StepCost, measured
+from vllm_ascend_spec.graphs.stock_rules import CaptureInputs
 
 Sizes = Mapping[int, Sequence[int]]
 # Two sums of the same terms in another order.
@@ -24,13 +35,13 @@ CLOSE = 1e-9
 class Case:
     """What is planned; the budget is drawn apart."""
 
-    engine: Engine
-    load: Load
-    work: Work
+    engine: CaptureInputs
+    load: BatchDistribution
+    work: StepCost
 
-    def figures(self, sizes: Sizes) -> Figures:
+    def figures(self, sizes: Sizes) -> PaddingStats:
         weights = weights_of(self.load, self.engine.tiers, self.engine.max_num_seqs)
-        return figures_of(self.engine.tiers, sizes, weights, self.work)
+        return padding_of(self.engine.tiers, sizes, weights, self.work)
 
     def smallest(self) -> int:
         """Return the tokens of the smallest graph that serves a batch."""
@@ -52,30 +63,30 @@ class Case:
 
 
 @st.composite
-def tiers(draw: st.DrawFn, max_num_seqs: int) -> tuple[tuple[Tier, ...], tuple | None]:
+def tiers(draw: st.DrawFn, max_num_seqs: int) -> tuple[tuple[KBucket, ...], tuple | None]:
     """Return one K, several K, or a schedule with its rows."""
     kind = draw(st.sampled_from(("one", "several", "schedule")))
     if kind != "schedule":
         most = 1 if kind == "one" else 3
         drafts = draw(st.lists(st.integers(0, 8), min_size=1, max_size=most, unique=True))
-        return tiers_of_drafts(max_num_seqs, drafts if any(drafts) else [3]), None
+        return buckets_of_drafts(max_num_seqs, drafts if any(drafts) else [3]), None
     lasts = sorted(draw(st.sets(st.integers(1, max_num_seqs), min_size=1, max_size=3)))
     firsts = [1, *(last + 1 for last in lasts)]
     rows = tuple(
         (first, last, draw(st.integers(1, 8))) for first, last in zip(firsts, lasts, strict=False)
     )
-    return tiers_of_schedule(max_num_seqs, rows), rows
+    return buckets_of_schedule(max_num_seqs, rows), rows
 
 
 @st.composite
-def loads(draw: st.DrawFn, max_num_seqs: int) -> Load:
+def loads(draw: st.DrawFn, max_num_seqs: int) -> BatchDistribution:
     """Return a named load, or counts of which many are 0."""
     kind = draw(st.sampled_from(("uniform", "zipf", "normal", "counts")))
     if kind == "counts":
         count = st.one_of(st.just(0), st.integers(1, 1000))
         sizes = st.lists(count, min_size=max_num_seqs, max_size=max_num_seqs)
         counts = draw(sizes.filter(any))
-        return Load("counts", tuple(map(float, counts)))
+        return BatchDistribution("counts", tuple(map(float, counts)))
     if kind == "normal":
         mean = draw(st.floats(1, max_num_seqs))
         return normal(max_num_seqs, mean, draw(st.floats(0.5, max_num_seqs)))
@@ -90,21 +101,21 @@ def cases(draw: st.DrawFn, most_seqs: int, *, with_times: bool = True) -> Case:
     ranks = draw(st.sampled_from((1, 1, 2, 3, 4, 8)))
     if any(math.lcm(t.query_len, ranks) // t.query_len > max_num_seqs for t in chosen):
         ranks = 1
-    engine = Engine(
+    engine = CaptureInputs(
         max_num_seqs=max_num_seqs,
         tiers=chosen,
         schedule=rows,
         tensor_parallel_size=ranks,
         sequence_parallel=ranks > 1,
     )
-    work = Work(draw(st.floats(1, 8)))
+    work = StepCost(draw(st.floats(1, 8)))
     if with_times and draw(st.booleans()):
         times = st.lists(st.floats(0.1, 50), min_size=1, max_size=5)
         work = measured([(place * 40 + 1, t) for place, t in enumerate(draw(times))])
     return Case(engine, draw(loads(max_num_seqs)), work)
 
 
-def total_cost(figures: Figures) -> float:
+def total_cost(figures: PaddingStats) -> float:
     """Return what is minimised where every batch is covered, or eager steps are priced."""
     return figures.expected_waste
 

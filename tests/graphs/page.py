@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from vllm_ascend_spec.graphs import load as loads
-from vllm_ascend_spec.graphs import peers, stock_rules
+from vllm_ascend_spec.graphs import baselines, stock_rules
+from vllm_ascend_spec.graphs import batch_distribution as loads
+from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution, uniform, weights_of, zipf
 from vllm_ascend_spec.graphs.budget import Budget
-from vllm_ascend_spec.graphs.figures import figures_of
-from vllm_ascend_spec.graphs.load import Load, uniform, weights_of, zipf
+from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts, grid_of
+from vllm_ascend_spec.graphs.padding_stats import padding_of
 from vllm_ascend_spec.graphs.planner import plan
-from vllm_ascend_spec.graphs.stock_rules import Engine
-from vllm_ascend_spec.graphs.tiers import grid_of, tiers_of_drafts
-from vllm_ascend_spec.graphs.work import Work
+from vllm_ascend_spec.graphs.step_cost import StepCost
+from vllm_ascend_spec.graphs.stock_rules import CaptureInputs
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "graphs.md", DOCS / "graphs.zh.md")
@@ -26,9 +26,9 @@ def stock_rows() -> list[list[str]]:
 
 
 def _stock(rule: str, k: int) -> list[str]:
-    tiers = tiers_of_drafts(SEQS, [k])
-    sizes = getattr(stock_rules, rule)(Engine(SEQS, tiers)).sizes_by_k
-    found = figures_of(tiers, sizes, weights_of(uniform(SEQS), tiers, SEQS), Work())
+    tiers = buckets_of_drafts(SEQS, [k])
+    sizes = getattr(stock_rules, rule)(CaptureInputs(SEQS, tiers)).sizes_by_k
+    found = padding_of(tiers, sizes, weights_of(uniform(SEQS), tiers, SEQS), StepCost())
     assert found.worst is not None
     return [
         str(len(sizes[k])),
@@ -46,17 +46,17 @@ def waste_rows() -> list[list[str]]:
     return rows
 
 
-def _wastes(load: Load, k: int) -> list[str]:
-    tiers = tiers_of_drafts(SEQS, [k])
-    stock = stock_rules.vllm(Engine(SEQS, tiers)).sizes_by_k
+def _wastes(load: BatchDistribution, k: int) -> list[str]:
+    tiers = buckets_of_drafts(SEQS, [k])
+    stock = stock_rules.vllm(CaptureInputs(SEQS, tiers)).sizes_by_k
     choices = (
         plan(SEQS, tiers, load=load, budget=Budget(graphs=GRAPHS)).sizes_by_k,
-        peers.even({k: grid_of(tiers[0], SEQS)}, GRAPHS),
-        peers.thin(stock, GRAPHS),
-        peers.cut(stock, GRAPHS),
+        baselines.even({k: grid_of(tiers[0], SEQS)}, GRAPHS),
+        baselines.thin(stock, GRAPHS),
+        baselines.cut(stock, GRAPHS),
     )
     weights = weights_of(load, tiers, SEQS)
-    return [f"{figures_of(tiers, s, weights, Work()).expected_waste:.3f}" for s in choices]
+    return [f"{padding_of(tiers, s, weights, StepCost()).expected_waste:.3f}" for s in choices]
 
 
 def tables_of(page: Path) -> list[list[list[str]]]:

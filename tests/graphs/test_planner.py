@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 
 from tests.graphs.cases import CLOSE, Case, cases, coverings, everything
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs import load as loads
-from vllm_ascend_spec.graphs import peers, stock_rules
+from vllm_ascend_spec.graphs import baselines, stock_rules
+from vllm_ascend_spec.graphs import batch_distribution as loads
 from vllm_ascend_spec.graphs.budget import Budget
-from vllm_ascend_spec.graphs.figures import figures_of
-from vllm_ascend_spec.graphs.planner import Plan, plan
-from vllm_ascend_spec.graphs.tiers import (
-    Tier,
+from vllm_ascend_spec.graphs.k_buckets import (
+    KBucket,
+    buckets_of_drafts,
+    buckets_of_schedule,
     grid_of,
     stride_of,
-    tiers_of_drafts,
-    tiers_of_schedule,
 )
-from vllm_ascend_spec.graphs.work import Work
+from vllm_ascend_spec.graphs.padding_stats import padding_of
+from vllm_ascend_spec.graphs.planner import CapturePlan, plan
+from vllm_ascend_spec.graphs.step_cost import StepCost
 
 MANY = settings(max_examples=2000, deadline=None)
 BRUTE_FORCE = settings(max_examples=150, deadline=None)
 
 
-def plan_of(case: Case, **details: object) -> Plan:
+def plan_of(case: Case, **details: object) -> CapturePlan:
     engine = case.engine
     return plan(
         engine.max_num_seqs,
@@ -79,8 +79,8 @@ def test_no_stock_ladder_and_no_even_grid_of_as_many_graphs_costs_less(case: Cas
     graphs = max(sum(map(len, sizes.values())) for sizes in stock) or 4
     others = [
         *stock,
-        peers.even(grids, graphs),
-        *(peers.thin(s, max(1, graphs // 2)) for s in stock),
+        baselines.even(grids, graphs),
+        *(baselines.thin(s, max(1, graphs // 2)) for s in stock),
     ]
     for sizes in others:
         # What V2 would make of a list for several K need not be a multiple of the ranks.
@@ -128,8 +128,10 @@ def test_leaving_batches_eager_is_optimal_too(case: Case, graphs: int) -> None:
 
 def test_brute_force_tells_an_even_grid_from_the_optimum() -> None:
     """The comparison above can fail."""
-    case = Case(stock_rules.Engine(12, tiers_of_drafts(12, [3])), loads.zipf(12), Work())
-    even = case.figures(peers.even({3: grid_of(case.engine.tiers[0], 12)}, 4)).expected_waste
+    case = Case(
+        stock_rules.CaptureInputs(12, buckets_of_drafts(12, [3])), loads.zipf(12), StepCost()
+    )
+    even = case.figures(baselines.even({3: grid_of(case.engine.tiers[0], 12)}, 4)).expected_waste
     assert even > min(case.figures(sizes).expected_waste for sizes in coverings(case, 4)) + 0.01
 
 
@@ -146,16 +148,16 @@ def test_every_batch_replays_where_each_has_its_graph(k: int) -> None:
 @pytest.mark.parametrize("load", [loads.zipf(256), loads.normal(256, 40, 12)], ids=lambda x: x.name)
 def test_twelve_graphs_waste_at_most_half_of_what_the_stock_rule_does(k, load) -> None:
     """As many by the stock rule's option for fewer graphs, and by an even grid that covers all."""
-    tiers = tiers_of_drafts(256, [k])
+    tiers = buckets_of_drafts(256, [k])
     weights = loads.weights_of(load, tiers, 256)
     ours = plan(256, tiers, load=load, budget=Budget(graphs=12))
     assert ours.covers_all
     assert ours.graphs == 12
     for rule in (stock_rules.vllm, stock_rules.vllm_ascend):
-        stock = peers.cut(rule(stock_rules.Engine(256, tiers)).sizes_by_k, 12)
-        theirs = figures_of(tiers, stock, weights, Work())
+        stock = baselines.cut(rule(stock_rules.CaptureInputs(256, tiers)).sizes_by_k, 12)
+        theirs = padding_of(tiers, stock, weights, StepCost())
         assert ours.figures.expected_waste <= 0.5 * theirs.expected_waste
-    even = figures_of(tiers, peers.even({k: grid_of(tiers[0], 256)}, 12), weights, Work())
+    even = padding_of(tiers, baselines.even({k: grid_of(tiers[0], 256)}, 12), weights, StepCost())
     assert ours.figures.expected_padding <= 0.5 * even.expected_padding
 
 
@@ -181,14 +183,14 @@ def test_a_thousand_requests_and_64_graphs_take_little_memory() -> None:
 
 
 def test_fewer_graphs_are_taken_where_more_win_nothing() -> None:
-    load = loads.Load("two", tuple(float(n in (3, 9)) for n in range(1, 33)))
+    load = loads.BatchDistribution("two", tuple(float(n in (3, 9)) for n in range(1, 33)))
     planned = plan(32, 1, load=load, budget=Budget(graphs=20))
     assert planned.sizes == (6, 18, 64)
     assert planned.figures.expected_padding == 0
 
 
 def test_too_few_graphs_go_to_the_tiers_that_decode_most() -> None:
-    tiers = tiers_of_schedule(64, [[1, 4, 7], [5, 48, 3], [49, 64, 1]])
+    tiers = buckets_of_schedule(64, [[1, 4, 7], [5, 48, 3], [49, 64, 1]])
     planned = plan(64, tiers, budget=Budget(graphs=2))
     assert planned.sizes_by_k == {1: (128,), 3: (192,), 7: ()}
     assert planned.eager_batches == (1, 2, 3, 4)
@@ -222,14 +224,14 @@ def test_a_stride_that_does_not_divide_leaves_the_widest_eager_and_names_the_rem
 
 def test_a_tier_that_no_graph_can_serve_has_none() -> None:
     """Graphs of K=4 have 4 or 8 requests there, and its batches 9 or 10."""
-    tiers = tiers_of_schedule(10, [[1, 8, 1], [9, 10, 4]])
+    tiers = buckets_of_schedule(10, [[1, 8, 1], [9, 10, 4]])
     planned = plan(10, tiers, divisor=4)
     assert planned.sizes_by_k == {1: (4, 8, 12, 16), 4: ()}
     (note,) = planned.notes
     assert "K=4: batches of 9 requests and more" in note
     assert "max_num_seqs=12 covers them" in note
     # Nor can a limit on tokens leave it a graph that is too narrow for its batches.
-    tiers = tiers_of_schedule(64, [[1, 8, 3], [9, 64, 1]])
+    tiers = buckets_of_schedule(64, [[1, 8, 3], [9, 64, 1]])
     planned = plan(64, tiers, budget=Budget(max_tokens=16))
     assert planned.sizes_by_k == {1: (), 3: (4, 8, 12, 16)}
     with pytest.raises(ConfigError, match="nearest that works is 4"):
@@ -238,7 +240,7 @@ def test_a_tier_that_no_graph_can_serve_has_none() -> None:
 
 def test_measured_times_change_what_pays() -> None:
     """Where all graphs up to 64 tokens take as long, none below 64 pays."""
-    work = Work(times=((1, 10.0), (64, 10.0), (128, 20.0)))
+    work = StepCost(times=((1, 10.0), (64, 10.0), (128, 20.0)))
     planned = plan(32, 3, budget=Budget(graphs=2), work=work)
     assert planned.sizes[0] >= 64
 
@@ -252,9 +254,9 @@ def test_measured_times_change_what_pays() -> None:
         ({"tiers": ()}, ["tiers", "empty"]),
         ({"tiers": (3, 3)}, ["tiers", "nearest: 3"]),
         ({"tiers": True}, ["num_speculative_tokens=True"]),
-        ({"tiers": (Tier(3, ((1, 9),)),)}, ["tiers", "max_num_seqs=8"]),
-        ({"tiers": (Tier(3, ((4, 8), (1, 2))),)}, ["tiers", "ascend"]),
-        ({"tiers": (Tier(3, ((1, 4),)), Tier(3, ((5, 8),)))}, ["tiers", "twice"]),
+        ({"tiers": (KBucket(3, ((1, 9),)),)}, ["tiers", "max_num_seqs=8"]),
+        ({"tiers": (KBucket(3, ((4, 8), (1, 2))),)}, ["tiers", "ascend"]),
+        ({"tiers": (KBucket(3, ((1, 4),)), KBucket(3, ((5, 8),)))}, ["tiers", "twice"]),
         ({"divisor": 0}, ["divisor=0"]),
         ({"max_num_seqs": 2, "divisor": 8}, ["divisor=8", "nearest", "max_num_seqs=4"]),
     ],

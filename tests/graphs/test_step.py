@@ -14,14 +14,14 @@ from vllm_ascend_spec.graphs.step import (
     REASONS,
     UNEVEN,
     WIDE,
-    Step,
+    GraphStep,
     step_of,
 )
 
 ENGINE = {"num_drafts": 3, "largest": 32}
 
 
-def decode(num_tokens: int, num_reqs: int, longest: int, graph: str = NO_GRAPH) -> Step:
+def decode(num_tokens: int, num_reqs: int, longest: int, graph: str = NO_GRAPH) -> GraphStep:
     """Return a step without prompts."""
     batch = {"num_tokens": num_tokens, "num_reqs": num_reqs, "longest": longest}
     return step_of(graph, has_prompts=False, **batch, **ENGINE)
@@ -30,44 +30,44 @@ def decode(num_tokens: int, num_reqs: int, longest: int, graph: str = NO_GRAPH) 
 @pytest.mark.parametrize(
     ("found", "wanted"),
     [
-        (decode(16, 4, 4, "FULL"), Step("FULL", 3)),
-        (decode(4, 4, 1, "PIECEWISE"), Step("PIECEWISE", 0)),
-        (decode(13, 4, 4, "PIECEWISE"), Step("PIECEWISE")),
-        (decode(36, 9, 4), Step(NO_GRAPH, 3, WIDE)),
-        (decode(33, 9, 4), Step(NO_GRAPH, None, WIDE)),
-        (decode(13, 4, 4), Step(NO_GRAPH, None, UNEVEN)),
-        (decode(8, 4, 2), Step(NO_GRAPH, 1, OTHER_K)),
-        (decode(16, 4, 4), Step(NO_GRAPH, 3, OTHER)),
+        (decode(16, 4, 4, "FULL"), GraphStep("FULL", 3)),
+        (decode(4, 4, 1, "PIECEWISE"), GraphStep("PIECEWISE", 0)),
+        (decode(13, 4, 4, "PIECEWISE"), GraphStep("PIECEWISE")),
+        (decode(36, 9, 4), GraphStep(NO_GRAPH, 3, WIDE)),
+        (decode(33, 9, 4), GraphStep(NO_GRAPH, None, WIDE)),
+        (decode(13, 4, 4), GraphStep(NO_GRAPH, None, UNEVEN)),
+        (decode(8, 4, 2), GraphStep(NO_GRAPH, 1, OTHER_K)),
+        (decode(16, 4, 4), GraphStep(NO_GRAPH, 3, OTHER)),
         # A prompt longer than any drafts, or one whose last piece is as long as they are.
-        (decode(20, 4, 17), Step(NO_GRAPH, None, PROMPTS)),
+        (decode(20, 4, 17), GraphStep(NO_GRAPH, None, PROMPTS)),
         (
             step_of(NO_GRAPH, num_tokens=16, num_reqs=4, longest=4, has_prompts=True, **ENGINE),
-            Step(NO_GRAPH, None, PROMPTS),
+            GraphStep(NO_GRAPH, None, PROMPTS),
         ),
     ],
 )
-def test_a_step_is_named(found: Step, wanted: Step) -> None:
+def test_a_step_is_named(found: GraphStep, wanted: GraphStep) -> None:
     assert found == wanted
 
 
 @given(
     st.builds(
-        Step,
+        GraphStep,
         st.sampled_from(["FULL", "PIECEWISE", "NONE"]),
         st.none() | st.integers(0, 64),
         st.sampled_from(["", *REASONS]),
         st.sampled_from(["", "FULL", "PIECEWISE", "NONE"]),
     )
 )
-def test_a_step_is_read_back(step: Step) -> None:
-    assert Step.parse(str(step)) == step
+def test_a_step_is_read_back(step: GraphStep) -> None:
+    assert GraphStep.parse(str(step)) == step
 
 
 @pytest.mark.parametrize("text", ["FULL", "PIECEWISE", "NONE"])
 def test_vllms_own_texts_are_steps_of_which_less_is_known(text: str) -> None:
-    assert Step.parse(text) == Step(text)
+    assert GraphStep.parse(text) == GraphStep(text)
 
 
 @pytest.mark.parametrize("text", ["", "full", "FULL K=3", "FULL, K=x", "?: why"])
 def test_other_texts_are_none(text: str) -> None:
-    assert Step.parse(text) is None
+    assert GraphStep.parse(text) is None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from vllm_ascend_spec.graphs import peers, stock_rules
-from vllm_ascend_spec.graphs.figures import figures_of
-from vllm_ascend_spec.graphs.load import uniform, weights_of
-from vllm_ascend_spec.graphs.stock_rules import Engine, even_grid, thinned
-from vllm_ascend_spec.graphs.tiers import Grid, tiers_of_drafts, tiers_of_schedule
-from vllm_ascend_spec.graphs.work import Work
+from vllm_ascend_spec.graphs import baselines, stock_rules
+from vllm_ascend_spec.graphs.batch_distribution import uniform, weights_of
+from vllm_ascend_spec.graphs.k_buckets import SizeGrid, buckets_of_drafts, buckets_of_schedule
+from vllm_ascend_spec.graphs.padding_stats import padding_of
+from vllm_ascend_spec.graphs.step_cost import StepCost
+from vllm_ascend_spec.graphs.stock_rules import CaptureInputs, even_grid, thinned
 
 
-def engine(k: int, max_num_seqs: int = 256, **details) -> Engine:
-    return Engine(max_num_seqs, tiers_of_drafts(max_num_seqs, [k]), **details)
+def engine(k: int, max_num_seqs: int = 256, **details) -> CaptureInputs:
+    return CaptureInputs(max_num_seqs, buckets_of_drafts(max_num_seqs, [k]), **details)
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ def engine(k: int, max_num_seqs: int = 256, **details) -> Engine:
 def test_how_far_graphs_reach_and_their_worst_hole(
     k, vllm, ascend, worst_vllm, worst_ascend
 ) -> None:
-    tiers = tiers_of_drafts(256, [k])
+    tiers = buckets_of_drafts(256, [k])
     weights = weights_of(uniform(256), tiers, 256)
     rules = ((stock_rules.vllm, vllm, worst_vllm), (stock_rules.vllm_ascend, ascend, worst_ascend))
     for rule, reach, worst in rules:
         sizes = rule(engine(k)).sizes_by_k
         assert sizes[k][-1] // (k + 1) == reach
-        found = figures_of(tiers, sizes, weights, Work()).worst
+        found = padding_of(tiers, sizes, weights, StepCost()).worst
         assert found is not None
         assert found.padding == pytest.approx(worst, abs=0.005)
 
@@ -52,7 +52,7 @@ def test_vllm_does_not_start_where_ranks_and_drafts_do_not_fit() -> None:
 
 def test_several_k_have_the_graphs_that_v2_makes() -> None:
     rows = ((1, 8, 3), (9, 64, 1))
-    found = stock_rules.vllm(Engine(64, tiers_of_schedule(64, rows), rows))
+    found = stock_rules.vllm(CaptureInputs(64, buckets_of_schedule(64, rows), rows))
     assert "V1 has no FULL graphs" in found.note
     assert all(size % 2 == 0 for size in found.sizes_by_k[1])
     assert all(size % 4 == 0 for size in found.sizes_by_k[3])
@@ -61,12 +61,12 @@ def test_several_k_have_the_graphs_that_v2_makes() -> None:
 
 def test_peers_of_as_many_graphs() -> None:
     sizes = {1: (2, 4, 8, 16), 3: (4, 8, 12)}
-    assert peers.cut(sizes, 3) == {1: (2, 4), 3: (4,)}
+    assert baselines.cut(sizes, 3) == {1: (2, 4), 3: (4,)}
     # Both tiers have a graph of 8 tokens, and a limit takes both or none.
-    assert peers.cut(sizes, 4) == {1: (2, 4), 3: (4,)}
-    assert peers.cut(sizes, 100) == sizes
-    assert peers.thin(sizes, 4) == {1: (2, 16), 3: (4, 12)}
-    assert peers.thin(sizes, 1) == {1: (), 3: (12,)}
-    assert peers.even({3: Grid(4, 1, 1, 10)}, 4) == {3: (12, 20, 32, 40)}
+    assert baselines.cut(sizes, 4) == {1: (2, 4), 3: (4,)}
+    assert baselines.cut(sizes, 100) == sizes
+    assert baselines.thin(sizes, 4) == {1: (2, 16), 3: (4, 12)}
+    assert baselines.thin(sizes, 1) == {1: (), 3: (12,)}
+    assert baselines.even({3: SizeGrid(4, 1, 1, 10)}, 4) == {3: (12, 20, 32, 40)}
     assert thinned(range(1, 11), 3) == (1, 5, 10)
     assert even_grid(8, 4, 100) == (4, 8)

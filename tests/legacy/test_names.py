@@ -8,8 +8,8 @@ import pytest
 
 from tests.zoo import EVERY, SPECS, TARGET
 from vllm_ascend_spec.config.options import OPTIONS
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.legacy.drafts import DEFAULT_DRAFTS
 from vllm_ascend_spec.legacy.names import LEGACY, given_of, modern, told
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from vllm.engine.arg_utils import EngineArgs
 
 from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.entry import parser_hook
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import AscendSpecError
+from vllm_ascend_spec.hooks import parser_hook
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.legacy.names import LEGACY
 from vllm_ascend_spec.legacy.rewrite import rewrite
 from vllm_ascend_spec.legacy.yaml_file import rewrite_yaml

@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.speculation import make_speculation
 from vllm_ascend_spec.config.resolved import attach
-from vllm_ascend_spec.methods.drafter import Engine
+from vllm_ascend_spec.methods.drafter import DrafterContext
 from vllm_ascend_spec.methods.drafters import drafter_class
 from vllm_ascend_spec.methods.registry import BUILT_IN
 from vllm_ascend_spec.methods.step import DraftStep
@@ -38,13 +38,15 @@ def make_batch(*requests: list[int]) -> Any:
     return SimpleNamespace(token_ids_cpu=tokens, num_tokens_no_spec=lengths)
 
 
-def make_engine(vllm_config: Any, runner: Any = None, **asked: Any) -> Engine:
+def make_engine(vllm_config: Any, runner: Any = None, **asked: Any) -> DrafterContext:
     """Return what a drafter is made from; ``asked`` are values of its speculation."""
     device: Any = SimpleNamespace(type="cpu")
     speculation = make_speculation(**asked)
     if hasattr(vllm_config, "speculative_config"):
         attach(vllm_config, speculation)
-    return Engine(vllm_config=vllm_config, device=device, runner=runner, speculation=speculation)
+    return DrafterContext(
+        vllm_config=vllm_config, device=device, runner=runner, speculation=speculation
+    )
 
 
 def make_step(batch: Any, *sampled: list[int], num_drafts: int = 3, **given: Any) -> DraftStep:

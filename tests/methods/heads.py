@@ -13,7 +13,7 @@ from tests.config.checkpoints import HIDDEN, VOCAB, WEIGHTS
 from tests.config.heads import write_medusa, write_mlp
 from tests.methods.engine import drafter_of, make_batch, make_step
 from tests.speculation import make_speculation
-from vllm_ascend_spec.methods.drafter import Engine
+from vllm_ascend_spec.methods.drafter import DrafterContext
 
 WRITERS = {"medusa": write_medusa, "mlp_speculator": write_mlp}
 
@@ -57,7 +57,7 @@ def make_drafter(
         input_batch=SimpleNamespace(req_ids=[str(i) for i in range(4)]),
     )
     drafter = drafter_of(method, "vllm").create(
-        Engine(
+        DrafterContext(
             vllm_config=vllm_config,
             device=torch.device("cpu"),
             runner=runner,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from vllm_ascend_spec.metrics.acceptance import Acceptance, from_engine, from_prometheus
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, from_engine, from_prometheus
 
 LABELS = 'engine="0",model_name="m"'
 TEXT = f"""# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
@@ -25,7 +25,7 @@ vllm:generation_tokens_total{{{LABELS}}} 99.0
 
 def test_server_metrics() -> None:
     accepted = from_prometheus(TEXT)
-    assert accepted == Acceptance(10, 30, 18, (8, 6, 4))
+    assert accepted == AcceptanceCounts(10, 30, 18, (8, 6, 4))
     assert accepted.tokens_per_step == pytest.approx(2.8)
     assert accepted.rate == pytest.approx(0.6)
     assert accepted.per_position == pytest.approx([0.8, 0.6, 0.4])
@@ -38,12 +38,12 @@ def test_large_counts_are_written_with_an_exponent() -> None:
 
 def test_several_engines_add_up() -> None:
     other = TEXT.replace('engine="0"', 'engine="1"')
-    assert from_prometheus(TEXT + other) == Acceptance(20, 60, 36, (16, 12, 8))
+    assert from_prometheus(TEXT + other) == AcceptanceCounts(20, 60, 36, (16, 12, 8))
 
 
 def test_a_server_without_speculation_has_none() -> None:
     accepted = from_prometheus("vllm:generation_tokens_total{} 99.0\n")
-    assert accepted == Acceptance()
+    assert accepted == AcceptanceCounts()
     assert accepted.tokens_per_step is None
     assert accepted.rate is None
     assert accepted.per_position == []
@@ -61,6 +61,6 @@ def test_engine_metrics() -> None:
 
 
 def test_difference_of_two_snapshots() -> None:
-    before = Acceptance(4, 12, 6, (3, 2, 1))
-    assert from_prometheus(TEXT) - before == Acceptance(6, 18, 12, (5, 4, 3))
-    assert from_prometheus(TEXT) - Acceptance() == from_prometheus(TEXT)
+    before = AcceptanceCounts(4, 12, 6, (3, 2, 1))
+    assert from_prometheus(TEXT) - before == AcceptanceCounts(6, 18, 12, (5, 4, 3))
+    assert from_prometheus(TEXT) - AcceptanceCounts() == from_prometheus(TEXT)

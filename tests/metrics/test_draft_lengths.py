@@ -14,7 +14,7 @@ from vllm.v1.metrics.reader import get_metrics_snapshot
 
 from tests.metrics.apart import apart
 from vllm_ascend_spec.control.told import METRIC, Told
-from vllm_ascend_spec.entry import stats_hook
+from vllm_ascend_spec.hooks import stats_hook
 from vllm_ascend_spec.metrics import draft_lengths
 
 

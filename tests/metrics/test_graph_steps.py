@@ -14,10 +14,10 @@ from vllm.v1.metrics.prometheus import unregister_vllm_metrics
 from vllm.v1.metrics.reader import get_metrics_snapshot
 
 from tests.metrics.apart import apart
-from vllm_ascend_spec.entry import stats_hook
-from vllm_ascend_spec.graphs import load_metrics
-from vllm_ascend_spec.graphs.step import WIDE, Step
-from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
+from vllm_ascend_spec.graphs import distribution_metrics
+from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts
+from vllm_ascend_spec.graphs.step import WIDE, GraphStep
+from vllm_ascend_spec.hooks import stats_hook
 from vllm_ascend_spec.metrics import graph_steps
 from vllm_ascend_spec.metrics.graph_steps import DRAFTS, STEPS, count_step
 from vllm_ascend_spec.metrics.prometheus import read_samples
@@ -30,7 +30,7 @@ def _apart() -> Iterator[None]:
         yield
 
 
-def stat(step: Step, num_tokens: int) -> CUDAGraphStat:
+def stat(step: GraphStep, num_tokens: int) -> CUDAGraphStat:
     """Return what a worker says of a step."""
     return CUDAGraphStat(num_tokens, num_tokens, 0, str(step))
 
@@ -43,8 +43,8 @@ def steps() -> dict[tuple[str, str], float]:
 
 def test_steps_are_counted_by_graph_and_reason() -> None:
     for _ in range(2):
-        count_step(stat(Step("FULL", 3), 16))
-    count_step(stat(Step("NONE", 3, WIDE), 400), engine=1)
+        count_step(stat(GraphStep("FULL", 3), 16))
+    count_step(stat(GraphStep("NONE", 3, WIDE), 400), engine=1)
     count_step(None)
     unregister_vllm_metrics()
     assert steps() == {("full", ""): 2, ("none", WIDE): 1}
@@ -52,7 +52,7 @@ def test_steps_are_counted_by_graph_and_reason() -> None:
 
 def test_drafts_are_counted_by_graph() -> None:
     for draft in ("FULL", "NONE", "FULL", ""):
-        count_step(stat(Step("FULL", 3, draft=draft), 16))
+        count_step(stat(GraphStep("FULL", 3, draft=draft), 16))
     found: Any = (m for m in get_metrics_snapshot() if m.name == DRAFTS)
     assert {m.labels["graph"]: m.value for m in found} == {"full": 2, "none": 1}
 
@@ -64,11 +64,11 @@ def test_there_is_nothing_of_an_engine_without_graphs() -> None:
 
 def test_decode_batches_are_the_load_that_a_plan_reads() -> None:
     for requests in (1, 1, 5, 16):
-        count_step(stat(Step("FULL", 3), requests * 4))
+        count_step(stat(GraphStep("FULL", 3), requests * 4))
     # Its requests are not known.
-    count_step(stat(Step("PIECEWISE"), 77))
+    count_step(stat(GraphStep("PIECEWISE"), 77))
     samples = list(read_samples(generate_latest(REGISTRY).decode(), "vllm:"))
-    load = load_metrics.load_of(samples, "here", tiers_of_drafts(16, [3]), 16)
+    load = distribution_metrics.load_of(samples, "here", buckets_of_drafts(16, [3]), 16)
     assert load.by_k is not None
     assert load.by_k[3] == tuple(2 if n == 1 else float(n in (5, 16)) for n in range(1, 17))
 
@@ -77,7 +77,7 @@ def test_both_engines_hand_their_statistics_on() -> None:
     stats_hook.apply()
     manager = StatLoggerManager.__new__(StatLoggerManager)
     manager.stat_loggers = []
-    seen = SimpleNamespace(cudagraph_stats=stat(Step("FULL", 3), 16))
+    seen = SimpleNamespace(cudagraph_stats=stat(GraphStep("FULL", 3), 16))
     # As vllm/v1/engine/llm_engine.py and vllm/v1/engine/async_llm.py call it.
     manager.record(scheduler_stats=seen, iteration_stats=None, mm_cache_stats=None)
     manager.record(engine_idx=1, scheduler_stats=seen, iteration_stats=None, mm_cache_stats=None)

@@ -15,12 +15,12 @@ from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
 from tests.metrics.apart import apart
 from vllm_ascend_spec.control.told import FIXED, Told, Watched
-from vllm_ascend_spec.entry import stats_hook
-from vllm_ascend_spec.metrics import step_times, verified, watch
-from vllm_ascend_spec.metrics.acceptance import Acceptance, from_prometheus
+from vllm_ascend_spec.hooks import stats_hook
+from vllm_ascend_spec.metrics import acceptance_alarm, step_times, verified
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, from_prometheus
 from vllm_ascend_spec.step_text import Times
 
-GROUPS = ((verified, "_verified"), (step_times, "_step_times"), (watch, "_watch"))
+GROUPS = ((verified, "_verified"), (step_times, "_step_times"), (acceptance_alarm, "_watch"))
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_vllms_counters_are_read_as_they_were_beside_ours() -> None:
     positions.observe_draft(3, 2)
     record(Told(3, FIXED, "eagle", {3: (1, 2)}), Times(0, 0, 0), positions)
     vllms = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 7.0\n'
-    assert from_prometheus(text() + vllms) == Acceptance(accepted_per_position=(7,))
+    assert from_prometheus(text() + vllms) == AcceptanceCounts(accepted_per_position=(7,))
 
 
 def test_times_add_up() -> None:
@@ -100,7 +100,12 @@ def test_times_add_up() -> None:
 
 
 def test_states_are_those_of_the_last_step_and_their_beginnings_are_counted() -> None:
-    names = (watch.LOW, f"{watch.ALARMS}_total", watch.PAUSED, f"{watch.PAUSES}_total")
+    names = (
+        acceptance_alarm.LOW,
+        f"{acceptance_alarm.ALARMS}_total",
+        acceptance_alarm.PAUSED,
+        f"{acceptance_alarm.PAUSES}_total",
+    )
 
     def found() -> list[float | None]:
         return [value(name, engine="0") for name in names]

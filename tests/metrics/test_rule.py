@@ -17,7 +17,7 @@ from vllm.v1.metrics.reader import Gauge, get_metrics_snapshot
 
 from tests.speculation import make_speculation
 from vllm_ascend_spec import log
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.metrics import rule as rule_module
 from vllm_ascend_spec.metrics.rule import (
     NAME,
@@ -170,7 +170,7 @@ def test_a_collector_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None
     ids=["none", "token", "block", "synthetic", "two warnings"],
 )
 def test_an_engine_announces_its_rule(
-    speculation: Speculation | None,
+    speculation: SpecConfig | None,
     rule: str | None,
     words: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,

@@ -44,8 +44,8 @@ def compare(actual: dict[str, Any], expected: dict[str, Any]) -> Comparison:
     ours, theirs = actual["tokens"], expected["tokens"]
     for place, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         if a != b:
-            likeliest = expected["logprobs"][place]
-            gap = likeliest[str(b)] - likeliest.get(str(a), float("-inf"))
+            argmax = expected["logprobs"][place]
+            gap = argmax[str(b)] - argmax.get(str(a), float("-inf"))
             return Comparison(place, gap)
     length_differs = len(ours) != len(theirs)
     return Comparison(min(len(ours), len(theirs)), float("inf") if length_differs else None)

@@ -84,10 +84,10 @@ def make_batch(
 ) -> Arguments:
     """Return the arguments of ``verify_sample`` for fresh drafts and uniforms."""
     states = [torch.full((size,), START)]
-    likeliest = draft.argmax(dim=-1)
+    argmax = draft.argmax(dim=-1)
     for _ in range(NUM_DRAFTS):
         last = states[-1]
-        states.append(draw(draft, last, generator) if models.sampled else likeliest[last])
+        states.append(draw(draft, last, generator) if models.sampled else argmax[last])
     path = torch.stack(states, dim=1)
     s = models.sampling
     return {

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 import vllm_ascend_spec.page
-from vllm_ascend_spec.control.goodput import PAYS, PROBE, UNKNOWN
+from vllm_ascend_spec.control.adaptive_k import PAYS, PROBE, UNKNOWN
 from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED
 from vllm_ascend_spec.graphs.step import REASONS
 from vllm_ascend_spec.page.data import FIGURES, figures

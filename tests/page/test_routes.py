@@ -18,8 +18,8 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from tests.speculation import carry, make_speculation
-from vllm_ascend_spec.entry import page_hook
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks import page_hook
 from vllm_ascend_spec.page.data import FIGURES
 from vllm_ascend_spec.page.routes import SpecPage
 from vllm_ascend_spec.upstream.server import make_arg_parser

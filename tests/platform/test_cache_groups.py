@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.platform.cache_groups import FLAG, lay_one_group
+from vllm_ascend_spec.platform.cache_groups import FLAG, set_one_group
 
 MIXED = ["sliding_attention", "full_attention"]
 
@@ -30,7 +30,7 @@ def engine(layers: list[str] | None, given: bool | None = None, **changes: Any) 
 @pytest.mark.parametrize("method", ["draft_model", "eagle", "eagle3"])
 def test_several_kinds_have_one_group_and_it_is_said(method: str) -> None:
     config = engine(MIXED, method=method)
-    warning = lay_one_group(config)
+    warning = set_one_group(config)
     assert config.scheduler_config.disable_hybrid_kv_cache_manager is True
     assert warning is not None
     assert warning.startswith(f"{FLAG} is set: the draft has layers of full_attention and sliding")
@@ -50,11 +50,11 @@ def test_several_kinds_have_one_group_and_it_is_said(method: str) -> None:
 )
 def test_others_are_left_as_they_are(config: Any) -> None:
     before = config.scheduler_config.disable_hybrid_kv_cache_manager
-    assert lay_one_group(config) is None
+    assert set_one_group(config) is None
     assert config.scheduler_config.disable_hybrid_kv_cache_manager is before
 
 
 def test_several_groups_that_were_asked_for_are_refused() -> None:
     with pytest.raises(ConfigError, match="leave it out") as raised:
-        lay_one_group(engine(MIXED, given=False))
+        set_one_group(engine(MIXED, given=False))
     assert raised.value.option == "--no-disable-hybrid-kv-cache-manager"

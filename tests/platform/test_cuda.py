@@ -38,7 +38,7 @@ SCHEDULED_AHEAD = ("eagle", "eagle3", "mtp", "dflash", "draft_model")
 JOBS: dict[str, tuple[str, dict[str, Any]]] = {
     **{method: config(spec) for method, spec in SPECS.items()},
     "no speculation": config(None),
-    "no mend": config(EAGLE, mend=False),
+    "no mend": config(EAGLE, patch=False),
     "V1 chosen": config(EAGLE, environment={VARIABLE: "0"}),
     "V2 chosen": config(EAGLE, environment={VARIABLE: "1"}),
     "64 drafts": config({**EAGLE, "num_speculative_tokens": 64}),
@@ -53,7 +53,7 @@ JOBS: dict[str, tuple[str, dict[str, Any]]] = {
 def outcomes() -> dict[str, dict[str, Any]]:
     """Run every scenario in one process."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.platform.cuda_stand_in"],
+        [sys.executable, "-m", "tests.platform.fake_cuda"],
         input=json.dumps(list(JOBS.values())),
         env={name: value for name, value in os.environ.items() if name != VARIABLE},
         capture_output=True,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tests.zoo import W8A8
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
 from vllm_ascend_spec.quantization.description import (
     DYNAMIC,
     FLOAT,
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def refusal(folder: Path, content: bytes) -> str:
     (folder / NAME).write_bytes(content)
-    with pytest.raises(UnusableError) as raised:
+    with pytest.raises(InvalidCheckpointError) as raised:
         check_checkpoint(folder)
     message = str(raised.value)
     assert len(message) <= 250

@@ -11,7 +11,7 @@ from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.platforms import current_platform
 
 from tests.marks import requires_cpu_build
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
 from vllm_ascend_spec.quantization import reference
 from vllm_ascend_spec.quantization.description import DYNAMIC, FLOAT, STATIC, parse_description
 from vllm_ascend_spec.quantization.experts import DynamicExpertsMethod
@@ -109,6 +109,6 @@ def test_no_expert_is_here(layer: Any) -> None:
 def test_what_no_kernel_runs_is_named(kinds: tuple[str, str], message: str) -> None:
     layers = {f"mlp.experts.{n}.up_proj.weight": kind for n, kind in enumerate(kinds)}
     description = parse_description({**layers, "mlp.shared_experts.up_proj.weight": STATIC})
-    with pytest.raises(UnusableError, match=message):
+    with pytest.raises(InvalidCheckpointError, match=message):
         description.type_of_experts("mlp.experts")
     assert description.type_of_experts("mlp.others") == FLOAT

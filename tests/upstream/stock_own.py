@@ -12,36 +12,36 @@ from types import SimpleNamespace
 from typing import Any
 
 from vllm_ascend_spec.graphs import stock_rules
-from vllm_ascend_spec.graphs.stock_rules import Engine, Stock
+from vllm_ascend_spec.graphs.stock_rules import CaptureInputs, Stock
 
 OWN = "own code"
 
 
-def vllm(engine: Engine) -> Stock:
+def vllm(engine: CaptureInputs) -> Stock:
     """Return what vLLM captures, by its own code."""
     with _quiet():
         return stock_rules.stock_of(engine, vllm_sizes, adjusted, OWN)
 
 
-def vllm_ascend(engine: Engine) -> Stock:
+def vllm_ascend(engine: CaptureInputs) -> Stock:
     """Return what vllm-ascend captures, by its own code and by vLLM's where it calls that."""
     with _quiet():
         return stock_rules.stock_of(engine, ascend_sizes, ascend_adjusted, OWN)
 
 
-def vllm_sizes(engine: Engine) -> list[int]:
+def vllm_sizes(engine: CaptureInputs) -> list[int]:
     """Return vLLM's sizes where nothing is set."""
     return set_sizes(config_of(engine))
 
 
-def adjusted(sizes: list[int], engine: Engine) -> list[int]:
+def adjusted(sizes: list[int], engine: CaptureInputs) -> list[int]:
     """Return what speculative decoding makes of sizes in vLLM."""
     if engine.query_len == 1:
         return sizes
     return _adjust(sizes, engine.query_len, engine.tensor_parallel_size, engine.sequence_parallel)
 
 
-def ascend_sizes(engine: Engine) -> list[int]:
+def ascend_sizes(engine: CaptureInputs) -> list[int]:
     """Return vllm-ascend's sizes where nothing is set.
 
     In the order of ``vllm_ascend/platform.py:NPUPlatform.apply_config_platform_defaults``, vLLM,
@@ -65,7 +65,7 @@ def ascend_sizes(engine: Engine) -> list[int]:
     return sizes
 
 
-def ascend_adjusted(sizes: list[int], engine: Engine) -> list[int]:
+def ascend_adjusted(sizes: list[int], engine: CaptureInputs) -> list[int]:
     """Return what speculative decoding makes of sizes in vllm-ascend.
 
     As ``vllm_ascend/worker/model_runner_v1.py:NPUModelRunner._check_and_update_cudagraph_mode``
@@ -76,7 +76,7 @@ def ascend_adjusted(sizes: list[int], engine: Engine) -> list[int]:
     return _adjust(sizes, engine.query_len, 1, False) if engine.query_len > 1 else sizes
 
 
-def config_of(engine: Engine) -> Any:
+def config_of(engine: CaptureInputs) -> Any:
     """Return the part of vLLM's configuration that its rule reads."""
     from vllm.config import CompilationConfig, VllmConfig
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.upstream import stock_own
 from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.budget import Budget
+from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts, buckets_of_schedule
 from vllm_ascend_spec.graphs.planner import plan
-from vllm_ascend_spec.graphs.stock_rules import Engine, graphs_of_tiers
-from vllm_ascend_spec.graphs.tiers import tiers_of_drafts, tiers_of_schedule
+from vllm_ascend_spec.graphs.stock_rules import CaptureInputs, graphs_of_buckets
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("vllm") is None, reason="vLLM is not installed"
@@ -27,7 +27,7 @@ MANY = settings(max_examples=300, deadline=None)
 
 
 @st.composite
-def engines(draw: st.DrawFn) -> Engine:
+def engines(draw: st.DrawFn) -> CaptureInputs:
     """Return an engine with one K, or with a schedule."""
     edges = st.sampled_from([1, 2, 3, 12, 20, 64, 128, 255, 256, 257, 511, 512, 1024])
     max_num_seqs = draw(st.one_of(edges, st.integers(1, 1500)))
@@ -36,20 +36,20 @@ def engines(draw: st.DrawFn) -> Engine:
         lasts = sorted(draw(st.sets(st.integers(1, 2000), min_size=1, max_size=4)))
         firsts = [1, *(last + 1 for last in lasts)]
         rows = [(a, b, draw(st.integers(0, 8))) for a, b in zip(firsts, lasts, strict=False)]
-        tiers = tiers_of_schedule(max_num_seqs, rows)
+        tiers = buckets_of_schedule(max_num_seqs, rows)
         most = max(tier.k for tier in tiers)
         assume(most)
         schedule = tuple((a, b, min(k, most)) for a, b, k in rows)
     else:
-        tiers = tiers_of_drafts(max_num_seqs, [draw(st.integers(0, 16))])
+        tiers = buckets_of_drafts(max_num_seqs, [draw(st.integers(0, 16))])
     ranks = draw(st.sampled_from([1, 2, 3, 4, 8, 16]))
     batched = draw(st.one_of(st.none(), st.integers(max_num_seqs, 16384)))
-    return Engine(max_num_seqs, tiers, schedule, ranks, draw(st.booleans()), batched)
+    return CaptureInputs(max_num_seqs, tiers, schedule, ranks, draw(st.booleans()), batched)
 
 
 @MANY
 @given(engines())
-def test_vllm(engine: Engine) -> None:
+def test_vllm(engine: CaptureInputs) -> None:
     theirs, port = stock_own.vllm(engine), stock_rules.vllm(engine)
     assert theirs.sizes_by_k == port.sizes_by_k
     assert bool(theirs.problem) == bool(port.problem)
@@ -58,7 +58,7 @@ def test_vllm(engine: Engine) -> None:
 @requires_vllm_ascend
 @MANY
 @given(engines())
-def test_vllm_ascend(engine: Engine) -> None:
+def test_vllm_ascend(engine: CaptureInputs) -> None:
     theirs, port = stock_own.vllm_ascend(engine), stock_rules.vllm_ascend(engine)
     assert theirs.sizes_by_k == port.sizes_by_k
     assert bool(theirs.problem) == bool(port.problem)
@@ -66,7 +66,7 @@ def test_vllm_ascend(engine: Engine) -> None:
 
 @MANY
 @given(engines().filter(lambda engine: engine.query_len > 1 and len(engine.tiers) == 1))
-def test_which_sizes_a_decode_batch_is_replayed_from(engine: Engine) -> None:
+def test_which_sizes_a_decode_batch_is_replayed_from(engine: CaptureInputs) -> None:
     """The dispatcher itself, with keys made of the sizes that the port starts from."""
     from vllm.config import CompilationConfig, CUDAGraphMode
     from vllm.v1.cudagraph_dispatcher import CudagraphDispatcher
@@ -100,7 +100,7 @@ def test_which_sizes_a_decode_batch_is_replayed_from(engine: Engine) -> None:
 
 @MANY
 @given(engines().filter(lambda engine: engine.schedule is not None and engine.query_len > 1))
-def test_the_graphs_that_v2_makes_of_a_list(engine: Engine) -> None:
+def test_the_graphs_that_v2_makes_of_a_list(engine: CaptureInputs) -> None:
     from vllm.config import CUDAGraphMode
     from vllm.v1.worker.gpu.cudagraph_utils import CudaGraphManager
 
@@ -127,11 +127,11 @@ def test_the_graphs_that_v2_makes_of_a_list(engine: Engine) -> None:
     theirs: dict[int, set[int]] = {tier.k: set() for tier in engine.tiers}
     for desc in manager._capture_descs.get(CUDAGraphMode.FULL, []):
         theirs[desc.uniform_token_count - 1].add(desc.num_tokens)
-    assert theirs == {k: set(row) for k, row in graphs_of_tiers(sizes, engine).items()}
+    assert theirs == {k: set(row) for k, row in graphs_of_buckets(sizes, engine).items()}
 
 
 def test_a_port_that_differs_is_seen() -> None:
-    engine = Engine(256, tiers_of_drafts(256, [2]))
+    engine = CaptureInputs(256, buckets_of_drafts(256, [2]))
     assert stock_own.vllm(engine).sizes_by_k != stock_rules.vllm_ascend(engine).sizes_by_k
 
 
@@ -139,7 +139,7 @@ def test_a_port_that_differs_is_seen() -> None:
 @given(st.integers(1, 600), st.integers(1, 8), st.integers(1, 40))
 def test_a_plan_given_as_sizes_is_captured_as_it_is(max_num_seqs: int, k: int, graphs: int) -> None:
     planned = plan(max_num_seqs, k, budget=Budget(graphs=graphs))
-    engine = Engine(max_num_seqs, tiers_of_drafts(max_num_seqs, [k]))
+    engine = CaptureInputs(max_num_seqs, buckets_of_drafts(max_num_seqs, [k]))
     config = stock_own.config_of(engine)
     config.compilation_config.cudagraph_capture_sizes = list(planned.sizes)
     sizes = stock_own.set_sizes(config)

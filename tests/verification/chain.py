@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from vllm_ascend_spec.methods.families import sampling as drafting
+from vllm_ascend_spec.methods.loops import sampling as drafting
 from vllm_ascend_spec.ops import verify_sample
 from vllm_ascend_spec.verification.uniforms import draw_uniforms
 

@@ -26,7 +26,7 @@ from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from tests.speculation import make_speculation
 from vllm_ascend_spec.ops import cpu_library
-from vllm_ascend_spec.verification.draftless import draftless_metadata
+from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 
 # Most drafts of a request.
@@ -271,7 +271,7 @@ def make_verifier(
 
 def verify_draftless(metadata: SamplingMetadata, logits: torch.Tensor, **how: Any) -> SamplerOutput:
     """Run a step without drafts as our runner does where a request has a seed."""
-    spec = draftless_metadata(metadata, logits)
+    spec = no_draft_metadata(metadata, logits)
     assert spec is not None
     return make_verifier(**how)(spec, None, logits, metadata)
 

@@ -11,7 +11,7 @@ import torch
 
 from tests.ops.markov import deviation
 from tests.verification.chain import LENGTH, NUM_DRAFTS, Texts, count_texts, expected_texts
-from vllm_ascend_spec.methods.families import sampling
+from vllm_ascend_spec.methods.loops import sampling
 
 # By chance once in 30,000 numbers, were they normal; the seeds are fixed.
 BOUND = 5.0

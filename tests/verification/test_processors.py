@@ -30,7 +30,7 @@ from vllm_ascend_spec.verification.processors import (
     min_p_of,
     require_row_support,
 )
-from vllm_ascend_spec.verification.rows import Rows, constrain_rows, needs_rows
+from vllm_ascend_spec.verification.rows import Rows, needs_rows, process_rows
 
 USED = {"logit_bias": {1: 2.0}, "min_tokens": 3, "stop_token_ids": [4], "min_p": 0.3}
 
@@ -99,7 +99,7 @@ def test_batch_level_processor_gets_rows_through_its_own_method() -> None:
     metadata = sampling_metadata(requests, custom=(RowWise,))
     assert needs_rows(metadata)
     zeros = torch.zeros(3, VOCAB)
-    rows = constrain_rows(Sampler(), zeros, spec_metadata(requests), metadata).logits
+    rows = process_rows(Sampler(), zeros, spec_metadata(requests), metadata).logits
     (processor,) = (p for p in metadata.logitsprocs.all if isinstance(p, RowWise))
     assert processor.calls == [([0, 0, 1], [[], [7], []])]
     assert rows[:, 0].tolist() == [1.0, 1.0, 2.0]

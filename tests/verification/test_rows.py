@@ -17,10 +17,10 @@ from tests.verification.requests import (
     spec_metadata,
 )
 from vllm_ascend_spec.verification.rows import (
-    Constrained,
-    constrain_rows,
+    ProcessedLogits,
     expand_rows,
     needs_rows,
+    process_rows,
 )
 
 
@@ -96,9 +96,9 @@ def test_min_tokens_that_are_reached_need_no_rows() -> None:
     assert not needs_rows(sampling_metadata([request((1,), min_tokens=1)]))
 
 
-def constrain(requests: list[Request], logits: torch.Tensor, **extra: Any) -> Constrained:
+def constrain(requests: list[Request], logits: torch.Tensor, **extra: Any) -> ProcessedLogits:
     metadata = sampling_metadata(requests, **extra)
-    return constrain_rows(Sampler(), logits, spec_metadata(requests), metadata)
+    return process_rows(Sampler(), logits, spec_metadata(requests), metadata)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -114,7 +114,7 @@ def test_logits_are_the_targets_own_where_nothing_applies(dtype: torch.dtype) ->
     assert found.min_p is not None
     assert found.min_p.tolist() == [0.25, 0.0]
     greedy = constrain([request((4,)), request((5,))], logits)
-    assert greedy == Constrained(logits, None, None)
+    assert greedy == ProcessedLogits(logits, None, None)
 
 
 def test_constrained_rows_are_a_float32_copy() -> None:
@@ -167,7 +167,7 @@ def test_min_p_is_applied_in_its_place_among_late_processors(min_p_first: bool) 
     assert isinstance(late[0], MinPLogitsProcessor)
     if not min_p_first:
         late.reverse()
-    found = constrain_rows(Sampler(), logits, spec_metadata(requests), metadata)
+    found = process_rows(Sampler(), logits, spec_metadata(requests), metadata)
     assert found.min_p is None
     assert found.temperature is not None
     assert found.temperature.tolist() == [1.0, 1.0]

@@ -24,8 +24,8 @@ from tests.verification.requests import (
     spec_metadata,
     tokens_of,
 )
-from vllm_ascend_spec.compat import thinking_budget_state
-from vllm_ascend_spec.verification.rows import constrain_rows, expand_rows
+from vllm_ascend_spec.patches import thinking_budget_state
+from vllm_ascend_spec.verification.rows import expand_rows, process_rows
 from vllm_ascend_spec.verification.thinking import FORCED, UNKNOWN, force_closing
 
 SMALL = 4  # tokens in use, so that markers come up often
@@ -228,7 +228,7 @@ def test_what_else_changes_logits_comes_before() -> None:
     metadata = sampling_metadata(requests)
     metadata.thinking_budget_state_holder = holder_of(requests)
     logits = torch.zeros(1, VOCAB)
-    found = constrain_rows(Sampler(), logits, spec_metadata(requests), metadata).logits
+    found = process_rows(Sampler(), logits, spec_metadata(requests), metadata).logits
     stock = sampling_metadata(requests)
     stock.thinking_budget_state_holder = make_holder(([START], END), requests, 0)
     expected = Sampler().apply_logits_processors(logits.clone(), stock, False)

@@ -11,8 +11,8 @@ import torch
 from vllm import SamplingParams
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-from tests.compat.mends import is_applied, taking_out
 from tests.marks import requires_cpu_build
+from tests.patches.cases import is_applied, taking_out
 from tests.verification.requests import (
     VOCAB,
     Request,
@@ -22,7 +22,7 @@ from tests.verification.requests import (
     spec_metadata,
     verify_draftless,
 )
-from vllm_ascend_spec.compat import registry
+from vllm_ascend_spec.patches import registry
 from vllm_ascend_spec.worker.cpu import SpecCPUModelRunner
 
 pytestmark = requires_cpu_build
@@ -109,16 +109,16 @@ def test_kernels_are_mended_whatever_methods_the_stock_runner_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """vLLM 0.30 plugs its C++ kernels in by a method of the runner that 0.31 does not have."""
-    mends = list(registry.needed("cpu"))
+    patches = list(registry.needed("cpu"))
     applied: list[bool] = []
     monkeypatch.delattr(CPUModelRunner, "_postprocess_triton")
     monkeypatch.setattr(
-        CPUModelRunner, "__init__", lambda *_: applied.extend(map(is_applied, mends))
+        CPUModelRunner, "__init__", lambda *_: applied.extend(map(is_applied, patches))
     )
     config: Any = SimpleNamespace(speculative_config=None)
     with taking_out() as take_out:
-        for mend in mends:
-            take_out(mend)
+        for patch in patches:
+            take_out(patch)
         SpecCPUModelRunner(config, torch.device("cpu"))
-    assert len(mends) > 1
-    assert applied == [True] * len(mends)
+    assert len(patches) > 1
+    assert applied == [True] * len(patches)

@@ -12,7 +12,7 @@ from vllm.config import CUDAGraphMode
 from vllm.forward_context import BatchDescriptor
 
 from vllm_ascend_spec import log
-from vllm_ascend_spec.graphs.step import PROMPTS, WIDE, Step
+from vllm_ascend_spec.graphs.step import PROMPTS, WIDE, GraphStep
 from vllm_ascend_spec.worker.graph_steps import GraphStepsMixin
 
 STOCK_STAT = object()
@@ -92,7 +92,7 @@ def test_a_step_says_what_the_draft_before_it_replayed(
     runner.mode = CUDAGraphMode.FULL
     runner.drafter = SimpleNamespace(last_graph=draft)
     *_, stat = runner.step()
-    assert Step.parse(stat.runtime_mode) == Step("FULL", 3, draft=draft)
+    assert GraphStep.parse(stat.runtime_mode) == GraphStep("FULL", 3, draft=draft)
     assert [level for level, _ in told] == [logging.WARNING] * is_told
     # Once for each draft.
     assert runner.step()[-1].runtime_mode == "FULL, K=3"

@@ -13,7 +13,7 @@ import torch
 
 from tests.speculation import carry, make_speculation
 from tests.verification.requests import VOCAB, Request, SamplingParams, sampling_metadata
-from vllm_ascend_spec.verification.draftless import draftless_metadata
+from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 from vllm_ascend_spec.worker import runner as runner_module
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
@@ -200,7 +200,7 @@ def test_steps_without_drafts_but_with_seeds_go_to_the_verifier() -> None:
     assert runner._sample(LOGITS, None) == "the stock runner's output"
     ((logits, metadata),) = runner.sampled
     assert logits is LOGITS
-    expected = draftless_metadata(runner.input_batch.sampling_metadata, LOGITS)
+    expected = no_draft_metadata(runner.input_batch.sampling_metadata, LOGITS)
     assert expected is not None
     assert type(metadata) is type(expected)
     assert metadata.num_draft_tokens == expected.num_draft_tokens == [0]

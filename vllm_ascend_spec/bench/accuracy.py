@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
-from vllm_ascend_spec.bench.differences import Difference, first_difference, judge, likeliest
+from vllm_ascend_spec.bench.differences import Difference, argmax, first_difference, judge
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.sweep_configurations import Configuration
 from vllm_ascend_spec.bench.tasks import Task, mean
@@ -25,7 +25,7 @@ STANDARD_ERRORS = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class AccuracyConfig:
     """What ``bench accuracy`` compares; see the command's options.
 
     Attributes:
@@ -72,7 +72,7 @@ class Answer:
     score: float
 
 
-def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+def run(plan: AccuracyConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     """Ask the engines one after another and return the record; ``passed`` is the verdict.
 
     Args:
@@ -117,7 +117,7 @@ def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
     return record
 
 
-def _plan(plan: Plan) -> dict[str, Any]:
+def _plan(plan: AccuracyConfig) -> dict[str, Any]:
     return {
         "model": redaction.path(plan.model),
         "device": plan.device,
@@ -133,7 +133,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _start(plan: Plan, spec: Mapping[str, Any] | None) -> Any:
+def _start(plan: AccuracyConfig, spec: Mapping[str, Any] | None) -> Any:
     return build_engine(
         plan.model,
         spec,
@@ -145,7 +145,7 @@ def _start(plan: Plan, spec: Mapping[str, Any] | None) -> Any:
     )
 
 
-def answers_of(llm: Any, plan: Plan, temperature: float) -> list[list[Answer]]:
+def answers_of(llm: Any, plan: AccuracyConfig, temperature: float) -> list[list[Answer]]:
     """Return the answers to each task: one if greedy, else ``plan.samples``."""
     times = plan.samples if temperature else 1
     asked = [(task, seed) for task in plan.tasks for seed in range(times)]
@@ -165,7 +165,7 @@ def answers_of(llm: Any, plan: Plan, temperature: float) -> list[list[Answer]]:
     return [answers[first : first + times] for first in range(0, len(answers), times)]
 
 
-def _parameters(plan: Plan, task: Task, temperature: float, seed: int) -> Any:
+def _parameters(plan: AccuracyConfig, task: Task, temperature: float, seed: int) -> Any:
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
@@ -180,7 +180,7 @@ def _parameters(plan: Plan, task: Task, temperature: float, seed: int) -> Any:
 
 
 def compare(
-    plan: Plan,
+    plan: AccuracyConfig,
     none: Any,
     temperature: float,
     expected: Sequence[Sequence[Answer]],
@@ -201,7 +201,7 @@ def compare(
             place = first_difference(ours.tokens, theirs.tokens)
             if place is not None:
                 tokens = (_token(theirs.tokens, place), _token(ours.tokens, place))
-                likely = likeliest(none, theirs.prompt, theirs.tokens[:place], tokens)
+                likely = argmax(none, theirs.prompt, theirs.tokens[:place], tokens)
                 differences.append(judge(task.line, place, tokens, likely, plan.rounding))
     fall = fall_of_score(
         [mean([answer.score for answer in answers]) for answers in expected],

@@ -16,10 +16,10 @@ from typing import Any
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.adaptive_table import format_table
 from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
+from vllm_ascend_spec.bench.interleaved import keep_out_of_collections
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.bench.timed_engine import prepare_environment
-from vllm_ascend_spec.bench.turns import keep_out_of_collections
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, FIXED
 
 NONE = "none"
@@ -31,7 +31,7 @@ ALTERNATING = ((1, PLAIN), (16, PLAIN), (1, REPETITIVE), (16, REPETITIVE))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class AdaptiveBenchConfig:
     """What ``bench adaptive`` measures; see the command's options.
 
     Attributes:
@@ -98,7 +98,7 @@ def chosen_in(names: Iterable[str]) -> str:
     return next(name for name in names if name in (ADAPTIVE, AUTO))
 
 
-def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+def run(plan: AdaptiveBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     """Run the engines in turn and return the record; ``tell`` prints its table."""
     prepare_environment()
     engines = _start(plan)
@@ -136,7 +136,7 @@ def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
     return record
 
 
-def _start(plan: Plan) -> dict[str, ClosedLoopEngine]:
+def _start(plan: AdaptiveBenchConfig) -> dict[str, ClosedLoopEngine]:
     most = max(*plan.clients, *(n for n, _ in ALTERNATING))
     engines = {}
     names = configurations(plan.longest, has_control=plan.has_control, chosen=plan.draft_length)
@@ -169,7 +169,7 @@ def _section_of(name: str) -> dict[str, str] | None:
 
 
 def _measure(
-    plan: Plan, engines: Mapping[str, ClosedLoopEngine]
+    plan: AdaptiveBenchConfig, engines: Mapping[str, ClosedLoopEngine]
 ) -> tuple[dict[str, dict[str, list[Run]]], dict[str, dict[str, list[list[Run]]]]]:
     """Let the engines take turns.
 

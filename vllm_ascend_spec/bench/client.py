@@ -13,7 +13,7 @@ from openai import AsyncOpenAI
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerAnswer:
     """One completed request.
 
     Attributes:
@@ -30,7 +30,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Load:
+class ClientLoad:
     """The requests to send to a server.
 
     Attributes:
@@ -55,10 +55,10 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Result:
+class LoadResult:
     """A server's answers to one pass over a load."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[ServerAnswer, ...]
     wall_s: float
 
     @property
@@ -81,7 +81,7 @@ class Result:
         return 1e3 * sum(times) / len(times)
 
 
-async def _complete(client: AsyncOpenAI, model: str, prompt: str, options: Any) -> Answer:
+async def _complete(client: AsyncOpenAI, model: str, prompt: str, options: Any) -> ServerAnswer:
     started = time.perf_counter()
     first = None
     tokens: list[int] = []
@@ -93,13 +93,13 @@ async def _complete(client: AsyncOpenAI, model: str, prompt: str, options: Any) 
             pieces.append(choice.text)
             tokens += (choice.model_extra or {}).get("token_ids") or []
     ended = time.perf_counter()
-    return Answer(tuple(tokens), "".join(pieces), (first or ended) - started, ended - started)
+    return ServerAnswer(tuple(tokens), "".join(pieces), (first or ended) - started, ended - started)
 
 
-async def _run(url: str, model: str, load: Load) -> Result:
+async def _run(url: str, model: str, load: ClientLoad) -> LoadResult:
     gate = asyncio.Semaphore(load.concurrency)
 
-    async def one(client: AsyncOpenAI, index: int, prompt: str) -> Answer:
+    async def one(client: AsyncOpenAI, index: int, prompt: str) -> ServerAnswer:
         extra: dict[str, Any] = {"ignore_eos": True, "return_token_ids": True}
         options: dict[str, Any] = {"max_tokens": load.max_tokens, "temperature": load.temperature}
         if load.temperature > 0:
@@ -114,9 +114,9 @@ async def _run(url: str, model: str, load: Load) -> Result:
         answers = await asyncio.gather(
             *(one(client, index, prompt) for index, prompt in enumerate(load.prompts))
         )
-        return Result(tuple(answers), time.perf_counter() - started)
+        return LoadResult(tuple(answers), time.perf_counter() - started)
 
 
-def run_load(url: str, model: str, load: Load) -> Result:
+def run_load(url: str, model: str, load: ClientLoad) -> LoadResult:
     """Send ``load`` to the server at ``url`` and wait for all answers."""
     return asyncio.run(_run(url, model, load))

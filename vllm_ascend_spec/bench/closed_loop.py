@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from vllm_ascend_spec.bench.interleaved import forget_answers, scheduler_of
 from vllm_ascend_spec.bench.timed_engine import build_engine
-from vllm_ascend_spec.bench.turns import forget_answers, scheduler_of
-from vllm_ascend_spec.metrics.acceptance import Acceptance, added_up
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, added_up
 from vllm_ascend_spec.metrics.rule import rule_from_engine
 
 # Answers are up to SPREAD shorter or longer than asked for. From one to the next, the length moves
@@ -69,7 +69,7 @@ class Run:
     trace: list[tuple[float, int, int | None]] = field(default_factory=list)
     first_s: list[float] = field(default_factory=list)
     later: list[tuple[float, int]] = field(default_factory=list)
-    acceptance: Acceptance = field(default_factory=Acceptance)
+    acceptance: AcceptanceCounts = field(default_factory=AcceptanceCounts)
 
     @property
     def speed(self) -> float:

@@ -81,7 +81,7 @@ def judge(
     )
 
 
-def likeliest(
+def argmax(
     llm: Any, prompt: Sequence[int], answer: Sequence[int], tokens: Sequence[int | None] = ()
 ) -> dict[int, float]:
     """Return the most likely tokens after an answer, with their log-probabilities.

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from vllm_ascend_spec.bench import turns
+from vllm_ascend_spec.bench import interleaved
+from vllm_ascend_spec.bench.interleaved import OfflineLoad, PassFigures
 from vllm_ascend_spec.bench.provenance import DISTRIBUTIONS
-from vllm_ascend_spec.bench.scrub import scrub
-from vllm_ascend_spec.bench.turns import Figures, Load
+from vllm_ascend_spec.bench.redact_text import redact
 from vllm_ascend_spec.config.schema import FIXED, SECTION
 from vllm_ascend_spec.errors import AscendSpecError, ConfigError
 
@@ -101,14 +101,14 @@ def find_peer(python: Path) -> Peer:
     return found
 
 
-class PeerEngine(Figures):
+class PeerEngine(PassFigures):
     """An engine of a peer, used like one of this process; use it as a context manager.
 
     Args:
         peer: the peer that runs the engine.
         arguments: arguments of its ``LLM``.
         load: the requests to send.
-        parts: parts to time, as for :class:`~vllm_ascend_spec.bench.turns.EngineTurns`.
+        parts: parts to time, as for :class:`~vllm_ascend_spec.bench.interleaved.InterleavedEngine`.
     """
 
     rule: str | None = None
@@ -117,7 +117,7 @@ class PeerEngine(Figures):
         self,
         peer: Peer,
         arguments: Mapping[str, Any],
-        load: Load,
+        load: OfflineLoad,
         parts: Mapping[str, Sequence[str]],
     ) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class PeerEngine(Figures):
         }
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
         self._process = subprocess.Popen(
-            [str(peer.python), "-I", turns.__file__],
+            [str(peer.python), "-I", interleaved.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -153,12 +153,12 @@ class PeerEngine(Figures):
     def start(self) -> None:
         """Build the engine, warm it up with one pass, and start to time its parts."""
         self._ask(json.dumps(self._asked))
-        self._ask(turns.WATCH)
+        self._ask(interleaved.WATCH)
 
     def generate(self, *, record: bool) -> None:
         """Send all prompts, a batch at a time; ``record`` is True after :meth:`start`."""
         assert record
-        found = self._ask(turns.GENERATE)
+        found = self._ask(interleaved.GENERATE)
         self.steps, self.tokens = found["steps"], found["tokens"]
         self.tokens_per_s, self.ms_per_step = found["tokens_per_s"], found["ms_per_step"]
         self.clock.seconds.update(found["seconds"])
@@ -180,4 +180,4 @@ class PeerEngine(Figures):
     def _log_tail(self) -> str:
         self._process.wait()
         self._log.seek(0)
-        return "\n".join(scrub(self._log.read()).splitlines()[-LOG_TAIL_LINES:])
+        return "\n".join(redact(self._log.read()).splitlines()[-LOG_TAIL_LINES:])

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.interleaved import OfflineLoad
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary
 from vllm_ascend_spec.bench.timed_engine import TimedEngine, prepare_environment
-from vllm_ascend_spec.bench.turns import Load
 
 DRAFT = "draft, all"
 # The draft model's own work. Our loop calls a Llama draft's kernels through ``direct``. EAGLE-3
@@ -33,12 +33,12 @@ PARTS = {DRAFT: ("runner.drafter", "draft"), **OF_THE_MODEL}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ProposeBenchConfig:
     """What ``bench propose`` measures; see the command's options."""
 
     model: str
     speculative_configs: Sequence[Mapping[str, Any]]
-    loads: Sequence[Load]
+    loads: Sequence[OfflineLoad]
     rounds: int
     compiled: bool
 
@@ -63,7 +63,7 @@ def figures(engine: TimedEngine) -> dict[str, Any]:
     }
 
 
-def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+def run(plan: ProposeBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     """Run the engines in turn and return the record; ``tell`` prints its table."""
     prepare_environment()
     engines: list[tuple[str, TimedEngine]] = []

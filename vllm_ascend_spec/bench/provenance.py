@@ -12,8 +12,8 @@ from importlib import metadata
 from pathlib import Path, PurePath
 from typing import Any
 
-from vllm_ascend_spec.bench import checkout, redaction
-from vllm_ascend_spec.bench.probe import Probes
+from vllm_ascend_spec.bench import git, redaction
+from vllm_ascend_spec.bench.safe_probe import Probes
 
 DISTRIBUTIONS = (
     "vllm-ascend-spec",
@@ -38,7 +38,7 @@ def collect() -> dict[str, Any]:
     return {
         "argv": probes.run("argv", command_line, []),
         "time": probes.run("time", now, None),
-        "git": probes.run("git", checkout.revision, None),
+        "git": probes.run("git", git.revision, None),
         "python": probes.run("python", platform.python_version, None),
         "versions": versions(probes),
         "machine": {
@@ -87,7 +87,7 @@ def _version(name: str) -> str | None:
 
 def git_revision() -> str | None:
     """Return the revision of the checkout this runs from, marked if it has changes, or None."""
-    return Probes().run("git", checkout.revision, None)
+    return Probes().run("git", git.revision, None)
 
 
 def cpu_model() -> str | None:

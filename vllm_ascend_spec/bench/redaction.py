@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from vllm_ascend_spec.bench import allowed
+from vllm_ascend_spec.bench import allowlist
 
 HIDDEN = "…"
 LONGEST = 200
@@ -33,8 +33,8 @@ TOKEN = re.compile(
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return what may be shown of the environment, in alphabetical order."""
-    shown = {name: plain(variables[name]) for name in allowed.VARIABLES & variables.keys()}
-    shown |= {name: file_names(variables[name]) for name in allowed.FILE_LISTS & variables.keys()}
+    shown = {name: plain(variables[name]) for name in allowlist.VARIABLES & variables.keys()}
+    shown |= {name: file_names(variables[name]) for name in allowlist.FILE_LISTS & variables.keys()}
     return dict(sorted(shown.items()))
 
 
@@ -74,7 +74,7 @@ def options(values: Any, key: str = "") -> Any:
     if isinstance(values, list | tuple):
         return [options(value, key) for value in values]
     if isinstance(values, str):
-        return (path if key in allowed.PATH_KEYS else plain)(values)
+        return (path if key in allowlist.PATH_KEYS else plain)(values)
     return values if values is None or isinstance(values, bool | int | float) else HIDDEN
 
 
@@ -84,7 +84,7 @@ def _key(name: Any) -> str:
 
 def _value(name: Any, value: Any) -> Any:
     key = name.replace("-", "_") if isinstance(name, str) else ""
-    return options(value, key) if key in allowed.PATH_KEYS | allowed.PLAIN_KEYS else HIDDEN
+    return options(value, key) if key in allowlist.PATH_KEYS | allowlist.PLAIN_KEYS else HIDDEN
 
 
 def json_text(text: str) -> str:
@@ -97,9 +97,9 @@ def json_text(text: str) -> str:
 
 # How to show the value of an option.
 KINDS = {
-    **dict.fromkeys(allowed.PLAIN_OPTIONS, plain),
-    **dict.fromkeys(allowed.PATH_OPTIONS, path),
-    **dict.fromkeys(allowed.JSON_OPTIONS, json_text),
+    **dict.fromkeys(allowlist.PLAIN_OPTIONS, plain),
+    **dict.fromkeys(allowlist.PATH_OPTIONS, path),
+    **dict.fromkeys(allowlist.JSON_OPTIONS, json_text),
 }
 
 
@@ -112,18 +112,18 @@ def arguments(argv: Sequence[str]) -> list[str]:
     taker: str | None = None  # the option that takes the next argument
     for argument in argv:
         name, is_joined, value = argument.partition("=")
-        is_known = name in KINDS or argument in allowed.FLAGS
+        is_known = name in KINDS or argument in allowlist.FLAGS
         if taker is not None and not is_known:
             shown.append(KINDS[taker](argument) if taker in KINDS else HIDDEN)
             taker = None
         elif not argument.startswith("-"):
-            shown.append(argument if argument in allowed.COMMANDS else HIDDEN)
+            shown.append(argument if argument in allowlist.COMMANDS else HIDDEN)
         elif is_joined:
             shown.append(f"{_option(name)}={KINDS.get(name, _hide)(value)}")
             taker = None
         else:
             shown.append(_option(name))
-            taker = None if argument in allowed.FLAGS else name
+            taker = None if argument in allowlist.FLAGS else name
     return shown
 
 

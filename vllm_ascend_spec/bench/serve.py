@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
-from vllm_ascend_spec.bench.client import Load, Result, run_load
+from vllm_ascend_spec.bench.client import ClientLoad, LoadResult, run_load
 from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.bench.start_timeout import START_TIMEOUT_S
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
-from vllm_ascend_spec.metrics.acceptance import Acceptance, from_prometheus
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, from_prometheus
 from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_prometheus
 
 MODES: dict[str, tuple[str, ...]] = {"eager": ("--enforce-eager",), "compiled": ()}
@@ -29,7 +29,7 @@ CANDIDATE, NONE = "speculation", "none"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ServeBenchConfig:
     """What ``bench serve`` measures.
 
     Attributes:
@@ -47,7 +47,7 @@ class Plan:
 
     model: str
     speculative_config: Mapping[str, Any]
-    loads: tuple[Load, ...]
+    loads: tuple[ClientLoad, ...]
     modes: tuple[str, ...] = ("eager", "compiled")
     rounds: int = 5
     arguments: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Plan:
     start_timeout_s: float = START_TIMEOUT_S
 
 
-def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+def run(plan: ServeBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     """Run the whole plan and return its record.
 
     Args:
@@ -76,7 +76,7 @@ def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
     if plan.peers:
         record["peers"] = {peer.name: dict(peer.versions) for peer in plan.peers}
     for mode in plan.modes:
-        found = [Found() for _ in plan.loads]
+        found = [ServeResults() for _ in plan.loads]
         for index in range(plan.rounds):
             with _servers(plan, mode) as servers, Progress(len(plan.loads)) as progress:
                 for load, of_load in zip(plan.loads, found, strict=True):
@@ -91,7 +91,7 @@ def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
 
 
 @dataclass
-class Found:
+class ServeResults:
     """The results of one load over all rounds.
 
     Attributes:
@@ -100,13 +100,13 @@ class Found:
         rule: acceptance rule of the candidate.
     """
 
-    runs: dict[str, list[Result]] = field(default_factory=dict)
-    accepted: Acceptance = field(default_factory=Acceptance)
+    runs: dict[str, list[LoadResult]] = field(default_factory=dict)
+    accepted: AcceptanceCounts = field(default_factory=AcceptanceCounts)
     rule: str | None = None
 
 
 @contextmanager
-def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
+def _servers(plan: ServeBenchConfig, mode: str) -> Iterator[dict[str, Server]]:
     def server(
         spec: Mapping[str, Any] | None,
         environment: Mapping[str, str] | None = None,
@@ -132,7 +132,9 @@ def _servers(plan: Plan, mode: str) -> Iterator[dict[str, Server]]:
         yield {name: stack.enter_context(server) for name, server in servers.items()}
 
 
-def _pass(model: str, load: Load, servers: Mapping[str, Server], index: int, found: Found) -> None:
+def _pass(
+    model: str, load: ClientLoad, servers: Mapping[str, Server], index: int, found: ServeResults
+) -> None:
     """Send a load to all servers in turn: A B in one round, B A in the next."""
     for server in servers.values():
         run_load(server.url, model, load)  # compiles and warms the caches
@@ -144,7 +146,7 @@ def _pass(model: str, load: Load, servers: Mapping[str, Server], index: int, fou
     found.rule = rule_from_prometheus(metrics)
 
 
-def _row(plan: Plan, load: Load, found: Found) -> dict[str, Any]:
+def _row(plan: ServeBenchConfig, load: ClientLoad, found: ServeResults) -> dict[str, Any]:
     runs = {name: found.runs[name] for name in (CANDIDATE, NONE, *(p.name for p in plan.peers))}
     row = {
         "load": load.name,
@@ -163,17 +165,17 @@ def _row(plan: Plan, load: Load, found: Found) -> dict[str, Any]:
     return row
 
 
-def _ratio(runs: Mapping[str, list[Result]], name: str) -> dict[str, float]:
+def _ratio(runs: Mapping[str, list[LoadResult]], name: str) -> dict[str, float]:
     """Return tokens per second of the candidate over those of another server."""
     ours, theirs = ([result.tokens_per_s for result in runs[n]] for n in (CANDIDATE, name))
     return paired_ratio(ours, theirs).as_dict()
 
 
-def _summary(results: list[Result], name: str) -> dict[str, float]:
+def _summary(results: list[LoadResult], name: str) -> dict[str, float]:
     return Summary.of([getattr(result, name) for result in results]).as_dict()
 
 
-def _identical(load: Load, runs: Mapping[str, list[Result]]) -> str | None:
+def _identical(load: ClientLoad, runs: Mapping[str, list[LoadResult]]) -> str | None:
     """Count equal answers; only greedy ones have to be equal."""
     if load.temperature > 0:
         return None
@@ -182,7 +184,7 @@ def _identical(load: Load, runs: Mapping[str, list[Result]]) -> str | None:
     return f"{equal} of {len(pairs)}"
 
 
-def acceptance_record(accepted: Acceptance, rule: str | None) -> dict[str, Any]:
+def acceptance_record(accepted: AcceptanceCounts, rule: str | None) -> dict[str, Any]:
     """Return acceptance and its rule for a JSON record."""
     tokens = accepted.tokens_per_step
     return {

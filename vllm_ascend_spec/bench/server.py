@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from vllm_ascend_spec.bench.progress import Progress
-from vllm_ascend_spec.bench.scrub import scrub
+from vllm_ascend_spec.bench.redact_text import redact
 from vllm_ascend_spec.bench.signs_of_life import SignsOfLife
 from vllm_ascend_spec.bench.start_timeout import START_TIMEOUT_S
 from vllm_ascend_spec.errors import AscendSpecError
@@ -100,7 +100,7 @@ class Server:
 
     def log_tail(self) -> str:
         """Return the last lines of the server's output, without secrets: for an error."""
-        lines = scrub(self.log_text(), self.command, self.environment).splitlines()
+        lines = redact(self.log_text(), self.command, self.environment).splitlines()
         return "\n".join(lines[-LOG_TAIL_LINES:]) or "(it wrote nothing)"
 
     def log_text(self) -> str:

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.interleaved import OfflineLoad, scheduler_of
 from vllm_ascend_spec.bench.peer import Peer, PeerEngine
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.bench.timed_engine import TimedEngine, engine_arguments, prepare_environment
-from vllm_ascend_spec.bench.turns import Load, scheduler_of
 from vllm_ascend_spec.config.preflight import check_method, with_underscores
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.metrics.rule import note_on_rule
@@ -55,12 +55,12 @@ PARTS: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class StepBenchConfig:
     """What ``bench step`` measures; see the command's options."""
 
     model: str
     speculative_config: Mapping[str, Any]
-    load: Load
+    load: OfflineLoad
     rounds: int
     compiled: bool
     idle: bool = False
@@ -89,7 +89,7 @@ def configurations(speculative_config: Mapping[str, Any], *, idle: bool = False)
     return (NONE, *((IDLE,) if idle else ()), *drafting)
 
 
-def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+def run(plan: StepBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     """Run the configurations in turn and return the record; ``tell`` prints its table."""
     prepare_environment()
     with ExitStack() as stack:
@@ -98,7 +98,7 @@ def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
     return record
 
 
-def _start(plan: Plan, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
+def _start(plan: StepBenchConfig, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
     engines: dict[str, TimedEngine | PeerEngine] = {}
     names = configurations(plan.speculative_config, idle=plan.idle)
     progress = Progress(len(names) + (plan.peer is not None))
@@ -113,7 +113,7 @@ def _start(plan: Plan, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
             compiled=plan.compiled,
         )
         if name == IDLE:
-            scheduler_of(engine.llm).rehearsed_length = 0
+            scheduler_of(engine.llm).warmup_k = 0
         engine.start()
         engines[name] = engine
     if plan.peer is not None:
@@ -133,7 +133,7 @@ def _start(plan: Plan, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
     return engines
 
 
-def _run(plan: Plan, engines: Mapping[str, TimedEngine | PeerEngine]) -> dict[str, Any]:
+def _run(plan: StepBenchConfig, engines: Mapping[str, TimedEngine | PeerEngine]) -> dict[str, Any]:
     with Progress(plan.rounds * len(engines)) as progress:
         for index in range(plan.rounds):
             for name, engine in engines.items():

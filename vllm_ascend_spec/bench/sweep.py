@@ -16,18 +16,18 @@ from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
+from vllm_ascend_spec.bench.interleaved import keep_out_of_collections
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary
 from vllm_ascend_spec.bench.sweep_configurations import Configuration, grouped
 from vllm_ascend_spec.bench.sweep_figures import NONE, best_of, figures
 from vllm_ascend_spec.bench.timed_engine import end_engines, prepare_environment
-from vllm_ascend_spec.bench.turns import keep_out_of_collections
 from vllm_ascend_spec.config.schema import FIXED
 from vllm_ascend_spec.metrics.rule import note_on_rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SweepConfig:
     """What ``bench sweep`` measures; see the command's options.
 
     Attributes:
@@ -91,7 +91,7 @@ class Plan:
         }
 
 
-def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
+def run(plan: SweepConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     """Run all groups and return the record; ``tell`` prints its table, and options to copy."""
     prepare_environment()
     rows: list[dict[str, Any]] = []
@@ -131,7 +131,9 @@ def run(plan: Plan, tell: Callable[[str], None]) -> dict[str, Any]:
 
 
 @contextmanager
-def _engines(plan: Plan, group: Sequence[Configuration]) -> Iterator[dict[str, ClosedLoopEngine]]:
+def _engines(
+    plan: SweepConfig, group: Sequence[Configuration]
+) -> Iterator[dict[str, ClosedLoopEngine]]:
     """Start the engines of a group, and end them."""
     specs: dict[str, Mapping[str, Any] | None] = {NONE: None}
     specs |= {one.name: one.spec for one in group}
@@ -159,7 +161,7 @@ def _engines(plan: Plan, group: Sequence[Configuration]) -> Iterator[dict[str, C
 
 
 def _measure(
-    plan: Plan, engines: Mapping[str, ClosedLoopEngine], group: str
+    plan: SweepConfig, engines: Mapping[str, ClosedLoopEngine], group: str
 ) -> dict[Phase, dict[str, list[Run]]]:
     """Let the engines of a group take turns."""
     runs: dict[Phase, dict[str, list[Run]]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from vllm_ascend_spec.bench.closed_loop import Run
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
-from vllm_ascend_spec.metrics.acceptance import Acceptance
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts
 
 NONE = "none"
 EVERY = "all categories"
@@ -46,7 +46,7 @@ def figures(runs: Sequence[Run], without: Sequence[Run]) -> dict[str, Any]:
         outputs of two steps; ``time_per_token_ms``: the same times per token.
     """
     speeds = [run.speed for run in runs]
-    accepted = sum((run.acceptance for run in runs), Acceptance())
+    accepted = sum((run.acceptance for run in runs), AcceptanceCounts())
     later = [step for run in runs for step in run.later]
     tokens = sum(count for _, count in later)
     length = accepted.tokens_per_step

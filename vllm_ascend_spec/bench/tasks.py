@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_ascend_spec.bench.json_lines import Line, read_lines
+from vllm_ascend_spec.bench.jsonl import Line, read_lines
 
 SHAPE = '{"prompt": "2 + 2 =", "expected": "4", "scoring": "contains"}'
 KEYS = ("category", "choices", "expected", "max_tokens", "prompt", "scoring", "stop")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_ascend_spec.bench.turns import EngineTurns, Load
+from vllm_ascend_spec.bench.interleaved import InterleavedEngine, OfflineLoad
 from vllm_ascend_spec.config.schema import FIXED, SECTION
 from vllm_ascend_spec.metrics.rule import rule_from_engine
 
@@ -95,7 +95,7 @@ def engine_arguments(
     }
 
 
-class TimedEngine(EngineTurns):
+class TimedEngine(InterleavedEngine):
     """One engine of this process with this package, and its figures.
 
     Args:
@@ -104,13 +104,13 @@ class TimedEngine(EngineTurns):
         spec: ``speculative_config``; None for no speculation.
         section: our options.
         compiled: whether to use torch.compile.
-        parts: name of a part -> (object, method), as ``EngineTurns`` takes them.
+        parts: name of a part -> (object, method), as ``InterleavedEngine`` takes them.
     """
 
     def __init__(
         self,
         model: str,
-        load: Load,
+        load: OfflineLoad,
         spec: Mapping[str, Any] | None,
         *,
         parts: Mapping[str, tuple[str, str]],

@@ -15,11 +15,11 @@ from vllm_ascend_spec.bench import peer
 from vllm_ascend_spec.bench.start_timeout import add_start_timeout
 from vllm_ascend_spec.cli import bench_accuracy, bench_adaptive, bench_sweep, bench_verify
 from vllm_ascend_spec.cli.bench_engine import numbers
-from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices import select
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 HELP = (
     "measure: `bench serve` end to end, `bench step` by parts, `bench propose` drafting, "
@@ -138,7 +138,7 @@ def read_prompts(path: Path, count: int | None = None) -> list[str]:
 def run_serve(args: argparse.Namespace) -> int:
     """Run ``bench serve``."""
     from vllm_ascend_spec.bench import serve
-    from vllm_ascend_spec.bench.client import Load
+    from vllm_ascend_spec.bench.client import ClientLoad
 
     spec = parse_speculative(args.speculative_config)
     resolve_engine(args.model, spec)
@@ -149,11 +149,11 @@ def run_serve(args: argparse.Namespace) -> int:
             raise ConfigError("--modes", args.modes, problem)
     prompts = read_prompts(args.prompts, args.num_prompts)
     loads = tuple(
-        Load(prompts, args.max_tokens, temperature, batch)
+        ClientLoad(prompts, args.max_tokens, temperature, batch)
         for batch in numbers("--batches", args.batches, int, 1)
         for temperature in numbers("--temperatures", args.temperatures, float, 0)
     )
-    plan = serve.Plan(
+    plan = serve.ServeBenchConfig(
         model=args.model,
         speculative_config=spec,
         loads=loads,
@@ -174,15 +174,15 @@ def run_serve(args: argparse.Namespace) -> int:
 def run_step(args: argparse.Namespace) -> int:
     """Run ``bench step``."""
     from vllm_ascend_spec.bench import step
-    from vllm_ascend_spec.bench.turns import Load
+    from vllm_ascend_spec.bench.interleaved import OfflineLoad
 
     spec = parse_speculative(args.speculative_config)
-    resolve_engine(args.model, spec, engine=Engine(device=select.find_device()))
+    resolve_engine(args.model, spec, engine=EngineOptions(device=select.find_device()))
     other = None if args.peer_python is None else peer.find_peer(args.peer_python)
-    plan = step.Plan(
+    plan = step.StepBenchConfig(
         model=args.model,
         speculative_config=spec,
-        load=Load(
+        load=OfflineLoad(
             prompts=read_prompts(args.prompts)[: 8 * args.batch],
             max_tokens=args.max_tokens,
             batch=args.batch,
@@ -199,17 +199,17 @@ def run_step(args: argparse.Namespace) -> int:
 def run_propose(args: argparse.Namespace) -> int:
     """Run ``bench propose``."""
     from vllm_ascend_spec.bench import propose
-    from vllm_ascend_spec.bench.turns import Load
+    from vllm_ascend_spec.bench.interleaved import OfflineLoad
 
     specs = [parse_speculative(text) for text in args.speculative_config or [DEFAULT_SPEC]]
     for spec in specs:
-        resolve_engine(args.model, spec, engine=Engine(device=select.find_device()))
+        resolve_engine(args.model, spec, engine=EngineOptions(device=select.find_device()))
     prompts = read_prompts(args.prompts)
-    plan = propose.Plan(
+    plan = propose.ProposeBenchConfig(
         model=args.model,
         speculative_configs=specs,
         loads=[
-            Load(
+            OfflineLoad(
                 prompts=prompts[: 8 * batch],
                 max_tokens=args.max_tokens,
                 batch=batch,
@@ -227,7 +227,7 @@ def run_adaptive(args: argparse.Namespace) -> int:
     """Run ``bench adaptive``."""
     spec = parse_speculative(args.speculative_config)
     section = {"ascend_spec": {"draft_length": args.draft_length}}
-    resolve_engine(args.model, spec, section, Engine(device=select.find_device()))
+    resolve_engine(args.model, spec, section, EngineOptions(device=select.find_device()))
     prompts = read_prompts(args.prompts)
     repetitive = read_prompts(args.repetitive)
     clients = numbers("--clients", args.clients, int, 1)

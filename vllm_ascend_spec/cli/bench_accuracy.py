@@ -101,7 +101,7 @@ def make_plan(args: argparse.Namespace) -> Any:
     bench_engine.check_prompts(
         args, [task.prompt for task in tasks], "--tasks", args.max_tokens, limits
     )
-    return accuracy.Plan(
+    return accuracy.AccuracyConfig(
         model=args.model,
         configurations=configurations,
         tasks=tasks,
@@ -119,7 +119,7 @@ def make_plan(args: argparse.Namespace) -> Any:
 
 def _with_lm_eval(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, Any]:
     """Run tasks of lm-eval; reject options that are only for task files."""
-    from vllm_ascend_spec.bench import harness
+    from vllm_ascend_spec.bench import lm_eval
 
     own = ("tasks", "temperatures", "samples", "max_tokens", "rounding")
     for name in own:
@@ -131,10 +131,10 @@ def _with_lm_eval(args: argparse.Namespace, tell: Callable[[str], None]) -> dict
                 "belongs to a file of tasks; --lm-eval has its own",
             )
     names = args.lm_eval.split(",")
-    harness.require(args.lm_eval)
+    lm_eval.require(args.lm_eval)
     configurations, device = _common(args)
-    return harness.run(
-        harness.Plan(
+    return lm_eval.run(
+        lm_eval.LmEvalConfig(
             model=args.model,
             configurations=configurations,
             tasks=names,

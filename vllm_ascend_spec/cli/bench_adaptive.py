@@ -60,7 +60,7 @@ def measure(
     if args.cells_only and args.png is not None:
         raise ConfigError("--png", str(args.png), "draws the load that --cells-only leaves out")
     record = adaptive.run(
-        adaptive.Plan(
+        adaptive.AdaptiveBenchConfig(
             model=args.model,
             speculative_config=spec,
             prompts={adaptive.PLAIN: prompts, adaptive.REPETITIVE: repetitive},

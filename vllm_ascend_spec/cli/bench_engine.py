@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices import select
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -66,7 +66,7 @@ def resolve(
         if value < 1:
             raise ConfigError(option, value, "valid: 1 and more")
     device = select.find_device()
-    engine = Engine(
+    engine = EngineOptions(
         device=device,
         max_model_len=args.max_model_len,
         max_num_seqs=most_requests,
@@ -98,7 +98,7 @@ def check_prompts(
     """
     from transformers import AutoTokenizer
 
-    from vllm_ascend_spec.bench.json_lines import check_lengths
+    from vllm_ascend_spec.bench.jsonl import check_lengths
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(args.model)

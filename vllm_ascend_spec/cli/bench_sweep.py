@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.bench import json_lines
+from vllm_ascend_spec.bench import jsonl
 from vllm_ascend_spec.cli import bench_engine
 from vllm_ascend_spec.errors import ConfigError
 
@@ -98,7 +98,7 @@ def make_plan(args: argparse.Namespace) -> Any:
     texts = [text for found in prompts.values() for text in found]
     longest = closed_loop.longest_answer(args.max_tokens)
     bench_engine.check_prompts(args, texts, "--prompts", longest)
-    return sweep.Plan(
+    return sweep.SweepConfig(
         model=args.model,
         configurations=configurations,
         prompts=prompts,
@@ -116,7 +116,7 @@ def make_plan(args: argparse.Namespace) -> Any:
 def _prompts(args: argparse.Namespace, clients: int) -> dict[str, list[str]]:
     """Read the prompts; each category needs at least one for each client."""
     categories = None if args.categories is None else args.categories.split(",")
-    prompts = json_lines.read_prompts("--prompts", args.prompts, categories, args.num_prompts)
+    prompts = jsonl.read_prompts("--prompts", args.prompts, categories, args.num_prompts)
     for category, texts in prompts.items():
         if clients > len(texts):
             raise ConfigError(

@@ -110,7 +110,7 @@ def make_plan(args: argparse.Namespace) -> Any:
         raise ConfigError("--rounds", rounds, "valid: 1 or more")
     if not args.limit_s > 0:
         raise ConfigError("--limit-s", args.limit_s, "valid: more than 0")
-    return benchmark.Plan(
+    return benchmark.VerifyBenchConfig(
         kinds=kinds,
         vocabs=_sizes("--vocab", args.vocab) or quick.get("vocab", VOCABS[args.device]),
         batches=_sizes("--batch", args.batch) or quick.get("batch", BATCHES[args.device]),

@@ -7,10 +7,10 @@ import json
 import os
 import sys
 
-from vllm_ascend_spec.bench.scrub import scrub
+from vllm_ascend_spec.bench.redact_text import redact
 from vllm_ascend_spec.cli import check_report
 from vllm_ascend_spec.cli.check_command import asked_of, device_variable, variables
-from vllm_ascend_spec.cli.check_found import Found, find
+from vllm_ascend_spec.cli.check_found import CheckResult, find
 from vllm_ascend_spec.cli.patience import waiting
 from vllm_ascend_spec.devices import select
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         record = check_report.record(found)
 
     def shown(text: str) -> str:
-        return scrub(text, args.arguments)
+        return redact(text, args.arguments)
 
     for problem in found.problems[:1] if args.json else found.problems:
         sys.stderr.write(shown(f"vllm-ascend-spec check: error: {problem.message}") + "\n")
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     return exit_status(found, is_strict=args.strict)
 
 
-def exit_status(found: Found, *, is_strict: bool) -> int:
+def exit_status(found: CheckResult, *, is_strict: bool) -> int:
     """Return the exit status, as the help describes it."""
     if found.problems:
         return REFUSED

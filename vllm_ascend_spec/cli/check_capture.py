@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 from vllm_ascend_spec.config.capture import DEFAULT_MODE, GIVEN, sizes_by_k
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import because
-from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.graph_estimates import (
     capture_within_streams,
     estimates_of,
     layers_of,
     reason_against_none,
 )
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs import load_name, stock_rules
+from vllm_ascend_spec.graphs import distribution_name, stock_rules
 from vllm_ascend_spec.graphs.capture import Wanted, capture_of, share_of_draft
+from vllm_ascend_spec.graphs.k_buckets import KBucket, buckets_of_drafts, buckets_of_schedule
 from vllm_ascend_spec.graphs.modes import MODES
-from vllm_ascend_spec.graphs.tiers import Tier, tiers_of_drafts, tiers_of_schedule
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -42,7 +42,7 @@ class Family:
         may_lack_streams: whether its devices may have too few streams for graphs.
     """
 
-    sizes: Callable[[stock_rules.Engine], list[int]]
+    sizes: Callable[[stock_rules.CaptureInputs], list[int]]
     has_graphs_by_k: bool
     may_lack_streams: bool
 
@@ -54,8 +54,8 @@ FAMILIES = {"vllm": VLLM, "ascend": ASCEND}
 
 def capture_of_engine(
     device: Device | None,
-    speculation: Speculation | None,
-    asked: Engine,
+    speculation: SpecConfig | None,
+    asked: EngineOptions,
     engine: VllmConfig,
     *,
     is_elsewhere: bool,
@@ -101,7 +101,7 @@ def _record(
     }
 
 
-def _built(speculation: Speculation | None, engine: VllmConfig) -> dict[str, Any]:
+def _built(speculation: SpecConfig | None, engine: VllmConfig) -> dict[str, Any]:
     """Return what vLLM's built configuration would capture."""
     compilation = engine.compilation_config
     mode = getattr(compilation.cudagraph_mode, "name", NONE)
@@ -117,7 +117,7 @@ def _built(speculation: Speculation | None, engine: VllmConfig) -> dict[str, Any
 
 
 def _of_one_k(
-    sizes: Sequence[int], widest: int, speculation: Speculation | None
+    sizes: Sequence[int], widest: int, speculation: SpecConfig | None
 ) -> dict[int, tuple[int, ...]]:
     """Return the sizes at which decode batches are replayed, keyed by the only K.
 
@@ -129,7 +129,7 @@ def _of_one_k(
 
 
 def _planned(
-    device: Device | None, speculation: Speculation, asked: Engine, engine: VllmConfig
+    device: Device | None, speculation: SpecConfig, asked: EngineOptions, engine: VllmConfig
 ) -> dict[str, Any]:
     """Return what our planner chooses, given our port of the device's stock rule."""
     widest = engine.scheduler_config.max_num_seqs
@@ -142,7 +142,7 @@ def _planned(
         return _nothing("no graphs are captured in this mode")
     if speculation.capture == GIVEN:
         return _record(mode, asked.capture_sizes or (), {}, "as given")
-    rules = stock_rules.Engine(
+    rules = stock_rules.CaptureInputs(
         max_num_seqs=widest,
         tiers=tiers,
         schedule=speculation.schedule,
@@ -150,7 +150,7 @@ def _planned(
     )
     load = None
     if speculation.capture_load is not None:
-        load = load_name.named_or_read(speculation.capture_load, widest, "capture_load")
+        load = distribution_name.named_or_read(speculation.capture_load, widest, "capture_load")
     layers = layers_of(engine, speculation)
     wanted = Wanted(
         mode=mode,
@@ -184,19 +184,19 @@ def _planned(
     }
 
 
-def _tiers(speculation: Speculation, widest: int) -> tuple[Tier, ...]:
+def _tiers(speculation: SpecConfig, widest: int) -> tuple[KBucket, ...]:
     if speculation.draft_lengths is not None:
-        return tiers_of_drafts(widest, speculation.draft_lengths)
+        return buckets_of_drafts(widest, speculation.draft_lengths)
     if speculation.schedule is not None:
-        return tiers_of_schedule(widest, speculation.schedule)
-    return tiers_of_drafts(widest, [speculation.num_drafts])
+        return buckets_of_schedule(widest, speculation.schedule)
+    return buckets_of_drafts(widest, [speculation.num_drafts])
 
 
 def _estimates(
     mode: str,
     sizes: Sequence[int],
     by_k: Mapping[int, Sequence[int]],
-    speculation: Speculation | None,
+    speculation: SpecConfig | None,
     engine: VllmConfig,
 ) -> dict[str, Any] | None:
     found = estimates_of(engine, speculation, mode, sizes, by_k)

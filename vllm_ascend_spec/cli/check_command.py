@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from vllm_ascend_spec.bench.scrub import scrub
+from vllm_ascend_spec.bench.redact_text import redact
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices import registry, select
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
@@ -23,7 +23,7 @@ MODEL = "is missing; give the target first: vllm-ascend-spec check MODEL [flags 
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckTarget:
     """The server command to check.
 
     Attributes:
@@ -35,7 +35,7 @@ class Asked:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def asked_of(words: Sequence[str]) -> Asked:
+def asked_of(words: Sequence[str]) -> CheckTarget:
     """Return what the command line asks to check.
 
     Raises:
@@ -49,16 +49,16 @@ def asked_of(words: Sequence[str]) -> Asked:
     if END in words:
         problem = "a command behind -- is all there is; leave out what stands before it"
         raise ConfigError("MODEL", words[0], problem)
-    return Asked(words)
+    return CheckTarget(words)
 
 
-def _of_command(words: list[str]) -> Asked:
+def _of_command(words: list[str]) -> CheckTarget:
     given = words
     if len(words) == 1 and " " in words[0]:
         try:
             words = shlex.split(words[0].replace("\\\n", " "), comments=True)
         except ValueError as error:
-            value = scrub(words[0], given)  # a secret cut in two would be missed later
+            value = redact(words[0], given)  # a secret cut in two would be missed later
             raise ConfigError("COMMAND", value, f"cannot be read: {error}") from None
     for place, word in enumerate(words):
         after = words[place + 1 : place + 2]
@@ -68,8 +68,8 @@ def _of_command(words: list[str]) -> Asked:
             rest = words[place + (2 if is_program else 1) :]
             if not rest:
                 raise ConfigError("MODEL", None, "is missing in the command")
-            return Asked(rest, {match[1]: match[2] for match in assigned})
-    value = scrub(shlex.join(words), [*given, *words])
+            return CheckTarget(rest, {match[1]: match[2] for match in assigned})
+    value = redact(shlex.join(words), [*given, *words])
     raise ConfigError("COMMAND", value, f"starts no server; {COMMANDS}")
 
 

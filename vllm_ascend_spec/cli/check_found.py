@@ -10,29 +10,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec import versions
+from vllm_ascend_spec.checkpoint.folder import check_target, doubts_about
 from vllm_ascend_spec.cli import check_light
 from vllm_ascend_spec.cli.check_command import MODEL as MISSING_MODEL
 from vllm_ascend_spec.cli.check_command import device_here, on_device
 from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.ascend import FULL_MODES
 from vllm_ascend_spec.config.capture import DEFAULT_MODE
-from vllm_ascend_spec.config.changing_k import blocker_of_auto
-from vllm_ascend_spec.config.checkpoint.folder import check_target, doubts_about
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import because
-from vllm_ascend_spec.config.engine import Engine
-from vllm_ascend_spec.config.head_as_model import read_head
+from vllm_ascend_spec.config.dynamic_k import blocker_of_auto
+from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.config.ineffective import LEAVE_OUT, NoEffect, without_effect
 from vllm_ascend_spec.config.json_option import check_texts
 from vllm_ascend_spec.config.preflight import check_port
-from vllm_ascend_spec.config.resolved import ATTRIBUTE, Speculation
+from vllm_ascend_spec.config.resolved import ATTRIBUTE, SpecConfig
 from vllm_ascend_spec.config.schema import AUTO
-from vllm_ascend_spec.config.without_effect import LEAVE_OUT, NoEffect, without_effect
+from vllm_ascend_spec.config.speculators_format import read_head
 from vllm_ascend_spec.devices import select
-from vllm_ascend_spec.entry import engine_args, parser_hook, problems, serve_flags
 from vllm_ascend_spec.errors import AscendSpecError, ConfigError, FlagsError
+from vllm_ascend_spec.hooks import engine_args, parser_hook, problems, serve_flags
 from vllm_ascend_spec.legacy.names import taken, told
+from vllm_ascend_spec.messages import plain_line
 from vllm_ascend_spec.methods.registry import all_methods
-from vllm_ascend_spec.one_line import plain_line
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -66,7 +66,7 @@ class Problem:
 
 
 @dataclass
-class Found:
+class CheckResult:
     """All findings of a check.
 
     Attributes:
@@ -92,8 +92,8 @@ class Found:
     vllm: str | None = None
     model: str | None = None
     spec: Any = None
-    asked: Engine = field(default_factory=Engine)
-    speculation: Speculation | None = None
+    asked: EngineOptions = field(default_factory=EngineOptions)
+    speculation: SpecConfig | None = None
     engine: VllmConfig | None = None
     problems: list[Problem] = field(default_factory=list)
     unchecked: str | None = None
@@ -109,7 +109,7 @@ class Found:
 
 def find(
     arguments: Sequence[str], *, is_light: bool = False, own_device: str | None = None
-) -> Found:
+) -> CheckResult:
     """Check flags of ``vllm serve`` for the device that the environment selects.
 
     Args:
@@ -117,7 +117,7 @@ def find(
         is_light: whether to check without vLLM.
         own_device: the device variable before ``--device`` and the command's own were set.
     """
-    found = Found()
+    found = CheckResult()
     try:
         check_texts(arguments)
         found.device, found.here = select.find_device(), device_here(own_device)
@@ -145,7 +145,7 @@ def find(
     return found
 
 
-def _find_platform(found: Found) -> None:
+def _find_platform(found: CheckResult) -> None:
     choice = select.select_platform()
     found.platform = choice.platform or choice.note or "vLLM's own"
     if choice.is_refusal and not found.is_elsewhere:
@@ -155,7 +155,7 @@ def _find_platform(found: Found) -> None:
         found.notes.append(choice.note)
 
 
-def _look_at(found: Found, namespace: argparse.Namespace) -> None:
+def _look_at(found: CheckResult, namespace: argparse.Namespace) -> None:
     """Run our own checks."""
     try:
         translated = taken(vars(namespace))
@@ -193,7 +193,7 @@ def _look_at(found: Found, namespace: argparse.Namespace) -> None:
         found.warnings += doubts_about({"model": found.model})
 
 
-def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:
+def _ask_vllm(found: CheckResult, arguments: Sequence[str]) -> None:
     """Let vLLM read the flags and build its configuration."""
     try:
         found.vllm = " ".join(versions.require_vllm())
@@ -224,7 +224,7 @@ def _ask_vllm(found: Found, arguments: Sequence[str]) -> None:
 
 
 def _build(
-    found: Found, namespace: argparse.Namespace, given: dict[str, Any], vllm_device: str
+    found: CheckResult, namespace: argparse.Namespace, given: dict[str, Any], vllm_device: str
 ) -> None:
     found.model = read_head(found.model, found.spec).model
     try:
@@ -253,7 +253,7 @@ def _build(
     _look_at_port(found, namespace)
 
 
-def _settled(found: Found) -> Speculation | None:
+def _settled(found: CheckResult) -> SpecConfig | None:
     """Return the speculation as the platform of the other device would resolve it."""
     speculation, engine, device = found.speculation, found.engine, found.device
     if speculation is None or engine is None or device is None or speculation.draft_length != AUTO:
@@ -265,7 +265,7 @@ def _settled(found: Found) -> Speculation | None:
     return speculation if reason is None else speculation.with_fixed_length(because(reason))
 
 
-def _look_at_port(found: Found, namespace: argparse.Namespace) -> None:
+def _look_at_port(found: CheckResult, namespace: argparse.Namespace) -> None:
     """Warn if the port is taken."""
     port = getattr(namespace, "port", None)
     if isinstance(port, int) and not getattr(namespace, "uds", None):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from vllm_ascend_spec.config.json_option import parse_json, parse_speculative
-from vllm_ascend_spec.entry import legacy_flags
 from vllm_ascend_spec.errors import FlagsError, did_you_mean
+from vllm_ascend_spec.hooks import legacy_flags
 from vllm_ascend_spec.legacy.names import BY_FLAG
 
 SPEC, ADDITIONAL = "--speculative-config", "--additional-config"

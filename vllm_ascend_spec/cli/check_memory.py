@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vllm_ascend_spec.config.checkpoint.files import read_checkpoint
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
+from vllm_ascend_spec.checkpoint.files import read_checkpoint
+from vllm_ascend_spec.config.resolved import SpecConfig
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -17,7 +17,7 @@ IN_TARGET = "in the target's"
 
 
 def memory_of(
-    model: str | None, speculation: Speculation | None, engine: VllmConfig | None
+    model: str | None, speculation: SpecConfig | None, engine: VllmConfig | None
 ) -> dict[str, Any]:
     """Return sizes in bytes, and how many tokens fit; None for what is unknown.
 
@@ -56,12 +56,12 @@ def weights_of(model: str | None) -> int | None:
         return None
     try:
         tensors = read_checkpoint(folder)
-    except (UnusableError, OSError):
+    except (InvalidCheckpointError, OSError):
         return None
     return sum(tensor.end - tensor.start for tensor in tensors.values())
 
 
-def _draft_weights(model: str | None, speculation: Speculation | None) -> int | None:
+def _draft_weights(model: str | None, speculation: SpecConfig | None) -> int | None:
     """Return the bytes of the draft's tensors; 0 if it has none or the target has them."""
     if speculation is None or not speculation.has_draft_model:
         return 0
@@ -86,7 +86,7 @@ def kv_bytes_of(model_config: Any, engine: VllmConfig) -> int | None:
     return int(vectors * heads * model_config.get_head_size() * layers * dtype.itemsize)
 
 
-def _draft_kv(speculation: Speculation | None, engine: VllmConfig) -> int | None:
+def _draft_kv(speculation: SpecConfig | None, engine: VllmConfig) -> int | None:
     if speculation is None or speculation.draft_loop is None:
         return 0
     draft = getattr(engine.speculative_config, "draft_model_config", None)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from vllm_ascend_spec.cli.check_capture import capture_of_engine
-from vllm_ascend_spec.cli.check_found import Found
+from vllm_ascend_spec.cli.check_found import CheckResult
 from vllm_ascend_spec.cli.check_memory import memory_of
 from vllm_ascend_spec.errors import BackendUnavailableError
 
@@ -39,14 +39,14 @@ SPECULATION = {
 WIDTH = 24
 
 
-def status_of(found: Found) -> str:
+def status_of(found: CheckResult) -> str:
     """Return the result in one word."""
     if found.problems:
         return REFUSED
     return UNCHECKED if found.unchecked is not None else RIGHT
 
 
-def record(found: Found) -> dict[str, Any]:
+def record(found: CheckResult) -> dict[str, Any]:
     """Return all findings; docs/configuration.md describes the keys."""
     speculation = found.speculation
     resolved = (
@@ -77,7 +77,7 @@ def record(found: Found) -> dict[str, Any]:
     }
 
 
-def _backends(found: Found) -> dict[str, Any] | None:
+def _backends(found: CheckResult) -> dict[str, Any] | None:
     """Return each op's backend and why better ones are not used; None without vLLM's config."""
     if found.engine is None:
         return None
@@ -95,7 +95,7 @@ def _backends(found: Found) -> dict[str, Any] | None:
     return states
 
 
-def _engine(found: Found) -> dict[str, Any] | None:
+def _engine(found: CheckResult) -> dict[str, Any] | None:
     if found.engine is None:
         return None
     values: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def _engine(found: Found) -> dict[str, Any] | None:
     return values
 
 
-def _capture(found: Found) -> dict[str, Any] | None:
+def _capture(found: CheckResult) -> dict[str, Any] | None:
     if found.engine is None:
         return None
     return capture_of_engine(
@@ -119,7 +119,7 @@ def _capture(found: Found) -> dict[str, Any] | None:
     )
 
 
-def _memory(found: Found) -> dict[str, Any] | None:
+def _memory(found: CheckResult) -> dict[str, Any] | None:
     if found.problems:
         return None
     return memory_of(found.model, found.speculation, found.engine)

@@ -13,7 +13,7 @@ from typing import Any
 
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.bench import provenance
-from vllm_ascend_spec.bench.probe import Probes, problem_of
+from vllm_ascend_spec.bench.safe_probe import Probes, problem_of
 from vllm_ascend_spec.cli import info_text
 from vllm_ascend_spec.cli.elsewhere import call_elsewhere
 from vllm_ascend_spec.cli.patience import waiting
@@ -37,7 +37,7 @@ def report() -> dict[str, Any]:
     """Collect the report; ``failed`` has the reason for each entry that is not known."""
     probes = Probes()
     record = provenance.collect()
-    choice = probes.run("platform", select.select_platform, select.Choice(None))
+    choice = probes.run("platform", select.select_platform, select.DeviceChoice(None))
     device = probes.run("device", find_device, None)
     name = device.name if device is not None else None
     return {
@@ -56,7 +56,7 @@ def report() -> dict[str, Any]:
             lambda: call_elsewhere(__name__, "op_backends", name or "cpu"),
             "cannot be told",
         ),
-        "mends": probes.run("mends", lambda: mends(name), "cannot be told"),
+        "patches": probes.run("patches", lambda: patches(name), "cannot be told"),
         "problems": probes.run("problems", problems, []),
         "machine": record["machine"],
         "environment": record["environment"],
@@ -78,9 +78,9 @@ def find_device() -> Device | None:
         return None
 
 
-def mends(device: str | None) -> dict[str, str]:
+def patches(device: str | None) -> dict[str, str]:
     """Return the state of every patch of third-party code: active or not needed."""
-    from vllm_ascend_spec.compat import registry
+    from vllm_ascend_spec.patches import registry
 
     return registry.report(device)
 

@@ -44,10 +44,10 @@ def _rows(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         version = report["limits"][0].partition(",")[0]
         yield "limits", f"{version} cannot do all that is supported, see docs/versions.md"
     yield "op backends", _backends(report["op_backends"])
-    if isinstance(mends := report["mends"], Mapping):
-        active = sum(state.startswith("active") for state in mends.values())
-        mends = f"{active} active, {len(mends) - active} not needed"
-    yield "mends", mends
+    if isinstance(patches := report["patches"], Mapping):
+        active = sum(state.startswith("active") for state in patches.values())
+        patches = f"{active} active, {len(patches) - active} not needed"
+    yield "patches", patches
 
 
 def _backends(states: Any) -> str:

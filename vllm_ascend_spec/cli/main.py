@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from vllm_ascend_spec import __version__
 from vllm_ascend_spec.bench import redaction
-from vllm_ascend_spec.bench.scrub import scrub
+from vllm_ascend_spec.bench.redact_text import redact
 from vllm_ascend_spec.cli.parsers import CommandParser, add_examples, unknown
 from vllm_ascend_spec.errors import AscendSpecError
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return args.run(args)
     except AscendSpecError as error:
-        message = scrub(str(error), sys.argv[1:] if argv is None else argv)
+        message = redact(str(error), sys.argv[1:] if argv is None else argv)
         sys.stderr.write(f"vllm-ascend-spec {args.command}: error: {message}\n")
         return EXIT_BAD_INPUT
 

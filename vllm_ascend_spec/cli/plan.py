@@ -11,7 +11,7 @@ from vllm_ascend_spec.cli import plan_inputs, plan_report
 from vllm_ascend_spec.cli.plan_policies import compare
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.budget import OWN_GRAPHS
-from vllm_ascend_spec.graphs.work import EAGER_FACTOR
+from vllm_ascend_spec.graphs.step_cost import EAGER_FACTOR
 
 HELP = "plan which graphs to capture for speculative decoding, beside what vLLM captures"
 

@@ -11,13 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs import load_file, load_metrics, load_name
+from vllm_ascend_spec.graphs import distribution_file, distribution_metrics, distribution_name
+from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution
 from vllm_ascend_spec.graphs.budget import Budget
 from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS, GraphCost, estimate
-from vllm_ascend_spec.graphs.load import Load
-from vllm_ascend_spec.graphs.stock_rules import Engine, Rows
-from vllm_ascend_spec.graphs.tiers import Tier, check_count, tiers_of_drafts, tiers_of_schedule
-from vllm_ascend_spec.graphs.work import Work, measured
+from vllm_ascend_spec.graphs.k_buckets import (
+    KBucket,
+    buckets_of_drafts,
+    buckets_of_schedule,
+    check_count,
+)
+from vllm_ascend_spec.graphs.step_cost import StepCost, measured
+from vllm_ascend_spec.graphs.stock_rules import CaptureInputs, Rows
 from vllm_ascend_spec.metrics.prometheus import read_samples
 
 MIB = 1024 * 1024
@@ -26,7 +31,7 @@ LOADS = "valid: uniform, zipf, normal:MEAN,DEVIATION, a file or http://…/metri
 
 
 @dataclass(frozen=True)
-class Case:
+class PlanCase:
     """What to plan for.
 
     Attributes:
@@ -38,10 +43,10 @@ class Case:
         cost: memory and streams of a graph; None if the model is unknown.
     """
 
-    engine: Engine
-    load: Load
+    engine: CaptureInputs
+    load: BatchDistribution
     budget: Budget
-    work: Work
+    work: StepCost
     cover: bool
     cost: GraphCost | None
 
@@ -52,7 +57,7 @@ class Case:
         return any(limit is not None for limit in (budget.graphs, budget.streams, budget.bytes))
 
 
-def case_of(args: argparse.Namespace) -> Case:
+def case_of(args: argparse.Namespace) -> PlanCase:
     """Return the case of a command line.
 
     Raises:
@@ -65,8 +70,8 @@ def case_of(args: argparse.Namespace) -> Case:
         check_count(option, value, 1)
     if args.max_num_batched_tokens is not None:
         check_count("--max-num-batched-tokens", args.max_num_batched_tokens, args.max_num_seqs)
-    tiers, schedule = tiers_of(args.tiers, args.num_speculative_tokens, args.max_num_seqs)
-    engine = Engine(
+    tiers, schedule = buckets_of(args.tiers, args.num_speculative_tokens, args.max_num_seqs)
+    engine = CaptureInputs(
         max_num_seqs=args.max_num_seqs,
         tiers=tiers,
         schedule=schedule,
@@ -82,7 +87,7 @@ def case_of(args: argparse.Namespace) -> Case:
         bytes=None if args.memory_mib is None else int(args.memory_mib * MIB),
         cost=cost,
     )
-    return Case(
+    return PlanCase(
         engine=engine,
         load=load_of(args.load, tiers, args.max_num_seqs),
         budget=budget,
@@ -92,9 +97,9 @@ def case_of(args: argparse.Namespace) -> Case:
     )
 
 
-def tiers_of(
+def buckets_of(
     text: str | None, drafts: int | None, max_num_seqs: int
-) -> tuple[tuple[Tier, ...], Rows | None]:
+) -> tuple[tuple[KBucket, ...], Rows | None]:
     """Return the tiers, and the schedule if they come from one.
 
     Raises:
@@ -106,12 +111,12 @@ def tiers_of(
         if drafts is None:
             problem = "is missing; valid: this one, e.g. 3, or --tiers"
             raise ConfigError("--num-speculative-tokens", None, problem)
-        return tiers_of_drafts(max_num_seqs, [drafts]), None
-    rows = _parse_tiers(text)
+        return buckets_of_drafts(max_num_seqs, [drafts]), None
+    rows = _parse_buckets(text)
     if isinstance(rows[0], int):
-        tiers, schedule = tiers_of_drafts(max_num_seqs, rows), None
+        tiers, schedule = buckets_of_drafts(max_num_seqs, rows), None
     else:
-        tiers = tiers_of_schedule(max_num_seqs, rows)
+        tiers = buckets_of_schedule(max_num_seqs, rows)
         schedule = tuple((row[0], row[1], row[2]) for row in rows)
     most = max(tier.k for tier in tiers)
     if most == 0:
@@ -122,7 +127,7 @@ def tiers_of(
     return tiers, schedule
 
 
-def _parse_tiers(text: str) -> list[Any]:
+def _parse_buckets(text: str) -> list[Any]:
     """Parse ``--tiers`` to a list of numbers or of rows."""
     try:
         given = json.loads(text if text.strip().startswith("[") else f"[{text}]")
@@ -137,7 +142,7 @@ def _parse_tiers(text: str) -> list[Any]:
     return given
 
 
-def load_of(text: str, tiers: tuple[Tier, ...], max_num_seqs: int) -> Load:
+def load_of(text: str, tiers: tuple[KBucket, ...], max_num_seqs: int) -> BatchDistribution:
     """Return the load that ``--load`` names.
 
     Raises:
@@ -145,13 +150,13 @@ def load_of(text: str, tiers: tuple[Tier, ...], max_num_seqs: int) -> Load:
     """
     if text.partition(":")[0] in ("http", "https"):
         return _load_of_metrics(_fetch(text), text, tiers, max_num_seqs)
-    if (found := load_name.named(text, max_num_seqs, "--load", LOADS)) is not None:
+    if (found := distribution_name.named(text, max_num_seqs, "--load", LOADS)) is not None:
         return found
     path = Path(text)
-    content = load_file.read_text("--load", path)
+    content = distribution_file.read_text("--load", path)
     if any(line.startswith(("# TYPE ", "# HELP ")) for line in content.splitlines()):
         return _load_of_metrics(content, text, tiers, max_num_seqs)
-    return load_file.read_histogram(content, text, max_num_seqs)
+    return distribution_file.read_histogram(content, text, max_num_seqs)
 
 
 def _fetch(url: str) -> str:
@@ -163,21 +168,25 @@ def _fetch(url: str) -> str:
         raise ConfigError("--load", url, f"cannot be read: {reason}") from None
 
 
-def _load_of_metrics(text: str, source: str, tiers: tuple[Tier, ...], max_num_seqs: int) -> Load:
+def _load_of_metrics(
+    text: str, source: str, tiers: tuple[KBucket, ...], max_num_seqs: int
+) -> BatchDistribution:
     try:
         samples = list(read_samples(text, "vllm:"))
     except ValueError as error:
         problem = f"is not in Prometheus' text format: {error}"
         raise ConfigError("--load", source, problem) from None
-    return load_metrics.load_of(samples, source, tiers, max_num_seqs)
+    return distribution_metrics.load_of(samples, source, tiers, max_num_seqs)
 
 
-def work_of(args: argparse.Namespace) -> Work:
+def work_of(args: argparse.Namespace) -> StepCost:
     """Return what steps cost."""
     if args.step_times is None:
-        return Work(args.eager_factor)
-    text = load_file.read_text("--step-times", args.step_times)
-    return measured(load_file.read_step_times(text, str(args.step_times)), args.eager_factor)
+        return StepCost(args.eager_factor)
+    text = distribution_file.read_text("--step-times", args.step_times)
+    return measured(
+        distribution_file.read_step_times(text, str(args.step_times)), args.eager_factor
+    )
 
 
 # Options that do nothing without the model's layers.

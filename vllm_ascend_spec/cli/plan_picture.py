@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.bench.picture import NO_MATPLOTLIB, save
-from vllm_ascend_spec.cli.plan_inputs import Case
+from vllm_ascend_spec.cli.plan_inputs import PlanCase
 from vllm_ascend_spec.cli.plan_policies import Comparison
 from vllm_ascend_spec.cli.plan_report import NAMES
-from vllm_ascend_spec.graphs.tiers import Tier
-from vllm_ascend_spec.graphs.work import Work
+from vllm_ascend_spec.graphs.k_buckets import KBucket
+from vllm_ascend_spec.graphs.step_cost import StepCost
 
 # Narrow lines lie on wide ones, so that equal lines all stay visible.
 WIDTHS = (4.0, 2.0, 1.0)
 
 
-def draw(case: Case, comparison: Comparison, path: Path) -> str:
+def draw(case: PlanCase, comparison: Comparison, path: Path) -> str:
     """Draw the waste of each batch, one panel for each tier; return a line that says what was done.
 
     Raises:
@@ -53,7 +53,7 @@ def draw(case: Case, comparison: Comparison, path: Path) -> str:
 
 
 def draw_waste(
-    panel: Any, tier: Tier, sizes: Sequence[int], work: Work, name: str, width: float
+    panel: Any, tier: KBucket, sizes: Sequence[int], work: StepCost, name: str, width: float
 ) -> None:
     """Draw one policy's waste, dotted for batches that run eager.
 
@@ -73,7 +73,9 @@ def draw_waste(
     panel.plot(batches, eager, linestyle=":", color=line.get_color(), linewidth=width)
 
 
-def waste_of(requests: int, tier: Tier, sizes: Sequence[int], work: Work) -> tuple[float, bool]:
+def waste_of(
+    requests: int, tier: KBucket, sizes: Sequence[int], work: StepCost
+) -> tuple[float, bool]:
     """Return what a batch wastes, as a share of its useful work, and whether it is replayed."""
     tokens = requests * tier.query_len
     own = work.of_graph(tokens)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from vllm_ascend_spec.cli.plan_inputs import Case
-from vllm_ascend_spec.graphs import peers, stock_rules
+from vllm_ascend_spec.cli.plan_inputs import PlanCase
+from vllm_ascend_spec.graphs import baselines, stock_rules
+from vllm_ascend_spec.graphs.batch_distribution import weights_of
 from vllm_ascend_spec.graphs.budget import default_graphs
-from vllm_ascend_spec.graphs.figures import Figures, figures_of
-from vllm_ascend_spec.graphs.load import weights_of
+from vllm_ascend_spec.graphs.k_buckets import grid_of
+from vllm_ascend_spec.graphs.padding_stats import PaddingStats, padding_of
 from vllm_ascend_spec.graphs.planner import plan
-from vllm_ascend_spec.graphs.tiers import grid_of
 
 RULES = {"vllm": stock_rules.vllm, "vllm_ascend": stock_rules.vllm_ascend}
 
@@ -29,7 +29,7 @@ class Policy:
     """
 
     sizes_by_k: Mapping[int, tuple[int, ...]]
-    figures: Figures | None
+    figures: PaddingStats | None
     source: str
     notes: tuple[str, ...] = ()
     problem: str = ""
@@ -62,7 +62,7 @@ class Comparison:
     same_graphs: dict[str, Policy] = field(default_factory=dict)
 
 
-def compare(case: Case) -> Comparison:
+def compare(case: PlanCase) -> Comparison:
     """Plan, and evaluate every policy over the same load.
 
     Raises:
@@ -72,7 +72,7 @@ def compare(case: Case) -> Comparison:
     weights = weights_of(case.load, engine.tiers, engine.max_num_seqs)
 
     def judged(sizes: Mapping[int, tuple[int, ...]], source: str, *notes: str) -> Policy:
-        figures = figures_of(engine.tiers, sizes, weights, case.work)
+        figures = padding_of(engine.tiers, sizes, weights, case.work)
         return Policy(sizes, figures, source, tuple(filter(None, notes)))
 
     answers = {name: rule(engine) for name, rule in RULES.items()}
@@ -101,11 +101,11 @@ def compare(case: Case) -> Comparison:
     same = {}
     for name, policy in stock.items():
         if policy.graphs > ours.graphs:
-            shorter = peers.cut(policy.sizes_by_k, ours.graphs)
+            shorter = baselines.cut(policy.sizes_by_k, ours.graphs)
             same[f"{name}_cut"] = judged(shorter, "its sizes up to max_cudagraph_capture_size")
-            spread = peers.thin(policy.sizes_by_k, ours.graphs)
+            spread = baselines.thin(policy.sizes_by_k, ours.graphs)
             same[f"{name}_thinned"] = judged(spread, "its sizes, spread evenly over their list")
-    same["even_grid"] = judged(peers.even(grids, ours.graphs), "sizes at even distances")
+    same["even_grid"] = judged(baselines.even(grids, ours.graphs), "sizes at even distances")
     return Comparison(ours, limit, stock, same)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vllm_ascend_spec.cli.plan_inputs import MIB, Case
+from vllm_ascend_spec.cli.plan_inputs import MIB, PlanCase
 from vllm_ascend_spec.cli.plan_policies import Comparison, Policy
 from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS
 
@@ -21,7 +21,7 @@ NAMES = {
 ESTIMATED = "estimates, not measured"
 
 
-def text(case: Case, comparison: Comparison) -> str:
+def text(case: PlanCase, comparison: Comparison) -> str:
     """Return the table with its explanations."""
     others = {**comparison.stock, **comparison.same_graphs}
     rows = [HEAD, row_of("ours", comparison.ours, case)]
@@ -40,7 +40,7 @@ def text(case: Case, comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def record(case: Case, comparison: Comparison) -> dict[str, Any]:
+def record(case: PlanCase, comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as a record."""
     engine = case.engine
     found = {
@@ -59,7 +59,7 @@ def record(case: Case, comparison: Comparison) -> dict[str, Any]:
     return found
 
 
-def _policy(policy: Policy, case: Case) -> dict[str, Any]:
+def _policy(policy: Policy, case: PlanCase) -> dict[str, Any]:
     figures = policy.figures
     found: dict[str, Any] = {
         "source": policy.source,
@@ -93,7 +93,7 @@ def _policy(policy: Policy, case: Case) -> dict[str, Any]:
     }
 
 
-def _title(case: Case, comparison: Comparison) -> str:
+def _title(case: PlanCase, comparison: Comparison) -> str:
     engine = case.engine
     if len(engine.tiers) == 1:
         drafts = f"K={engine.tiers[0].k}"
@@ -109,7 +109,7 @@ def _title(case: Case, comparison: Comparison) -> str:
     )
 
 
-def row_of(name: str, policy: Policy, case: Case) -> tuple[str, ...]:
+def row_of(name: str, policy: Policy, case: PlanCase) -> tuple[str, ...]:
     """Return a policy's row of the table."""
     figures = policy.figures
     if figures is None:
@@ -131,7 +131,7 @@ def row_of(name: str, policy: Policy, case: Case) -> tuple[str, ...]:
     )
 
 
-def covered(policy: Policy, case: Case) -> int:
+def covered(policy: Policy, case: PlanCase) -> int:
     """Return the largest n such that all batches of 1 to n requests are replayed."""
     assert policy.figures is not None
     eager = [row[0] for row in policy.figures.eager.values() if row]
@@ -148,14 +148,14 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     return lines
 
 
-def _sizes(case: Case, ours: Policy) -> list[str]:
+def _sizes(case: PlanCase, ours: Policy) -> list[str]:
     """Return our sizes, with one line per tier if there are several."""
     if len(case.engine.tiers) == 1:
         return [f"sizes: {ours.sizes}"]
     return [f"sizes for K={k}: {list(sizes)}" for k, sizes in ours.sizes_by_k.items()]
 
 
-def _estimated(case: Case, ours: Policy) -> dict[str, Any]:
+def _estimated(case: PlanCase, ours: Policy) -> dict[str, Any]:
     cost = case.cost
     assert cost is not None
     largest = max(ours.sizes, default=0)
@@ -170,7 +170,7 @@ def _estimated(case: Case, ours: Policy) -> dict[str, Any]:
     }
 
 
-def _estimates(case: Case, ours: Policy) -> list[str]:
+def _estimates(case: PlanCase, ours: Policy) -> list[str]:
     if case.cost is None:
         return []
     found = _estimated(case, ours)

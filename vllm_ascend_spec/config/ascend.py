@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vllm_ascend_spec.config.engine import UNKNOWN, Request
-from vllm_ascend_spec.config.one_pass import in_one_pass
+from vllm_ascend_spec.config.engine import UNKNOWN, SpecInput
+from vllm_ascend_spec.config.parallel_drafting import in_one_pass
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
@@ -48,7 +48,7 @@ GRAPH_REMEDY = (
 FULL_MODES = ("FULL_AND_PIECEWISE", "FULL_DECODE_ONLY", "FULL")
 
 
-def check_for_npu(request: Request) -> None:
+def check_for_npu(request: SpecInput) -> None:
     """Refuse options that vllm-ascend applies lossily or ignores, or that full graphs rule out.
 
     Raises:
@@ -59,7 +59,7 @@ def check_for_npu(request: Request) -> None:
     check_full_graph(mode_of_draft(request), samples_drafts=samples_drafts(request.spec.get))
 
 
-def check_sampled_drafts(request: Request) -> None:
+def check_sampled_drafts(request: SpecInput) -> None:
     """Refuse sampled drafts if the draft loop does not return their distributions.
 
     Raises:
@@ -74,24 +74,24 @@ def check_sampled_drafts(request: Request) -> None:
         )
 
 
-def mode_of_draft(request: Request) -> str:
+def mode_of_draft(request: SpecInput) -> str:
     """Return vLLM's name of the draft's graph mode, or :data:`UNKNOWN`."""
     mode = mode_asked_for(request)
-    # If K changes, what full graphs do not support gets piecewise ones (platform/changing_k.py).
+    # If K changes, what full graphs do not support gets piecewise ones (platform/dynamic_k.py).
     return "PIECEWISE" if mode != "NONE" and request.spec.get(SCHEDULE) else mode
 
 
-def mode_asked_for(request: Request) -> str:
+def mode_asked_for(request: SpecInput) -> str:
     """Return the draft's graph mode before a changing K makes full graphs piecewise."""
     engine, spec = request.engine, request.spec
-    # Drafts made in one pass run outside of graphs, see methods/families/ascend/loop.py.
+    # Drafts made in one pass run outside of graphs, see methods/loops/ascend/loop.py.
     has_graphs = request.method.has_draft_loop and not in_one_pass(request)
     if not has_graphs or engine.enforce_eager or spec.get("enforce_eager"):
         return "NONE"
     return FULL_MODES[0] if engine.cudagraph_mode is None else engine.cudagraph_mode
 
 
-def reason_for_greedy(request: Request) -> str | None:
+def reason_for_greedy(request: SpecInput) -> str | None:
     """Return what keeps drafts from being sampled on an NPU, or None.
 
     This holds with a schedule of K, too: sampled drafts would make its full graphs piecewise.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vllm_ascend_spec.config.engine import UNKNOWN, Request
-from vllm_ascend_spec.config.one_pass import in_one_pass
+from vllm_ascend_spec.config.engine import UNKNOWN, SpecInput
+from vllm_ascend_spec.config.parallel_drafting import in_one_pass
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.config.schema import PLANNED, SECTION
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs import load_name
-from vllm_ascend_spec.graphs.judge import OPTION as SIZES
-from vllm_ascend_spec.graphs.judge import check
+from vllm_ascend_spec.graphs import distribution_name
 from vllm_ascend_spec.graphs.modes import MODES
+from vllm_ascend_spec.graphs.validate_sizes import OPTION as SIZES
+from vllm_ascend_spec.graphs.validate_sizes import check
 
 OURS = f"additional_config.{SECTION}"
 OPTIONS = ("capture", "capture_graphs", "capture_load")
@@ -30,7 +30,7 @@ _KEEPS, _BY_K = "ascend_spec_graphs_by_k", "ascend_spec_sizes_by_k"
 _ROWS = "ascend_spec_draft_rows"
 
 
-def check_capture(request: Request) -> None:
+def check_capture(request: SpecInput) -> None:
     """Refuse sizes that would not be captured unchanged, and options that contradict each other.
 
     The platform checks again once vLLM has settled the rest, such as the graph mode and the widest
@@ -50,7 +50,7 @@ def check_capture(request: Request) -> None:
             raise ConfigError(f"{OURS}.{name}", section[name], problem)
     if request.options.capture_load is not None:
         # A file is read later, when the widest batch is known.
-        load_name.named(request.options.capture_load, 1, f"{OURS}.capture_load")
+        distribution_name.named(request.options.capture_load, 1, f"{OURS}.capture_load")
     mode = mode_of(request)
     if sizes is not None and mode in MODES and MODES[mode].has_full_decode:
         widest = request.engine.max_num_seqs or ANY
@@ -58,13 +58,13 @@ def check_capture(request: Request) -> None:
         check(sizes, widest, request.spec["num_speculative_tokens"], mixed_tokens=mixed)
 
 
-def capture_warnings(request: Request) -> Iterator[str]:
+def capture_warnings(request: SpecInput) -> Iterator[str]:
     """Yield a warning for each option that has no effect because there are no graphs."""
     for option, why in ineffective(request):
         yield f"{option} has no effect: no graphs are captured {why}."
 
 
-def ineffective(request: Request) -> Iterator[tuple[str, str]]:
+def ineffective(request: SpecInput) -> Iterator[tuple[str, str]]:
     """Yield each option of graphs that has no effect, and why no graphs are captured."""
     engine, section = request.engine, request.section
     if has_graphs(request):
@@ -78,13 +78,13 @@ def ineffective(request: Request) -> Iterator[tuple[str, str]]:
         yield option, why
 
 
-def has_graphs(request: Request) -> bool:
+def has_graphs(request: SpecInput) -> bool:
     """Tell whether graphs may be captured."""
     device = request.engine.device
     return mode_of(request) != "NONE" and (device is None or device.has_graphs)
 
 
-def mode_of(request: Request) -> str:
+def mode_of(request: SpecInput) -> str:
     """Return the name of the graph mode if it is known already, else :data:`UNKNOWN`."""
     engine = request.engine
     if engine.device is not None and not engine.device.has_graphs:
@@ -93,12 +93,12 @@ def mode_of(request: Request) -> str:
         return "NONE"
     if request.spec.get(SCHEDULE) is not None or engine.cudagraph_mode == UNKNOWN:
         # vllm/config/vllm.py:VllmConfig._maybe_override_dynamic_sd_cudagraph_mode lowers it where
-        # the platform does not keep it (platform/changing_k.py).
+        # the platform does not keep it (platform/dynamic_k.py).
         return UNKNOWN
     return engine.cudagraph_mode or DEFAULT_MODE
 
 
-def has_draft_rows(request: Request) -> bool:
+def has_draft_rows(request: SpecInput) -> bool:
     """Tell whether draft steps 2 to K, of one row per request, may use graphs."""
     spec = request.spec
     has_loop = request.method.has_draft_loop and not in_one_pass(request)
@@ -145,7 +145,7 @@ def has_graphs_by_k(compilation: Any) -> bool:
     return getattr(compilation, _KEEPS, False)
 
 
-def lay_sizes_by_k(compilation: Any, sizes: Mapping[int, tuple[int, ...]]) -> None:
+def set_sizes_by_k(compilation: Any, sizes: Mapping[int, tuple[int, ...]]) -> None:
     """Store which graphs are for which K, for the worker.
 
     Args:
@@ -160,7 +160,7 @@ def sizes_by_k(compilation: Any) -> Mapping[int, tuple[int, ...]]:
     return getattr(compilation, _BY_K, {})
 
 
-def lay_draft_rows(compilation: Any, rows: Mapping[int, int]) -> None:
+def set_draft_rows(compilation: Any, rows: Mapping[int, int]) -> None:
     """Store the widths at which draft steps 2 to K have graphs, for the drafter.
 
     Args:
@@ -171,5 +171,5 @@ def lay_draft_rows(compilation: Any, rows: Mapping[int, int]) -> None:
 
 
 def draft_rows(compilation: Any) -> Mapping[int, int]:
-    """Return what :func:`lay_draft_rows` stored; empty if the draft has no such graphs."""
+    """Return what :func:`set_draft_rows` stored; empty if the draft has no such graphs."""
     return getattr(compilation, _ROWS, {})

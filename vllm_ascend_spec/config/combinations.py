@@ -8,10 +8,10 @@ from vllm_ascend_spec.config.capture import check_capture
 from vllm_ascend_spec.config.draft_length import check_draft_length
 from vllm_ascend_spec.config.draft_loop import check_draft_loop
 from vllm_ascend_spec.config.draft_options import check_draft_options
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.model_runner import check_model_runner
-from vllm_ascend_spec.config.one_pass import check_one_pass
 from vllm_ascend_spec.config.page import check_page
+from vllm_ascend_spec.config.parallel_drafting import check_one_pass
 from vllm_ascend_spec.config.pipeline import check_pipeline
 from vllm_ascend_spec.config.rules import STANDARD, check_synthetic, resolve_rule
 from vllm_ascend_spec.config.schedule import check_schedule
@@ -21,13 +21,13 @@ from vllm_ascend_spec.upstream.limits import WITHOUT_METHODS
 METHOD = "speculative_config.method"
 
 
-def check_rule(request: Request) -> None:
+def check_rule(request: SpecInput) -> None:
     """Raise if the options that choose a rule contradict each other."""
     resolve_rule(request.spec.get("rejection_sample_method", STANDARD), request.section)
     check_synthetic(request.spec)
 
 
-def check_family(request: Request) -> None:
+def check_family(request: SpecInput) -> None:
     """Raise if the method, or this version, has no drafter for the device's draft loops."""
     device, method = request.engine.device, request.method
     if device is None:
@@ -44,7 +44,7 @@ def check_family(request: Request) -> None:
         )
 
 
-def check_num_drafts(request: Request) -> None:
+def check_num_drafts(request: SpecInput) -> None:
     """Raise if K is more than the device can verify in one step."""
     device, wanted = request.engine.device, request.spec["num_speculative_tokens"]
     if device is not None and wanted > device.max_drafts:
@@ -55,7 +55,7 @@ def check_num_drafts(request: Request) -> None:
         )
 
 
-def check_scheduling(request: Request) -> None:
+def check_scheduling(request: SpecInput) -> None:
     """Raise if steps are to be scheduled ahead but the method needs each step's tokens."""
     if request.method.drafts_on_host and request.engine.async_scheduling:
         raise ConfigError(
@@ -66,20 +66,20 @@ def check_scheduling(request: Request) -> None:
         )
 
 
-def check_device(request: Request) -> None:
+def check_device(request: SpecInput) -> None:
     """Raise if the device's platform ignores or does not support an option."""
     if request.engine.device is not None:
         for check in request.engine.device.checks:
             check(request)
 
 
-def check_method(request: Request) -> None:
+def check_method(request: SpecInput) -> None:
     """Raise if the method's own rules are broken."""
     for check in request.method.checks:
         check(request)
 
 
-Checks = tuple[Callable[[Request], None], ...]
+Checks = tuple[Callable[[SpecInput], None], ...]
 # Each raises ConfigError. Those that read files or import a user's code come last.
 COMBINATIONS: Checks = (
     check_family,

@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.config import known_to_vllm
-from vllm_ascend_spec.config.checkpoint import config_json, speculators
-from vllm_ascend_spec.config.checkpoint.files import read_checkpoint
-from vllm_ascend_spec.config.checkpoint.heads import ABOUT, kind_of
-from vllm_ascend_spec.config.checkpoint.hub import HUGGING_FACE, current_hub
-from vllm_ascend_spec.config.checkpoint.mtp_models import (
+from vllm_ascend_spec.checkpoint import config_json, speculators
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
+from vllm_ascend_spec.checkpoint.files import read_checkpoint
+from vllm_ascend_spec.checkpoint.heads import ABOUT, kind_of
+from vllm_ascend_spec.checkpoint.hub import HUGGING_FACE, current_hub
+from vllm_ascend_spec.checkpoint.mtp_models import (
     ARCHITECTURES,
     IF_COUNTED,
     MODEL_TYPES,
     WITH_TEXT_PART,
 )
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError
-from vllm_ascend_spec.config.checkpoint.safetensors import parse_object
-from vllm_ascend_spec.config.head_as_model import Asked, Detected, read_head
+from vllm_ascend_spec.checkpoint.safetensors import parse_object
+from vllm_ascend_spec.config import known_to_vllm
+from vllm_ascend_spec.config.speculators_format import Detected, HeadAsModel, read_head
 
 Config = Mapping[str, Any]
 NGRAM, CUSTOM, DRAFT_MODEL, MTP = "ngram", "custom_class", "draft_model", "mtp"
@@ -75,7 +75,7 @@ USUAL_NAMES = {
 }
 
 
-def asked_for(model: str | None, spec: Any) -> Asked:
+def asked_for(model: str | None, spec: Any) -> HeadAsModel:
     """Return what is asked for with this model and speculative config, the method included.
 
     Args:
@@ -83,7 +83,7 @@ def asked_for(model: str | None, spec: Any) -> Asked:
         spec: as given by the user; None for none.
 
     Raises:
-        ConfigError: as :func:`vllm_ascend_spec.config.head_as_model.read_head` does.
+        ConfigError: as :func:`vllm_ascend_spec.config.speculators_format.read_head` does.
     """
     asked = read_head(model, spec)
     if not isinstance(asked.spec, Mapping):
@@ -176,7 +176,7 @@ def _by_checkpoint(folder: Path, config: Config) -> Detected | None:
         return Detected(options.pop("method", kind), source, options)
     try:
         kind = kind_of(read_checkpoint(folder)) or ""
-    except (UnusableError, OSError):  # the checks of the draft report it
+    except (InvalidCheckpointError, OSError):  # the checks of the draft report it
         return None
     return Detected(kind, f"found from its tensors: {ABOUT[kind]}") if kind else None
 
@@ -200,5 +200,5 @@ def _folder_of(model: str, revision: Any) -> Path | None:
 def _config_of(folder: Path) -> Config | None:
     try:
         return parse_object(config_json.NAME, (folder / config_json.NAME).read_bytes())
-    except (UnusableError, OSError, ValueError):  # the checks of the draft report it
+    except (InvalidCheckpointError, OSError, ValueError):  # the checks of the draft report it
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vllm_ascend_spec.config.engine import Request
+    from vllm_ascend_spec.config.engine import SpecInput
 
 
 def no_problem() -> str | None:
@@ -46,7 +46,7 @@ class Device:
     platform: str | None
     family: str
     max_drafts: int
-    checks: tuple[Callable[[Request], None], ...] = ()
+    checks: tuple[Callable[[SpecInput], None], ...] = ()
     host_problem: Callable[[], str | None] = no_problem
     host_warning: Callable[[], str | None] = no_problem
     import_problem: Callable[[], str | None] = no_problem
@@ -54,5 +54,5 @@ class Device:
     preload: str | None = None
     has_graphs: bool = True
     has_graphs_by_k: bool = False
-    reason_for_greedy: Callable[[Request], str | None] | None = None
+    reason_for_greedy: Callable[[SpecInput], str | None] | None = None
     whole_drafts: frozenset[str] = frozenset()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vllm_ascend_spec.config.checkpoint.config_json import read_config
-from vllm_ascend_spec.config.checkpoint.folder import find_folder
-from vllm_ascend_spec.config.checkpoint.problem import laid_to
+from vllm_ascend_spec.checkpoint.config_json import read_config
+from vllm_ascend_spec.checkpoint.errors import blame
+from vllm_ascend_spec.checkpoint.folder import find_folder
 from vllm_ascend_spec.config.draft_options import MODEL
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.method import ALWAYS
 from vllm_ascend_spec.errors import ConfigError
 
@@ -19,7 +19,7 @@ OPTIONS = ALWAYS | {"model", "revision", "draft_sample_method", "draft_tensor_pa
 SIZE, NUM_DRAFTS = "draft_tensor_parallel_size", "num_speculative_tokens"
 
 
-def check_whole(request: Request) -> None:
+def check_whole(request: SpecInput) -> None:
     """Raise unless every device has all of the heads.
 
     Raises:
@@ -30,18 +30,18 @@ def check_whole(request: Request) -> None:
         raise ConfigError(f"speculative_config.{SIZE}", size, problem)
 
 
-def check_count(count_of: Callable[[Mapping[str, Any]], int]) -> Callable[[Request], None]:
+def check_count(count_of: Callable[[Mapping[str, Any]], int]) -> Callable[[SpecInput], None]:
     """Return a rule that allows no more drafts than there are heads.
 
     Args:
         count_of: returns the number of heads in a config.
     """
 
-    def check(request: Request) -> None:
+    def check(request: SpecInput) -> None:
         spec = request.spec
         folder = find_folder(MODEL, spec["model"], spec.get("revision"))
         if folder is not None:  # else the drafter checks it after fetching
-            with laid_to(MODEL, spec["model"]):
+            with blame(MODEL, spec["model"]):
                 count = count_of(read_config(folder))
             require_enough(count, spec[NUM_DRAFTS], spec["model"])
 

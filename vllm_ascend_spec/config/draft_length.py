@@ -1,7 +1,7 @@
 """Whether K is fixed or chosen from step to step, and from which values.
 
 With ``auto`` a step has K drafts or 0, or always K if something in the engine rules out a K that
-changes. This module checks the options; ``platform/changing_k.py`` checks what only vLLM's
+changes. This module checks the options; ``platform/dynamic_k.py`` checks what only vLLM's
 configuration says.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec.config.draft_loop import cause_against_our_loop
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.config.schedule import option_of
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, FIXED, SECTION, STOCK, SpecOptions
@@ -46,7 +46,7 @@ def with_lengths(spec: Mapping[str, Any], options: SpecOptions) -> Mapping[str, 
     return {**spec, SCHEDULE: [[1, 1, spec["num_speculative_tokens"]]]}
 
 
-def check_draft_length(request: Request) -> None:
+def check_draft_length(request: SpecInput) -> None:
     """Refuse lengths that K cannot be chosen from, and methods with which K cannot be chosen.
 
     Raises:
@@ -69,13 +69,13 @@ def check_draft_length(request: Request) -> None:
         raise ConfigError(LENGTHS, lengths, valid)
 
 
-def draft_length_of(request: Request) -> str:
+def draft_length_of(request: SpecInput) -> str:
     """Return how K is chosen: as the option says, or ``fixed`` if ``auto`` is not possible."""
     asked = request.options.draft_length
     return FIXED if asked == AUTO and reason_for_fixed(request) is not None else asked
 
 
-def reason_for_fixed(request: Request) -> str | None:
+def reason_for_fixed(request: SpecInput) -> str | None:
     """Return what keeps K from being chosen, by the options and the version, or None."""
     if FIXED_K is not None:
         return FIXED_K
@@ -90,7 +90,7 @@ def reason_for_fixed(request: Request) -> str | None:
     return None
 
 
-def source_of(request: Request) -> str | None:
+def source_of(request: SpecInput) -> str | None:
     """Return why K is chosen this way if the user did not say how, or None."""
     if request.options.draft_length != AUTO:
         return None
@@ -103,7 +103,7 @@ def because(reason: str) -> str:
     return f"{AUTO!r} is not possible with {reason}"
 
 
-def lengths_of(request: Request) -> tuple[int, ...] | None:
+def lengths_of(request: SpecInput) -> tuple[int, ...] | None:
     """Return the values that K is chosen from, ascending; None if it is fixed."""
     how = draft_length_of(request)
     if how == AUTO:

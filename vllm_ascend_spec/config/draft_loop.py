@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.schema import OURS, SECTION
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
@@ -10,7 +10,7 @@ from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 OPTION = f"additional_config.{SECTION}.draft_loop"
 
 
-def check_draft_loop(request: Request) -> None:
+def check_draft_loop(request: SpecInput) -> None:
     """Refuse a loop for a method without one, and our loop where it is not possible.
 
     The drafter refuses what only the loaded models tell (M-RoPE, a multimodal target).
@@ -30,7 +30,7 @@ def check_draft_loop(request: Request) -> None:
         raise ConfigError(OPTION, wanted, problem)
 
 
-def cause_against_our_loop(request: Request) -> str | None:
+def cause_against_our_loop(request: SpecInput) -> str | None:
     """Return which option keeps our loop from being used, or None."""
     engine = request.engine
     found = {

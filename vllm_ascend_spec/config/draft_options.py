@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from vllm_ascend_spec.config.checkpoint.config_json import read_config, text_of
-from vllm_ascend_spec.config.checkpoint.draft import Draft
-from vllm_ascend_spec.config.checkpoint.folder import find_folder, find_target
-from vllm_ascend_spec.config.checkpoint.problem import laid_to
-from vllm_ascend_spec.config.draft_split import check_split
-from vllm_ascend_spec.config.engine import Request
-from vllm_ascend_spec.config.one_pass import in_one_pass
+from vllm_ascend_spec.checkpoint.config_json import read_config, text_of
+from vllm_ascend_spec.checkpoint.draft import Draft
+from vllm_ascend_spec.checkpoint.errors import blame
+from vllm_ascend_spec.checkpoint.folder import find_folder, find_target
+from vllm_ascend_spec.config.draft_tp import check_split
+from vllm_ascend_spec.config.engine import SpecInput
+from vllm_ascend_spec.config.parallel_drafting import in_one_pass
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 
 MODEL, TARGET = "speculative_config.model", "model"
@@ -20,7 +20,7 @@ MODEL, TARGET = "speculative_config.model", "model"
 UNSCALED = (None, "default", "llama3", "yarn", "su", "longrope")
 
 
-def check_draft_options(request: Request) -> None:
+def check_draft_options(request: SpecInput) -> None:
     """Check the draft's checkpoint and what the engine's options say about it.
 
     Raises:
@@ -44,7 +44,7 @@ def check_draft_options(request: Request) -> None:
     check_length(request, folder, target)
 
 
-def _folder_of(request: Request) -> Path | None:
+def _folder_of(request: SpecInput) -> Path | None:
     """Return the draft's folder, or None if it is not on this machine."""
     model = request.spec.get("model")
     if model is not None:
@@ -52,7 +52,7 @@ def _folder_of(request: Request) -> Path | None:
     return find_target(request.model) if request.model else None
 
 
-def check_checkpoint(request: Request, folder: Path, target: Path | None) -> None:
+def check_checkpoint(request: SpecInput, folder: Path, target: Path | None) -> None:
     """Check the draft in a local folder as its method requires.
 
     Args:
@@ -86,7 +86,7 @@ def check_checkpoint(request: Request, folder: Path, target: Path | None) -> Non
     )
 
 
-def check_vocabularies(request: Request) -> None:
+def check_vocabularies(request: SpecInput) -> None:
     """Raise if drafts of another vocabulary are to be sampled."""
     how = request.spec.get("draft_sample_method")
     if request.spec.get("use_heterogeneous_vocab") and how == "probabilistic":
@@ -97,7 +97,7 @@ def check_vocabularies(request: Request) -> None:
         )
 
 
-def check_length(request: Request, draft: Path, target: Path | None) -> None:
+def check_length(request: SpecInput, draft: Path, target: Path | None) -> None:
     """Raise if requests with drafts may be longer than the draft or the target allows."""
     wanted = request.spec.get("max_model_len")
     if wanted is None:
@@ -118,7 +118,7 @@ def check_length(request: Request, draft: Path, target: Path | None) -> None:
 
 def longest_of(folder: Path) -> int | None:
     """Return a checkpoint's context length if its config states it in the usual way, else None."""
-    with laid_to(MODEL, str(folder)):
+    with blame(MODEL, str(folder)):
         config = text_of(read_config(folder))
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     scaling = rope.get("rope_type", rope.get("type")) if isinstance(rope, dict) else "unknown"

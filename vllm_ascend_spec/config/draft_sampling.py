@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.rules import AUTO, GREEDY, PROBABILISTIC, SYNTHETIC
 
 OPTION = "draft_sample_method"
 
 
-def draft_sample_method(request: Request) -> str:
+def draft_sample_method(request: SpecInput) -> str:
     """Return the resolved value, one of vLLM's: ``greedy`` or ``probabilistic``.
 
     ``auto`` samples drafts for requests that sample, wherever that is possible, because sampled
@@ -20,7 +20,7 @@ def draft_sample_method(request: Request) -> str:
     return PROBABILISTIC if reason_for_greedy(request) is None else GREEDY
 
 
-def reason_for_greedy(request: Request) -> str | None:
+def reason_for_greedy(request: SpecInput) -> str | None:
     """Return what keeps drafts from being sampled, or None."""
     method, spec, device = request.method, request.spec, request.engine.device
     if not method.can_sample_drafts:
@@ -36,7 +36,7 @@ def reason_for_greedy(request: Request) -> str | None:
     return None if found is None else f"not possible with {found}"
 
 
-def source_of(request: Request) -> str | None:
+def source_of(request: SpecInput) -> str | None:
     """Return where the value came from if the user did not give it, or None."""
     if (request.spec.get(OPTION) or AUTO) != AUTO:
         return None

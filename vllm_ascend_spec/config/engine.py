@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.head_as_model import Detected
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.schema import SpecOptions
+from vllm_ascend_spec.config.speculators_format import Detected
 
 UNKNOWN = ""
 # Values of vLLM's compilation mode that turn compilation off, and with it all graphs.
@@ -18,7 +18,7 @@ NO_COMPILATION = (0, "0", "NONE")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class EngineOptions:
     """The options of an engine that are not about speculation but affect it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Engine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class SpecInput:
     """A speculative config with its context; each value has been checked on its own.
 
     Attributes:
@@ -80,7 +80,7 @@ class Request:
     options: SpecOptions
     additional: Mapping[str, Any] = field(default_factory=dict)
     model: str | None = None
-    engine: Engine = field(default_factory=Engine)
+    engine: EngineOptions = field(default_factory=EngineOptions)
     from_head: frozenset[str] = frozenset()
     detected: Detected | None = None
     warnings: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.graphs.capture import Capture, Wanted, capture_of
 from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS, estimate
 from vllm_ascend_spec.graphs.modes import MODES
@@ -30,7 +30,7 @@ class Estimates:
     streams: int
 
 
-def layers_of(vllm_config: VllmConfig, speculation: Speculation | None) -> tuple[int, int]:
+def layers_of(vllm_config: VllmConfig, speculation: SpecConfig | None) -> tuple[int, int]:
     """Return how many layers the target and the draft have.
 
     The target has 0 if its number is not known. The draft has 0 without a draft loop, and with one
@@ -47,7 +47,7 @@ def layers_of(vllm_config: VllmConfig, speculation: Speculation | None) -> tuple
 
 
 def capture_within_streams(
-    wanted: Wanted, vllm_config: VllmConfig, speculation: Speculation | None
+    wanted: Wanted, vllm_config: VllmConfig, speculation: SpecConfig | None
 ) -> Capture:
     """Choose the capture sizes of an engine on an NPU.
 
@@ -71,7 +71,7 @@ def capture_within_streams(
 
 def reason_against_none(
     vllm_config: VllmConfig,
-    speculation: Speculation,
+    speculation: SpecConfig,
     mode: str,
     sizes: Sequence[int],
     by_k: Mapping[int, Sequence[int]],
@@ -96,7 +96,7 @@ def reason_against_none(
 
 def estimates_of(
     vllm_config: VllmConfig,
-    speculation: Speculation | None,
+    speculation: SpecConfig | None,
     mode: str,
     sizes: Sequence[int],
     by_k: Mapping[int, Sequence[int]],

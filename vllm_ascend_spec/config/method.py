@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vllm_ascend_spec.config.checkpoint.draft import Draft
-    from vllm_ascend_spec.config.engine import Request
+    from vllm_ascend_spec.checkpoint.draft import Draft
+    from vllm_ascend_spec.config.engine import SpecInput
 
 # Options of every method.
 ALWAYS = frozenset(
@@ -86,9 +86,9 @@ class Method:
     in_one_pass: bool = False
     drafts_on_host: bool = False
     carrier: str | None = None
-    checks: tuple[Callable[[Request], None], ...] = ()
+    checks: tuple[Callable[[SpecInput], None], ...] = ()
     check_checkpoint: Callable[[Draft], None] | None = None
-    warn: Callable[[Request], Iterable[str]] | None = None
+    warn: Callable[[SpecInput], Iterable[str]] | None = None
     for_spec: Callable[[Mapping[str, Any], Mapping[str, Method]], Method] | None = None
 
     @property

@@ -18,13 +18,13 @@ from vllm_ascend_spec.config.values import (
     Check,
     anything,
     boolean,
-    filled_list,
+    int_in,
+    json_object,
+    non_empty_list,
     number,
     one_of,
     optional,
-    table,
     text,
-    whole,
 )
 
 # Limit for all devices; each device has a limit of its own, see ``Device.max_drafts``.
@@ -67,12 +67,12 @@ OPTIONS: dict[str, Option] = {
         Option(
             "num_speculative_tokens",
             "drafts per step, K",
-            whole(1, MAX_DRAFT_TOKENS),
+            int_in(1, MAX_DRAFT_TOKENS),
         ),
         Option(
             "num_speculative_tokens_per_batch_size",
             "K by the number of requests",
-            optional(filled_list("rows [first, last, K]")),
+            optional(non_empty_list("rows [first, last, K]")),
         ),
         Option(
             "rejection_sample_method",
@@ -83,7 +83,7 @@ OPTIONS: dict[str, Option] = {
         Option(
             "synthetic_acceptance_rates",
             "how often the first i drafts are accepted, for benchmarks",
-            optional(filled_list("numbers")),
+            optional(non_empty_list("numbers")),
         ),
         Option(
             "synthetic_acceptance_length",
@@ -99,26 +99,26 @@ OPTIONS: dict[str, Option] = {
         Option(
             "disable_by_batch_size",
             "no drafts in batches of more requests",
-            optional(whole(1, MAX_LENGTH)),
+            optional(int_in(1, MAX_LENGTH)),
         ),
         Option(
             "hybrid_model_method",
             "method of the model beside the suffix trees",
             optional(text("a method with a draft model")),
         ),
-        Option("prompt_lookup_min", "shortest n-gram", optional(whole(1, MAX_NGRAM))),
-        Option("prompt_lookup_max", "longest n-gram", optional(whole(1, MAX_NGRAM))),
+        Option("prompt_lookup_min", "shortest n-gram", optional(int_in(1, MAX_NGRAM))),
+        Option("prompt_lookup_max", "longest n-gram", optional(int_in(1, MAX_NGRAM))),
         # A tree of depth 1 has no room for a draft after a match.
         Option(
             "suffix_decoding_max_tree_depth",
             "tokens of a match and its draft together",
-            whole(2, MAX_TREE_DEPTH),
+            int_in(2, MAX_TREE_DEPTH),
             unset=24,
         ),
         Option(
             "suffix_decoding_max_cached_requests",
             "how many earlier answers are kept",
-            whole(0, MAX_LENGTH),
+            int_in(0, MAX_LENGTH),
             unset=10000,
         ),
         Option(
@@ -135,11 +135,11 @@ OPTIONS: dict[str, Option] = {
         ),
         Option("revision", "branch, tag or commit of the draft", optional(text("a name"))),
         Option("code_revision", "the same of its code", optional(text("a name"))),
-        Option("max_model_len", "longest request with drafts", optional(whole(1, MAX_LENGTH))),
+        Option("max_model_len", "longest request with drafts", optional(int_in(1, MAX_LENGTH))),
         Option(
             "draft_tensor_parallel_size",
             "devices that share the draft",
-            optional(whole(1, MAX_LENGTH)),
+            optional(int_in(1, MAX_LENGTH)),
         ),
         Option("enforce_eager", "no graphs for the draft", optional(boolean())),
         Option(
@@ -161,7 +161,7 @@ OPTIONS: dict[str, Option] = {
         Option("kv_cache_dtype", "of the draft", optional(known_to_vllm.kv_cache_dtype)),
         Option("attention_backend", "of the draft", optional(known_to_vllm.attention_backend)),
         Option("moe_backend", "of the draft's experts", optional(known_to_vllm.moe_backend)),
-        Option("draft_model_config", "which hidden states are kept", optional(table())),
+        Option("draft_model_config", "which hidden states are kept", optional(json_object())),
         Option("draft_load_config", "how to load it", optional(known_to_vllm.load_config)),
     )
 }
@@ -190,7 +190,7 @@ ABSENT: dict[str, tuple[Any, str]] = {
 NOT_POSSIBLE = frozenset(
     {"disable_padded_drafter_batch", "parallel_drafting", "use_heterogeneous_vocab"}
 )
-# Options that vLLM's own config does not have; entry/carrier.py keeps them from it.
+# Options that vLLM's own config does not have; hooks/method_alias.py keeps them from it.
 OURS = frozenset({"disable_by_batch_size", "hybrid_model_method"})
 # Filled in by vLLM when it builds the config, not by a user.
 INTERNAL = ("target_model_config", "target_parallel_config")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec.config.additional import section_of
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.schema import SECTION
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream.limits import NO_PAGE
@@ -45,7 +45,7 @@ def unseen(*, headless: bool, additional_config: Any) -> tuple[str, ...]:
     return (f"{OPTION}=True has no effect with --headless: the page is that of the server's node.",)
 
 
-def check_page(request: Request) -> None:
+def check_page(request: SpecInput) -> None:
     """Refuse a page that would have nothing to show.
 
     Raises:

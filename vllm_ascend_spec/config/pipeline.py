@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.errors import ConfigError
 
 OPTION = "--pipeline-parallel-size"
@@ -13,7 +13,7 @@ REASON = (
 )
 
 
-def check_pipeline(request: Request) -> None:
+def check_pipeline(request: SpecInput) -> None:
     """Refuse more than one pipeline stage.
 
     Raises:

@@ -1,6 +1,6 @@
 """Check a command line or an ``LLM()`` call before anything expensive starts.
 
-``check``, ``vllm serve`` and ``LLM()`` all call :func:`resolve_engine` through ``entry/``, so
+``check``, ``vllm serve`` and ``LLM()`` all call :func:`resolve_engine` through ``hooks/``, so
 ``check`` reports exactly what the other two do.
 """
 
@@ -18,16 +18,16 @@ from vllm_ascend_spec.config.combinations import COMBINATIONS
 from vllm_ascend_spec.config.detect import asked_for
 from vllm_ascend_spec.config.draft_length import with_lengths
 from vllm_ascend_spec.config.draft_options import check_name
-from vllm_ascend_spec.config.draft_split import with_split
-from vllm_ascend_spec.config.engine import Engine, Request
+from vllm_ascend_spec.config.draft_tp import with_split
+from vllm_ascend_spec.config.engine import EngineOptions, SpecInput
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.old_names import check_names
 from vllm_ascend_spec.config.options import ABSENT, INTERNAL, NOT_POSSIBLE, OPTIONS, is_unset
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.schedule import with_schedule
 from vllm_ascend_spec.config.schema import CHECKS, SECTION, SpecOptions
-from vllm_ascend_spec.config.texts import with_texts_read
+from vllm_ascend_spec.config.string_values import with_texts_read
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
 from vllm_ascend_spec.upstream.limits import WITHOUT_OPTIONS
 
@@ -49,10 +49,10 @@ def resolve_engine(
     model: str | None,
     speculative_config: Any,
     additional_config: Any = NOTHING,
-    engine: Engine | None = None,
+    engine: EngineOptions | None = None,
     *,
     methods: Mapping[str, Method],
-) -> Speculation | None:
+) -> SpecConfig | None:
     """Check everything that needs no loaded model, and return the resolved speculation.
 
     Args:
@@ -80,10 +80,10 @@ def request_of(
     model: str | None,
     speculative_config: Any,
     additional_config: Any = NOTHING,
-    engine: Engine | None = None,
+    engine: EngineOptions | None = None,
     *,
     methods: Mapping[str, Method],
-) -> Request | None:
+) -> SpecInput | None:
     """Check each option on its own, and return what was asked for.
 
     Args:
@@ -113,9 +113,9 @@ def request_of(
     if method.for_spec is not None:
         method = method.for_spec(spec, methods)
     check_options(method, spec, methods)
-    engine = engine or Engine()
+    engine = engine or EngineOptions()
     split, about_split = with_split(spec, method, engine)
-    return Request(
+    return SpecInput(
         spec=with_lengths(with_schedule(split), options),
         method=method,
         section=section,

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vllm_ascend_spec.checkpoint.folder import doubts_about
 from vllm_ascend_spec.config import draft_length, draft_sampling
 from vllm_ascend_spec.config.capture import GIVEN, SIZES, capture_warnings, has_draft_rows
-from vllm_ascend_spec.config.checkpoint.folder import doubts_about
 from vllm_ascend_spec.config.draft_length import LENGTH, lengths_of
 from vllm_ascend_spec.config.draft_options import MODEL, TARGET
 from vllm_ascend_spec.config.draft_sampling import draft_sample_method
-from vllm_ascend_spec.config.engine import Request
-from vllm_ascend_spec.config.head_as_model import SOURCE as HEAD
-from vllm_ascend_spec.config.resolved import DEFAULT, Speculation
+from vllm_ascend_spec.config.engine import SpecInput
+from vllm_ascend_spec.config.resolved import DEFAULT, SpecConfig
 from vllm_ascend_spec.config.rules import STANDARD, resolve_rule, rule_warnings
 from vllm_ascend_spec.config.schedule import LIMIT, option_of
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, SECTION
+from vllm_ascend_spec.config.speculators_format import SOURCE as HEAD
 from vllm_ascend_spec.errors import ConfigError
 
 SPEC, OURS = "speculative_config", f"additional_config.{SECTION}"
@@ -41,14 +41,14 @@ RULE_METHOD = "rejection_sample_method"
 RESOLVED = frozenset((*FROM_SPEC.values(), LIMIT, RULE_METHOD))
 
 
-def resolve(request: Request) -> Speculation:
+def resolve(request: SpecInput) -> SpecConfig:
     """Return the record of a request that has passed every check."""
     spec, method, device = request.spec, request.method, request.engine.device
     rule_method = spec.get(RULE_METHOD) or STANDARD
     rule = resolve_rule(rule_method, request.section)
     drafts = draft_sample_method(request)
     rows = spec.get(SCHEDULE)
-    return Speculation(
+    return SpecConfig(
         device=device.name if device is not None else None,
         family=device.family if device is not None else None,
         method=method.name,
@@ -94,7 +94,7 @@ def require_speculation(section: Mapping[str, Any]) -> None:
         raise ConfigError(OURS, section, "has no effect without --speculative-config")
 
 
-def _scheduling_warnings(request: Request) -> list[str]:
+def _scheduling_warnings(request: SpecInput) -> list[str]:
     if not request.method.drafts_on_host or request.engine.async_scheduling is not None:
         return []
     name = request.method.name
@@ -104,7 +104,7 @@ def _scheduling_warnings(request: Request) -> list[str]:
     ]
 
 
-def _seed_warnings(request: Request) -> list[str]:
+def _seed_warnings(request: SpecInput) -> list[str]:
     """Return a warning if the load changes K, and with it the text of requests with a seed."""
     spec = request.spec
     if draft_length.draft_length_of(request) == AUTO:
@@ -119,12 +119,12 @@ def _seed_warnings(request: Request) -> list[str]:
     ]
 
 
-def _notes(request: Request) -> tuple[str, ...]:
+def _notes(request: SpecInput) -> tuple[str, ...]:
     found = request.detected
     return () if found is None else (f"No method was given: {found.method!r}, {found.source}.",)
 
 
-def _further_options(request: Request) -> dict[str, Any]:
+def _further_options(request: SpecInput) -> dict[str, Any]:
     return {
         name: value
         for name, value in request.spec.items()
@@ -132,13 +132,13 @@ def _further_options(request: Request) -> dict[str, Any]:
     }
 
 
-def _source_of_method(request: Request) -> str:
+def _source_of_method(request: SpecInput) -> str:
     if request.detected is not None:
         return request.detected.source
     return HEAD if "method" in request.from_head else f"{SPEC}.method"
 
 
-def _sources(request: Request, rule_method: str) -> dict[str, str]:
+def _sources(request: SpecInput, rule_method: str) -> dict[str, str]:
     """Return where each value came from; values that are not named here are defaults."""
     spec, section, device = request.spec, request.section, request.engine.device
     method = _source_of_method(request)
@@ -171,7 +171,7 @@ def _sources(request: Request, rule_method: str) -> dict[str, str]:
     return sources
 
 
-def _sources_of_length(request: Request) -> dict[str, str]:
+def _sources_of_length(request: SpecInput) -> dict[str, str]:
     found = {"draft_length": draft_length.source_of(request) or LENGTH}
     if lengths_of(request) is not None:
         found["draft_lengths"] = found["draft_length"]

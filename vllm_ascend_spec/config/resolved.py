@@ -24,7 +24,7 @@ BESIDE = ("sources", "notes", "warnings")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speculation:
+class SpecConfig:
     """What was asked for, with everything that follows from it. Filled by ``config/resolve.py``.
 
     Attributes:
@@ -97,7 +97,7 @@ class Speculation:
         """
         return tuple(sorted({1, *self.lengths} - {0})) if len(self.lengths) > 1 else ()
 
-    def with_fixed_length(self, source: str) -> Speculation:
+    def with_fixed_length(self, source: str) -> SpecConfig:
         """Return a copy in which K is fixed.
 
         Args:
@@ -131,7 +131,7 @@ class Speculation:
         }
 
 
-def speculation_of(vllm_config: VllmConfig) -> Speculation:
+def speculation_of(vllm_config: VllmConfig) -> SpecConfig:
     """Return the speculation of an engine that has one.
 
     Raises:
@@ -146,6 +146,6 @@ def speculation_of(vllm_config: VllmConfig) -> Speculation:
     return found
 
 
-def attach(vllm_config: VllmConfig, speculation: Speculation) -> None:
+def attach(vllm_config: VllmConfig, speculation: SpecConfig) -> None:
     """Store an engine's speculation on its vLLM configuration."""
     setattr(vllm_config.speculative_config, ATTRIBUTE, speculation)

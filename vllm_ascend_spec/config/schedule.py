@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.one_line import short_repr
+from vllm_ascend_spec.messages import short_repr
 from vllm_ascend_spec.upstream.limits import FIXED_K
 
 NAME = "num_speculative_tokens_per_batch_size"
@@ -43,7 +43,7 @@ def option_of(spec: Mapping[str, Any]) -> str:
     return f"speculative_config.{NAME if spec.get(LIMIT) is None else LIMIT}"
 
 
-def check_schedule(request: Request) -> None:
+def check_schedule(request: SpecInput) -> None:
     """Check each row, and that neighbouring rows fit together.
 
     vLLM sorts rows, fills gaps with the row before and cuts K to ``num_speculative_tokens``. Here
@@ -94,7 +94,7 @@ def _problem_of_row(row: Any, longest: int) -> str | None:
     return None
 
 
-def are_copies_coupled(vllm_config: Any) -> bool:
+def has_lockstep_replicas(vllm_config: Any) -> bool:
     """Tell whether data-parallel replicas step together, so that no draft may be left out.
 
     vLLM's replicas of a dense target are independent engines

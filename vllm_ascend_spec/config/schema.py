@@ -8,7 +8,7 @@ from typing import Any
 
 from vllm_ascend_spec.config.old_names import KEYS
 from vllm_ascend_spec.config.options import OPTIONS
-from vllm_ascend_spec.config.values import Check, boolean, one_of, optional, text, whole
+from vllm_ascend_spec.config.values import Check, boolean, int_in, one_of, optional, text
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 SECTION = "ascend_spec"
@@ -40,7 +40,7 @@ def _lengths(value: Any) -> str | None:
 
 CHECKS: dict[str, Check] = {
     "capture": one_of(*CAPTURES),
-    "capture_graphs": optional(whole(1)),
+    "capture_graphs": optional(int_in(1)),
     "capture_load": optional(text("uniform, zipf, normal:MEAN,DEVIATION or a file of counts")),
     "draft_length": one_of(*LENGTHS),
     "draft_lengths": optional(_lengths),

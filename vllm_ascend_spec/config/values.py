@@ -11,7 +11,7 @@ from vllm_ascend_spec.errors import did_you_mean
 Check = Callable[[Any], str | None]
 
 
-def whole(low: int, high: int | None = None) -> Check:
+def int_in(low: int, high: int | None = None) -> Check:
     """Accept whole numbers from ``low`` to ``high``."""
     upwards = f"from {low} on" if high is None else f"from {low} to {high}"
     valid = f"valid: a whole number {upwards}"
@@ -45,7 +45,7 @@ def text(what: str) -> Check:
     return lambda value: None if isinstance(value, str) and value else valid
 
 
-def table() -> Check:
+def json_object() -> Check:
     """Accept JSON objects; their content is checked elsewhere."""
     return lambda value: None if isinstance(value, Mapping) else "valid: a JSON object"
 
@@ -66,7 +66,7 @@ def optional(check: Check) -> Check:
     return lambda value: None if value is None else check(value)
 
 
-def filled_list(of: str) -> Check:
+def non_empty_list(of: str) -> Check:
     """Accept non-empty lists; their items are checked elsewhere."""
     valid = f"valid: a list, not empty, of {of}"
     return lambda value: None if isinstance(value, list | tuple) and value else valid

@@ -10,12 +10,12 @@ from pathlib import Path
 from packaging.version import Version
 
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.compat.registry import MENDS
 from vllm_ascend_spec.config.options import ABSENT, INTERNAL, OPTIONS
 from vllm_ascend_spec.config.options import OURS as OURS_ALONE
 from vllm_ascend_spec.conformance.sources import Class, Sources, imports_of
 from vllm_ascend_spec.conformance.surface import Surface, Use, module_name
 from vllm_ascend_spec.methods.registry import all_methods
+from vllm_ascend_spec.patches.registry import PATCHES
 from vllm_ascend_spec.upstream.draft_loops import bases_of, modules_without_use
 from vllm_ascend_spec.upstream.limits import FIRST_WITH
 
@@ -110,10 +110,10 @@ def with_joined_classes(roots: Mapping[str, Path], installed: Mapping[str, str])
 
 def patches_without_fault(installed: Mapping[str, str]) -> Iterator[str]:
     """Yield the modules of patches that these versions do not need."""
-    for mend in MENDS:
-        found = installed.get(mend.distribution)
-        if found is None or not mend.versions.contains(Version(found), prereleases=True):
-            yield f"{OURS}.compat.{mend.name}"
+    for patch in PATCHES:
+        found = installed.get(patch.distribution)
+        if found is None or not patch.versions.contains(Version(found), prereleases=True):
+            yield f"{OURS}.compat.{patch.name}"
 
 
 def needing_what_is_absent(folders: Mapping[str, Path]) -> Iterator[str]:

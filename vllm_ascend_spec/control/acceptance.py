@@ -13,7 +13,7 @@ WINDOW = 256
 PRIOR_RATE, PRIOR_WEIGHT = 0.7, 4.0
 
 
-class Acceptance:
+class RecentAcceptance:
     """Rates of acceptance by position.
 
     Args:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class ContextMixin:
     """Mixin for a scheduler of vLLM, which it has to precede in the bases.
 
-    The runner drafts for every request of a batch (``worker/by_request.py``). Drafts beyond the
+    The runner drafts for every request of a batch (``worker/per_request.py``). Drafts beyond the
     context are not verified, except in full graphs, which have K+1 rows for each request.
     """
 

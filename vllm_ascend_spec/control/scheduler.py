@@ -17,18 +17,18 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 from vllm_ascend_spec.config.draft_context import may_be_ragged
 from vllm_ascend_spec.config.resolved import speculation_of
-from vllm_ascend_spec.config.schedule import are_copies_coupled
+from vllm_ascend_spec.config.schedule import has_lockstep_replicas
 from vllm_ascend_spec.config.schema import AUTO
-from vllm_ascend_spec.control.acceptance import Acceptance
+from vllm_ascend_spec.control.acceptance import RecentAcceptance
+from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
+from vllm_ascend_spec.control.adaptive_k import PAYS, AdaptiveK
+from vllm_ascend_spec.control.batch_class import BatchClass
 from vllm_ascend_spec.control.context import ContextMixin
-from vllm_ascend_spec.control.goodput import PAYS, LengthChooser
 from vllm_ascend_spec.control.kept_drafts import KeptDraftsMixin, has_seed
-from vllm_ascend_spec.control.kinds import Kind
 from vllm_ascend_spec.control.request import most_drafts
-from vllm_ascend_spec.control.steps import Step
+from vllm_ascend_spec.control.step_timer import TimedStep
 from vllm_ascend_spec.control.tally import Tally
 from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED, Told
-from vllm_ascend_spec.control.watch import Watchdog
 from vllm_ascend_spec.upstream.scheduler import lookup_in, num_drafts_of, set_num_drafts
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ NOTHING = CUDAGraphStat(0, 0, 0, "")
 VERIFIED, CARRIED = "ascend_spec_verified", "ascend_spec_carried"
 
 
-class SpeculationMixin(ContextMixin, KeptDraftsMixin):
+class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
     """Mixin for a scheduler of vLLM, which it has to precede in the bases.
 
     Requests may have fewer drafts than others, acceptance is watched, and each step reports its K.
@@ -64,10 +64,10 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
         self._most = self._carried = self.num_spec_tokens
         # Data-parallel replicas of a mixture of experts must make equally many drafts: each makes
         # the largest K and verifies the first of them.
-        self._is_coupled = are_copies_coupled(self.vllm_config)
-        self.acceptance = Acceptance(self._most)
-        self._watchdog = Watchdog(self.acceptance, self.remedy)
-        self._tally = Tally(speculation_of(self.vllm_config).method, self._watchdog)
+        self._is_lockstep = has_lockstep_replicas(self.vllm_config)
+        self.acceptance = RecentAcceptance(self._most)
+        self._alarm = AcceptanceAlarm(self.acceptance, self.remedy)
+        self._tally = Tally(speculation_of(self.vllm_config).method, self._alarm)
         # Most drafts by request id, for requests that ask for a limit.
         self._most_drafts: dict[str, int] = {}
         # Ids of ended requests that vLLM has not released yet.
@@ -90,7 +90,7 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
 
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
         """Store new drafts, cut to the limit of each request."""
-        if self._limits or self._is_coupled:
+        if self._limits or self._is_lockstep:
             # Not in place: a drafter in this process may keep the lists.
             draft_token_ids.draft_token_ids = [
                 drafts[: min(self._carried, self._limits.get(req_id, self._carried))]
@@ -106,12 +106,12 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
         A request with one prompt token left to compute joins the decode batch. vLLM pads it to the
         width of the others, so that the batch replays a decode graph.
         """
-        self.num_spec_tokens = carried = self._carried
+        self.num_spec_tokens = speculative_config_for_vllm = self._carried
         try:
             scheduled = super().schedule(*args, **kwargs)
         finally:
             self.num_spec_tokens = self._most
-        setattr(scheduled, CARRIED, carried)
+        setattr(scheduled, CARRIED, speculative_config_for_vllm)
         return scheduled
 
     def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
@@ -127,7 +127,7 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
             if request is not None and len(request.spec_token_ids) > most:
                 # Not in place: all requests share one list.
                 request.spec_token_ids = request.spec_token_ids[:most]
-        if self._is_coupled:
+        if self._is_lockstep:
             setattr(scheduler_output, VERIFIED, drafts)
             set_num_drafts(scheduler_output, self._most)
 
@@ -152,7 +152,7 @@ class SpeculationMixin(ContextMixin, KeptDraftsMixin):
         return outputs
 
     def _ended(self, scheduler_output: SchedulerOutput) -> None:
-        self._watchdog.look()
+        self._alarm.look()
         self._told = Told(drafts_of(scheduler_output, self._most), self._reason())
 
     def _reason(self) -> str:
@@ -217,7 +217,7 @@ class Lengths:
         return self._length_of(requests)
 
 
-class AdaptiveLengthMixin(SpeculationMixin):
+class AdaptiveKMixin(SpecSchedulerMixin):
     """Mixin that chooses K for each step of a vLLM scheduler, which it precedes in the bases."""
 
     remedy = "Drafting pauses where it does not pay, and is tried again from time to time."
@@ -232,11 +232,13 @@ class AdaptiveLengthMixin(SpeculationMixin):
         # K of the drafts that were verified in the step being recorded.
         self._wanted = 0
         # Keyed by whether any request of the batch samples.
-        self.kinds = {samples: Kind(lengths, may_be_ragged=is_ragged) for samples in (False, True)}
+        self.kinds = {
+            samples: BatchClass(lengths, may_be_ragged=is_ragged) for samples in (False, True)
+        }
         self._kind = self.kinds[False]
         # K of steps that are only timed (see rehearsal.py), and whether that was done.
-        self.rehearsed_length: int | None = None
-        self.is_rehearsed = False
+        self.warmup_k: int | None = None
+        self.is_warmed_up = False
         # Replaces the schedule that vLLM was given.
         self._lookup = Lengths(self._length)
 
@@ -252,22 +254,22 @@ class AdaptiveLengthMixin(SpeculationMixin):
         return self.chooser.lengths
 
     @property
-    def chooser(self) -> LengthChooser:
+    def chooser(self) -> AdaptiveK:
         """The chooser that was used last."""
         return self._kind.chooser
 
-    def end_rehearsal(self) -> None:
+    def end_warmup(self) -> None:
         """End the timing of dummy requests; K is chosen from now on."""
-        self.rehearsed_length, self._kind = None, self.kinds[False]
+        self.warmup_k, self._kind = None, self.kinds[False]
 
     def _length(self, requests: int) -> int:
         kind = self.kind_now()
-        if self.rehearsed_length is not None:
-            return self.rehearsed_length
+        if self.warmup_k is not None:
+            return self.warmup_k
         self._is_kept = self._keeps_seeds and any(map(has_seed, self.running))
         return self._most if self._is_kept else kind.length(requests)
 
-    def kind_now(self) -> Kind:
+    def kind_now(self) -> BatchClass:
         """Return the statistics for the kind of batch that the running requests form."""
         samples = any(map(samples_tokens, self.running))
         if self.kinds[samples] is not self._kind:
@@ -301,7 +303,7 @@ class AdaptiveLengthMixin(SpeculationMixin):
     ) -> None:
         self._wanted = getattr(scheduler_output, CARRIED, 0)
         super()._note_acceptance(scheduler_output, model_runner_output)
-        if self._wanted == 0 or self.rehearsed_length is not None:
+        if self._wanted == 0 or self.warmup_k is not None:
             return
         # A step with drafts takes its time whether or not a request got drafts.
         drafted = scheduler_output.scheduled_spec_decode_tokens
@@ -313,7 +315,7 @@ class AdaptiveLengthMixin(SpeculationMixin):
 
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
         # Acceptance of dummy requests tells nothing.
-        if self.rehearsed_length is None:
+        if self.warmup_k is None:
             super()._note_one(req_id, drafts, accepted)
             # Drafts that a request did not get count as rejected, unless it has a limit.
             wanted = drafts if req_id in self._limits else max(drafts, self._wanted)
@@ -328,7 +330,7 @@ class AdaptiveLengthMixin(SpeculationMixin):
             return SEEDED
         choice = self.chooser.choice
         if choice.reason == PAYS and choice.drafts == 0:
-            return REJECTED if self._watchdog.is_low else COSTLY
+            return REJECTED if self._alarm.is_low else COSTLY
         return choice.reason
 
 
@@ -344,29 +346,29 @@ def drafts_of(scheduler_output: SchedulerOutput, longest: int) -> int:
     return num_drafts_of(scheduler_output, longest) if verified is None else verified
 
 
-def step_of(scheduler_output: SchedulerOutput, longest: int) -> Step:
-    """Describe a scheduled step as a :class:`Step`; ``longest`` is K of the engine."""
+def step_of(scheduler_output: SchedulerOutput, longest: int) -> TimedStep:
+    """Describe a scheduled step as a :class:`TimedStep`; ``longest`` is K of the engine."""
     requests = len(scheduler_output.num_scheduled_tokens)
     drafts = scheduler_output.scheduled_spec_decode_tokens.values()
     rows = requests + sum(map(len, drafts))
-    return Step(
+    return TimedStep(
         requests,
         drafts_of(scheduler_output, longest),
         scheduler_output.total_num_scheduled_tokens != rows,
     )
 
 
-class SpeculationScheduler(SpeculationMixin, Scheduler):
+class SpecScheduler(SpecSchedulerMixin, Scheduler):
     """vLLM's synchronous scheduler with the limits on drafts."""
 
 
-class SpeculationAsyncScheduler(SpeculationMixin, AsyncScheduler):
+class SpecAsyncScheduler(SpecSchedulerMixin, AsyncScheduler):
     """vLLM's asynchronous scheduler with the limits on drafts."""
 
 
-class AdaptiveScheduler(AdaptiveLengthMixin, Scheduler):
+class AdaptiveScheduler(AdaptiveKMixin, Scheduler):
     """vLLM's synchronous scheduler with adaptive K."""
 
 
-class AdaptiveAsyncScheduler(AdaptiveLengthMixin, AsyncScheduler):
+class AdaptiveAsyncScheduler(AdaptiveKMixin, AsyncScheduler):
     """vLLM's asynchronous scheduler with adaptive K."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
 from vllm_ascend_spec.control.told import Told, Watched
-from vllm_ascend_spec.control.watch import Watchdog
 
 
 class Tally:
@@ -14,8 +14,8 @@ class Tally:
         watchdog: checks acceptance.
     """
 
-    def __init__(self, method: str, watchdog: Watchdog) -> None:
-        self._method, self._watchdog = method, watchdog
+    def __init__(self, method: str, watchdog: AcceptanceAlarm) -> None:
+        self._method, self._alarm = method, watchdog
         self._verified: dict[int, tuple[int, int]] = {}
         self._alarms = self._pauses = 0
 
@@ -32,9 +32,9 @@ class Tally:
             is_paused: whether drafting is paused.
             pauses: number of pauses so far.
         """
-        alarms = self._watchdog.alarms
+        alarms = self._alarm.alarms
         watched = Watched(
-            self._watchdog.is_low, alarms - self._alarms, is_paused, pauses - self._pauses
+            self._alarm.is_low, alarms - self._alarms, is_paused, pauses - self._pauses
         )
         verified, self._verified = self._verified, {}
         self._alarms, self._pauses = alarms, pauses

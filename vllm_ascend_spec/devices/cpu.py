@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.config.checkpoint.config_json import NAME, read_config, text_of
-from vllm_ascend_spec.config.checkpoint.problem import laid_to
-from vllm_ascend_spec.config.checkpoint.states import with_state
+from vllm_ascend_spec.checkpoint.config_json import NAME, read_config, text_of
+from vllm_ascend_spec.checkpoint.errors import blame
+from vllm_ascend_spec.checkpoint.recurrent import with_state
 from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.upstream.limits import NO_EXPERT_COPIES_ON_CPU, NO_MLA_ON_CPU
+from vllm_ascend_spec.upstream.limits import NO_EXPERT_REPLICAS_ON_CPU, NO_MLA_ON_CPU
 
 # Valid values by option. vLLM uses one of these attention backends whatever was requested
 # (vllm/platforms/cpu.py), and fails while it loads experts if a MoE backend was requested.
@@ -26,7 +26,7 @@ BACKENDS = {
 EXPERTS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
 
 
-def check_backends(request: Request) -> None:
+def check_backends(request: SpecInput) -> None:
     """Refuse backends of other devices.
 
     Raises:
@@ -41,7 +41,7 @@ def check_backends(request: Request) -> None:
             raise ConfigError(f"speculative_config.{option}", wanted, problem)
 
 
-def check_target(request: Request) -> None:
+def check_target(request: SpecInput) -> None:
     """Refuse a target that vLLM cannot run; a hub model is checked once vLLM has its config.
 
     Raises:
@@ -50,7 +50,7 @@ def check_target(request: Request) -> None:
     model = request.model
     if model is None or not (Path(model) / NAME).is_file():
         return
-    with laid_to("model", model):
+    with blame("model", model):
         config = read_config(Path(model))
     architecture = with_state(config)
     if architecture is not None:
@@ -60,11 +60,11 @@ def check_target(request: Request) -> None:
             "model", model, f"multi-head latent attention is not possible with {NO_MLA_ON_CPU}"
         )
     copies = request.engine.data_parallel_size
-    if NO_EXPERT_COPIES_ON_CPU is not None and copies > 1 and has_experts(config):
+    if NO_EXPERT_REPLICAS_ON_CPU is not None and copies > 1 and has_experts(config):
         raise ConfigError(
             "--data-parallel-size",
             copies,
-            f"copies of a mixture of experts are not possible with {NO_EXPERT_COPIES_ON_CPU}",
+            f"copies of a mixture of experts are not possible with {NO_EXPERT_REPLICAS_ON_CPU}",
         )
 
 

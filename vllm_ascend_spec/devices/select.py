@@ -36,7 +36,7 @@ TWO_PLATFORMS = (
 
 
 @dataclass(frozen=True)
-class Choice:
+class DeviceChoice:
     """The platform to use.
 
     Attributes:
@@ -52,9 +52,9 @@ class Choice:
     is_refusal: bool = False
 
 
-def refuse(note: str) -> Choice:
+def refuse(note: str) -> DeviceChoice:
     """Return a choice without a platform, for a reason that the user has to remove."""
-    return Choice(None, note, logging.ERROR, is_refusal=True)
+    return DeviceChoice(None, note, logging.ERROR, is_refusal=True)
 
 
 def find_device() -> Device | None:
@@ -73,11 +73,11 @@ def find_device() -> Device | None:
     return next((device for device in devices.values() if device.find()), None)
 
 
-def select_platform() -> Choice:
+def select_platform() -> DeviceChoice:
     """Choose the platform of this process."""
     if plugins.stands_aside_for_another_platform():
         # If VLLM_PLUGINS leaves us out on purpose, vLLM does not call us, and we say nothing.
-        return Choice(None, STANDS_ASIDE if plugins.allowed_plugins() is None else "")
+        return DeviceChoice(None, STANDS_ASIDE if plugins.allowed_plugins() is None else "")
     allowed = plugins.allowed_plugins() or ()
     if plugins.VLLM_ASCEND_PLUGIN in allowed and plugins.has_vllm_ascend():
         return refuse(TWO_PLATFORMS)
@@ -86,16 +86,16 @@ def select_platform() -> Choice:
     except (ConfigError, ExtensionError) as error:
         return refuse(str(error))
     if device is None:
-        return Choice(None, NO_DEVICE, logging.WARNING)
+        return DeviceChoice(None, NO_DEVICE, logging.WARNING)
     return choose_platform_of(device)
 
 
-def choose_platform_of(device: Device) -> Choice:
+def choose_platform_of(device: Device) -> DeviceChoice:
     """Choose the platform of a device that was found."""
     if problem := device.host_problem():
         return refuse(problem)
     if device.platform is None:
-        return Choice(None, NOT_YET.format(device=device.about), logging.WARNING)
+        return DeviceChoice(None, NOT_YET.format(device=device.about), logging.WARNING)
     if warning := device.host_warning():
-        return Choice(device.platform, warning, logging.WARNING)
-    return Choice(device.platform)
+        return DeviceChoice(device.platform, warning, logging.WARNING)
+    return DeviceChoice(device.platform)

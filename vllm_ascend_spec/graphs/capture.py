@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution, weights_of, zipf
 from vllm_ascend_spec.graphs.budget import OWN_GRAPHS, Budget, default_graphs
-from vllm_ascend_spec.graphs.load import Load, weights_of, zipf
+from vllm_ascend_spec.graphs.k_buckets import KBucket, grid_of, stride_of
 from vllm_ascend_spec.graphs.modes import MODES
-from vllm_ascend_spec.graphs.planner import Plan, plan
-from vllm_ascend_spec.graphs.tiers import Tier, grid_of, stride_of
+from vllm_ascend_spec.graphs.planner import CapturePlan, plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +35,13 @@ class Wanted:
 
     mode: str
     max_num_seqs: int
-    tiers: tuple[Tier, ...]
+    tiers: tuple[KBucket, ...]
     stock: tuple[int, ...]
     divisor: int = 1
     max_tokens: int | None = None
     graphs: int | None = None
     own: int = OWN_GRAPHS
-    load: Load | None = None
+    load: BatchDistribution | None = None
     draft_share: float = 0.0
     draft_has_pieces: bool = False
 
@@ -111,7 +111,7 @@ def capture_of(wanted: Wanted) -> Capture:
     )
 
 
-def _plan_whole(wanted: Wanted, load: Load, stock: Sequence[int]) -> Plan:
+def _plan_whole(wanted: Wanted, load: BatchDistribution, stock: Sequence[int]) -> CapturePlan:
     """Plan full graphs, each for whole requests with one K."""
     grids = [grid_of(tier, wanted.max_num_seqs, wanted.divisor) for tier in wanted.tiers]
     largest = [grid.count * grid.stride for grid in grids]
@@ -125,7 +125,7 @@ def _plan_whole(wanted: Wanted, load: Load, stock: Sequence[int]) -> Plan:
     )
 
 
-def _plan_pieces(wanted: Wanted, load: Load) -> Plan:
+def _plan_pieces(wanted: Wanted, load: BatchDistribution) -> CapturePlan:
     """Plan piecewise graphs: keyed by tokens alone, they serve all K and the draft steps."""
     widest = max(tier.last * tier.query_len for tier in wanted.tiers)
     # A size may be any number of tokens, so the planner is given tokens as requests with K=0.
@@ -141,7 +141,7 @@ def _plan_pieces(wanted: Wanted, load: Load) -> Plan:
     found = plan(
         widest,
         0,
-        load=Load(load.name, tuple(counts)),
+        load=BatchDistribution(load.name, tuple(counts)),
         budget=Budget(graphs=graphs, max_tokens=wanted.max_tokens),
         divisor=wanted.divisor,
     )
@@ -149,7 +149,7 @@ def _plan_pieces(wanted: Wanted, load: Load) -> Plan:
     return replace(found, notes=notes)
 
 
-def _rows_of_draft(wanted: Wanted, found: Plan) -> dict[int, int]:
+def _rows_of_draft(wanted: Wanted, found: CapturePlan) -> dict[int, int]:
     """Return the rows of draft steps 2 to K, one for each request of the batch.
 
     The plan for the batches also suits these steps: both grow with the number of requests alone.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vllm_ascend_spec.graphs.tiers import check_count
+from vllm_ascend_spec.graphs.k_buckets import check_count
 
 # Streams of an old CANN: all of them, and those that are left for graphs.
 STREAMS = 2048

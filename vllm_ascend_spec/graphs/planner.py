@@ -9,11 +9,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution, uniform, weights_of
 from vllm_ascend_spec.graphs.budget import Budget, Limits, limits_of
-from vllm_ascend_spec.graphs.figures import Figures, figures_of
-from vllm_ascend_spec.graphs.load import Load, uniform, weights_of
-from vllm_ascend_spec.graphs.tiers import Grid, Tier, check_count, grid_of, tiers_of
-from vllm_ascend_spec.graphs.work import Work
+from vllm_ascend_spec.graphs.k_buckets import KBucket, SizeGrid, buckets_of, check_count, grid_of
+from vllm_ascend_spec.graphs.padding_stats import PaddingStats, padding_of
+from vllm_ascend_spec.graphs.step_cost import StepCost
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +23,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Plan:
+class CapturePlan:
     """The sizes to capture, and their expected effect.
 
     Attributes:
@@ -37,9 +37,9 @@ class Plan:
     """
 
     max_num_seqs: int
-    tiers: tuple[Tier, ...]
+    tiers: tuple[KBucket, ...]
     sizes_by_k: Mapping[int, tuple[int, ...]]
-    figures: Figures
+    figures: PaddingStats
     load: str
     notes: tuple[str, ...] = field(default=())
 
@@ -89,21 +89,21 @@ class _Choices:
 
 def plan(
     max_num_seqs: int,
-    tiers: int | Sequence[int] | Sequence[Tier],
+    tiers: int | Sequence[int] | Sequence[KBucket],
     *,
-    load: Load | None = None,
+    load: BatchDistribution | None = None,
     budget: Budget | None = None,
     divisor: int = 1,
-    work: Work | None = None,
+    work: StepCost | None = None,
     cover: bool = True,
-) -> Plan:
+) -> CapturePlan:
     """Return the sizes with the least expected work: padding, and eager steps if there are any.
 
     Every batch that can be covered is covered, up to the largest graph of its tier. Of all such
     plans within the budget, the result has the least work, and among equals the fewest graphs. If
     the budget allows fewer graphs than there are tiers, the tiers that decode most batches get one
     each. Without ``cover``, large batches may run eager where that is cheaper by
-    :attr:`Work.eager_factor`.
+    :attr:`StepCost.eager_factor`.
 
     Args:
         max_num_seqs: most requests that the engine runs at once.
@@ -120,8 +120,8 @@ def plan(
     """
     check_count("max_num_seqs", max_num_seqs, 1)
     check_count("divisor", divisor, 1)
-    tiers = tiers_of(max_num_seqs, tiers)
-    load, work, budget = load or uniform(max_num_seqs), work or Work(), budget or Budget()
+    tiers = buckets_of(max_num_seqs, tiers)
+    load, work, budget = load or uniform(max_num_seqs), work or StepCost(), budget or Budget()
     weights = weights_of(load, tiers, max_num_seqs)
     full = {tier.k: grid_of(tier, max_num_seqs, divisor) for tier in tiers}
     _check_grids(full, max_num_seqs, divisor)
@@ -139,12 +139,12 @@ def plan(
     }
     sizes = _cheapest(choices, limits.graphs)
     chosen = {tier.k: tuple(sizes.get(tier.k, ())) for tier in tiers}
-    figures = figures_of(tiers, chosen, weights, work)
+    figures = padding_of(tiers, chosen, weights, work)
     notes = _notes(tiers, full, grids, figures, limits, cover)
-    return Plan(max_num_seqs, tuple(tiers), chosen, figures, load.name, notes)
+    return CapturePlan(max_num_seqs, tuple(tiers), chosen, figures, load.name, notes)
 
 
-def _check_grids(grids: Mapping[int, Grid], max_num_seqs: int, divisor: int) -> None:
+def _check_grids(grids: Mapping[int, SizeGrid], max_num_seqs: int, divisor: int) -> None:
     for k, grid in grids.items():
         if grid.unit > max_num_seqs:
             problem = (
@@ -156,11 +156,11 @@ def _check_grids(grids: Mapping[int, Grid], max_num_seqs: int, divisor: int) -> 
 
 
 def _with_graphs(
-    tiers: Sequence[Tier],
-    grids: Mapping[int, Grid],
+    tiers: Sequence[KBucket],
+    grids: Mapping[int, SizeGrid],
     weights: Mapping[int, Sequence[float]],
     limits: Limits | None,
-) -> list[Tier]:
+) -> list[KBucket]:
     """Return the tiers that get graphs; where not all can, those that decode most batches."""
     possible = [tier for tier in tiers if grids[tier.k].count]
     if limits is None or limits.graphs is None or limits.graphs >= len(possible):
@@ -169,7 +169,9 @@ def _with_graphs(
     return sorted(possible, key=lambda tier: -covered[tier.k])[: limits.graphs]
 
 
-def _choices(tier: Tier, grid: Grid, weights: Sequence[float], work: Work, cover: bool) -> _Choices:
+def _choices(
+    tier: KBucket, grid: SizeGrid, weights: Sequence[float], work: StepCost, cover: bool
+) -> _Choices:
     eager = [
         weight * work.of_eager(n * tier.query_len) if weight else 0.0
         for n, weight in enumerate(weights, 1)
@@ -198,15 +200,15 @@ def _cheapest(choices: Mapping[int, _Choices], most: int | None) -> dict[int, li
         return {k: found.sizes for k, found in choices.items()}
     import numpy as np
 
-    from vllm_ascend_spec.graphs import programme
+    from vllm_ascend_spec.graphs import dp_solver
 
     ladders = [
-        programme.solve(np.array(found.load), np.array(found.work), np.array(found.rest), most)
+        dp_solver.solve(np.array(found.load), np.array(found.work), np.array(found.rest), most)
         for found in choices.values()
     ]
     steps: list[tuple[np.ndarray, np.ndarray | None]] = [(ladders[0].work, None)]
     for ladder in ladders[1:]:
-        steps.append(programme.join(steps[-1][0], ladder.work, most))
+        steps.append(dp_solver.join(steps[-1][0], ladder.work, most))
     total = steps[-1][0]
     graphs = int(np.argmax(total <= total.min() * (1 + ROUNDING)))
     sizes: dict[int, list[int]] = {}
@@ -221,10 +223,10 @@ def _cheapest(choices: Mapping[int, _Choices], most: int | None) -> dict[int, li
 
 
 def _notes(
-    tiers: Sequence[Tier],
-    full: Mapping[int, Grid],
-    grids: Mapping[int, Grid],
-    figures: Figures,
+    tiers: Sequence[KBucket],
+    full: Mapping[int, SizeGrid],
+    grids: Mapping[int, SizeGrid],
+    figures: PaddingStats,
     limits: Limits,
     cover: bool,
 ) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ _TEXT = re.compile(
 
 
 @dataclass(frozen=True)
-class Step:
+class GraphStep:
     """The graph and the batch of one step.
 
     Attributes:
@@ -52,7 +52,7 @@ class Step:
         return f"{self.graph}{drafts}{draft}{f': {self.reason}' if self.reason else ''}"
 
     @classmethod
-    def parse(cls, text: str) -> Step | None:
+    def parse(cls, text: str) -> GraphStep | None:
         """Parse a text; None if it is neither ours nor vLLM's."""
         found = _TEXT.fullmatch(text)
         if found is None:
@@ -70,7 +70,7 @@ def step_of(
     has_prompts: bool,
     num_drafts: int,
     largest: int,
-) -> Step:
+) -> GraphStep:
     """Return the description of a step.
 
     Args:
@@ -86,11 +86,11 @@ def step_of(
     is_even = is_decode and num_tokens == longest * num_reqs
     drafts = longest - 1 if is_even else None
     if graph != NO_GRAPH:
-        return Step(graph, drafts)
+        return GraphStep(graph, drafts)
     if not is_decode:
-        return Step(graph, None, PROMPTS)
+        return GraphStep(graph, None, PROMPTS)
     if num_tokens > largest:
-        return Step(graph, drafts, WIDE)
+        return GraphStep(graph, drafts, WIDE)
     if not is_even:
-        return Step(graph, None, UNEVEN)
-    return Step(graph, drafts, OTHER if drafts == num_drafts else OTHER_K)
+        return GraphStep(graph, None, UNEVEN)
+    return GraphStep(graph, drafts, OTHER if drafts == num_drafts else OTHER_K)

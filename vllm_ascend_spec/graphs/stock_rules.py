@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vllm_ascend_spec.graphs.tiers import Tier
+from vllm_ascend_spec.graphs.k_buckets import KBucket
 
 Rows = tuple[tuple[int, int, int], ...]
 
@@ -21,7 +21,7 @@ BATCHED_TOKENS = 8192
 
 
 @dataclass(frozen=True)
-class Engine:
+class CaptureInputs:
     """Settings of an engine that the rules read.
 
     Attributes:
@@ -35,7 +35,7 @@ class Engine:
     """
 
     max_num_seqs: int
-    tiers: tuple[Tier, ...]
+    tiers: tuple[KBucket, ...]
     schedule: Rows | None = None
     tensor_parallel_size: int = 1
     sequence_parallel: bool = False
@@ -82,20 +82,20 @@ TIERS_NOTE = (
 )
 
 
-def vllm(engine: Engine) -> Stock:
+def vllm(engine: CaptureInputs) -> Stock:
     """Return what vLLM captures."""
     return stock_of(engine, vllm_sizes, adjusted, PORT)
 
 
-def vllm_ascend(engine: Engine) -> Stock:
+def vllm_ascend(engine: CaptureInputs) -> Stock:
     """Return what vllm-ascend captures."""
     return stock_of(engine, ascend_sizes, ascend_adjusted, PORT)
 
 
 def stock_of(
-    engine: Engine,
-    list_sizes: Callable[[Engine], list[int]],
-    adjust: Callable[[list[int], Engine], list[int]],
+    engine: CaptureInputs,
+    list_sizes: Callable[[CaptureInputs], list[int]],
+    adjust: Callable[[list[int], CaptureInputs], list[int]],
     source: str,
 ) -> Stock:
     """Return what a rule captures, or why it captures nothing.
@@ -109,7 +109,7 @@ def stock_of(
     several = len(engine.tiers) > 1
     try:
         sizes = list_sizes(engine)
-        by_k = graphs_of_tiers(sizes, engine) if several else _one_tier(adjust, sizes, engine)
+        by_k = graphs_of_buckets(sizes, engine) if several else _one_tier(adjust, sizes, engine)
     except (ValueError, AssertionError) as error:
         nothing: dict[int, tuple[int, ...]] = {tier.k: () for tier in engine.tiers}
         return Stock(nothing, source, problem=" ".join(str(error).split()))
@@ -117,7 +117,7 @@ def stock_of(
 
 
 def _one_tier(
-    adjust: Callable[[list[int], Engine], list[int]], sizes: list[int], engine: Engine
+    adjust: Callable[[list[int], CaptureInputs], list[int]], sizes: list[int], engine: CaptureInputs
 ) -> dict[int, tuple[int, ...]]:
     """Return the graphs of model runner V1.
 
@@ -128,7 +128,7 @@ def _one_tier(
     return {engine.tiers[0].k: tuple(kept)}
 
 
-def graphs_of_tiers(sizes: Sequence[int], engine: Engine) -> dict[int, tuple[int, ...]]:
+def graphs_of_buckets(sizes: Sequence[int], engine: CaptureInputs) -> dict[int, tuple[int, ...]]:
     """Return the graphs that model runner V2 derives from configured sizes, by K.
 
     Each size is rounded up for each tier
@@ -147,7 +147,7 @@ def graphs_of_tiers(sizes: Sequence[int], engine: Engine) -> dict[int, tuple[int
     return found
 
 
-def vllm_sizes(engine: Engine) -> list[int]:
+def vllm_sizes(engine: CaptureInputs) -> list[int]:
     """Return the defaults of ``vllm/config/vllm.py:VllmConfig._set_cudagraph_sizes``."""
     wide = engine.max_num_seqs * engine.query_len * 2
     largest = min(wide, engine.ceiling)
@@ -157,7 +157,7 @@ def vllm_sizes(engine: Engine) -> list[int]:
     return _divisible(sorted({*_ladder(largest, engine.batched_tokens), *decode}), engine.divisor)
 
 
-def _decode_sizes(engine: Engine, largest: int) -> set[int]:
+def _decode_sizes(engine: CaptureInputs, largest: int) -> set[int]:
     """Return the sizes that vLLM adds by number of requests, up to each tier's largest batch."""
     if engine.schedule is None:
         widest = {engine.query_len: engine.max_num_seqs}
@@ -183,7 +183,7 @@ def _ladder(largest: int, batched_tokens: int) -> list[int]:
     return [*sizes, batched_tokens] if batched_tokens <= largest else sizes
 
 
-def ascend_sizes(engine: Engine) -> list[int]:
+def ascend_sizes(engine: CaptureInputs) -> list[int]:
     """Return the sizes after ``vllm_ascend/platform.py:_setup_compile_backend``.
 
     They are vLLM's list up to ``vllm_ascend/platform.py:_get_reduced_cg_cap``, and that cap.
@@ -196,7 +196,7 @@ def ascend_sizes(engine: Engine) -> list[int]:
     return kept
 
 
-def adjusted(sizes: list[int], engine: Engine) -> list[int]:
+def adjusted(sizes: list[int], engine: CaptureInputs) -> list[int]:
     """Adjust sizes for speculative decoding as vLLM does.
 
     ``vllm/config/compilation.py:CompilationConfig.adjust_cudagraph_sizes_for_spec_decode``.
@@ -214,7 +214,7 @@ def adjusted(sizes: list[int], engine: Engine) -> list[int]:
     return _rounded(sizes, stride)
 
 
-def ascend_adjusted(sizes: list[int], engine: Engine) -> list[int]:
+def ascend_adjusted(sizes: list[int], engine: CaptureInputs) -> list[int]:
     """Adjust sizes for speculative decoding as vllm-ascend does.
 
     ``vllm_ascend/worker/model_runner_v1.py:NPUModelRunner._check_and_update_cudagraph_mode``.

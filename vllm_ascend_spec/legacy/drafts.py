@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.config.checkpoint.config_json import NAME
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError
-from vllm_ascend_spec.config.checkpoint.safetensors import parse_object
+from vllm_ascend_spec.checkpoint.config_json import NAME
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
+from vllm_ascend_spec.checkpoint.safetensors import parse_object
 
 # The usual number in guides, for checkpoints that do not say how many drafts they make.
 DEFAULT_DRAFTS = 5
@@ -38,5 +38,5 @@ def drafts_of(model: str) -> int | None:
 def _config_of(folder: Path) -> Mapping[str, Any]:
     try:
         return parse_object(NAME, (folder / NAME).read_bytes())
-    except (UnusableError, OSError, ValueError):
+    except (InvalidCheckpointError, OSError, ValueError):
         return {}

@@ -19,7 +19,7 @@ VARIABLE = re.compile(r"\$\{(\w+)\}|\$\((\w+)\)|\$(\w+)")
 
 
 @dataclass(frozen=True)
-class Found:
+class LegacyOption:
     """An old option of a command.
 
     Attributes:
@@ -49,8 +49,8 @@ class Replacement:
         notes: notes for the user.
     """
 
-    found: Sequence[Found]
-    anchor: Found | None
+    found: Sequence[LegacyOption]
+    anchor: LegacyOption | None
     json: str | None
     is_live: bool
     notes: tuple[str, ...]
@@ -67,7 +67,7 @@ def filled_in(text: str, known: Mapping[str, str]) -> str:
     return VARIABLE.sub(lambda m: known.get(m[1] or m[2] or m[3], m[0]), text)
 
 
-def find(words: Sequence[Word]) -> list[Found]:
+def find(words: Sequence[Word]) -> list[LegacyOption]:
     """Return the old options among the words of a command.
 
     Raises:
@@ -82,14 +82,16 @@ def find(words: Sequence[Word]) -> list[Found]:
             continue
         _, is_joined, value = word.text.partition("=")
         if is_joined:
-            found.append(Found(option, value, first, first, word.is_live))
+            found.append(LegacyOption(option, value, first, first, word.is_live))
         elif option.parse is not None and not _stands_alone(option, words[place:]):
             if place == len(words):
                 raise ConfigError(option.flag, None, "has no value")
-            found.append(Found(option, words[place].text, first, place, words[place].is_live))
+            found.append(
+                LegacyOption(option, words[place].text, first, place, words[place].is_live)
+            )
             place += 1
         else:
-            found.append(Found(option, option.alone, first, first, False))
+            found.append(LegacyOption(option, option.alone, first, first, False))
     return found
 
 
@@ -140,7 +142,7 @@ def _target(words: Sequence[Word], known: Mapping[str, str]) -> str | None:
     return None
 
 
-def _value(found: Found, known: Mapping[str, str]) -> Any:
+def _value(found: LegacyOption, known: Mapping[str, str]) -> Any:
     """Return the value of an option, with its known variables expanded."""
     text = found.value
     if text is None:
@@ -165,7 +167,7 @@ def _written(key: str, value: Any, live: Mapping[str, str]) -> str:
     return live[key] if is_number else f'"{live[key]}"'
 
 
-def _notes(found: Sequence[Found], result: Modern) -> tuple[str, ...]:
+def _notes(found: Sequence[LegacyOption], result: Modern) -> tuple[str, ...]:
     guessed = [f"taken as {clause}" for clause in result.guessed]
     gone = [f"{name} has no effect any more, left out" for name in result.without_effect]
     unknown = [

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
     from vllm.config import VllmConfig
 
-    from vllm_ascend_spec.config.resolved import Speculation
+    from vllm_ascend_spec.config.resolved import SpecConfig
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
 
@@ -35,7 +35,7 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class DrafterContext:
     """The parts of an engine that a drafter is created from.
 
     Attributes:
@@ -49,7 +49,7 @@ class Engine:
     vllm_config: VllmConfig
     device: torch.device
     runner: Runner
-    speculation: Speculation
+    speculation: SpecConfig
 
 
 class Drafter(Protocol):
@@ -69,7 +69,7 @@ class Drafter(Protocol):
     wants_aux_hidden_states: bool
 
     @classmethod
-    def create(cls, engine: Engine) -> Self:
+    def create(cls, engine: DrafterContext) -> Self:
         """Build the drafter of an engine.
 
         Raises:

@@ -10,10 +10,10 @@ from vllm_ascend_spec.upstream.draft_loops import bases_of
 from vllm_ascend_spec.versions import installed_version
 
 if TYPE_CHECKING:
-    from vllm_ascend_spec.methods.drafter import Drafter, Engine
+    from vllm_ascend_spec.methods.drafter import Drafter, DrafterContext
 
 
-def create_drafter(engine: Engine) -> Drafter:
+def create_drafter(engine: DrafterContext) -> Drafter:
     """Build the drafter of an engine."""
     asked = engine.speculation
     assert asked.family is not None

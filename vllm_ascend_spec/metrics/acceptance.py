@@ -15,7 +15,7 @@ PER_POSITION = "num_accepted_tokens_per_pos"
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class AcceptanceCounts:
     """Counts over some time; subtract an earlier snapshot to get those in between.
 
     Attributes:
@@ -30,19 +30,19 @@ class Acceptance:
     num_accepted_tokens: int = 0
     accepted_per_position: tuple[int, ...] = field(default_factory=tuple)
 
-    def __sub__(self, earlier: Acceptance) -> Acceptance:
+    def __sub__(self, earlier: AcceptanceCounts) -> AcceptanceCounts:
         after, before = self.accepted_per_position, earlier.accepted_per_position
         width = max(len(after), len(before))
         places = zip(_padded(after, width), _padded(before, width), strict=True)
-        return Acceptance(
+        return AcceptanceCounts(
             self.num_drafts - earlier.num_drafts,
             self.num_draft_tokens - earlier.num_draft_tokens,
             self.num_accepted_tokens - earlier.num_accepted_tokens,
             tuple(a - b for a, b in places),
         )
 
-    def __add__(self, other: Acceptance) -> Acceptance:
-        return self - (Acceptance() - other)
+    def __add__(self, other: AcceptanceCounts) -> AcceptanceCounts:
+        return self - (AcceptanceCounts() - other)
 
     @property
     def tokens_per_step(self) -> float | None:
@@ -68,7 +68,7 @@ def _padded(counts: tuple[int, ...], width: int) -> tuple[int, ...]:
     return counts + (0,) * (width - len(counts))
 
 
-def from_prometheus(text: str) -> Acceptance:
+def from_prometheus(text: str) -> AcceptanceCounts:
     """Read a server's ``/metrics``, summed over its engines."""
     counts: dict[str, int] = {}
     positions: dict[int, int] = {}
@@ -85,7 +85,7 @@ def from_prometheus(text: str) -> Acceptance:
     return _build(counts, [positions[index] for index in sorted(positions)])
 
 
-def from_engine(metrics: Iterable[Any]) -> Acceptance:
+def from_engine(metrics: Iterable[Any]) -> AcceptanceCounts:
     """Read what ``LLM.get_metrics()`` returns (the engine needs ``disable_log_stats=False``)."""
     counts: dict[str, int] = {}
     positions: list[int] = []
@@ -99,19 +99,19 @@ def from_engine(metrics: Iterable[Any]) -> Acceptance:
     return _build(counts, positions)
 
 
-def added_up(stats: Iterable[Any]) -> Acceptance:
+def added_up(stats: Iterable[Any]) -> AcceptanceCounts:
     """Add up a scheduler's counts of its steps, vLLM's ``SpecDecodingStats``."""
-    total = Acceptance()
+    total = AcceptanceCounts()
     for step in stats:
         places = tuple(step.num_accepted_tokens_per_pos)
-        total += Acceptance(
+        total += AcceptanceCounts(
             step.num_drafts, step.num_draft_tokens, step.num_accepted_tokens, places
         )
     return total
 
 
-def _build(counts: dict[str, int], positions: list[int]) -> Acceptance:
-    return Acceptance(
+def _build(counts: dict[str, int], positions: list[int]) -> AcceptanceCounts:
+    return AcceptanceCounts(
         counts.get("num_drafts", 0),
         counts.get("num_draft_tokens", 0),
         counts.get("num_accepted_tokens", 0),

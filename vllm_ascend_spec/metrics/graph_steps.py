@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from vllm_ascend_spec.graphs.load_metrics import REQUESTS
+from vllm_ascend_spec.graphs.distribution_metrics import REQUESTS
 from vllm_ascend_spec.graphs.step import DRAFT_METRIC as DRAFTS
 from vllm_ascend_spec.graphs.step import METRIC as STEPS
-from vllm_ascend_spec.graphs.step import Step
+from vllm_ascend_spec.graphs.step import GraphStep
 from vllm_ascend_spec.metrics.group import Group, counter, histogram
 
 # Each common size of a decode batch has its own bucket.
@@ -40,7 +40,7 @@ class GraphSteps(Group):
         )
         super().__init__((self.steps, self.drafts, self.requests))
 
-    def count(self, step: Step, num_tokens: int, engine: str) -> None:
+    def count(self, step: GraphStep, num_tokens: int, engine: str) -> None:
         """Count one step."""
         self.of(self.steps, engine, step.graph.lower(), step.reason).inc()
         if step.draft:
@@ -62,6 +62,6 @@ def count_step(stat: Any, engine: int = 0) -> None:
         stat: vLLM's ``CUDAGraphStat`` of the step; None if nothing is known of it.
         engine: number of the engine; 0 if there is only one.
     """
-    step = None if stat is None else Step.parse(stat.runtime_mode)
+    step = None if stat is None else GraphStep.parse(stat.runtime_mode)
     if step is not None:
         _steps().count(step, stat.num_unpadded_tokens, str(engine))

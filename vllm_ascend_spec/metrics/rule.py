@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.rules import SYNTHETIC
 from vllm_ascend_spec.config.schema import VERIFY_RULES
 from vllm_ascend_spec.log import log_once
@@ -70,7 +70,7 @@ def publish_rule(rule: str | None) -> None:
     _collector().set(rule)
 
 
-def announce_rule(speculation: Speculation | None) -> None:
+def announce_rule(speculation: SpecConfig | None) -> None:
     """Publish the rule of an engine, and log the notes and warnings about its options."""
     publish_rule(speculation.rule if speculation is not None else None)
     if speculation is None:

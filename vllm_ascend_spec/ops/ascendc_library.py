@@ -1,11 +1,11 @@
-"""The AscendC kernels' library: built for one SoC, or emulated on a CPU (``ops/twin``).
+"""The AscendC kernels' library: built for one SoC, or emulated on a CPU (``ops/emulator``).
 
 An op's ``ascendc.py`` gets the :class:`Library` that runs its kernel from :func:`library`. On an
 NPU this is what ``python -m vllm_ascend_spec.ops.build_ascendc`` built. A substitute takes its
 place if :func:`use` sets one, or if the environment variable
 ``VLLM_ASCEND_SPEC_ASCENDC=module:function`` names a function that returns one. That is how tests
-and the simulated NPU run the kernels in the emulator (``ops/twin/library.py``), in every process of
-an engine.
+and the simulated NPU run the kernels in the emulator (``ops/emulator/library.py``), in every
+process of an engine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMESPACE = "vllm_ascend_spec_npu"
 BUILT = Path(__file__).parent / "_ascendc"
 LIBRARY = BUILT / "libvllm_ascend_spec_npu.so"
 SOC = BUILT / "soc.txt"
-STAND_IN_VARIABLE = "VLLM_ASCEND_SPEC_ASCENDC"
+EMULATOR_VARIABLE = "VLLM_ASCEND_SPEC_ASCENDC"
 RULES = {"token": 0, "block": 1}
 REMEDY = "run python -m vllm_ascend_spec.ops.build_ascendc --soc SOC in a checkout, with CANN"
 # Prefixes of chip names; chips with the same prefix run the same kernels.
@@ -50,17 +50,17 @@ class Library(Protocol):
         """Modify the first of ``(logits, bitmask, row_indices)`` in place."""
 
 
-_stand_in: list[Library] = []
+_emulator: list[Library] = []
 
 
 @contextlib.contextmanager
-def use(stand_in: Library) -> Iterator[None]:
-    """Run the ``ascendc`` backend with ``stand_in``, for tensors on any device."""
-    _stand_in.append(stand_in)
+def use(emulator: Library) -> Iterator[None]:
+    """Run the ``ascendc`` backend with ``emulator``, for tensors on any device."""
+    _emulator.append(emulator)
     try:
         yield
     finally:
-        _stand_in.pop()
+        _emulator.pop()
 
 
 def library(device_type: str) -> Library:
@@ -69,9 +69,9 @@ def library(device_type: str) -> Library:
     Raises:
         BackendUnavailableError: there is none; the message says why and gives the remedy.
     """
-    if _stand_in:
-        return _stand_in[-1]
-    if named := os.environ.get(STAND_IN_VARIABLE):
+    if _emulator:
+        return _emulator[-1]
+    if named := os.environ.get(EMULATOR_VARIABLE):
         return _named(named)
     if found := problem(device_type):
         raise BackendUnavailableError(found)
@@ -80,10 +80,10 @@ def library(device_type: str) -> Library:
 
 def problem(device_type: str) -> str | None:
     """Return why the backend cannot run on a device, or None if it can."""
-    if _stand_in:
+    if _emulator:
         return None
-    if named := os.environ.get(STAND_IN_VARIABLE):
-        return _stand_in_problem(named)
+    if named := os.environ.get(EMULATOR_VARIABLE):
+        return _emulator_problem(named)
     if device_type != "npu":
         return f"the AscendC kernels run on an NPU, these tensors are on {device_type}"
     return library_problem()
@@ -171,11 +171,11 @@ class _Built:
 
 
 @functools.cache
-def _stand_in_problem(named: str) -> str | None:
+def _emulator_problem(named: str) -> str | None:
     try:
         _named(named)
     except (ImportError, AttributeError, ValueError) as error:
-        return f"{STAND_IN_VARIABLE}={named}: {error}; valid: module:function"
+        return f"{EMULATOR_VARIABLE}={named}: {error}; valid: module:function"
     return None
 
 

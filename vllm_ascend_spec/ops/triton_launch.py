@@ -50,7 +50,7 @@ def problem(device_type: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """How the rows of a batch are split. Depends only on shapes, so that a graph can capture it.
 
     Attributes:
@@ -84,7 +84,7 @@ class Plan:
         return min(power_of_two(num_parts), max(TILE_SIZE // self.positions, 1))
 
 
-def make_plan(num_reqs: int, max_draft_len: int, vocab_size: int, num_cores: int) -> Plan:
+def make_plan(num_reqs: int, max_draft_len: int, vocab_size: int, num_cores: int) -> LaunchPlan:
     """Split a batch so that one request keeps all cores busy and many do not overload them.
 
     Raises:
@@ -102,7 +102,7 @@ def make_plan(num_reqs: int, max_draft_len: int, vocab_size: int, num_cores: int
     wanted = max(num_cores * PROGRAMS_PER_CORE // rows, 1)
     chunks_per_split = -(-num_chunks // min(wanted, num_chunks))
     splits = -(-num_chunks // chunks_per_split)
-    return Plan(
+    return LaunchPlan(
         grid=(num_reqs, max_draft_len + 1, splits),
         side=side,
         num_chunks=num_chunks,

@@ -8,7 +8,7 @@ from typing import Any
 
 from vllm_ascend_spec.control.told import METRIC as LENGTHS
 from vllm_ascend_spec.graphs.step import METRIC as GRAPHS
-from vllm_ascend_spec.metrics import step_times, verified, watch
+from vllm_ascend_spec.metrics import acceptance_alarm, step_times, verified
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ FIGURES: Mapping[str, Figure] = {
     "step_seconds": Figure(f"{step_times.STEP}_total"),
     "verification_seconds": Figure(f"{step_times.VERIFICATION}_total"),
     "drafting_seconds": Figure(f"{step_times.DRAFTING}_total"),
-    "low": Figure(watch.LOW),
-    "alarms": Figure(f"{watch.ALARMS}_total"),
-    "paused": Figure(watch.PAUSED),
-    "pauses": Figure(f"{watch.PAUSES}_total"),
+    "low": Figure(acceptance_alarm.LOW),
+    "alarms": Figure(f"{acceptance_alarm.ALARMS}_total"),
+    "paused": Figure(acceptance_alarm.PAUSED),
+    "pauses": Figure(f"{acceptance_alarm.PAUSES}_total"),
 }
 
 

@@ -14,7 +14,7 @@ OF_OWN_LAYERS = ("draft_model", "eagle", "eagle3")
 FLAG = "--disable-hybrid-kv-cache-manager"
 
 
-def lay_one_group(vllm_config: VllmConfig) -> str | None:
+def set_one_group(vllm_config: VllmConfig) -> str | None:
     """Turn the hybrid KV cache manager off if the draft's layers would need several groups.
 
     vLLM's drafters support one group (vllm/v1/spec_decode/llm_base_proposer.py:

@@ -13,8 +13,8 @@ from vllm_ascend_spec.config.capture import (
     given_of,
     given_sizes,
     has_graphs_by_k,
-    lay_draft_rows,
-    lay_sizes_by_k,
+    set_draft_rows,
+    set_sizes_by_k,
     sizes_by_k,
 )
 from vllm_ascend_spec.config.graph_estimates import (
@@ -23,22 +23,22 @@ from vllm_ascend_spec.config.graph_estimates import (
     layers_of,
     reason_against_none,
 )
-from vllm_ascend_spec.config.resolved import Speculation, speculation_of
+from vllm_ascend_spec.config.resolved import SpecConfig, speculation_of
 from vllm_ascend_spec.config.schema import AUTO, PLANNED
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs import load_name
+from vllm_ascend_spec.graphs import distribution_name
 from vllm_ascend_spec.graphs.capture import Capture, Wanted, capture_of, share_of_draft
 from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS
-from vllm_ascend_spec.graphs.judge import OPTION, check
-from vllm_ascend_spec.graphs.modes import MODES
-from vllm_ascend_spec.graphs.tiers import (
-    Tier,
-    sizes_of_tiers,
-    tiers_of_drafts,
-    tiers_of_schedule,
+from vllm_ascend_spec.graphs.k_buckets import (
+    KBucket,
+    buckets_of_drafts,
+    buckets_of_schedule,
+    sizes_of_buckets,
 )
+from vllm_ascend_spec.graphs.modes import MODES
+from vllm_ascend_spec.graphs.validate_sizes import OPTION, check
 from vllm_ascend_spec.log import log_once
-from vllm_ascend_spec.platform.changing_k import fix_length
+from vllm_ascend_spec.platform.dynamic_k import fix_length
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -54,7 +54,7 @@ OPTIONS = {
 }
 
 
-def lay_capture_sizes(
+def set_capture_sizes(
     vllm_config: VllmConfig,
     divisor_of: Callable[[VllmConfig], int],
     *,
@@ -95,17 +95,17 @@ def lay_capture_sizes(
 
 def _lay(
     vllm_config: VllmConfig,
-    asked: Speculation,
+    asked: SpecConfig,
     mode: str,
     divisor: int,
     draft_has_pieces: bool,
     may_lack_streams: bool,
 ) -> None:
     compilation, widest = vllm_config.compilation_config, vllm_config.scheduler_config.max_num_seqs
-    tiers = tiers_of(vllm_config, asked)
+    tiers = buckets_of(vllm_config, asked)
     if len(tiers) > 1 and MODES[mode].has_full_decode:
-        found = sizes_of_tiers(compilation.cudagraph_capture_sizes, tiers, widest, divisor)
-        lay_sizes_by_k(compilation, found)
+        found = sizes_of_buckets(compilation.cudagraph_capture_sizes, tiers, widest, divisor)
+        set_sizes_by_k(compilation, found)
     if asked.capture == GIVEN:
         _require_exactly(vllm_config, mode, divisor)
     elif asked.capture == PLANNED:
@@ -118,7 +118,7 @@ def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
     given = given_sizes(compilation) or ()
     if MODES[mode].has_full_decode:
         most = scheduler.max_num_batched_tokens if MODES[mode].has_mixed else 0
-        tiers = tiers_of(vllm_config, speculation_of(vllm_config))
+        tiers = buckets_of(vllm_config, speculation_of(vllm_config))
         check(given, scheduler.max_num_seqs, tiers, divisor, mixed_tokens=most)
     kept = compilation.cudagraph_capture_sizes
     if kept != sorted(given):
@@ -128,7 +128,7 @@ def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
 
 def _plan(
     vllm_config: VllmConfig,
-    asked: Speculation,
+    asked: SpecConfig,
     mode: str,
     divisor: int,
     draft_has_pieces: bool,
@@ -152,12 +152,12 @@ def _plan(
         return
     _set_sizes(vllm_config, capture.sizes)
     if len(capture.decode_by_k) > 1:
-        lay_sizes_by_k(vllm_config.compilation_config, capture.decode_by_k)
-    lay_draft_rows(vllm_config.compilation_config, capture.draft_rows)
+        set_sizes_by_k(vllm_config.compilation_config, capture.decode_by_k)
+    set_draft_rows(vllm_config.compilation_config, capture.draft_rows)
     log_once(logging.INFO, told(capture, vllm_config, asked, mode))
 
 
-def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: int) -> Wanted:
+def wanted_of(vllm_config: VllmConfig, asked: SpecConfig, mode: str, divisor: int) -> Wanted:
     """Return the planner's input for an engine.
 
     Raises:
@@ -167,13 +167,13 @@ def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: i
     most = given_of(compilation, "max_cudagraph_capture_size")
     widest, load = scheduler.max_num_seqs, None
     if asked.capture_load is not None:
-        load = load_name.named_or_read(asked.capture_load, widest, f"{OURS}.capture_load")
+        load = distribution_name.named_or_read(asked.capture_load, widest, f"{OURS}.capture_load")
     share = share_of_draft(asked.num_drafts, *layers_of(vllm_config, asked))
     share = share if asked.has_draft_rows else 0.0
     return Wanted(
         mode=mode,
         max_num_seqs=widest,
-        tiers=tiers_of(vllm_config, asked),
+        tiers=buckets_of(vllm_config, asked),
         stock=tuple(compilation.cudagraph_capture_sizes),
         divisor=divisor,
         max_tokens=min(n for n in (most, scheduler.max_num_batched_tokens) if n is not None),
@@ -183,17 +183,17 @@ def wanted_of(vllm_config: VllmConfig, asked: Speculation, mode: str, divisor: i
     )
 
 
-def tiers_of(vllm_config: VllmConfig, asked: Speculation) -> tuple[Tier, ...]:
+def buckets_of(vllm_config: VllmConfig, asked: SpecConfig) -> tuple[KBucket, ...]:
     """Return the tiers (one for each K) of decode batches that have graphs."""
     compilation, widest = vllm_config.compilation_config, vllm_config.scheduler_config.max_num_seqs
     mode = MODES[compilation.cudagraph_mode.name]
     if mode.has_full_decode and not has_graphs_by_k(compilation):
-        return tiers_of_drafts(widest, [asked.num_drafts])
+        return buckets_of_drafts(widest, [asked.num_drafts])
     if asked.draft_lengths is not None:
-        return tiers_of_drafts(widest, asked.draft_lengths)
+        return buckets_of_drafts(widest, asked.draft_lengths)
     if asked.schedule is not None:
-        return tiers_of_schedule(widest, asked.schedule)
-    return tiers_of_drafts(widest, [asked.num_drafts])
+        return buckets_of_schedule(widest, asked.schedule)
+    return buckets_of_drafts(widest, [asked.num_drafts])
 
 
 def _set_sizes(vllm_config: VllmConfig, sizes: list[int]) -> None:
@@ -207,9 +207,9 @@ def _set_sizes(vllm_config: VllmConfig, sizes: list[int]) -> None:
     vllm_config._set_cudagraph_sizes()
 
 
-def told(capture: Capture, vllm_config: VllmConfig, asked: Speculation, mode: str) -> str:
+def told(capture: Capture, vllm_config: VllmConfig, asked: SpecConfig, mode: str) -> str:
     """Return the log message about a plan, before anything is captured."""
-    drafts = sorted({tier.k for tier in tiers_of(vllm_config, asked)})
+    drafts = sorted({tier.k for tier in buckets_of(vllm_config, asked)})
     lines = [
         f"Graphs ({mode}): planned for K={', '.join(map(str, drafts))} and batches of up to "
         f"{vllm_config.scheduler_config.max_num_seqs} requests: sizes {capture.sizes}, expected "

@@ -15,7 +15,7 @@ from vllm_ascend_spec.platform.shared import (
     CommandLineMixin,
     DefaultsMixin,
     check_engine_config,
-    lay_scheduler,
+    set_scheduler,
 )
 from vllm_ascend_spec.upstream.limits import NO_MLA_ON_CPU
 
@@ -45,7 +45,7 @@ class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
         super().check_and_update_config(vllm_config)
         if wanted == "uni" and can_run_in_the_engine(vllm_config):
             vllm_config.parallel_config.distributed_executor_backend = "uni"
-        lay_scheduler(vllm_config)
+        set_scheduler(vllm_config)
 
     @classmethod
     def import_ir_kernels(cls) -> None:

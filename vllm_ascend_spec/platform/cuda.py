@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from vllm.platforms.cuda import CudaPlatform
 
-from vllm_ascend_spec.compat import v1_model_runner
 from vllm_ascend_spec.devices.cuda import DEVICE
 from vllm_ascend_spec.log import log_once
-from vllm_ascend_spec.platform.capture import lay_capture_sizes
+from vllm_ascend_spec.patches import v1_model_runner
+from vllm_ascend_spec.platform.capture import set_capture_sizes
 from vllm_ascend_spec.platform.shared import (
     CommandLineMixin,
     DefaultsMixin,
     check_engine_config,
-    lay_scheduler,
+    set_scheduler,
 )
 from vllm_ascend_spec.upstream.sequence_parallel import has_sequence_parallel_pass
 
@@ -46,8 +46,8 @@ class SpecCudaPlatform(CommandLineMixin, DefaultsMixin, CudaPlatform):
             if vllm_config.parallel_config.worker_cls == "auto":
                 vllm_config.parallel_config.worker_cls = WORKER
         super().check_and_update_config(vllm_config)
-        lay_capture_sizes(vllm_config, divisor_of, draft_has_pieces=True)
-        lay_scheduler(vllm_config)
+        set_capture_sizes(vllm_config, divisor_of, draft_has_pieces=True)
+        set_scheduler(vllm_config)
 
 
 def divisor_of(vllm_config: VllmConfig) -> int:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from vllm_ascend.platform import NPUPlatform
 from vllm_ascend.utils import enable_dsa_cp, enable_sp, shared_expert_dp_enabled
 
-from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.devices.npu import DEVICE
 from vllm_ascend_spec.errors import PlatformError
-from vllm_ascend_spec.platform.capture import lay_capture_sizes
+from vllm_ascend_spec.patches import registry as compat
+from vllm_ascend_spec.platform.capture import set_capture_sizes
 from vllm_ascend_spec.platform.shared import (
     CommandLineMixin,
     DefaultsMixin,
     check_engine_config,
-    lay_scheduler,
+    set_scheduler,
 )
 from vllm_ascend_spec.upstream.npu_worker import STOCK_WORKER, worker_of_vllm_ascend
 from vllm_ascend_spec.upstream.sequence_parallel import has_sequence_parallel_pass
@@ -41,8 +41,8 @@ class SpecNpuPlatform(CommandLineMixin, DefaultsMixin, NPUPlatform):
             if vllm_config.parallel_config.worker_cls == "auto":
                 vllm_config.parallel_config.worker_cls = WORKER
         super().check_and_update_config(vllm_config)
-        lay_capture_sizes(vllm_config, divisor_of, may_lack_streams=True)
-        lay_scheduler(vllm_config)
+        set_capture_sizes(vllm_config, divisor_of, may_lack_streams=True)
+        set_scheduler(vllm_config)
 
 
 def divisor_of(vllm_config: VllmConfig) -> int:

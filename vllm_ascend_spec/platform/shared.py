@@ -12,8 +12,8 @@ from vllm_ascend_spec.config.resolved import attach, speculation_of
 from vllm_ascend_spec.config.schedulers import SCHEDULERS
 from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.platform.cache_groups import lay_one_group
-from vllm_ascend_spec.platform.changing_k import keep_to_ourselves, settle_auto
+from vllm_ascend_spec.platform.cache_groups import set_one_group
+from vllm_ascend_spec.platform.dynamic_k import hide_dynamic_k, settle_auto
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -28,7 +28,7 @@ class CommandLineMixin:
         """Make ``vllm serve`` report wrong options before anything expensive starts."""
         super().pre_register_and_update(parser)  # type: ignore[misc]
         if parser is not None:
-            from vllm_ascend_spec.entry import parser_hook
+            from vllm_ascend_spec.hooks import parser_hook
 
             parser_hook.apply(parser)
 
@@ -42,11 +42,11 @@ class DefaultsMixin:
         note_given(vllm_config.compilation_config)
         if (device := find_device()) is not None:
             settle_auto(vllm_config, device)
-            keep_to_ourselves(vllm_config, has_graphs_by_k=device.has_graphs_by_k)
+            hide_dynamic_k(vllm_config, has_graphs_by_k=device.has_graphs_by_k)
         super().apply_config_platform_defaults(vllm_config)  # type: ignore[misc]
 
 
-def lay_scheduler(vllm_config: VllmConfig) -> None:
+def set_scheduler(vllm_config: VllmConfig) -> None:
     """Name our scheduler if there is speculation, unless the user named another one.
 
     Raises:
@@ -73,12 +73,12 @@ def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
     Raises:
         ConfigError: naming the option, its value and what is valid.
     """
-    from vllm_ascend_spec.entry.handover import take_up
+    from vllm_ascend_spec.hooks.attach import attach_resolved
     from vllm_ascend_spec.metrics.rule import announce_rule
 
-    speculation = take_up(vllm_config, device)
+    speculation = attach_resolved(vllm_config, device)
     if speculation is not None and vllm_config.model_config is not None:
-        found = (*speculation.warnings, lay_one_group(vllm_config), *context_warnings(vllm_config))
+        found = (*speculation.warnings, set_one_group(vllm_config), *context_warnings(vllm_config))
         warnings = tuple(dict.fromkeys(warning for warning in found if warning is not None))
         speculation = replace(speculation, warnings=warnings)
         attach(vllm_config, speculation)
@@ -95,8 +95,8 @@ def check_model_runner(vllm_config: VllmConfig) -> None:
     Raises:
         ConfigError: an option requests V2; names that option.
     """
-    from vllm_ascend_spec.compat.v1_model_runner import find_demand
     from vllm_ascend_spec.config.model_runner import NEEDS_V2
+    from vllm_ascend_spec.patches.v1_model_runner import find_demand
 
     if (demand := find_demand(vllm_config)) is not None:
         raise ConfigError(demand.option, demand.value, NEEDS_V2)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.config.checkpoint.files import read_checkpoint
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError, plain, shortly
-from vllm_ascend_spec.config.checkpoint.safetensors import Tensor, parse_object
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, printable, short_value
+from vllm_ascend_spec.checkpoint.files import read_checkpoint
+from vllm_ascend_spec.checkpoint.safetensors import Tensor, parse_object
 
 NAME = "quant_model_description.json"
 FLOAT, STATIC, DYNAMIC = "FLOAT", "W8A8", "W8A8_DYNAMIC"
@@ -83,11 +83,13 @@ class Description:
             return FLOAT
         for name, kind in found.items():
             if kind is None:
-                raise UnusableError(f"{NAME} has no {plain(name + WEIGHT)}; valid: {valid()}")
+                raise InvalidCheckpointError(
+                    f"{NAME} has no {printable(name + WEIGHT)}; valid: {valid()}"
+                )
         kinds = sorted(set(filter(None, found.values())))
         if len(kinds) > 1:
-            names = ", ".join(f"{plain(name)}: {kind}" for name, kind in found.items())
-            raise UnusableError(f"{NAME}: layers that run as one differ ({names})")
+            names = ", ".join(f"{printable(name)}: {kind}" for name, kind in found.items())
+            raise InvalidCheckpointError(f"{NAME}: layers that run as one differ ({names})")
         return kinds[0]
 
     def type_of_experts(self, prefix: str) -> str:
@@ -102,10 +104,12 @@ class Description:
         found = [(n, kind) for n, kind in self.types.items() if n.startswith(f"{prefix}.")]
         for name, kind in found:
             if kind != found[0][1]:
-                told = ", ".join(f"{plain(n)}: {k}" for n, k in (found[0], (name, kind)))
-                raise UnusableError(f"{NAME}: experts of a layer differ ({told})")
+                told = ", ".join(f"{printable(n)}: {k}" for n, k in (found[0], (name, kind)))
+                raise InvalidCheckpointError(f"{NAME}: experts of a layer differ ({told})")
             if kind == STATIC:
-                raise UnusableError(f"{NAME}: {plain(name + WEIGHT)} is {kind}; valid: {DYNAMIC!r}")
+                raise InvalidCheckpointError(
+                    f"{NAME}: {printable(name + WEIGHT)} is {kind}; valid: {DYNAMIC!r}"
+                )
         return found[0][1] if found else FLOAT
 
 
@@ -118,7 +122,7 @@ def read_description(folder: Path) -> Description:
     """
     path = folder / NAME
     if not path.is_file():
-        raise UnusableError(
+        raise InvalidCheckpointError(
             f"has no {NAME}; valid with --quantization ascend: a checkpoint by ModelSlim, or leave "
             "the option out"
         )
@@ -133,31 +137,36 @@ def parse_description(content: Mapping[str, Any]) -> Description:
     """
     for key, (kind, called) in ABOUT.items():
         if not isinstance(content.get(key), kind | None):
-            raise UnusableError(f"{NAME}: {key} is {shortly(content[key])}; valid: {called}")
+            raise InvalidCheckpointError(
+                f"{NAME}: {key} is {short_value(content[key])}; valid: {called}"
+            )
     for key, unset in WHOLE.items():
         if content.get(key) not in unset:
-            raise UnusableError(
-                f"{NAME}: {key} is {shortly(content[key])}, which only vllm-ascend has, on an NPU"
+            raise InvalidCheckpointError(
+                f"{NAME}: {key} is {short_value(content[key])}, which only vllm-ascend "
+                "has, on an NPU"
             )
     types = {}
     for key, value in content.items():
         if key.endswith("norm.bias"):
-            raise UnusableError(
-                f"{NAME}: {plain(key)} is of a norm; only vllm-ascend has biases there"
+            raise InvalidCheckpointError(
+                f"{NAME}: {printable(key)} is of a norm; only vllm-ascend has biases there"
             )
         if not key.endswith(WEIGHT):
             continue
         if value not in TYPES:
-            raise UnusableError(f"{NAME}: {plain(key)} is {shortly(value)}; valid: {valid()}")
+            raise InvalidCheckpointError(
+                f"{NAME}: {printable(key)} is {short_value(value)}; valid: {valid()}"
+            )
         types[key.removesuffix(WEIGHT)] = value
     if not types:
-        raise UnusableError(f"{NAME} names no weight; valid: NAME.weight: {valid()}")
+        raise InvalidCheckpointError(f"{NAME} names no weight; valid: NAME.weight: {valid()}")
     for name, kind in types.items():
         for key in (name + suffix for suffix in PARTS.get(kind, ())):
             if content.get(key, kind) != kind:
-                raise UnusableError(
-                    f"{NAME}: {plain(key)} is {shortly(content[key])}; valid: {kind!r}, as the "
-                    "weight is"
+                raise InvalidCheckpointError(
+                    f"{NAME}: {printable(key)} is {short_value(content[key])}; valid: {kind!r}, as "
+                    "the weight is"
                 )
     return Description(types, _is_rotated(content.get("optional")))
 
@@ -179,16 +188,20 @@ def check_checkpoint(folder: Path) -> Description:
     for name, kind in description.types.items():
         weight = tensors.get(name + WEIGHT)
         if weight is None:
-            raise UnusableError(f"{NAME} has {plain(name + WEIGHT)}, and no file has that tensor")
+            raise InvalidCheckpointError(
+                f"{NAME} has {printable(name + WEIGHT)}, and no file has that tensor"
+            )
         if kind != FLOAT:
             _check_layer(name, kind, weight, tensors)
         elif weight.dtype == "I8":
-            raise UnusableError(f"{plain(name + WEIGHT)} is int8, and FLOAT by {NAME}")
+            raise InvalidCheckpointError(f"{printable(name + WEIGHT)} is int8, and FLOAT by {NAME}")
     for key, tensor in tensors.items():
         is_named = key.removesuffix(WEIGHT) in description.types
         # It would be loaded as a float layer, whose output would be noise.
         if tensor.dtype == "I8" and key.endswith(WEIGHT) and not is_named:
-            raise UnusableError(f"{NAME} has no {plain(key)}, which is int8; valid: {valid()}")
+            raise InvalidCheckpointError(
+                f"{NAME} has no {printable(key)}, which is int8; valid: {valid()}"
+            )
     _check_together(description, tensors)
     return description
 
@@ -207,20 +220,22 @@ def _check_together(description: Description, tensors: Mapping[str, Tensor]) -> 
 
 def _check_layer(name: str, kind: str, weight: Tensor, tensors: Mapping[str, Tensor]) -> None:
     if weight.dtype != "I8" or len(weight.shape) != 2:
-        raise UnusableError(
-            f"{plain(name + WEIGHT)} is {weight.dtype} {list(weight.shape)}, and {kind} by {NAME}; "
-            "valid: int8 of two dimensions"
+        raise InvalidCheckpointError(
+            f"{printable(name + WEIGHT)} is {weight.dtype} {list(weight.shape)}, and {kind} by "
+            f"{NAME}; valid: int8 of two dimensions"
         )
     for suffix, (dtypes, count) in PARTS[kind].items():
         tensor, wanted = tensors.get(name + suffix), count or weight.shape[0]
         if tensor is None:
-            raise UnusableError(f"no file has {plain(name + suffix)}, which {kind} by {NAME} needs")
+            raise InvalidCheckpointError(
+                f"no file has {printable(name + suffix)}, which {kind} by {NAME} needs"
+            )
         size = 1
         for length in tensor.shape:
             size *= length
         if tensor.dtype not in dtypes or size != wanted:
-            raise UnusableError(
-                f"{plain(name + suffix)} is {tensor.dtype} {list(tensor.shape)}; valid: "
+            raise InvalidCheckpointError(
+                f"{printable(name + suffix)} is {tensor.dtype} {list(tensor.shape)}; valid: "
                 f"{' or '.join(dtypes)}, {wanted} in all"
             )
 

@@ -20,8 +20,8 @@ from vllm.model_executor.layers.vocab_parallel_embedding import (
     VocabParallelEmbedding,
 )
 
-from vllm_ascend_spec.config.checkpoint.folder import find_folder
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, blame
+from vllm_ascend_spec.checkpoint.folder import find_folder
 from vllm_ascend_spec.errors import CheckpointError
 from vllm_ascend_spec.quantization.description import (
     FLOAT,
@@ -84,7 +84,7 @@ class ModelSlimConfig(QuantizationConfig):
         """
         self._model = model_name
         folder = find_folder("model", model_name, revision)
-        with laid_to("model", model_name):
+        with blame("model", model_name):
             self.description = (
                 _fetched(model_name, revision) if folder is None else check_checkpoint(folder)
             )
@@ -104,7 +104,7 @@ class ModelSlimConfig(QuantizationConfig):
         """
         # vLLM fills packed_modules_mapping for a target, but not for a head with its own config.
         packed = {**PACKED, **self.packed_modules_mapping}
-        with laid_to("model", self._model):
+        with blame("model", self._model):
             prefix = self._described_as(prefix)
             kind = self.description.type_of(prefix, packed.get(prefix.rpartition(".")[2]))
             if isinstance(layer, LinearBase):
@@ -114,7 +114,7 @@ class ModelSlimConfig(QuantizationConfig):
                 return made(prefix, is_dummy=_is_dummy())
             if isinstance(layer, VocabParallelEmbedding):
                 if kind != FLOAT:
-                    raise UnusableError(f"{NAME}: {prefix}.weight is {kind}; {ONLY_THERE}")
+                    raise InvalidCheckpointError(f"{NAME}: {prefix}.weight is {kind}; {ONLY_THERE}")
                 return UnquantizedEmbeddingMethod()
             if (
                 isinstance(layer, RoutedExperts)

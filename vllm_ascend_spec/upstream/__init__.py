@@ -2,5 +2,5 @@
 
 A file here asks :mod:`ranges` which version is installed, and the rest of the package asks these
 files. No other file compares versions or tests whether an upstream name can be imported, except
-patches (``compat/``), which name their own range.
+patches (``patches/``), which name their own range.
 """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vllm_ascend_spec.versions import is_in_range
 
-ASCEND = "vllm_ascend_spec.methods.families.ascend"
+ASCEND = "vllm_ascend_spec.methods.loops.ascend"
 # Replaces the class that a method's record names; None drops it.
 BEFORE_030: dict[str, str | None] = {
     f"{ASCEND}.loop:AscendDraftLoop": f"{ASCEND}.stock_loop:AscendStockLoop",

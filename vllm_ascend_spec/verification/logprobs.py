@@ -11,7 +11,7 @@ from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from vllm_ascend_spec.ops.layout import make_grid
 from vllm_ascend_spec.verification.processors import mask_min_p
-from vllm_ascend_spec.verification.rows import Constrained
+from vllm_ascend_spec.verification.rows import ProcessedLogits
 
 
 def gather_logprobs(
@@ -19,7 +19,7 @@ def gather_logprobs(
     mode: str,
     metadata: SpecDecodeMetadata,
     logits: torch.Tensor,  # [num_rows, vocab_size]
-    constrained: Constrained,
+    constrained: ProcessedLogits,
     tokens: torch.Tensor,  # [num_reqs, max_draft_len + 1]
     sampling: SamplingMetadata,
 ) -> LogprobsTensors | None:
@@ -61,7 +61,7 @@ def gather_logprobs(
 
 def _processed(
     sampler: Sampler,
-    constrained: Constrained,
+    constrained: ProcessedLogits,
     metadata: SpecDecodeMetadata,
     sampling: SamplingMetadata,
 ) -> torch.Tensor:

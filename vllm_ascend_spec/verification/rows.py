@@ -27,8 +27,8 @@ from vllm_ascend_spec.verification.thinking import force_closing
 
 
 @dataclass(frozen=True)
-class Constrained:
-    """Logits with everything applied that is not part of the op; filled by :func:`constrain_rows`.
+class ProcessedLogits:
+    """Logits with everything applied that is not part of the op; filled by :func:`process_rows`.
 
     Attributes:
         logits: float32 [num_rows, vocab_size], a copy; or the target's own if nothing applies.
@@ -92,30 +92,30 @@ def needs_rows(metadata: SamplingMetadata) -> bool:
     )
 
 
-def constrain_rows(
+def process_rows(
     sampler: Sampler,
     logits: torch.Tensor,  # [num_rows, vocab_size]
     spec: SpecDecodeMetadata,
     metadata: SamplingMetadata,
-) -> Constrained:
+) -> ProcessedLogits:
     """Apply everything that changes logits and is not part of the op, row by row."""
     min_p, temperature = min_p_of(metadata), metadata.temperature
     if not needs_rows(metadata):
-        return Constrained(logits, temperature, min_p)
+        return ProcessedLogits(logits, temperature, min_p)
     rows = expand_rows(spec, metadata.spec_token_ids)
     index = torch.tensor(rows.request, device=logits.device)
     expanded = _expand_metadata(metadata, rows, index)
     logits = sampler.apply_logits_processors(logits.float().clone(), expanded, False)
     logits = force_closing(logits, rows, metadata)
     if temperature is None or not late_processors(metadata):
-        return Constrained(logits, temperature, min_p)
+        return ProcessedLogits(logits, temperature, min_p)
     # vLLM applies these, min-p among them, after the temperature and in their order.
     row_temperature = temperature[index]
     logits.div_(torch.where(row_temperature > 0, row_temperature, 1.0)[:, None])
     for processor in metadata.logitsprocs.argmax_invariant:
         if is_active(processor):
             logits = apply_processor(processor, logits, rows)
-    return Constrained(logits, torch.where(temperature > 0, 1.0, 0.0), None)
+    return ProcessedLogits(logits, torch.where(temperature > 0, 1.0, 0.0), None)
 
 
 def _expand_metadata(

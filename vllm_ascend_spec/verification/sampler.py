@@ -11,11 +11,11 @@ from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.sample.sampler import Sampler
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
-from vllm_ascend_spec.config.resolved import Speculation
+from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
 from vllm_ascend_spec.verification.grammar import mask_logits
 from vllm_ascend_spec.verification.logprobs import gather_logprobs
-from vllm_ascend_spec.verification.rows import Constrained, constrain_rows
+from vllm_ascend_spec.verification.rows import ProcessedLogits, process_rows
 from vllm_ascend_spec.verification.synthetic import SyntheticAcceptance, join, rows_after
 from vllm_ascend_spec.verification.uniforms import Uniforms, draw_uniforms
 
@@ -39,7 +39,7 @@ class SpecVerifier(nn.Module):
         speculation: the resolved speculation of the engine.
     """
 
-    def __init__(self, sampler: Sampler, vllm_config: VllmConfig, speculation: Speculation) -> None:
+    def __init__(self, sampler: Sampler, vllm_config: VllmConfig, speculation: SpecConfig) -> None:
         super().__init__()
         self.sampler = sampler
         self.backend = speculation.verify_backend
@@ -61,7 +61,7 @@ class SpecVerifier(nn.Module):
             ``sampled_token_ids``, int32 [num_reqs, max_draft_len + 1] padded with -1, and the
             logprobs of these tokens if a request wants them.
         """
-        rows = constrain_rows(self.sampler, logits, metadata, sampling_metadata)
+        rows = process_rows(self.sampler, logits, metadata, sampling_metadata)
         tokens = self._verify(metadata, draft_probs, rows, sampling_metadata)
         logprobs = gather_logprobs(
             self.sampler, self.logprobs_mode, metadata, logits, rows, tokens, sampling_metadata
@@ -82,7 +82,7 @@ class SpecVerifier(nn.Module):
         self,
         metadata: SpecDecodeMetadata,
         draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
-        rows: Constrained,
+        rows: ProcessedLogits,
         sampling: SamplingMetadata,
     ) -> torch.Tensor:
         if self.synthetic is not None:
@@ -94,7 +94,7 @@ class SpecVerifier(nn.Module):
         return self._verify_sampled(rows.logits, drafts, draft_probs, rows, sampling, uniforms)
 
     def _draw_uniforms(
-        self, metadata: SpecDecodeMetadata, rows: Constrained, sampling: SamplingMetadata
+        self, metadata: SpecDecodeMetadata, rows: ProcessedLogits, sampling: SamplingMetadata
     ) -> Uniforms:
         counts, device = metadata.num_draft_tokens, rows.logits.device
         return draw_uniforms(counts, sampling.generators, device, self.longest)
@@ -104,7 +104,7 @@ class SpecVerifier(nn.Module):
         logits: torch.Tensor,  # [num_rows, vocab_size]
         drafts: tuple[torch.Tensor, torch.Tensor, int],  # [num_drafts], [num_reqs]
         draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
-        rows: Constrained,
+        rows: ProcessedLogits,
         sampling: SamplingMetadata,
         uniforms: Uniforms,
     ) -> torch.Tensor:
@@ -128,7 +128,7 @@ class SpecVerifier(nn.Module):
         self,
         synthetic: SyntheticAcceptance,
         metadata: SpecDecodeMetadata,
-        rows: Constrained,
+        rows: ProcessedLogits,
         sampling: SamplingMetadata,
     ) -> torch.Tensor:
         """Accept drafts at the given rates; the target gives the token after them, as usual."""

@@ -14,7 +14,7 @@ from vllm_ascend_spec.graphs.step import (
     METRIC,
     NO_GRAPH,
     PROMPTS,
-    Step,
+    GraphStep,
     step_of,
 )
 from vllm_ascend_spec.log import log_once
@@ -72,7 +72,7 @@ class GraphStepsMixin:
             )
         return draft
 
-    def _step(self, graph: str, kwargs: dict[str, Any]) -> Step:
+    def _step(self, graph: str, kwargs: dict[str, Any]) -> GraphStep:
         batch, num_reqs = self.input_batch, kwargs["num_reqs"]
         computed = batch.num_computed_tokens_cpu[:num_reqs]
         return step_of(

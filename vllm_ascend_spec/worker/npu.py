@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from vllm_ascend.worker import worker as stock
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
-from vllm_ascend_spec.compat import registry as compat
-from vllm_ascend_spec.compat.npu_draft_model_padding import PaddingOverride
 from vllm_ascend_spec.methods.step import DraftStep
+from vllm_ascend_spec.patches import registry as compat
+from vllm_ascend_spec.patches.npu_draft_model_padding import PaddingOverride
 from vllm_ascend_spec.upstream.scheduler import num_drafts_of
-from vllm_ascend_spec.worker.drafter_swap import drafter_built_by
-from vllm_ascend_spec.worker.graph_tiers import GraphTiersMixin
+from vllm_ascend_spec.worker.drafter_injection import inject_drafter
+from vllm_ascend_spec.worker.graphs_per_k import GraphsPerKMixin
 from vllm_ascend_spec.worker.host_tokens import tokens_on_host
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import Drafts
 
 
-class SpecNPUModelRunner(SpecRunnerMixin, GraphTiersMixin, PaddingOverride, NPUModelRunner):
+class SpecNPUModelRunner(SpecRunnerMixin, GraphsPerKMixin, PaddingOverride, NPUModelRunner):
     """vllm-ascend's runner with our drafter and verifier."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
@@ -38,7 +38,7 @@ class SpecNPUModelRunner(SpecRunnerMixin, GraphTiersMixin, PaddingOverride, NPUM
         compat.apply("before_runner")
         compat.apply("npu")
         # vLLM's part of __init__ builds no drafter; vllm-ascend's part builds it later.
-        with drafter_built_by(lambda: None, vllm_config):
+        with inject_drafter(lambda: None, vllm_config):
             super().__init__(vllm_config, device)
         self.take_up_tiers()
         self.complete_spec_parts()

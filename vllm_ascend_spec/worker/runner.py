@@ -12,13 +12,13 @@ import torch
 
 from vllm_ascend_spec.config.draft_context import draft_context
 from vllm_ascend_spec.config.resolved import speculation_of
-from vllm_ascend_spec.methods.drafter import Engine
+from vllm_ascend_spec.methods.drafter import DrafterContext
 from vllm_ascend_spec.methods.drafters import create_drafter
-from vllm_ascend_spec.verification.draftless import draftless_metadata
+from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
-from vllm_ascend_spec.worker.by_request import ByRequestMixin
-from vllm_ascend_spec.worker.generators import KeepGeneratorsMixin
 from vllm_ascend_spec.worker.graph_steps import GraphStepsMixin
+from vllm_ascend_spec.worker.per_request import PerRequestMixin
+from vllm_ascend_spec.worker.seeded_generators import KeepGeneratorsMixin
 from vllm_ascend_spec.worker.step_times import StepTimesMixin
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
 
-class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, GraphStepsMixin):
+class SpecRunnerMixin(PerRequestMixin, KeepGeneratorsMixin, StepTimesMixin, GraphStepsMixin):
     """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases."""
 
     vllm_config: VllmConfig
@@ -45,7 +45,7 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, Graph
 
     def create_drafter(self) -> Drafter:
         """Build our drafter; called where the stock runner would build its own."""
-        engine = Engine(
+        engine = DrafterContext(
             vllm_config=self.vllm_config,
             device=self.device,
             runner=self,
@@ -93,6 +93,6 @@ class SpecRunnerMixin(ByRequestMixin, KeepGeneratorsMixin, StepTimesMixin, Graph
 
     def _sample(self, logits: torch.Tensor, spec_decode_metadata: Any) -> Any:
         if spec_decode_metadata is None and hasattr(self, "rejection_sampler"):
-            spec_decode_metadata = draftless_metadata(self.input_batch.sampling_metadata, logits)
+            spec_decode_metadata = no_draft_metadata(self.input_batch.sampling_metadata, logits)
         with self.watches.verification:
             return super()._sample(logits, spec_decode_metadata)

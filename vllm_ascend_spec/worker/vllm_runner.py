@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from vllm_ascend_spec.compat import registry as compat
 from vllm_ascend_spec.methods.step import DraftStep
+from vllm_ascend_spec.patches import registry as compat
 from vllm_ascend_spec.upstream.scheduler import num_drafts_of
-from vllm_ascend_spec.worker.drafter_swap import drafter_built_by
+from vllm_ascend_spec.worker.drafter_injection import inject_drafter
 from vllm_ascend_spec.worker.host_tokens import tokens_on_host
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
 
@@ -30,13 +30,13 @@ class VllmRunnerMixin(SpecRunnerMixin):
         mends: stages of ``compat`` whose patches this device needs.
     """
 
-    mends: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
         # Before the stock __init__, which builds the logits processors that one patch extends.
-        for stage in ("before_runner", *self.mends):
+        for stage in ("before_runner", *self.patches):
             compat.apply(stage)
-        with drafter_built_by(self.create_drafter, vllm_config):
+        with inject_drafter(self.create_drafter, vllm_config):
             super().__init__(vllm_config, device)
         self.complete_spec_parts()
 

@@ -91,7 +91,7 @@ class Search {
     return 2 * (parity * c.cores + core) + which;
   }
 
-  // Looks at this core's part of a shared row and reports.
+  // ProbeTimer at this core's part of a shared row and reports.
   SPEC_FN void look(const Split& cut, uint32_t which, uint32_t parity) {
     const BracketSearch<In>& search = shared_[which];
     const uint64_t start = static_cast<uint64_t>(search.row.index) * c.num_tiles;

@@ -71,7 +71,7 @@ class VerifySample {
     c.output.write(request.index, decision.accepted + 1);
   }
 
-  // Looks at the residuals of positions that may be accepted, from the last one backwards
+  // ProbeTimer at the residuals of positions that may be accepted, from the last one backwards
   // (docs/block_rule.md, lemma 3).
   SPEC_FN void settle(const Request& request, Decision& decision) {
     for (uint32_t i = decision.open; i > decision.accepted; --i) {

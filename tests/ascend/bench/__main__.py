@@ -13,8 +13,8 @@ from vllm_ascend_spec.cli.bench_verify import names
 from vllm_ascend_spec.cli.env import plugins
 from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices.plugins import PLUGIN_NAME
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import AscendSpecError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.progress import Progress
-from vllm_ascend_spec.bench.scrub import scrub
+from vllm_ascend_spec.bench.redact_text import redact
 from vllm_ascend_spec.devices.select import DEVICE_VARIABLE
 from vllm_ascend_spec.errors import ConfigError
 
@@ -133,7 +133,7 @@ def count(job: Mapping[str, Any], name: str, plugins: str) -> dict[str, Any]:
     )
     lines = [line for line in process.stdout.splitlines() if line.startswith(MARK)]
     if process.returncode != 0 or not lines:
-        output = f"{scrub(process.stdout)[-2000:]}{scrub(process.stderr)[-4000:]}"
+        output = f"{redact(process.stdout)[-2000:]}{redact(process.stderr)[-4000:]}"
         raise RuntimeError(f"{name} failed:\n{output}")
     result: dict[str, Any] = json.loads(lines[-1].removeprefix(MARK))
     return result

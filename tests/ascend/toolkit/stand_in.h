@@ -16,7 +16,7 @@
 #include "verify_sample/arguments.h"
 #include "verify_sample/call.h"
 
-namespace stand_in {
+namespace emulator {
 
 constexpr uint32_t kBroken = 999;  // the kernel broke a rule of the hardware
 
@@ -126,4 +126,4 @@ inline uint32_t launch(int32_t dtype, uint32_t cores, void* logits, void* bitmas
   return run("grammar_mask", call, cores, tile, spec::Mode::kAuto);
 }
 
-}  // namespace stand_in
+}  // namespace emulator

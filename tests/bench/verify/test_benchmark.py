@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vllm_ascend_spec.bench.verify import benchmark, cases, overhead, timing
-from vllm_ascend_spec.bench.verify.cases import KINDS, Case
+from vllm_ascend_spec.bench.verify.cases import KINDS, VerifyCase
 from vllm_ascend_spec.bench.verify.timing import Samples
 
 
@@ -20,7 +20,9 @@ def record() -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timing, "MIN_SAMPLE_S", 0.0)
         patch.setattr(overhead, "REPEATS", 2)
-        plan = benchmark.Plan(vocabs=(64,), batches=(1, 3), backends=("reference",), rounds=2)
+        plan = benchmark.VerifyBenchConfig(
+            vocabs=(64,), batches=(1, 3), backends=("reference",), rounds=2
+        )
         return benchmark.run(plan, print)
 
 
@@ -70,9 +72,9 @@ def test_batches_are_many_where_drafts_are_rejected_by_chance(record: dict[str, 
 def test_cold_takes_more_logits_than_caches_hold(monkeypatch) -> None:
     monkeypatch.setattr(cases, "COLD_BYTES", 7 * 4 * 5 * 64)
     monkeypatch.setattr(timing, "MIN_SAMPLE_S", 0.0)
-    case = Case("plain", 64, 1)
+    case = VerifyCase("plain", 64, 1)
     for cold, expected in ((False, 1), (True, 7)):
-        plan = benchmark.Plan(backends=("reference",), rounds=1, cold=cold)
+        plan = benchmark.VerifyBenchConfig(backends=("reference",), rounds=1, cold=cold)
         row = benchmark.run_case(case, plan, ("reference",), timing.CpuTimer())
         assert row["batches"] == expected
         assert row["tokens_per_request"]["reference"] == 5.0
@@ -122,11 +124,11 @@ def test_summary_judges_every_aim(record: dict[str, Any]) -> None:
 
 def row_with(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, list[float]]) -> dict[str, Any]:
     """Return the row of a greedy case that took these times."""
-    case = Case("greedy", 100, 2)
+    case = VerifyCase("greedy", 100, 2)
     monkeypatch.setattr(
         benchmark, "measure", lambda *args, **kwargs: Samples(seconds, {"x": "why"})
     )
-    plan = benchmark.Plan(backends=("reference",))
+    plan = benchmark.VerifyBenchConfig(backends=("reference",))
     return benchmark.run_case(case, plan, ("reference",), timing.CpuTimer())
 
 
@@ -172,7 +174,8 @@ benchmark.summarise = lambda record: {}
 benchmark.format_row = lambda *args: ""
 benchmark.format_summary = lambda record: ""
 before = torch.get_num_threads()
-plan = benchmark.Plan(("greedy",), (8,), (1,), backends=("reference",), threads=before + 1)
+sizes = ("greedy",), (8,), (1,)
+plan = benchmark.VerifyBenchConfig(*sizes, backends=("reference",), threads=before + 1)
 benchmark.run(plan, print)
 assert seen == [before + 1], seen
 assert torch.get_num_threads() == before

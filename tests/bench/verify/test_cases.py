@@ -9,7 +9,7 @@ from vllm_ascend_spec.bench.verify.cases import (
     ACCEPTANCES,
     KINDS,
     NUM_DRAFTS,
-    Case,
+    VerifyCase,
     count_batches,
     describe,
     make_batch,
@@ -24,20 +24,20 @@ VOCAB = 96
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_draft_is_accepted_so_every_row_is_read(kind: str, dtype: torch.dtype) -> None:
-    batch = make_batch(Case(kind, VOCAB, 5), dtype, CPU)
+    batch = make_batch(VerifyCase(kind, VOCAB, 5), dtype, CPU)
     assert batch.logits.dtype == dtype
     _, counts = our_call(kind, batch, "reference")()
     assert counts.tolist() == [NUM_DRAFTS + 1] * 5
 
 
 def test_mixed_greedy_requests_accept_every_number_of_drafts() -> None:
-    batch = make_batch(Case("greedy", VOCAB, 6, "mixed"), torch.float32, CPU)
+    batch = make_batch(VerifyCase("greedy", VOCAB, 6, "mixed"), torch.float32, CPU)
     _, counts = our_call("greedy", batch, "reference")()
     assert (counts - 1).tolist() == [2, 3, 4, 0, 1, 2]
 
 
 def test_further_batches_of_a_case_go_on_with_other_requests() -> None:
-    case = Case("greedy", VOCAB, 1, "mixed")
+    case = VerifyCase("greedy", VOCAB, 1, "mixed")
     batches = [make_batch(case, torch.float32, CPU, index) for index in range(6)]
     counts = [our_call("greedy", batch, "reference")()[1].item() for batch in batches]
     assert counts == [3, 4, 5, 1, 2, 3]
@@ -47,31 +47,31 @@ def test_further_batches_of_a_case_go_on_with_other_requests() -> None:
 @pytest.mark.parametrize(
     ("case", "cold", "batches"),
     [
-        (Case("plain", 32_000, 8), False, 1),
-        (Case("block", 32_000, 8, "mixed"), False, 4),
-        (Case("block", 32_000, 7, "mixed"), False, 5),
-        (Case("block", 32_000, 64, "mixed"), False, 1),
-        (Case("plain", 32_000, 8), True, 27),
-        (Case("plain", 151_936, 32), True, 2),
-        (Case("block", 151_936, 8, "mixed"), True, 6),
-        (Case("plain", 64, 1), True, 1024),
+        (VerifyCase("plain", 32_000, 8), False, 1),
+        (VerifyCase("block", 32_000, 8, "mixed"), False, 4),
+        (VerifyCase("block", 32_000, 7, "mixed"), False, 5),
+        (VerifyCase("block", 32_000, 64, "mixed"), False, 1),
+        (VerifyCase("plain", 32_000, 8), True, 27),
+        (VerifyCase("plain", 151_936, 32), True, 2),
+        (VerifyCase("block", 151_936, 8, "mixed"), True, 6),
+        (VerifyCase("plain", 64, 1), True, 1024),
     ],
 )
 def test_batches_are_as_many_as_chance_and_caches_ask_for(
-    case: Case, cold: bool, batches: int
+    case: VerifyCase, cold: bool, batches: int
 ) -> None:
     assert count_batches(case, 4, cold=cold) == batches
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "greedy"])
 def test_mixed_sampled_requests_accept_some(kind: str) -> None:
-    batch = make_batch(Case(kind, VOCAB, 40, "mixed"), torch.float32, CPU)
+    batch = make_batch(VerifyCase(kind, VOCAB, 40, "mixed"), torch.float32, CPU)
     _, counts = our_call(kind, batch, "reference")()
     assert len(counts.unique()) >= 3
 
 
 def test_the_same_case_gives_the_same_numbers() -> None:
-    case = Case("block-sampled-drafts", VOCAB, 3, "mixed")
+    case = VerifyCase("block-sampled-drafts", VOCAB, 3, "mixed")
     for one, other in zip(
         make_batch(case, torch.float32, CPU), make_batch(case, torch.float32, CPU), strict=True
     ):
@@ -80,29 +80,29 @@ def test_the_same_case_gives_the_same_numbers() -> None:
 
 def test_kinds_of_one_size_share_their_logits() -> None:
     """Otherwise the kinds' times could not be compared."""
-    batches = [make_batch(Case(kind, VOCAB, 2), torch.float32, CPU) for kind in KINDS]
+    batches = [make_batch(VerifyCase(kind, VOCAB, 2), torch.float32, CPU) for kind in KINDS]
     assert all(torch.equal(batch.logits, batches[0].logits) for batch in batches)
 
 
 def test_filters_are_those_of_the_kind() -> None:
-    batch = make_batch(Case("top-k-top-p", VOCAB, 2), torch.float32, CPU)
+    batch = make_batch(VerifyCase("top-k-top-p", VOCAB, 2), torch.float32, CPU)
     assert batch.top_k is not None
     assert batch.top_k.tolist() == [50, 50]
     assert batch.top_p is not None
     assert batch.top_p.tolist() == pytest.approx([0.95, 0.95])
-    plain = make_batch(Case("plain", VOCAB, 2), torch.float32, CPU)
+    plain = make_batch(VerifyCase("plain", VOCAB, 2), torch.float32, CPU)
     assert plain.top_k is plain.top_p is plain.draft_probs is None
 
 
 def test_rows_are_as_peaked_as_a_language_models() -> None:
-    batch = make_batch(Case("plain", 32_000, 4), torch.float32, CPU)
+    batch = make_batch(VerifyCase("plain", 32_000, 4), torch.float32, CPU)
     described = describe(batch)
     assert 0.2 < described["mean_max_prob"] < 0.9
     assert 1 <= described["median_tokens_in_top_p_0.95"] < 50
 
 
 def test_draft_probs_are_distributions_and_drafts_come_from_them() -> None:
-    batch = make_batch(Case("sampled-drafts", VOCAB, 8), torch.float32, CPU)
+    batch = make_batch(VerifyCase("sampled-drafts", VOCAB, 8), torch.float32, CPU)
     assert batch.draft_probs is not None
     assert torch.allclose(batch.draft_probs.sum(-1), torch.ones(8 * NUM_DRAFTS))
     chosen = batch.draft_probs.gather(1, batch.draft_token_ids.long()[:, None])
@@ -122,5 +122,5 @@ def test_the_block_rule_is_measured_with_rejections_too() -> None:
 
 
 def test_rows_of_a_case() -> None:
-    assert Case("plain", 8, 3).num_rows == 3 * (NUM_DRAFTS + 1)
-    assert str(Case("plain", 8, 3)) == "plain V=8 B=3 accepted=all"
+    assert VerifyCase("plain", 8, 3).num_rows == 3 * (NUM_DRAFTS + 1)
+    assert str(VerifyCase("plain", 8, 3)) == "plain V=8 B=3 accepted=all"

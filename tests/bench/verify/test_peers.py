@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from vllm_ascend_spec.bench.verify import eager, peers, stock
-from vllm_ascend_spec.bench.verify.cases import KINDS, NUM_DRAFTS, Batch, Case, make_batch
+from vllm_ascend_spec.bench.verify.cases import (
+    KINDS,
+    NUM_DRAFTS,
+    VerifyBatch,
+    VerifyCase,
+    make_batch,
+)
 from vllm_ascend_spec.errors import BackendUnavailableError, ConfigError
 
 CPU = torch.device("cpu")
@@ -22,8 +28,8 @@ def mended() -> None:
 @pytest.mark.parametrize("acceptance", ["all", "mixed"])
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
 def test_peers_put_out_what_a_verification_puts_out(kind: str, acceptance: str) -> None:
-    batch = make_batch(Case(kind, VOCAB, 6, acceptance), torch.float32, CPU)
-    calls = peers.make_calls(Case(kind, VOCAB, 6, acceptance), batch, ("reference",))
+    batch = make_batch(VerifyCase(kind, VOCAB, 6, acceptance), torch.float32, CPU)
+    calls = peers.make_calls(VerifyCase(kind, VOCAB, 6, acceptance), batch, ("reference",))
     means = {
         name: peers.check_tokens(name, calls[name](), batch)
         for name in ("reference", "torch", "vllm")
@@ -35,7 +41,7 @@ def test_peers_put_out_what_a_verification_puts_out(kind: str, acceptance: str) 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_greedy_peers_agree(dtype: torch.dtype) -> None:
-    case = Case("greedy", VOCAB, 6, "mixed")
+    case = VerifyCase("greedy", VOCAB, 6, "mixed")
     batch = make_batch(case, dtype, CPU)
     calls = peers.make_calls(case, batch, ("reference",))
     expected = calls["reference"]()[0]
@@ -47,7 +53,7 @@ def test_greedy_peers_agree(dtype: torch.dtype) -> None:
 def test_no_peer_changes_the_logits() -> None:
     """All are given the same tensor."""
     for kind in TOKEN_KINDS:
-        case = Case(kind, VOCAB, 3)
+        case = VerifyCase(kind, VOCAB, 3)
         batch = make_batch(case, torch.float32, CPU)
         before = batch.logits.clone()
         for call in peers.make_calls(case, batch, ("reference",)).values():
@@ -55,14 +61,14 @@ def test_no_peer_changes_the_logits() -> None:
         assert torch.equal(batch.logits, before)
 
 
-def repeated(num_reqs: int, vocab: int, sampled_drafts: bool, top_p: float | None) -> Batch:
+def repeated(num_reqs: int, vocab: int, sampled_drafts: bool, top_p: float | None) -> VerifyBatch:
     """Return one request many times over, with its own uniforms and drafts each time."""
     generator = torch.Generator().manual_seed(1)
     rows = torch.randn(NUM_DRAFTS + 1, vocab, generator=generator)
     q = torch.randn(NUM_DRAFTS, vocab, generator=generator).softmax(-1)
     one_hot = rows[:NUM_DRAFTS].argmax(-1)
     drafts = torch.multinomial(q, num_reqs, replacement=True, generator=generator).T
-    return Batch(
+    return VerifyBatch(
         logits=rows.repeat(num_reqs, 1),
         draft_token_ids=(drafts if sampled_drafts else one_hot.expand_as(drafts)).flatten().int(),
         cu_num_draft_tokens=torch.arange(1, num_reqs + 1, dtype=torch.int32) * NUM_DRAFTS,
@@ -93,7 +99,7 @@ def test_the_pytorch_peer_samples_the_target(sampled_drafts: bool, top_p: float 
 
 
 def test_block_cases_are_compared_with_the_token_rule() -> None:
-    case = Case("block-sampled-drafts", VOCAB, 40, "mixed")
+    case = VerifyCase("block-sampled-drafts", VOCAB, 40, "mixed")
     batch = make_batch(case, torch.float32, CPU)
     calls = peers.make_calls(case, batch, ("reference",))
     assert set(calls) == {"reference", "reference, token rule", *peers.READS}
@@ -124,7 +130,7 @@ def test_reading_passes_read_everything(dtype: torch.dtype, columns: int) -> Non
     ],
 )
 def test_tokens_that_no_verification_gives_are_refused(tokens: list[list[int]]) -> None:
-    batch = make_batch(Case("plain", VOCAB, 2), torch.float32, CPU)
+    batch = make_batch(VerifyCase("plain", VOCAB, 2), torch.float32, CPU)
     batch = batch._replace(draft_token_ids=torch.tensor([3, 4, 5, 6] * 2, dtype=torch.int32))
     right = torch.tensor([[3, 4, 5, 6, 7], [3, 4, 9, -1, -1]])
     assert peers.check_tokens("peer", right, batch) == 4.0

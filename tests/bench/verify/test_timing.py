@@ -10,7 +10,7 @@ import torch
 
 from vllm_ascend_spec.bench.stats import paired_ratio
 from vllm_ascend_spec.bench.verify import memory, overhead, timing
-from vllm_ascend_spec.bench.verify.cases import Case, make_batch
+from vllm_ascend_spec.bench.verify.cases import VerifyCase, make_batch
 from vllm_ascend_spec.bench.verify.peers import our_call
 
 CPU = torch.device("cpu")
@@ -196,7 +196,7 @@ def test_memory_as_large_as_the_probabilities_is_flagged() -> None:
 
 @pytest.mark.parametrize("kind", overhead.OVERHEAD_KINDS)
 def test_checks_alone_check_and_do_nothing_else(kind: str) -> None:
-    batch = make_batch(Case(kind, 32, 2), torch.float32, CPU)
+    batch = make_batch(VerifyCase(kind, 32, 2), torch.float32, CPU)
     call = our_call(kind, batch, "reference")
     wrong = our_call(kind, batch._replace(draft_token_ids=batch.draft_token_ids + 99), "reference")
     with overhead.checks_alone(kind):
@@ -207,7 +207,7 @@ def test_checks_alone_check_and_do_nothing_else(kind: str) -> None:
 
 
 def test_the_op_is_whole_again_after_an_error() -> None:
-    batch = make_batch(Case("greedy", 32, 2), torch.float32, CPU)
+    batch = make_batch(VerifyCase("greedy", 32, 2), torch.float32, CPU)
     with pytest.raises(RuntimeError), overhead.checks_alone("greedy"):
         raise RuntimeError
     assert our_call("greedy", batch, "reference")() is not None
@@ -215,7 +215,7 @@ def test_the_op_is_whole_again_after_an_error() -> None:
 
 def test_overhead_has_all_three_parts(monkeypatch) -> None:
     monkeypatch.setattr(overhead, "REPEATS", 2)
-    case = Case("top-k-top-p", 64, 1)
+    case = VerifyCase("top-k-top-p", 64, 1)
     found = overhead.measure_overhead(
         case, "reference", torch.float32, CPU, rounds=2, timer=timing.CpuTimer()
     )

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.custom_class import checks
 from vllm_ascend_spec.methods.custom_class.class_probe import ARGUMENTS, KEYWORDS
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.zoo import TARGET
-from vllm_ascend_spec.config.engine import Engine
-from vllm_ascend_spec.entry.preflight import resolve_engine
+from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 OPTION = "speculative_config.draft_model_config"
 LAYERS = "eagle_aux_hidden_state_layer_ids"
-ENGINE = Engine(kv_connector="ExampleHiddenStatesConnector")
+ENGINE = EngineOptions(kv_connector="ExampleHiddenStatesConnector")
 
 
 def spec(layers: Any = (0, 2, 12), **changes: Any) -> dict[str, Any]:
@@ -26,7 +26,9 @@ def spec(layers: Any = (0, 2, 12), **changes: Any) -> dict[str, Any]:
     return {**found, **changes}
 
 
-def refusal(wrong: dict[str, Any], engine: Engine = ENGINE, model: str = TARGET) -> ConfigError:
+def refusal(
+    wrong: dict[str, Any], engine: EngineOptions = ENGINE, model: str = TARGET
+) -> ConfigError:
     with pytest.raises(ConfigError) as raised:
         resolve_engine(model, wrong, engine=engine)
     return raised.value
@@ -78,7 +80,7 @@ def test_there_is_one_draft() -> None:
 
 
 def test_states_have_to_be_kept_somewhere() -> None:
-    error = refusal(spec(), Engine())
+    error = refusal(spec(), EngineOptions())
     assert error.option == "--kv-transfer-config"
     assert "ExampleHiddenStatesConnector" in error.problem
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.zoo import TARGET, ZOO
 from vllm_ascend_spec.config.preflight import resolve_engine as resolve_with
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.hybrid.checks import DRAFTER, hybrid_of
 from vllm_ascend_spec.methods.registry import BUILT_IN
 
@@ -97,11 +97,11 @@ def test_another_methods_model_comes_by_construction() -> None:
 
 
 def test_steps_cannot_be_scheduled_ahead() -> None:
-    from vllm_ascend_spec.config.engine import Engine
+    from vllm_ascend_spec.config.engine import EngineOptions
 
     spec = {"method": "hybrid", "model": EAGLE, "num_speculative_tokens": 3}
     with pytest.raises(ConfigError, match=r"--async-scheduling=True: not possible with .*'hybrid'"):
-        resolve_engine(TARGET, spec, {}, Engine(async_scheduling=True))
+        resolve_engine(TARGET, spec, {}, EngineOptions(async_scheduling=True))
     warned = [w for w in resolve().warnings if w.startswith("Asynchronous scheduling is off")]
     assert len(warned) == 1
-    assert resolve_engine(TARGET, spec, {}, Engine(async_scheduling=False)).warnings == ()
+    assert resolve_engine(TARGET, spec, {}, EngineOptions(async_scheduling=False)).warnings == ()

@@ -6,19 +6,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from vllm_ascend_spec.methods.hybrid.choice import Account, Forecasts, by_model, by_trees
 from vllm_ascend_spec.methods.hybrid.estimate import Drafts
+from vllm_ascend_spec.methods.hybrid.request_state import (
+    Estimators,
+    RequestState,
+    by_model,
+    by_trees,
+)
 
 CERTAIN = Drafts([1, 2, 3], [4] * 3, [1.0] * 3)
 
 
-def account(*, alone: bool = False, suffix: bool = True) -> Account:
-    made = Account(Forecasts(), alone, last=(CERTAIN, by_model([7, 8, 9])), by_suffix=suffix)
+def account(*, alone: bool = False, suffix: bool = True) -> RequestState:
+    made = RequestState(Estimators(), alone, last=(CERTAIN, by_model([7, 8, 9])), by_suffix=suffix)
     made.num_tokens = 10
     return made
 
 
-def seen(made: Account) -> tuple[float, float]:
+def seen(made: RequestState) -> tuple[float, float]:
     """Return how many drafts of either side were counted."""
     return round(made.suffix.expected, 1), round(made.model.expected, 1)
 

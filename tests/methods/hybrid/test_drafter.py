@@ -10,8 +10,8 @@ import torch
 
 from tests.methods.engine import VOCAB
 from tests.methods.suffix.followed import GREEDY, SEEDED, Requests
-from vllm_ascend_spec.methods.hybrid.choice import Forecasts
 from vllm_ascend_spec.methods.hybrid.drafter import HybridMixin
+from vllm_ascend_spec.methods.hybrid.request_state import Estimators
 
 PHRASE = [3, 4, 5, 6, 7, 8, 9, 10]
 MODEL = [40, 41, 42]
@@ -57,7 +57,7 @@ def requests() -> Requests:
 @pytest.fixture
 def hybrid(requests: Requests) -> Any:
     made: Any = Hybrid()
-    made.suffix, made.forecasts = requests.drafter, Forecasts()
+    made.suffix, made.forecasts = requests.drafter, Estimators()
     made.by_suffix = {}
     set_graphs(made, full=False)
     return made

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from vllm_ascend_spec.methods.hybrid.estimate import Drafts, Forecast, Tally
+from vllm_ascend_spec.methods.hybrid.estimate import Drafts, Forecast, Outcomes
 
 TOKENS = [1, 2, 3]
 
@@ -31,8 +31,8 @@ def test_outcomes_end_with_the_first_wrong_draft(written: list[int], outcomes: l
 
 def test_what_is_promised_is_believed_at_first() -> None:
     """The sum of the chances that all drafts up to each are right: a suffix tree's score."""
-    assert Forecast().expect(drafts(1.0), Tally()) == pytest.approx(3)
-    assert Forecast().expect(drafts(0.5), Tally()) == pytest.approx(0.5 + 0.25 + 0.125)
+    assert Forecast().expect(drafts(1.0), Outcomes()) == pytest.approx(3)
+    assert Forecast().expect(drafts(0.5), Outcomes()) == pytest.approx(0.5 + 0.25 + 0.125)
 
 
 @pytest.mark.parametrize("truth", [0.3, 0.8])
@@ -42,16 +42,16 @@ def test_what_happens_is_learnt(truth: float, chance: float) -> None:
     draw, forecast = random.Random(0), Forecast()
     for _ in range(1500):
         written = [token if draw.random() < truth else 0 for token in TOKENS]
-        forecast.learn(drafts(chance), drafts(chance).outcomes(written), Tally())
+        forecast.learn(drafts(chance), drafts(chance).outcomes(written), Outcomes())
     expected = truth + truth**2 + truth**3
-    assert forecast.expect(drafts(chance), Tally()) == pytest.approx(expected, rel=0.2)
+    assert forecast.expect(drafts(chance), Outcomes()) == pytest.approx(expected, rel=0.2)
     # Another kind is another matter.
     promised = chance + chance**2 + chance**3
-    assert forecast.expect(drafts(chance, kind=1), Tally()) == pytest.approx(promised)
+    assert forecast.expect(drafts(chance, kind=1), Outcomes()) == pytest.approx(promised)
 
 
 def test_a_request_unlike_the_others_is_told_from_them() -> None:
-    forecast, usual, other = Forecast(), Tally(), Tally()
+    forecast, usual, other = Forecast(), Outcomes(), Outcomes()
     for _ in range(200):
         forecast.learn(drafts(0.5), [True, False], usual)
     for _ in range(10):
@@ -63,9 +63,9 @@ def test_old_experience_fades() -> None:
     forecast = Forecast()
     for outcome in (False, True):
         for _ in range(3000):
-            forecast.learn(drafts(), [outcome], Tally())
-    assert forecast.expect(drafts(), Tally()) > 2.9
+            forecast.learn(drafts(), [outcome], Outcomes())
+    assert forecast.expect(drafts(), Outcomes()) > 2.9
 
 
 def test_no_drafts_promise_nothing() -> None:
-    assert Forecast().expect(Drafts([], [], []), Tally()) == 0
+    assert Forecast().expect(Drafts([], [], []), Outcomes()) == 0

@@ -11,8 +11,8 @@ import pytest
 from tests.config.checkpoints import edit_config, edit_tensors, write_checkpoint, zeros
 from tests.methods.mtp.models import DEEPSEEK, DEEPSEEK_EXPERTS, MIMO, shapes_of
 from tests.zoo import SPECS, TARGET, ZOO
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import CheckpointError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 MODELS = {"MiMo": MIMO, "DeepSeek": DEEPSEEK, "DeepSeek with experts": DEEPSEEK_EXPERTS}
 LAYERS = "num_nextn_predict_layers"

@@ -7,11 +7,11 @@ from typing import get_args
 import pytest
 
 from tests.zoo import ZOO
-from vllm_ascend_spec.config.engine import Engine
+from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.devices import cpu
-from vllm_ascend_spec.entry.carrier import for_vllm
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.method_alias import for_vllm
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.mtp.names import NAMES
 
 MODEL = str(ZOO / "target-deepseek")
@@ -27,7 +27,7 @@ def test_they_are_vllms() -> None:
 @pytest.mark.parametrize("name", ["mtp", *sorted(NAMES)])
 def test_every_name_is_the_method(name: str) -> None:
     spec = {"method": name, "num_speculative_tokens": 2, "draft_sample_method": "greedy"}
-    found = resolve_engine(MODEL, spec, engine=Engine(device=cpu.DEVICE))
+    found = resolve_engine(MODEL, spec, engine=EngineOptions(device=cpu.DEVICE))
     assert found is not None
     assert (found.method, found.vllm_method) == ("mtp", "mtp")
     assert [name in warning for warning in found.warnings] == [True] * (name != "mtp")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 SPEC = {"method": "ngram", "num_speculative_tokens": 3}
 

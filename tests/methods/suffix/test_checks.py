@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.imports import heavy_imports_of
-from vllm_ascend_spec.entry.preflight import resolve_engine
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.suffix import checks
 
 ROOT = Path(__file__).parents[3]

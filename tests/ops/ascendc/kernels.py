@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ops.twin.library import Twin
-from tests.ops.twin.build import ROOT, build
+from ops.emulator.library import Twin
+from tests.ops.emulator.build import ROOT, build
 
 SOURCES = ROOT / "ops" / "ascendc"
 OPS = ("verify_greedy", "verify_sample", "grammar_mask")

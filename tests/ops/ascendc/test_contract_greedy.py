@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.ops.ascendc.kernels import make_twin
+from tests.ops.emulator.build import requires_compiler
 from tests.ops.test_verify_greedy import (
     test_a_batch_without_any_drafts,
     test_accepts_the_longest_right_prefix_and_adds_one_token,
@@ -20,7 +21,6 @@ from tests.ops.test_verify_greedy import (
     test_rows_after_the_first_rejection_do_not_matter,
     test_ties_nan_and_rows_of_nothing,
 )
-from tests.ops.twin.build import requires_compiler
 from vllm_ascend_spec.ops.ascendc_library import use
 
 __all__ = [

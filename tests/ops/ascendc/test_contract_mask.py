@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.ops.ascendc.kernels import make_twin
+from tests.ops.emulator.build import requires_compiler
 from tests.ops.test_grammar_mask import (
     test_bits_stand_for_tokens,
     test_equals_the_definition,
@@ -20,7 +21,6 @@ from tests.ops.test_grammar_mask import (
     test_rows_may_start_anywhere,
     test_what_lies_between_the_rows_is_left_alone,
 )
-from tests.ops.twin.build import requires_compiler
 from vllm_ascend_spec.ops.ascendc_library import use
 
 __all__ = [

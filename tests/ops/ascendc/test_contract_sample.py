@@ -8,6 +8,7 @@ import pytest
 
 from tests.ops.ascendc.kernels import make_twin
 from tests.ops.batches import RULES
+from tests.ops.emulator.build import requires_compiler
 from tests.ops.test_verify_sample import (
     Variant,
     test_a_batch_without_any_drafts,
@@ -38,7 +39,6 @@ from tests.ops.test_verify_sample import (
     test_sampled_draft_is_accepted_with_the_ratio_of_probabilities,
     test_tokens_at_infinity_share_all_of_the_mass,
 )
-from tests.ops.twin.build import requires_compiler
 from vllm_ascend_spec.ops.ascendc_library import use
 
 __all__ = [

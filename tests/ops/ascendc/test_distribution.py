@@ -9,6 +9,7 @@ import pytest
 
 from tests.ops.ascendc.kernels import make_twin
 from tests.ops.batches import RULES
+from tests.ops.emulator.build import requires_compiler
 from tests.ops.enumeration import (
     Branches,
     Case,
@@ -28,7 +29,6 @@ from tests.ops.test_enumeration import (
     WITHOUT_DRAFT,
     describe,
 )
-from tests.ops.twin.build import requires_compiler
 from vllm_ascend_spec.ops.ascendc_library import use
 
 pytestmark = requires_compiler

@@ -7,12 +7,12 @@ from functools import cache
 import pytest
 import torch
 
-from ops.twin.library import Twin
+from ops.emulator.library import Twin
 from tests.ops.ascendc.kernels import bytes_by_core, bytes_read, make_twin
 from tests.ops.batches import DTYPES, Arguments
 from tests.ops.cases import parity_cases
+from tests.ops.emulator.build import requires_compiler
 from tests.ops.parity import assert_right, judge, judge_greedy
-from tests.ops.twin.build import requires_compiler
 from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample
 from vllm_ascend_spec.ops.ascendc_library import use
 

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ops.twin import library as twin_library
-from ops.twin.report import TwinError
+from ops.emulator import library as twin_library
+from ops.emulator.report import TwinError
 from tests.ops.ascendc.kernels import SOURCES, make_twin
 from tests.ops.batches import as_lists, int32, make_drafts, make_sampled
-from tests.ops.twin.build import requires_compiler
+from tests.ops.emulator.build import requires_compiler
 from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.ops import (
     ascendc_library,
@@ -35,7 +35,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Look for the library in an empty folder; return where it would be."""
     monkeypatch.setattr(ascendc_library, "LIBRARY", tmp_path / "lib.so")
     monkeypatch.setattr(ascendc_library, "SOC", tmp_path / "soc.txt")
-    monkeypatch.delenv(ascendc_library.STAND_IN_VARIABLE, raising=False)
+    monkeypatch.delenv(ascendc_library.EMULATOR_VARIABLE, raising=False)
     ascendc_library.library_problem.cache_clear()
     yield tmp_path / "lib.so"
     ascendc_library.library_problem.cache_clear()
@@ -124,7 +124,7 @@ def test_other_chips_have_no_kernels_and_are_told_so(
 
 @requires_compiler
 def test_the_environment_may_name_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ascendc_library.STAND_IN_VARIABLE, "tests.ops.ascendc.kernels:make_twin")
+    monkeypatch.setenv(ascendc_library.EMULATOR_VARIABLE, "tests.ops.ascendc.kernels:make_twin")
     monkeypatch.setenv(twin_library.CORES_VARIABLE, "6")
     ascendc_library._named.cache_clear()
     arguments = make_drafts([2, 0, 3], 9, seed=1)
@@ -140,7 +140,7 @@ def test_the_environment_may_name_a_stand_in(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_stand_in_that_cannot_be_had_is_named(
     named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(ascendc_library.STAND_IN_VARIABLE, named)
+    monkeypatch.setenv(ascendc_library.EMULATOR_VARIABLE, named)
     problem = OP.status("npu")["ascendc"]
     assert problem.startswith(f"VLLM_ASCEND_SPEC_ASCENDC={named}: ")
     assert problem.endswith("valid: module:function")

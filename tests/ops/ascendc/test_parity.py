@@ -13,9 +13,9 @@ from tests.ops.batches import RULES, Arguments
 from tests.ops.broken_drafts import assert_in_range, vanishing_product, with_any_draft_probs
 from tests.ops.cases import KINDS, parity_cases
 from tests.ops.cpu.test_extremes import extreme_cases
+from tests.ops.emulator.build import requires_compiler
 from tests.ops.parity import Outcome, Verdict, assert_right, judge, judge_greedy
 from tests.ops.sharp import sharpen
-from tests.ops.twin.build import requires_compiler
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
 from vllm_ascend_spec.ops.ascendc_library import use
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ops.twin.build import build, requires_compiler
+from tests.ops.emulator.build import build, requires_compiler
 
 pytestmark = requires_compiler
 QWEN = 151_936

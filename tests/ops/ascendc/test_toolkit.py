@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.ops.ascendc.kernels import OPS, SOURCES
-from tests.ops.twin.build import COMPILER, INCLUDE, requires_compiler
+from tests.ops.emulator.build import COMPILER, INCLUDE, requires_compiler
 
 VARIABLE = "VLLM_ASCEND_SPEC_TOOLKIT"
 # A vector core of Atlas A2 and A3, as the toolkit's own CPU debugging defines it.

@@ -85,7 +85,7 @@ def test_sampled_verification(
     with compiling_only(capability) as kernels:
         verify_sample(**arguments, rule=rule)
     first = "filter_rows" if filters else "scan_sampled"
-    assert [kernel.name for kernel in kernels] == [first, "settle_sampled"]
+    assert [kernel.name for kernel in kernels] == [first, "finalize_sampled"]
     for kernel in kernels:
         assert_fits(kernel, tmp_path)
 
@@ -129,7 +129,7 @@ def test_greedy_verification_and_masking(
         verify_greedy(*(arguments[name] for name in names))
         bits = torch.zeros(2, VOCAB // 32, dtype=torch.int32)
         grammar_mask(arguments["logits"], bits, torch.zeros(2, dtype=torch.int32))
-    assert [kernel.name for kernel in kernels] == ["scan_greedy", "settle_greedy", "mask_rows"]
+    assert [kernel.name for kernel in kernels] == ["scan_greedy", "finalize_greedy", "mask_rows"]
     for kernel in kernels:
         assert_fits(kernel, tmp_path)
 

@@ -125,15 +125,15 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """Put one stand-in in the place of all kernels."""
     recorder = Recorder()
     kernels = {
-        "greedy": ("scan_greedy", "settle_greedy"),
+        "greedy": ("scan_greedy", "finalize_greedy"),
         "scan": ("scan_sampled",),
         "filters": ("filter_rows",),
-        "settle": ("settle_sampled",),
+        "settle": ("finalize_sampled",),
         "mask": ("mask_rows",),
     }
     for module, names in kernels.items():
-        stand_in = SimpleNamespace(**dict.fromkeys(names, recorder))
-        monkeypatch.setitem(sys.modules, f"vllm_ascend_spec.ops.triton_kernels.{module}", stand_in)
+        emulator = SimpleNamespace(**dict.fromkeys(names, recorder))
+        monkeypatch.setitem(sys.modules, f"vllm_ascend_spec.ops.triton_kernels.{module}", emulator)
     return recorder
 
 

@@ -21,10 +21,10 @@ from tests.ops.triton_ascend.lowering import Variant
 
 OPS = ("verify_greedy", "verify_sample", "grammar_mask")
 KERNELS = {
-    "greedy": ("scan_greedy", "settle_greedy"),
+    "greedy": ("scan_greedy", "finalize_greedy"),
     "scan": ("scan_sampled",),
     "filters": ("filter_rows",),
-    "settle": ("settle_sampled",),
+    "settle": ("finalize_sampled",),
     "mask": ("mask_rows",),
 }
 # What the host code asks about a device, in triton_launch.py.

@@ -29,7 +29,7 @@ def replacements() -> Iterator[tuple[type, type]]:
     from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
 
     from vllm_ascend_spec.methods.drafters import drafter_class
-    from vllm_ascend_spec.methods.families.ascend.loop import AscendDraftLoop
+    from vllm_ascend_spec.methods.loops.ascend.loop import AscendDraftLoop
 
     bases = (AscendDraftLoop, AscendSpecDecodeBaseProposer)
     yield AscendSpecDecodeBaseProposer, type(AscendSpecDecodeBaseProposer.__name__, bases, {})

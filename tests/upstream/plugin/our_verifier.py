@@ -41,7 +41,7 @@ def pytest_collection() -> None:
     import tests.utils
 
     import tests.conftest
-    from vllm_ascend_spec.compat import registry
+    from vllm_ascend_spec.patches import registry
     from vllm_ascend_spec.verification.sampler import SpecVerifier
 
     registry.apply("cpu")
@@ -102,7 +102,7 @@ def verifier_class() -> type:
     from vllm.v1.outputs import SamplerOutput
     from vllm.v1.sample.sampler import Sampler
 
-    from vllm_ascend_spec.config.resolved import Speculation
+    from vllm_ascend_spec.config.resolved import SpecConfig
     from vllm_ascend_spec.verification.sampler import SpecVerifier
 
     class VerifierAsRejectionSampler(torch.nn.Module):
@@ -116,7 +116,7 @@ def verifier_class() -> type:
             )
             model = SimpleNamespace(logprobs_mode=sampler.logprobs_mode)
             config: Any = SimpleNamespace(speculative_config=drafting, model_config=model)
-            speculation = Speculation(
+            speculation = SpecConfig(
                 device="cpu",
                 family="vllm",
                 method="eagle",

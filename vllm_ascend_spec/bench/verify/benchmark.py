@@ -16,8 +16,8 @@ from vllm_ascend_spec.bench.verify import peers, stock
 from vllm_ascend_spec.bench.verify.cases import (
     KINDS,
     NUM_DRAFTS,
-    Batch,
-    Case,
+    VerifyBatch,
+    VerifyCase,
     count_batches,
     describe,
     make_batch,
@@ -50,7 +50,7 @@ METHOD = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class VerifyBenchConfig:
     """What ``bench verify`` measures; see the command's options."""
 
     kinds: tuple[str, ...] = tuple(KINDS)
@@ -66,12 +66,14 @@ class Plan:
     cold: bool = False
 
     @property
-    def cases(self) -> list[Case]:
+    def cases(self) -> list[VerifyCase]:
         """The cases in the order they run."""
         return plan_cases(self.kinds, self.vocabs, self.batches, self.acceptances)
 
 
-def run(plan: Plan, tell: Callable[[str], None], timer: Timer | None = None) -> dict[str, Any]:
+def run(
+    plan: VerifyBenchConfig, tell: Callable[[str], None], timer: Timer | None = None
+) -> dict[str, Any]:
     """Run the plan and return its record.
 
     Args:
@@ -113,7 +115,9 @@ def run(plan: Plan, tell: Callable[[str], None], timer: Timer | None = None) -> 
     return record
 
 
-def run_case(case: Case, plan: Plan, backends: tuple[str, ...], timer: Timer) -> dict[str, Any]:
+def run_case(
+    case: VerifyCase, plan: VerifyBenchConfig, backends: tuple[str, ...], timer: Timer
+) -> dict[str, Any]:
     """Measure one case and return its row of the record."""
     dtype, device = getattr(torch, plan.dtype), torch.device(plan.device)
     # On CUDA the timer empties the caches.
@@ -150,7 +154,7 @@ def run_case(case: Case, plan: Plan, backends: tuple[str, ...], timer: Timer) ->
     }
 
 
-def _tokens_per_request(name: str, calls: Calls, batches: list[Batch]) -> float:
+def _tokens_per_request(name: str, calls: Calls, batches: list[VerifyBatch]) -> float:
     pairs = zip(calls, batches, strict=True)
     counts = [peers.check_tokens(name, call(), batch) for call, batch in pairs]
     return round(statistics.fmean(counts), 3)
@@ -179,12 +183,12 @@ def ratios(backend: str, samples: Samples) -> dict[str, Any]:
     return found
 
 
-def _gb_per_s(batch: Batch, seconds: list[float]) -> dict[str, float]:
+def _gb_per_s(batch: VerifyBatch, seconds: list[float]) -> dict[str, float]:
     return Summary.of([batch.logits.nbytes / value / 1e9 for value in seconds], 2).as_dict()
 
 
 def _bandwidth(
-    case: Case, batch: Batch, backends: tuple[str, ...], samples: Samples, read: str
+    case: VerifyCase, batch: VerifyBatch, backends: tuple[str, ...], samples: Samples, read: str
 ) -> dict[str, Any] | None:
     if case.acceptance != "all":
         return None
@@ -199,7 +203,7 @@ def _bandwidth(
 
 
 def _memory(
-    case: Case, batch: Batch, calls: Mapping[str, Call], device: torch.device
+    case: VerifyCase, batch: VerifyBatch, calls: Mapping[str, Call], device: torch.device
 ) -> dict[str, Any]:
     rows = len(batch.draft_token_ids)
     return {
@@ -209,11 +213,11 @@ def _memory(
     }
 
 
-def _overheads(plan: Plan, backend: str, timer: Timer) -> list[dict[str, Any]]:
+def _overheads(plan: VerifyBenchConfig, backend: str, timer: Timer) -> list[dict[str, Any]]:
     dtype, device = getattr(torch, plan.dtype), torch.device(plan.device)
     return [
         measure_overhead(
-            Case(kind, vocab, 1), backend, dtype, device, rounds=plan.rounds, timer=timer
+            VerifyCase(kind, vocab, 1), backend, dtype, device, rounds=plan.rounds, timer=timer
         )
         for kind in OVERHEAD_KINDS
         if kind in plan.kinds

@@ -22,7 +22,7 @@ MOST_BATCHES = 1024
 
 
 @dataclass(frozen=True)
-class Kind:
+class RequestKind:
     """A kind of request.
 
     Attributes:
@@ -47,14 +47,16 @@ class Kind:
         return ("all",) if self.rule == "token" else ("all", "mixed")
 
 
-KINDS: dict[str, Kind] = {
-    "greedy": Kind("greedy", temperature=0.0),
-    "plain": Kind("sampled"),
-    "top-p": Kind("sampled, top-p 0.95", top_p=0.95),
-    "top-k-top-p": Kind("sampled, top-k 50, top-p 0.95", top_k=50, top_p=0.95),
-    "sampled-drafts": Kind("sampled, sampled drafts", sampled_drafts=True),
-    "block": Kind("block rule", rule="block"),
-    "block-sampled-drafts": Kind("block rule, sampled drafts", sampled_drafts=True, rule="block"),
+KINDS: dict[str, RequestKind] = {
+    "greedy": RequestKind("greedy", temperature=0.0),
+    "plain": RequestKind("sampled"),
+    "top-p": RequestKind("sampled, top-p 0.95", top_p=0.95),
+    "top-k-top-p": RequestKind("sampled, top-k 50, top-p 0.95", top_k=50, top_p=0.95),
+    "sampled-drafts": RequestKind("sampled, sampled drafts", sampled_drafts=True),
+    "block": RequestKind("block rule", rule="block"),
+    "block-sampled-drafts": RequestKind(
+        "block rule, sampled drafts", sampled_drafts=True, rule="block"
+    ),
 }
 # "all": every draft is accepted, so every row must be read. "mixed": random numbers decide;
 # greedy requests use none, so they accept 2, 3, 4, 0 and 1 drafts in turn.
@@ -62,7 +64,7 @@ ACCEPTANCES = ("all", "mixed")
 
 
 @dataclass(frozen=True)
-class Case:
+class VerifyCase:
     """One measured case: a row of the results."""
 
     kind: str
@@ -88,7 +90,7 @@ class Case:
         return f"{self.kind} V={self.vocab} B={self.batch} accepted={self.acceptance}"
 
 
-class Batch(NamedTuple):
+class VerifyBatch(NamedTuple):
     """The input tensors of a case, the same for every peer.
 
     Attributes:
@@ -119,10 +121,10 @@ def plan_cases(
     vocabs: tuple[int, ...],
     batches: tuple[int, ...],
     acceptances: tuple[str, ...] | None,
-) -> list[Case]:
+) -> list[VerifyCase]:
     """Return the cases in the order they run; ``acceptances`` None takes each kind's own."""
     return [
-        Case(kind, vocab, batch, acceptance)
+        VerifyCase(kind, vocab, batch, acceptance)
         for vocab in vocabs
         for batch in batches
         for kind in kinds
@@ -142,7 +144,7 @@ def make_logits(num_rows: int, vocab: int, generator: torch.Generator) -> torch.
     return logits.scatter_add_(1, tokens, raised)
 
 
-def count_batches(case: Case, element_size: int, *, cold: bool) -> int:
+def count_batches(case: VerifyCase, element_size: int, *, cold: bool) -> int:
     """Return how many batches of a case take turns.
 
     Args:
@@ -159,7 +161,9 @@ def count_batches(case: Case, element_size: int, *, cold: bool) -> int:
     return min(wanted, MOST_BATCHES)
 
 
-def make_batch(case: Case, dtype: torch.dtype, device: torch.device, index: int = 0) -> Batch:
+def make_batch(
+    case: VerifyCase, dtype: torch.dtype, device: torch.device, index: int = 0
+) -> VerifyBatch:
     """Make the tensors of the ``index``-th batch of ``case``, the same in each run."""
     kind = KINDS[case.kind]
     generator = torch.Generator().manual_seed(SEED + case.vocab + case.batch + 10**6 * index)
@@ -168,7 +172,7 @@ def make_batch(case: Case, dtype: torch.dtype, device: torch.device, index: int 
     draft_probs = _draft_probs(drafted, generator) if kind.sampled_drafts else None
     drafts = _drafts(case, drafted, draft_probs, generator, index * case.batch)
     uniform = torch.rand(len(drafts), generator=generator, dtype=torch.float64)
-    batch = Batch(
+    batch = VerifyBatch(
         logits=logits,
         draft_token_ids=drafts.int(),
         cu_num_draft_tokens=torch.arange(1, case.batch + 1, dtype=torch.int32) * NUM_DRAFTS,
@@ -180,7 +184,7 @@ def make_batch(case: Case, dtype: torch.dtype, device: torch.device, index: int 
         accept_uniform=uniform if case.acceptance == "mixed" else torch.zeros_like(uniform),
         sample_uniform=torch.rand(case.batch, generator=generator, dtype=torch.float64),
     )
-    return Batch(*(None if tensor is None else tensor.to(device) for tensor in batch))
+    return VerifyBatch(*(None if tensor is None else tensor.to(device) for tensor in batch))
 
 
 def _draft_probs(drafted: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -190,7 +194,7 @@ def _draft_probs(drafted: torch.Tensor, generator: torch.Generator) -> torch.Ten
 
 
 def _drafts(
-    case: Case,
+    case: VerifyCase,
     drafted: torch.Tensor,  # [num_drafts, vocab_size], the rows that judge drafts
     draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
     generator: torch.Generator,
@@ -207,7 +211,7 @@ def _drafts(
     return torch.where(right, best, (best + 1) % case.vocab)
 
 
-def describe(batch: Batch) -> dict[str, float]:
+def describe(batch: VerifyBatch) -> dict[str, float]:
     """Return how peaked the rows are, on which top-p and the acceptance of drafts depend."""
     rows = batch.logits[: NUM_DRAFTS + 1].float().div(TEMPERATURE).softmax(-1)
     before = rows.sort(-1, descending=True).values.cumsum(-1)

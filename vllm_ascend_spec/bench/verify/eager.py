@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.bench.verify.cases import NUM_DRAFTS, Batch
+from vllm_ascend_spec.bench.verify.cases import NUM_DRAFTS, VerifyBatch
 
 NEGATIVE_INFINITY = float("-inf")
 
 
-def verify(batch: Batch) -> torch.Tensor:
+def verify(batch: VerifyBatch) -> torch.Tensor:
     """Verify a batch of greedy requests or of sampled requests.
 
     Returns:
@@ -25,14 +25,14 @@ def verify(batch: Batch) -> torch.Tensor:
     return verify_sampled(batch)
 
 
-def verify_greedy(batch: Batch) -> torch.Tensor:
+def verify_greedy(batch: VerifyBatch) -> torch.Tensor:
     """Accept the drafts that are the argmax."""
     best = batch.logits.argmax(dim=-1).view(-1, NUM_DRAFTS + 1)
     accepted = best[:, :-1] == batch.draft_token_ids.view(-1, NUM_DRAFTS)
     return _cut(best, accepted.int().cumprod(1).sum(1))
 
 
-def verify_sampled(batch: Batch) -> torch.Tensor:
+def verify_sampled(batch: VerifyBatch) -> torch.Tensor:
     """Accept by the token rule and sample the token after the last accepted draft."""
     num_reqs, vocab = len(batch.temperature), batch.logits.shape[1]
     logits = batch.logits.float() / _by_row(batch.temperature)[:, None]

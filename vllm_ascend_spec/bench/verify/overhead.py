@@ -11,7 +11,13 @@ from typing import Any
 import torch
 
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
-from vllm_ascend_spec.bench.verify.cases import KINDS, NUM_DRAFTS, Batch, Case, make_batch
+from vllm_ascend_spec.bench.verify.cases import (
+    KINDS,
+    NUM_DRAFTS,
+    VerifyBatch,
+    VerifyCase,
+    make_batch,
+)
 from vllm_ascend_spec.bench.verify.peers import our_call
 from vllm_ascend_spec.bench.verify.timing import CpuTimer, Timer
 from vllm_ascend_spec.verification.uniforms import draw_uniforms
@@ -40,7 +46,13 @@ def checks_alone(kind: str) -> Iterator[None]:
 
 
 def measure_overhead(
-    case: Case, backend: str, dtype: torch.dtype, device: torch.device, *, rounds: int, timer: Timer
+    case: VerifyCase,
+    backend: str,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    rounds: int,
+    timer: Timer,
 ) -> dict[str, Any]:
     """Return the times of the checks, the uniforms and the whole call, in microseconds.
 
@@ -66,6 +78,6 @@ def measure_overhead(
     }
 
 
-def _draw(batch: Batch) -> Any:
+def _draw(batch: VerifyBatch) -> Any:
     num_reqs = len(batch.temperature)
     return draw_uniforms([NUM_DRAFTS] * num_reqs, {}, batch.logits.device, NUM_DRAFTS)

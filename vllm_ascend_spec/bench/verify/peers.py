@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from vllm_ascend_spec.bench.verify import eager, stock
-from vllm_ascend_spec.bench.verify.cases import KINDS, NUM_DRAFTS, Batch, Case
+from vllm_ascend_spec.bench.verify.cases import KINDS, NUM_DRAFTS, VerifyBatch, VerifyCase
 from vllm_ascend_spec.bench.verify.timing import Call
 from vllm_ascend_spec.errors import BackendUnavailableError, ConfigError
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
@@ -49,7 +49,7 @@ def _states(device: torch.device) -> dict[str, str]:
     return states
 
 
-def our_call(kind: str, batch: Batch, backend: str, rule: str | None = None) -> Call:
+def our_call(kind: str, batch: VerifyBatch, backend: str, rule: str | None = None) -> Call:
     """Return a call of the op on ``batch`` as the verifier makes it, with its argument checks."""
     drafts = (batch.draft_token_ids, batch.cu_num_draft_tokens, NUM_DRAFTS)
     if KINDS[kind].temperature == 0:
@@ -68,7 +68,7 @@ def our_call(kind: str, batch: Batch, backend: str, rule: str | None = None) -> 
     )
 
 
-def make_calls(case: Case, batch: Batch, backends: tuple[str, ...]) -> dict[str, Call]:
+def make_calls(case: VerifyCase, batch: VerifyBatch, backends: tuple[str, ...]) -> dict[str, Call]:
     """Return everything that is timed for ``case``, by name."""
     kind = KINDS[case.kind]
     calls: dict[str, Call] = {name: our_call(case.kind, batch, name) for name in backends}
@@ -90,7 +90,7 @@ def read_calls(logits: torch.Tensor) -> dict[str, Call]:
     return dict(zip(READS, (flat.sum, words.amax), strict=True))
 
 
-def check_tokens(name: str, result: Any, batch: Batch) -> float:
+def check_tokens(name: str, result: Any, batch: VerifyBatch) -> float:
     """Check that a result can come from a verification; return the mean tokens per request.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from vllm_ascend_spec.bench.verify.cases import NUM_DRAFTS, Batch
+from vllm_ascend_spec.bench.verify.cases import NUM_DRAFTS, VerifyBatch
 
 NOTE = "vLLM's RejectionSampler and Sampler"
 
@@ -15,14 +15,14 @@ def prepare(device: torch.device) -> str:
     """Make the peer usable on ``device``; return what was done, for the record."""
     if device.type != "cpu":
         return f"{NOTE} as released."
-    from vllm_ascend_spec.compat import registry
+    from vllm_ascend_spec.patches import registry
 
     registry.apply("cpu")
-    mends = ", ".join(mend.__name__.rpartition(".")[2] for mend in registry.needed("cpu"))
-    return f"{NOTE}. As released they fail on a CPU at the first verification; mended: {mends}."
+    patches = ", ".join(patch.__name__.rpartition(".")[2] for patch in registry.needed("cpu"))
+    return f"{NOTE}. As released they fail on a CPU at the first verification; mended: {patches}."
 
 
-def make_call(batch: Batch) -> Callable[[], torch.Tensor]:
+def make_call(batch: VerifyBatch) -> Callable[[], torch.Tensor]:
     """Build what the runner has ready before it samples; only the sampler's call is timed.
 
     Returns:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.custom_class import class_probe
 
@@ -26,7 +26,7 @@ OPTION = "speculative_config.model"
 TIME_LIMIT_S = 120.0
 
 
-def check_custom_class(request: Request) -> None:
+def check_custom_class(request: SpecInput) -> None:
     """Check that the class exists and can be called as vLLM calls it.
 
     Raises:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
     from vllm.config import VllmConfig
 
-    from vllm_ascend_spec.methods.drafter import Engine
+    from vllm_ascend_spec.methods.drafter import DrafterContext
     from vllm_ascend_spec.methods.step import DraftStep
 
 PADDING = -1
@@ -45,7 +45,7 @@ class CustomClassDrafter(HostDrafter):
         self.longest = spec.num_speculative_tokens
 
     @classmethod
-    def create(cls, engine: Engine) -> Self:
+    def create(cls, engine: DrafterContext) -> Self:
         """Build the drafter of an engine, and the only instance of the user's class."""
         return cls(create_custom_proposer(engine.vllm_config), engine.vllm_config)
 

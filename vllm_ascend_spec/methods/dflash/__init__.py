@@ -21,15 +21,15 @@ METHOD = Method(
     check_checkpoint=check_dflash,
     drafters={
         "vllm": (
-            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
-            "vllm_ascend_spec.methods.families.vllm.loop:VllmDraftLoop",
+            "vllm_ascend_spec.patches.next_token_buffer:BufferOverride",
+            "vllm_ascend_spec.methods.loops.vllm.loop:VllmDraftLoop",
             "vllm.v1.spec_decode.dflash:DFlashProposer",
         ),
         "ascend": (
             "vllm_ascend_spec.methods.dflash.drafter:InnerStates",
             "vllm_ascend_spec.methods.dflash.context_first:ContextFirst",
-            "vllm_ascend_spec.compat.next_token_buffer:BufferOverride",
-            "vllm_ascend_spec.methods.families.ascend.loop:AscendDraftLoop",
+            "vllm_ascend_spec.patches.next_token_buffer:BufferOverride",
+            "vllm_ascend_spec.methods.loops.ascend.loop:AscendDraftLoop",
             "vllm_ascend.spec_decode.dflash_proposer:AscendDflashProposer",
         ),
     },

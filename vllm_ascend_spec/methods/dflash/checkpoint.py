@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
-from vllm_ascend_spec.config.checkpoint.draft import Draft
-from vllm_ascend_spec.config.checkpoint.families import dflash
-from vllm_ascend_spec.config.checkpoint.masks import check_mask
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
-from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
-from vllm_ascend_spec.config.checkpoint.vocabulary import MAPS, check_map
+from vllm_ascend_spec.checkpoint.architectures import dflash
+from vllm_ascend_spec.checkpoint.config_json import architecture_of
+from vllm_ascend_spec.checkpoint.draft import Draft
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, blame, short_value
+from vllm_ascend_spec.checkpoint.masks import check_mask
+from vllm_ascend_spec.checkpoint.tensors import check_tensors
+from vllm_ascend_spec.checkpoint.vocabulary import MAPS, check_map
 
 
 def check_dflash(draft: Draft) -> None:
@@ -19,11 +19,11 @@ def check_dflash(draft: Draft) -> None:
     """
     found = draft.read("vocab_size")
     target = draft.target_text()
-    with laid_to(draft.option, draft.model):
+    with blame(draft.option, draft.model):
         architecture = architecture_of(found.config)
         if architecture != dflash.ARCHITECTURE:
-            raise UnusableError(
-                f"config.json: architectures is {shortly([architecture])}; valid: "
+            raise InvalidCheckpointError(
+                f"config.json: architectures is {short_value([architecture])}; valid: "
                 f"['{dflash.ARCHITECTURE}'], the heads that the V1 model runner has"
             )
         check_mask(found.config)

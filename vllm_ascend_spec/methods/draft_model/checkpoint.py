@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
-from vllm_ascend_spec.config.checkpoint.draft import Draft
-from vllm_ascend_spec.config.checkpoint.families import llama, unknown
-from vllm_ascend_spec.config.checkpoint.heads import ABOUT, BY_MODEL_TYPE, kind_of
-from vllm_ascend_spec.config.checkpoint.masks import check_mask
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to
-from vllm_ascend_spec.config.checkpoint.states import with_state
-from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
+from vllm_ascend_spec.checkpoint.architectures import llama, unknown
+from vllm_ascend_spec.checkpoint.config_json import architecture_of
+from vllm_ascend_spec.checkpoint.draft import Draft
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, blame
+from vllm_ascend_spec.checkpoint.heads import ABOUT, BY_MODEL_TYPE, kind_of
+from vllm_ascend_spec.checkpoint.masks import check_mask
+from vllm_ascend_spec.checkpoint.recurrent import with_state
+from vllm_ascend_spec.checkpoint.tensors import check_tensors
 
 EAGLE = re.compile(r"Eagle\w+ForCausalLM")
 
@@ -23,16 +23,16 @@ def check_draft_model(draft: Draft) -> None:
         CheckpointError: stating what was found and what is valid.
     """
     found = draft.read("vocab_size")
-    with laid_to(draft.option, draft.model):
+    with blame(draft.option, draft.model):
         if (model_type := found.config.get("model_type")) in BY_MODEL_TYPE:
-            raise UnusableError(f"is no ordinary model; use method {model_type!r}")
+            raise InvalidCheckpointError(f"is no ordinary model; use method {model_type!r}")
         architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
         if (kind := kind_of(found.tensors)) in ("eagle3", "dflash"):
-            raise UnusableError(f"is {ABOUT[kind]}; use method {kind!r}")
+            raise InvalidCheckpointError(f"is {ABOUT[kind]}; use method {kind!r}")
         if "fc.weight" in found.tensors or EAGLE.fullmatch(architecture):
-            raise UnusableError("is an EAGLE head; use method 'eagle'")
+            raise InvalidCheckpointError("is an EAGLE head; use method 'eagle'")
         if (stateful := with_state(found.config)) is not None:
-            raise UnusableError(
+            raise InvalidCheckpointError(
                 f"is of {stateful}, whose layers keep a state, and vLLM 0.30 drafts with layers of "
                 "attention alone; use another draft, or another method"
             )

@@ -6,16 +6,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
-from vllm_ascend_spec.config.checkpoint.draft import Checkpoint, Draft
-from vllm_ascend_spec.config.checkpoint.families import eagle3, llama
-from vllm_ascend_spec.config.checkpoint.families.eagle3 import LAYER_IDS, Settings
-from vllm_ascend_spec.config.checkpoint.heads import ABOUT, kind_of, method_of_a_model
-from vllm_ascend_spec.config.checkpoint.masks import check_mask
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
-from vllm_ascend_spec.config.checkpoint.target_states import check_layers, check_width
-from vllm_ascend_spec.config.checkpoint.tensors import check_tensors
-from vllm_ascend_spec.config.checkpoint.vocabulary import MAPS, check_map
+from vllm_ascend_spec.checkpoint.architectures import eagle3, llama
+from vllm_ascend_spec.checkpoint.architectures.eagle3 import LAYER_IDS, Settings
+from vllm_ascend_spec.checkpoint.config_json import architecture_of
+from vllm_ascend_spec.checkpoint.draft import Checkpoint, Draft
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, blame, short_value
+from vllm_ascend_spec.checkpoint.heads import ABOUT, kind_of, method_of_a_model
+from vllm_ascend_spec.checkpoint.masks import check_mask
+from vllm_ascend_spec.checkpoint.target_states import check_layers, check_width
+from vllm_ascend_spec.checkpoint.tensors import check_tensors
+from vllm_ascend_spec.checkpoint.vocabulary import MAPS, check_map
 
 # Classes of heads that a family's proposer does not support: vllm-ascend 0.30.0rc2 crashes at the
 # first draft (vllm_ascend/spec_decode/llm_base_proposer.py:
@@ -33,10 +33,10 @@ def check_eagle3(draft: Draft) -> None:
     """
     found = draft.read("vocab_size")
     target = draft.target_text()
-    with laid_to(draft.option, draft.model):
+    with blame(draft.option, draft.model):
         require_kind(found)
         if eagle3.class_of(found.config) in UNKNOWN_TO.get(draft.family or "", ()):
-            raise UnusableError(
+            raise InvalidCheckpointError(
                 f"is a head of {eagle3.class_of(found.config)}, which vllm-ascend does not run; "
                 f"valid on an NPU: one of Llama's layers"
             )
@@ -65,14 +65,16 @@ def require_kind(found: Checkpoint) -> None:
     """
     kind = kind_of(found.tensors) if found.usual_names else "eagle3"
     if kind == "eagle":
-        raise UnusableError(
+        raise InvalidCheckpointError(
             "is a head of the first EAGLE (no tensor *.hidden_norm.weight); use method 'eagle'"
         )
     if kind == "dflash":
-        raise UnusableError(f"is {ABOUT[kind]}; use method {kind!r}")
+        raise InvalidCheckpointError(f"is {ABOUT[kind]}; use method {kind!r}")
     if kind is None:
         hint = method_of_a_model(found.tensors, found.text)
-        raise UnusableError(f"is not an EAGLE-3 head (no tensor *.hidden_norm.weight); {hint}")
+        raise InvalidCheckpointError(
+            f"is not an EAGLE-3 head (no tensor *.hidden_norm.weight); {hint}"
+        )
 
 
 def check_masked_states(found: Checkpoint, settings: Settings) -> None:
@@ -86,14 +88,14 @@ def check_masked_states(found: Checkpoint, settings: Settings) -> None:
     )
     tensor = found.tensors.get(PARALLEL)
     if tensor is None:
-        raise UnusableError(
+        raise InvalidCheckpointError(
             f"has no tensor {PARALLEL}, so it was not trained for parallel_drafting; leave the "
             "option out"
         )
     if math.prod(tensor.shape) != width:
-        raise UnusableError(
-            f"{PARALLEL} in {tensor.path.name} is {tensor.dtype} {shortly(list(tensor.shape))}; "
-            f"valid: {width} numbers, the width of the states that it reads"
+        raise InvalidCheckpointError(
+            f"{PARALLEL} in {tensor.path.name} is {tensor.dtype} {short_value(list(tensor.shape))}"
+            f"; valid: {width} numbers, the width of the states that it reads"
         )
 
 
@@ -119,11 +121,11 @@ def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
 
 def _check_default(settings: Settings, layers: int, target: Mapping[str, Any]) -> None:
     """Raise if vLLM's default layers do not fit; some models have their own default."""
-    if architecture_of(target, llama.BY_MODEL_TYPE) not in llama.RELATIVES:
+    if architecture_of(target, llama.BY_MODEL_TYPE) not in llama.VARIANTS:
         return
     default = (2, layers // 2, layers - 3)
     if min(default) < 0 or len(set(default)) != settings.num_states:
-        raise UnusableError(
+        raise InvalidCheckpointError(
             f"config.json has no {LAYER_IDS}, and vLLM's default {list(default)} for a target of "
             f"{layers} layers is not {settings.num_states} of them; name them"
         )

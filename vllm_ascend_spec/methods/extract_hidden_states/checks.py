@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_ascend_spec.config.checkpoint.config_json import read_config, text_of
-from vllm_ascend_spec.config.checkpoint.folder import find_target
-from vllm_ascend_spec.config.checkpoint.problem import laid_to
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.checkpoint.config_json import read_config, text_of
+from vllm_ascend_spec.checkpoint.errors import blame
+from vllm_ascend_spec.checkpoint.folder import find_target
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.errors import ConfigError
 
 COUNT, CONFIG = "num_speculative_tokens", "draft_model_config"
@@ -16,7 +16,7 @@ INNER, LAYERS = "hf_config", "eagle_aux_hidden_state_layer_ids"
 FORM = f'valid: {{"{INNER}": {{"{LAYERS}": [2, 18, 34]}}}}'
 
 
-def check_extract_hidden_states(request: Request) -> None:
+def check_extract_hidden_states(request: SpecInput) -> None:
     """Check the layers, and that K is 1 and there is a connector.
 
     Raises:
@@ -77,11 +77,11 @@ def check_layers(layers: Any, num_layers: int | None) -> None:
         )
 
 
-def num_layers_of(request: Request) -> int | None:
+def num_layers_of(request: SpecInput) -> int | None:
     """Return the target's number of layers, or None if the target is not on this machine."""
     target = find_target(request.model) if request.model else None
     if target is None:
         return None
-    with laid_to("model", str(target)):
+    with blame("model", str(target)):
         count = text_of(read_config(target)).get("num_hidden_layers")
     return count if isinstance(count, int) else None

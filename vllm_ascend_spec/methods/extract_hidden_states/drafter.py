@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
-    from vllm_ascend_spec.methods.drafter import Engine
+    from vllm_ascend_spec.methods.drafter import DrafterContext
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
 
@@ -28,7 +28,7 @@ class KeepsHiddenStates:
     wants_aux_hidden_states = True
 
     @classmethod
-    def create(cls, engine: Engine) -> Self:
+    def create(cls, engine: DrafterContext) -> Self:
         """Build the drafter of an engine."""
         known = {
             "vllm_config": engine.vllm_config,

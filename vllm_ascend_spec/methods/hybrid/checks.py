@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from vllm_ascend_spec.config.checkpoint.draft import Draft
-from vllm_ascend_spec.config.checkpoint.folder import find_folder
+from vllm_ascend_spec.checkpoint.draft import Draft
+from vllm_ascend_spec.checkpoint.folder import find_folder
 from vllm_ascend_spec.config.draft_options import MODEL, check_name
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.errors import CheckpointError, ConfigError

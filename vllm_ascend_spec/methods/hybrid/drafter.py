@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vllm_ascend_spec.methods.hybrid.choice import Account, Forecasts, by_model, by_trees
 from vllm_ascend_spec.methods.hybrid.estimate import Drafts
+from vllm_ascend_spec.methods.hybrid.request_state import (
+    Estimators,
+    RequestState,
+    by_model,
+    by_trees,
+)
 from vllm_ascend_spec.methods.suffix.drafter import Found, SuffixDrafter, repeats, samples
 
 if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
-    from vllm_ascend_spec.methods.drafter import Engine
+    from vllm_ascend_spec.methods.drafter import DrafterContext
     from vllm_ascend_spec.methods.step import DraftStep
 
 
@@ -29,7 +34,7 @@ class HybridMixin:
     """
 
     suffix: SuffixDrafter
-    forecasts: Forecasts
+    forecasts: Estimators
     by_suffix: dict[int, Drafts]
     keeps_cache_only: bool
     vllm_config: Any
@@ -37,7 +42,7 @@ class HybridMixin:
     _enable_probabilistic_draft_probs: bool
 
     @classmethod
-    def create(cls, engine: Engine) -> Self:
+    def create(cls, engine: DrafterContext) -> Self:
         """Build the drafter of an engine.
 
         Raises:
@@ -45,7 +50,7 @@ class HybridMixin:
         """
         drafter = super().create(engine)  # type: ignore[misc]
         drafter.suffix = SuffixDrafter.create(engine)
-        drafter.forecasts = Forecasts()
+        drafter.forecasts = Estimators()
         drafter.by_suffix = {}
         return drafter
 
@@ -80,13 +85,13 @@ class HybridMixin:
         """Forget all answers, as after an engine start."""
         self.suffix.forget_answers()
 
-    def _account(self, req_id: str, written: list[int]) -> Account:
+    def _account(self, req_id: str, written: list[int]) -> RequestState:
         """Return the account of a request, updated with this step's tokens."""
         followed = self.suffix.followed[req_id]
         if followed.notes is None:
             is_alone = repeats(followed.state.sampling_params)
-            followed.notes = Account(Forecasts() if is_alone else self.forecasts, is_alone)
-        account: Account = followed.notes
+            followed.notes = RequestState(Estimators() if is_alone else self.forecasts, is_alone)
+        account: RequestState = followed.notes
         before = followed.num_tokens - len(written)
         # Drafts of a greedy request are always greedy.
         is_sampled = samples(followed.state.sampling_params)
@@ -96,7 +101,7 @@ class HybridMixin:
         return account
 
     def _choose(
-        self, step: DraftStep, accounts: list[Account | None], found: list[Found | None]
+        self, step: DraftStep, accounts: list[RequestState | None], found: list[Found | None]
     ) -> dict[int, Drafts]:
         """Return the trees' drafts by index of the requests that take them."""
         mode = self.vllm_config.compilation_config.cudagraph_mode

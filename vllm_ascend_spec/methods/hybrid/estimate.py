@@ -41,7 +41,7 @@ class Drafts:
 
 
 @dataclass
-class Tally:
+class Outcomes:
     """Counts of drafts that were accepted and that had been expected to be."""
 
     accepted: float = 0.0
@@ -61,9 +61,9 @@ class Forecast:
     """Acceptance forecast for the drafts of one drafter."""
 
     def __init__(self) -> None:
-        self._kinds: defaultdict[Hashable, Tally] = defaultdict(Tally)
+        self._kinds: defaultdict[Hashable, Outcomes] = defaultdict(Outcomes)
 
-    def expect(self, drafts: Drafts, own: Tally) -> float:
+    def expect(self, drafts: Drafts, own: Outcomes) -> float:
         """Return the expected number of accepted ``drafts``, given the tally of their request."""
         total, so_far, of_request = 0.0, 1.0, own.ratio(REQUEST_WEIGHT)
         for kind, chance in zip(drafts.kinds, drafts.chances, strict=True):
@@ -71,7 +71,7 @@ class Forecast:
             total += so_far
         return total
 
-    def learn(self, drafts: Drafts, outcomes: Sequence[bool], own: Tally) -> None:
+    def learn(self, drafts: Drafts, outcomes: Sequence[bool], own: Outcomes) -> None:
         """Count the outcomes of ``drafts``."""
         for kind, chance, outcome in zip(drafts.kinds, drafts.chances, outcomes, strict=False):
             tally = self._kinds[kind]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_ascend_spec.methods.families import head_weights
-from vllm_ascend_spec.methods.families.heads import HeadsDrafter
+from vllm_ascend_spec.methods.heads import weights
+from vllm_ascend_spec.methods.heads.drafter import HeadsDrafter
 from vllm_ascend_spec.methods.medusa.checkpoint import read_medusa
 from vllm_ascend_spec.methods.medusa.heads import MedusaHeads
 
 if TYPE_CHECKING:
-    from vllm_ascend_spec.config.checkpoint.families.medusa import MedusaSizes
-    from vllm_ascend_spec.config.checkpoint.own_heads import HeadsCheckpoint
+    from vllm_ascend_spec.checkpoint.architectures.medusa import MedusaSizes
+    from vllm_ascend_spec.checkpoint.own_heads import HeadsCheckpoint
 
 
 class MedusaDrafter(HeadsDrafter):
@@ -24,7 +24,7 @@ class MedusaDrafter(HeadsDrafter):
 
     def load_heads(self) -> MedusaHeads:
         """Return the heads with their weights, on the target's device and in its dtype."""
-        heads = head_weights.load(self, read_medusa, make_heads)
+        heads = weights.load(self, read_medusa, make_heads)
         assert isinstance(heads, MedusaHeads)
         heads.leave_out_other_tokens()
         return heads

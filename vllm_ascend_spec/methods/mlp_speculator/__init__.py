@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.checkpoint.families.mlp_speculator import count_of
+from vllm_ascend_spec.checkpoint.architectures.mlp_speculator import count_of
 from vllm_ascend_spec.config.draft_heads import OPTIONS, check_count, check_whole
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.methods.mlp_speculator.checkpoint import check_mlp_speculator

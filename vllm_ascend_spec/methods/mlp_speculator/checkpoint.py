@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.checkpoint.draft import Draft
-from vllm_ascend_spec.config.checkpoint.families.mlp_speculator import MlpSizes, sizes_of
-from vllm_ascend_spec.config.checkpoint.own_heads import HeadsCheckpoint, read_heads
+from vllm_ascend_spec.checkpoint.architectures.mlp_speculator import MlpSizes, sizes_of
+from vllm_ascend_spec.checkpoint.draft import Draft
+from vllm_ascend_spec.checkpoint.own_heads import HeadsCheckpoint, read_heads
 
 
 def check_mlp_speculator(draft: Draft) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_ascend_spec.methods.families import head_weights
-from vllm_ascend_spec.methods.families.heads import HeadsDrafter
+from vllm_ascend_spec.methods.heads import weights
+from vllm_ascend_spec.methods.heads.drafter import HeadsDrafter
 from vllm_ascend_spec.methods.mlp_speculator.checkpoint import read_mlp_speculator
 from vllm_ascend_spec.methods.mlp_speculator.heads import MlpHeads
 
@@ -18,4 +18,4 @@ class MlpSpeculatorDrafter(HeadsDrafter):
 
     def load_heads(self) -> nn.Module:
         """Return the stages with their weights, on the target's device and in its dtype."""
-        return head_weights.load(self, read_mlp_speculator, lambda found: MlpHeads(found.sizes))
+        return weights.load(self, read_mlp_speculator, lambda found: MlpHeads(found.sizes))

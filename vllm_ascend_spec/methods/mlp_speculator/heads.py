@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 
 if TYPE_CHECKING:
-    from vllm_ascend_spec.config.checkpoint.families.mlp_speculator import MlpSizes
-    from vllm_ascend_spec.methods.families.heads import Picker
+    from vllm_ascend_spec.checkpoint.architectures.mlp_speculator import MlpSizes
+    from vllm_ascend_spec.methods.heads.drafter import Picker
 
 EPS = 1e-6
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_ascend_spec.config.checkpoint.config_json import architecture_of
-from vllm_ascend_spec.config.checkpoint.draft import Checkpoint, Draft
-from vllm_ascend_spec.config.checkpoint.families import deepseek_mtp, llama, mimo_mtp
-from vllm_ascend_spec.config.checkpoint.heads import (
+from vllm_ascend_spec.checkpoint.architectures import deepseek_mtp, llama, mimo_mtp
+from vllm_ascend_spec.checkpoint.config_json import architecture_of
+from vllm_ascend_spec.checkpoint.draft import Checkpoint, Draft
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, blame, short_value
+from vllm_ascend_spec.checkpoint.heads import (
     BY_MODEL_TYPE,
     MTP,
     has_mtp_layers,
     kind_of,
 )
-from vllm_ascend_spec.config.checkpoint.problem import UnusableError, laid_to, shortly
-from vllm_ascend_spec.config.checkpoint.tensors import check_tensors, layers_of
+from vllm_ascend_spec.checkpoint.tensors import check_tensors, layers_of
 
 # Model types that draft with one layer per step; vLLM has a separate proposer for them.
 OTHER_PROPOSERS = frozenset(
@@ -41,12 +41,14 @@ def check_mtp(draft: Draft) -> None:
         CheckpointError: stating what was found and what is valid.
     """
     found = draft.read("vocab_size", "hidden_size")
-    with laid_to(draft.option, draft.model):
+    with blame(draft.option, draft.model):
         model_type = found.text.get("model_type")
         kind = kind_of(found.tensors) if found.usual_names else None
         if model_type in BY_MODEL_TYPE or kind is not None:
             method = kind or model_type
-            raise UnusableError(f"is no model with MTP layers but a head; use method {method!r}")
+            raise InvalidCheckpointError(
+                f"is no model with MTP layers but a head; use method {method!r}"
+            )
         architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
         require_our_loop(architecture, found.config, found.text)
         require_layers(architecture, found.text)
@@ -75,7 +77,7 @@ def require_our_loop(architecture: str, config: Mapping[str, Any], text: Mapping
     found = next((name for name in types if name in OTHER_PROPOSERS), None)
     if found is not None or architecture in THEIR_ARCHITECTURES:
         what = f"model_type {found!r}" if found is not None else architecture
-        raise UnusableError(
+        raise InvalidCheckpointError(
             f"is of {what}, whose layers vLLM runs in a loop of their own; "
             "not supported by this release"
         )
@@ -91,7 +93,7 @@ def require_tensors(found: Checkpoint) -> None:
     """
     if has_mtp_layers(found.tensors, found.text) is False:
         first = found.text["num_hidden_layers"]
-        raise UnusableError(
+        raise InvalidCheckpointError(
             f"has no tensor model.layers.{first}.* and none called {MTP}*, so its MTP layers were "
             "left out; use a checkpoint that has them, or another method"
         )
@@ -103,14 +105,16 @@ def require_layers(architecture: str, config: Mapping[str, Any]) -> None:
     Raises:
         UnusableError: it has none.
     """
-    if architecture in llama.RELATIVES:
-        raise UnusableError(f"has no MTP layers: {architecture} never has; use another method")
+    if architecture in llama.VARIANTS:
+        raise InvalidCheckpointError(
+            f"has no MTP layers: {architecture} never has; use another method"
+        )
     counted = any(architecture in family.ARCHITECTURES for family in FAMILIES)
     count = config.get("num_nextn_predict_layers")
     is_some = isinstance(count, int) and not isinstance(count, bool) and count > 0
     if counted and not is_some:
-        given = f"is {shortly(count)}" if "num_nextn_predict_layers" in config else "is missing"
-        raise UnusableError(
+        given = f"is {short_value(count)}" if "num_nextn_predict_layers" in config else "is missing"
+        raise InvalidCheckpointError(
             f"has no MTP layers: num_nextn_predict_layers in config.json {given}; valid: a whole "
             "number from 1 on"
         )

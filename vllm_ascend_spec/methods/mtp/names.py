@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 
 # From vllm/config/speculative.py:MTPModelTypes; vLLM turns each into "mtp".
 NAMES = frozenset(
@@ -40,7 +40,7 @@ NAMES = frozenset(
 )
 
 
-def warn_of_mtp(request: Request) -> Iterable[str]:
+def warn_of_mtp(request: SpecInput) -> Iterable[str]:
     """Warn if an old name is used."""
     if (name := request.spec.get("method")) in NAMES:
         yield f"Method {name!r} is an old name of 'mtp'; the model says of which family it is."

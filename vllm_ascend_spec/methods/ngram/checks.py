@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.errors import ConfigError
 
 LOOKUP_MIN, LOOKUP_MAX = "prompt_lookup_min", "prompt_lookup_max"
 
 
-def check_ngram(request: Request) -> None:
+def check_ngram(request: SpecInput) -> None:
     """Check the shortest and the longest n-gram to look for; if one is unset, both are equal.
 
     Raises:

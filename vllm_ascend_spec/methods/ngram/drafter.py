@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
-    from vllm_ascend_spec.methods.drafter import Engine, Runner
+    from vllm_ascend_spec.methods.drafter import DrafterContext, Runner
     from vllm_ascend_spec.methods.step import DraftStep
 
 
@@ -37,7 +37,7 @@ class NgramDrafter(HostDrafter, SearchingProposer):
     max_model_len: int
 
     @classmethod
-    def create(cls, engine: Engine) -> Self:
+    def create(cls, engine: DrafterContext) -> Self:
         """Build the drafter of an engine."""
         drafter = cls(engine.vllm_config)
         drafter.runner = engine.runner

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vllm_ascend_spec.config.engine import Request
+from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.options import OPTIONS
 from vllm_ascend_spec.errors import ConfigError
 
@@ -19,7 +19,7 @@ INSTALL = (
 DEPTH, FACTOR = "suffix_decoding_max_tree_depth", "suffix_decoding_max_spec_factor"
 
 
-def check_suffix(request: Request) -> None:
+def check_suffix(request: SpecInput) -> None:
     """Check that the options allow at least one draft, and that the library can be imported.
 
     Raises:
@@ -51,7 +51,7 @@ def library_problem() -> str | None:
     return None
 
 
-def warn_of_length(request: Request) -> Iterator[str]:
+def warn_of_length(request: SpecInput) -> Iterator[str]:
     """Warn if no draft can ever have ``num_speculative_tokens`` tokens."""
     spec = request.spec
     longest, wanted = longest_draft(spec), spec["num_speculative_tokens"]

@@ -21,7 +21,7 @@ from vllm_ascend_spec.methods.suffix.trees import Trees
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from vllm_ascend_spec.methods.drafter import Engine, Runner
+    from vllm_ascend_spec.methods.drafter import DrafterContext, Runner
     from vllm_ascend_spec.methods.step import DraftStep
 
 # arctic-inference's draft, with token_ids, probs, score, match_len and others.
@@ -58,7 +58,7 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
     max_model_len: int
 
     @classmethod
-    def create(cls, engine: Engine) -> Self:
+    def create(cls, engine: DrafterContext) -> Self:
         """Build the drafter of an engine."""
         drafter = cls(engine.vllm_config)
         drafter.runner = engine.runner

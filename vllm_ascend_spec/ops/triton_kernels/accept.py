@@ -19,7 +19,7 @@ def accept_by_token(uniform, p, q, drafts, positions, num_drafts, POSITIONS: tl.
 
 
 @triton.jit
-def weights_of_certain(p, rest, positions, length, POSITIONS: tl.constexpr):
+def weights_of_one_hot(p, rest, positions, length, POSITIONS: tl.constexpr):
     """Return w, the weight before each position, and 1 - w for one-hot drafts (docs/block_rule.md).
 
     Args:
@@ -87,7 +87,7 @@ def weights_of_samples(p, q, positions, length, POSITIONS: tl.constexpr):
 
 
 @triton.jit
-def accept_block_of_certain(
+def accept_block_of_one_hot(
     uniform_before,  # [POSITIONS], the uniform of the draft before each position
     p,  # [POSITIONS]
     rest,  # [POSITIONS], 1 - p
@@ -100,7 +100,7 @@ def accept_block_of_certain(
     The residual of a one-hot draft sums to w * (1 - p) (docs/block_rule.md, lemma 7), so all
     positions can be judged at once.
     """
-    weights, missing = weights_of_certain(p, rest, positions, length, POSITIONS)
+    weights, missing = weights_of_one_hot(p, rest, positions, length, POSITIONS)
     residual = weights * rest
     # ``missing`` is 0 at a weight of 1, where the chance is 1 (docs/block_rule.md, lemma 8).
     chance = tl.where(missing > 0, residual / (residual + missing), 1.0)

@@ -7,9 +7,9 @@ import triton.language as tl
 
 from .arith import find_request, kernel, rate_of, read_draft, read_score, read_scores
 from .greedy import token_of
-from .limits import kept_mass, row_limit
 from .scan import note_draft
 from .search import gather_tops
+from .thresholds import kept_mass, row_limit
 
 
 @triton.jit

@@ -99,7 +99,7 @@ def scan_greedy(
 
 
 @kernel
-def settle_greedy(
+def finalize_greedy(
     chunk_peak,  # [num_rows, num_chunks]
     chunk_best,  # [num_rows, num_chunks]
     num_chunks,

@@ -22,7 +22,7 @@ def verify_greedy(
     max_draft_len: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """See :func:`vllm_ascend_spec.ops.verify_greedy.verify_greedy`."""
-    from vllm_ascend_spec.ops.triton_kernels.greedy import scan_greedy, settle_greedy
+    from vllm_ascend_spec.ops.triton_kernels.greedy import finalize_greedy, scan_greedy
 
     (num_rows, vocab_size), num_reqs = logits.shape, cu_num_draft_tokens.shape[0]
     tokens = cu_num_draft_tokens.new_empty((num_reqs, max_draft_len + 1))
@@ -45,7 +45,7 @@ def verify_greedy(
             CHUNK=plan.chunk,
             num_warps=plan.num_warps,
         )
-        settle_greedy[(num_reqs,)](
+        finalize_greedy[(num_reqs,)](
             peak,
             best,
             plan.num_chunks,

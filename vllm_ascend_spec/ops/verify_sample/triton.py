@@ -8,7 +8,7 @@ import torch
 
 from vllm_ascend_spec.ops.triton_launch import (
     USUAL_SIDE,
-    Plan,
+    LaunchPlan,
     is_aligned,
     lanes_of,
     make_plan,
@@ -28,7 +28,7 @@ DEEP_STAGES, SHALLOW_STAGES, SETTLE_STAGES = 6, 2, 4
 EMPTY_BITS = {torch.float32: 0, torch.bfloat16: 16, torch.float16: 13}
 
 
-class Batch(NamedTuple):
+class SampleBatch(NamedTuple):
     """The arguments that both kernels read.
 
     Attributes:
@@ -85,7 +85,7 @@ def verify_sample(
     counts = cu_num_draft_tokens.new_empty((num_reqs,))
     if num_reqs == 0:
         return tokens, counts
-    batch = Batch(
+    batch = SampleBatch(
         logits,
         draft_token_ids.contiguous(),
         cu_num_draft_tokens.contiguous(),
@@ -103,7 +103,7 @@ def verify_sample(
     return tokens, counts
 
 
-def _scan(batch: Batch, plan: Plan) -> RowSums:
+def _scan(batch: SampleBatch, plan: LaunchPlan) -> RowSums:
     from vllm_ascend_spec.ops.triton_kernels.scan import scan_sampled
 
     num_rows, vocab_size = batch.logits.shape
@@ -130,8 +130,8 @@ def _scan(batch: Batch, plan: Plan) -> RowSums:
 
 
 def _filter(
-    batch: Batch,
-    plan: Plan,
+    batch: SampleBatch,
+    plan: LaunchPlan,
     top_k: torch.Tensor | None,  # [num_reqs]
     top_p: torch.Tensor | None,  # [num_reqs]
     min_p: torch.Tensor | None,  # [num_reqs]
@@ -165,19 +165,19 @@ def _filter(
 
 
 def _settle(
-    batch: Batch,
-    plan: Plan,
+    batch: SampleBatch,
+    plan: LaunchPlan,
     sums: RowSums,
     uniforms: tuple[torch.Tensor, torch.Tensor],  # int32 words of [num_drafts] and [num_reqs]
     rule: str,
     tokens: torch.Tensor,  # [num_reqs, max_draft_len + 1], written
     counts: torch.Tensor,  # [num_reqs], written
 ) -> None:
-    from vllm_ascend_spec.ops.triton_kernels.settle import settle_sampled
+    from vllm_ascend_spec.ops.triton_kernels.finalize import finalize_sampled
 
     num_parts = sums.peak.shape[1]
     reads_rows = sums.threshold is not None or batch.draft_probs is not None
-    settle_sampled[plan.grid[:1]](
+    finalize_sampled[plan.grid[:1]](
         batch.logits,
         batch.logits.stride(0),
         batch.logits.shape[1],

@@ -11,8 +11,8 @@ import triton.language as tl
 
 from vllm_ascend_spec.ops.triton_kernels.arith import rate_of, read_uniforms, weight_of
 from vllm_ascend_spec.ops.triton_kernels.draw import pick, pick_in_chunk
-from vllm_ascend_spec.ops.triton_kernels.limits import min_p_limit
 from vllm_ascend_spec.ops.triton_kernels.search import between, gather_tops, key_of, value_of
+from vllm_ascend_spec.ops.triton_kernels.thresholds import min_p_limit
 from vllm_ascend_spec.ops.triton_launch import words_of
 
 INF = float("inf")

@@ -28,7 +28,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_greedy_verification_takes_two(launches: list[str]) -> None:
     verify_greedy(**make_drafts([2, 0, 3], 9, 1), backend="triton")
-    assert launches == ["scan_greedy", "settle_greedy"]
+    assert launches == ["scan_greedy", "finalize_greedy"]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -42,7 +42,7 @@ def test_sampled_verification_takes_two(
 ) -> None:
     arguments = make_sampled([2, 0, 3], 9, 1, filters=filters, with_draft_probs=with_draft_probs)
     verify_sample(**arguments, rule=rule, backend="triton")
-    assert launches == [first, "settle_sampled"]
+    assert launches == [first, "finalize_sampled"]
 
 
 def test_masking_takes_one(launches: list[str]) -> None:

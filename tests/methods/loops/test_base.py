@@ -1,0 +1,116 @@
+"""When our draft loop is used, and which engines hand the drafts' distributions over."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
+
+from tests.methods.engine import make_engine
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.methods.loops.vllm.loop import VllmDraftLoop
+
+VOCAB = 6
+
+
+class Stock:
+    """The part of vLLM's proposer that ``create`` reads; its own choice as in vLLM 0.30."""
+
+    uses_mrope = supports_mm_inputs = parallel_drafting = False
+    constant_draft_positions = use_heterogeneous_vocab = False
+
+    def __init__(self, vllm_config: Any, device: Any, runner: Any) -> None:
+        self.made_with = (vllm_config, device, runner)
+        self.vllm_config = vllm_config
+        self.speculative_config = spec = vllm_config.speculative_config
+        self._enable_probabilistic_draft_probs = (
+            spec.rejection_sample_method == "standard"
+            and spec.draft_sample_method == "probabilistic"
+        )
+
+
+class Proposer(VllmDraftLoop, Stock):
+    """Both, in the order that the docstring asks for."""
+
+    def _greedy_sample(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return hidden_states.argmax(dim=-1)
+
+
+def config(method: str, drafts: str) -> Any:
+    return SimpleNamespace(
+        speculative_config=SimpleNamespace(
+            rejection_sample_method=method,
+            draft_sample_method=drafts,
+            method="eagle",
+            max_model_len=None,
+            draft_model_config=SimpleNamespace(max_model_len=64),
+        ),
+        model_config=SimpleNamespace(max_model_len=64),
+        parallel_config=SimpleNamespace(data_parallel_size=1, enable_eplb=False),
+    )
+
+
+def create(method: str, drafts: str, loop: str = "auto") -> Any:
+    rule = "token" if method == "standard" else method
+    asked = {"rule": rule, "draft_sample_method": drafts, "draft_loop": loop}
+    return Proposer.create(make_engine(config(method, drafts), "runner", **asked))
+
+
+@pytest.mark.parametrize("loop", ["auto", "ours", "stock"])
+@pytest.mark.parametrize(
+    ("method", "drafts", "expected"),
+    [
+        ("standard", "greedy", False),
+        ("standard", "probabilistic", True),
+        ("block", "greedy", False),
+        ("block", "probabilistic", True),
+        ("synthetic", "greedy", False),
+        ("synthetic", "probabilistic", False),
+    ],
+)
+def test_distributions_are_handed_over_wherever_they_are_used(
+    method: str, drafts: str, expected: bool, loop: str
+) -> None:
+    assert create(method, drafts, loop)._enable_probabilistic_draft_probs is expected
+
+
+def test_vllm_alone_does_not_hand_them_over_with_the_block_rule() -> None:
+    """When this fails, vLLM does, and ours can leave it to vLLM."""
+    stock = Stock(config("block", "probabilistic"), None, None)
+    assert stock._enable_probabilistic_draft_probs is False
+    source = SpecDecodeBaseProposer.__init__.__code__
+    assert "_enable_probabilistic_draft_probs" in source.co_names
+    assert "standard" in source.co_consts
+
+
+@pytest.mark.parametrize("method", ["standard", "block"])
+@pytest.mark.parametrize("all_greedy", [False, True])
+def test_sampled_drafts_come_with_their_distribution(method: str, all_greedy: bool) -> None:
+    proposer = create(method, "probabilistic")
+    proposer.model = SimpleNamespace(compute_logits=lambda hidden: hidden)
+    hidden = torch.randn(3, VOCAB, generator=torch.Generator().manual_seed(0))
+    sampling: Any = SimpleNamespace(
+        temperature=torch.tensor([1.0, 0.0, 0.5]), generators={}, all_greedy=all_greedy
+    )
+    proposer.runner = SimpleNamespace(requests={}, input_batch=SimpleNamespace(req_ids=[]))
+    sampler = proposer.sampler_of(sampling, torch.arange(3))
+    tokens, probs = proposer.pick(hidden, sampler)
+    assert tokens.shape == (3,)
+    if all_greedy:
+        assert probs is None
+    else:
+        torch.testing.assert_close(probs[2], (hidden[2] / 0.5).softmax(-1))
+
+
+def test_the_loop_that_cannot_be_used_is_refused() -> None:
+    stock = Proposer.uses_mrope
+    try:
+        Proposer.uses_mrope = True
+        assert create("block", "probabilistic", "auto").uses_own_loop is False
+        with pytest.raises(ConfigError, match="M-RoPE"):
+            create("block", "probabilistic", "ours")
+    finally:
+        Proposer.uses_mrope = stock

@@ -1,0 +1,81 @@
+"""Drafts of requests with structured output are certain, in our loops and in vLLM's."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
+
+from vllm_ascend_spec.methods.loops.one_hot import (
+    OneHotDraftsMixin,
+    make_one_hot,
+    requests_with_grammar,
+)
+
+VOCAB = 6
+
+
+def make_runner() -> Any:
+    def with_grammar(grammar: Any) -> Any:
+        return SimpleNamespace(sampling_params=SimpleNamespace(structured_outputs=grammar))
+
+    requests = {"a": with_grammar("json"), "b": with_grammar(None), "c": with_grammar("regex")}
+    requests["pooling"] = SimpleNamespace(sampling_params=None)
+    batch = SimpleNamespace(req_ids=["c", "b", "pooling", "a"])
+    runner = SimpleNamespace(requests=requests, input_batch=batch)
+    return runner
+
+
+def test_requests_with_structured_output_are_found() -> None:
+    assert requests_with_grammar(make_runner()) == [0, 3]
+
+
+class Stock:
+    """The part of vLLM's proposer that the mixin builds on."""
+
+    def __init__(self, each: int, draws: bool) -> None:
+        self.runner = make_runner()
+        self.parallel_drafting, self.num_speculative_tokens = each > 1, max(each, 3)
+        self.draws = draws
+
+    def _sample_from_logits(self, logits: torch.Tensor, sampling_metadata: Any) -> Any:
+        laws = torch.full(logits.shape, 1 / VOCAB)
+        return torch.zeros(len(logits), dtype=torch.int64), laws if self.draws else None
+
+
+class Proposer(OneHotDraftsMixin, Stock):
+    """Both, in the order that the docstring asks for."""
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_vllms_loop_does_not_draw_them_either(each: int) -> None:
+    logits = torch.randn(4 * each, VOCAB, generator=torch.Generator().manual_seed(1))
+    tokens, probs = Proposer(each, draws=True)._sample_from_logits(logits, None)
+    bound = [row for row in range(4 * each) if row // each in (0, 3)]
+    free = [row for row in range(4 * each) if row not in bound]
+    assert tokens[bound].tolist() == logits[bound].argmax(-1).tolist()
+    assert probs[bound].argmax(-1).tolist() == tokens[bound].tolist()
+    assert (probs.sum(-1) - 1).abs().max() < 1e-6
+    assert (probs[bound].amax(-1) == 1).all()
+    assert (tokens[free] == 0).all()
+    assert (probs[free] == 1 / VOCAB).all()
+
+
+def test_greedy_drafts_are_left_alone() -> None:
+    tokens, probs = Proposer(1, draws=False)._sample_from_logits(torch.randn(4, VOCAB), None)
+    assert probs is None
+    assert (tokens == 0).all()
+
+
+def test_no_rows_change_nothing() -> None:
+    tokens, probs = torch.arange(2), torch.full((2, VOCAB), 0.1)
+    make_one_hot([], tokens, probs, torch.randn(2, VOCAB))
+    assert tokens.tolist() == [0, 1]
+    assert (probs == 0.1).all()
+
+
+def test_vllms_loop_asks_where_the_mixin_answers() -> None:
+    assert "_sample_from_logits" in SpecDecodeBaseProposer._sample_draft_tokens.__code__.co_names

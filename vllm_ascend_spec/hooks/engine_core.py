@@ -1,0 +1,51 @@
+"""Time an engine's steps before it serves, if it chooses K itself.
+
+Why: the choice of K depends on what steps cost, and vLLM has no hook between the start of an engine
+and its first request.
+How: the rehearsal (timed steps of dummy requests) runs after ``EngineCore.__init__``. A spawned
+process loads plugins inside ``__init__``, too late to wrap it; there the rehearsal runs before the
+process's loop.
+Until: never; this is our own feature, hooked in where vLLM has no hook.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+from vllm_ascend_spec.patches.patching import Patches
+
+_patches = Patches()
+
+
+def revert() -> None:
+    """Undo the hook."""
+    _patches.revert()
+
+
+def apply() -> None:
+    """Install the hook once."""
+    if _patches:
+        return
+    from vllm.v1.engine.core import EngineCore, EngineCoreProc
+
+    start, loop = EngineCore.__init__, EngineCoreProc.run_busy_loop
+
+    @wraps(start)
+    def start_and_rehearse(self: Any, *args: Any, **kwargs: Any) -> None:
+        start(self, *args, **kwargs)
+        _rehearse(self)
+
+    @wraps(loop)
+    def rehearse_and_loop(self: Any) -> None:
+        _rehearse(self)
+        loop(self)
+
+    _patches.set(EngineCore, "__init__", start_and_rehearse)
+    _patches.set(EngineCoreProc, "run_busy_loop", rehearse_and_loop)
+
+
+def _rehearse(core: Any) -> None:
+    from vllm_ascend_spec.control.warmup import profile_steps
+
+    profile_steps(core)

@@ -1,0 +1,73 @@
+"""Pass the per-step reports of worker and scheduler to our metrics.
+
+Why: vLLM's graph statistics reach the front end, but only go to a table in the log. Only the
+asynchronous engine calls loggers of other packages
+(vllm/v1/engine/async_llm.py:AsyncLLM.__init__).
+How: ``StatLoggerManager.record``, which both engines call, counts them first. Then our part of the
+text is removed, so vLLM's table stays the same.
+Until: vLLM passes its statistics to loggers of other packages in ``LLM``, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from vllm_ascend_spec.control.told import Told
+from vllm_ascend_spec.metrics.acceptance_alarm import count_watched
+from vllm_ascend_spec.metrics.draft_lengths import count_length
+from vllm_ascend_spec.metrics.graph_steps import count_step
+from vllm_ascend_spec.metrics.step_times import count_times
+from vllm_ascend_spec.metrics.verified import count_verified
+from vllm_ascend_spec.patches.patching import Patches
+from vllm_ascend_spec.step_text import Times, split
+
+_patches = Patches()
+
+
+def revert() -> None:
+    """Undo the hook."""
+    _patches.revert()
+
+
+def apply() -> None:
+    """Install the hook once."""
+    if _patches:
+        return
+    from vllm.v1.metrics.loggers import StatLoggerManager
+
+    stock = StatLoggerManager.record
+
+    def record(self: Any, scheduler_stats: Any, *args: Any, **kwargs: Any) -> Any:
+        if scheduler_stats is not None and scheduler_stats.cudagraph_stats is not None:
+            engine = kwargs.get("engine_idx") or 0
+            scheduler_stats.cudagraph_stats = count(
+                scheduler_stats.cudagraph_stats,
+                engine,
+                getattr(scheduler_stats, "spec_decoding_stats", None),
+            )
+        return stock(self, scheduler_stats, *args, **kwargs)
+
+    _patches.set(StatLoggerManager, "record", record)
+
+
+def count(stat: Any, engine: int, positions: Any = None) -> Any:
+    """Count a step, and return vLLM's own part of its statistics; None if there is none.
+
+    Args:
+        stat: a ``CUDAGraphStat``.
+        engine: the engine's number.
+        positions: the ``SpecDecodingStats`` of the step; None without drafts.
+    """
+    text, parts = split(stat.runtime_mode)
+    if (told := Told.of(parts)) is not None:
+        count_length(told, engine)
+        count_verified(told, positions, engine)
+        count_watched(told.watched, engine)
+    if (times := Times.of(parts)) is not None:
+        count_times(times, engine)
+    if not text:  # from a worker without graphs
+        return None
+    stat = replace(stat, runtime_mode=text)
+    count_step(stat, engine)
+    return stat

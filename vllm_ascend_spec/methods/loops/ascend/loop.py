@@ -1,0 +1,252 @@
+"""The draft loop of vllm-ascend's family, which runs draft steps 2 to K on one row per request.
+
+With graphs on, vllm-ascend runs draft steps 2 to K on as many rows as step 1
+(``AscendSpecDecodeBaseProposer._run_merged_draft``): K+1 rows per request, of which one is used.
+Our loop runs them on one row per request, with graphs and without. A full graph holds all K steps,
+so three parts have to agree: the loop, the attention metadata at capture, and the attention
+metadata at replay (``metadata.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.config import CUDAGraphMode
+from vllm.forward_context import get_forward_context, is_forward_context_available
+from vllm_ascend.ascend_forward_context import _EXTRA_CTX
+from vllm_ascend.spec_decode.llm_base_proposer import (
+    AscendSpecDecodeBaseProposer,
+    _split_draft_outputs,
+)
+from vllm_ascend.utils import enable_sp, lmhead_tp_enable
+
+from vllm_ascend_spec.config.schedule import has_lockstep_replicas
+from vllm_ascend_spec.methods.loops.ascend.graphs import GraphsByLengthMixin
+from vllm_ascend_spec.methods.loops.ascend.limits import refuse_length, require_possible
+from vllm_ascend_spec.methods.loops.ascend.metadata import LaterStepMetadataMixin
+from vllm_ascend_spec.methods.loops.base import DraftLoopMixin, Picked
+from vllm_ascend_spec.methods.loops.parallel import keep_inside, rows_of_drafts
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+    from vllm.v1.sample.metadata import SamplingMetadata
+
+    from vllm_ascend_spec.methods.drafter import DrafterContext
+    from vllm_ascend_spec.methods.loops.sampling import DraftSampler
+
+
+class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, DraftLoopMixin):
+    """Mixin for subclasses of ``AscendSpecDecodeBaseProposer``; goes before it in the bases."""
+
+    stock_name = "vllm-ascend"
+
+    @classmethod
+    def create(cls, engine: DrafterContext) -> Self:
+        """Build the drafter of an engine.
+
+        Raises:
+            ConfigError: K changes from step to step in full graphs, which only our loop supports.
+        """
+        drafter = super().create(engine)
+        # Data-parallel replicas in lock-step always run the same number of draft steps.
+        if drafter.has_all_steps_in_a_graph() and not has_lockstep_replicas(engine.vllm_config):
+            drafter.lengths = engine.speculation.lengths_of_graphs
+            if drafter.lengths and not drafter.uses_own_loop:
+                option = engine.speculation.sources.get("schedule", "draft_length")
+                refuse_length(option, list(drafter.lengths), drafter.loop_problem() or "draft_loop")
+        return drafter
+
+    def require_possible(self) -> None:
+        """Refuse options that do not fit this engine's graph mode.
+
+        Parallel drafting runs without graphs: its number of rows is not a multiple of the target's,
+        for which graphs are captured.
+
+        Raises:
+            ConfigError: naming the option and the reason.
+        """
+        if self.parallel_drafting:
+            self.use_cuda_graph = False
+        require_possible(self)
+
+    def loop_problems(self) -> Mapping[str, bool]:
+        """Map each feature that our loop lacks to whether this engine needs it."""
+        return {
+            "M-RoPE positions": self.uses_mrope,
+            "a multimodal target": self.supports_mm_inputs,
+            "constant draft positions": getattr(self, "constant_draft_positions", False),
+            "decode context parallelism": self.dcp_size > 1,
+            "data parallelism": self.vllm_config.parallel_config.data_parallel_size > 1,
+            "sequence parallelism": enable_sp(self.vllm_config),
+            "lmhead_tensor_parallel_size": lmhead_tp_enable(),
+            "compressed attention": self.use_compress,
+            "sparse attention": self.use_sparse,
+            # Its replay parameters are keyed by the number of rows, one entry for all steps
+            # (vllm_ascend/attention/mla_v1.py:AscendMLAImpl.update_graph_params).
+            "multi-head latent attention in a full graph": (
+                self.draft_model_config.use_mla and self.has_all_steps_in_a_graph()
+            ),
+        }
+
+    def has_all_steps_in_a_graph(self) -> bool:
+        """Tell whether one graph holds all draft steps, so that none can be skipped."""
+        mode = self.compilation_config.cudagraph_mode
+        return self.use_cuda_graph and mode.has_full_cudagraphs() and not self.lengths
+
+    # inspect.signature() has to report vllm-ascend's; only the first parameter matters here.
+    @wraps(AscendSpecDecodeBaseProposer._propose, assigned=())
+    def _propose(self, num_speculative_tokens: int, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Draft, or only update the draft's KV cache.
+
+        vllm-ascend does not run the draft model if there is nothing to draft. The tokens of such
+        steps would be missing in the draft's KV cache for the rest of the request.
+
+        Returns:
+            Draft token ids, int64 [num_reqs, num_speculative_tokens].
+        """
+        has_drafts = num_speculative_tokens > 0 and not self.keeps_cache_only
+        # For a replay, which skips :meth:`_run_merged_draft`; a real run overwrites it there.
+        runs = has_drafts or self.uses_own_loop
+        self.last_graph = CUDAGraphMode.FULL.name if runs else ""
+        if has_drafts or not self.uses_own_loop:
+            return super()._propose(num_speculative_tokens, *args, **kwargs)  # type: ignore[misc]
+        drafts = super()._propose(1, *args, **kwargs)  # type: ignore[misc]
+        self._last_draft_probs = None
+        return drafts[:, :0]
+
+    def _run_merged_draft(  # noqa: PLR0913, PLR0917 - the signature is vllm-ascend's
+        self,
+        num_input_tokens: int,
+        batch_size: int,
+        token_indices_to_sample: torch.Tensor,  # [num_reqs]
+        target_positions: torch.Tensor,  # [num_input_tokens]
+        inputs_embeds: torch.Tensor | None,
+        multi_steps_attn_metadata: list[dict[str, Any]],
+        num_tokens: int,
+        is_prefill: bool | None = None,
+        sampling_metadata: SamplingMetadata | None = None,
+    ) -> torch.Tensor:
+        """Run all draft steps, or record them in a graph; the signature is vllm-ascend's.
+
+        Returns:
+            Draft token ids, int64 [num_reqs, num_speculative_tokens].
+        """
+        if is_forward_context_available():
+            self.last_graph = get_forward_context().cudagraph_runtime_mode.name
+        if not self.uses_own_loop:
+            return super()._run_merged_draft(  # type: ignore[misc]
+                num_input_tokens,
+                batch_size,
+                token_indices_to_sample,
+                target_positions,
+                inputs_embeds,
+                multi_steps_attn_metadata,
+                num_tokens,
+                is_prefill,
+                sampling_metadata,
+            )
+        sampling = sampling_metadata or self.runner.input_batch.sampling_metadata
+        if self.parallel_drafting:
+            wanted = token_indices_to_sample, batch_size, sampling
+            return self._draft_in_one_pass(num_input_tokens, *wanted)
+        last, hidden = self._run_model(num_input_tokens)
+        rows = self.rows_to_draft_from(token_indices_to_sample)
+        positions = self.positions[rows]
+        sampler = self.sampler_of(sampling, positions)
+        drafts = [self.pick(last[rows], sampler)]
+        if self.num_speculative_tokens > 1:
+            # The first step's metadata is in the forward context already.
+            later: list[dict[str, Any] | None] = [*multi_steps_attn_metadata[1:]]
+            if not later:
+                later = [None] * (self.num_speculative_tokens - 1)
+            self._later_steps(later, hidden[rows], positions, drafts, sampler)
+        return self.join(drafts)
+
+    def _draft_in_one_pass(
+        self,
+        num_input_tokens: int,
+        indices: torch.Tensor,  # [num_reqs * rows of each]
+        num_reqs: int,
+        sampling: SamplingMetadata,
+    ) -> torch.Tensor:
+        """Run the draft once and return the drafts of all its mask rows, [num_reqs, K]."""
+        last, _ = self._run_model(num_input_tokens)
+        rows = rows_of_drafts(indices, num_reqs, self.num_speculative_tokens)
+        sampler = self.sampler_of(sampling, self.positions[rows[:, 0]])
+        return self.pick_all(last[rows], sampler)
+
+    def set_inputs_first_pass(self, *args: Any, **kwargs: Any) -> Any:
+        """Prepare draft step 1; the signature is vllm-ascend's."""
+        prepared = super().set_inputs_first_pass(*args, **kwargs)  # type: ignore[misc]
+        if self.uses_own_loop:
+            num_tokens, _, metadata, _ = prepared
+            positions = self.positions[:num_tokens]
+            if self.parallel_drafting:
+                keep_inside(metadata, positions, self.draft_context, self.kernel_block_size)
+            self.keep_positions_inside(positions)
+        return prepared
+
+    def _later_steps(
+        self,
+        metadata: list[dict[str, Any] | None],
+        hidden: torch.Tensor,  # [num_reqs, hidden_size]
+        positions: torch.Tensor,  # [num_reqs]
+        drafts: list[Picked],
+        sampler: DraftSampler | None,
+    ) -> None:
+        """Run draft steps 2 to K on one row per request; append to ``drafts``."""
+        num_reqs = positions.shape[0]
+        with self._one_row_per_request(num_reqs) as width:
+            for step_metadata in metadata:
+                get_forward_context().attn_metadata = step_metadata
+                positions = positions + 1
+                # Drafts past the end are dropped anyway; they only must not index out of bounds.
+                inside = torch.where(positions >= self.draft_context, 0, positions)
+                # A graph replays on the buffers it was captured with.
+                self.input_ids[:num_reqs] = drafts[-1][0]
+                self._set_positions(num_reqs, inside)
+                if self.pass_hidden_states_to_model:
+                    self.hidden_states[:num_reqs] = hidden
+                last, hidden = self._run_model(width)
+                hidden = hidden[:num_reqs]
+                drafts.append(self.pick(last[:num_reqs], sampler))
+
+    @contextmanager
+    def _one_row_per_request(self, num_reqs: int) -> Iterator[int]:
+        """Set the forward context to one row per request; yield the padded number of rows."""
+        context = get_forward_context()
+        first = context.cudagraph_runtime_mode, context.batch_descriptor, context.attn_metadata
+        width = num_reqs
+        if context.cudagraph_runtime_mode == CUDAGraphMode.PIECEWISE:
+            mode, descriptor = self.runner.cudagraph_dispatcher.dispatch(
+                num_tokens=num_reqs,
+                uniform_decode=False,
+                has_lora=bool(self.runner.input_batch.lora_id_to_lora_request),
+                invalid_modes={CUDAGraphMode.FULL},
+            )
+            context.cudagraph_runtime_mode, context.batch_descriptor = mode, descriptor
+            width = descriptor.num_tokens
+        _EXTRA_CTX.num_tokens = width
+        _EXTRA_CTX.num_accept_tokens = num_reqs
+        try:
+            yield width
+        finally:
+            context.cudagraph_runtime_mode, context.batch_descriptor, context.attn_metadata = first
+
+    def _run_model(self, num_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run the draft on its buffers; return hidden states for logits and feedback."""
+        context = get_forward_context()
+        context.moe_layer_index = 0
+        inputs = {
+            "input_ids": self.input_ids[:num_tokens],
+            "positions": self._get_positions(num_tokens),
+            "inputs_embeds": None,
+        }
+        if self.pass_hidden_states_to_model:
+            inputs["hidden_states"] = self.hidden_states[:num_tokens]
+        last, hidden = _split_draft_outputs(self.model(**inputs))
+        return last, hidden

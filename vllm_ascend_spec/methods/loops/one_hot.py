@@ -1,0 +1,66 @@
+"""Requests whose drafts must not be sampled.
+
+vLLM's scheduler truncates the drafts of a request with structured output before the first token
+that the grammar forbids. With sampled drafts, the number of verified drafts would depend on the
+sample: if the draft favours forbidden tokens, allowed ones would be accepted too rarely. A greedy
+draft depends only on the text so far, so truncating it does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from vllm.v1.sample.metadata import SamplingMetadata
+
+    from vllm_ascend_spec.methods.drafter import Runner
+
+
+def requests_with_grammar(runner: Runner) -> list[int]:
+    """Return the batch indices of requests with structured output."""
+    params = (runner.requests[req_id].sampling_params for req_id in runner.input_batch.req_ids)
+    return [i for i, p in enumerate(params) if p is not None and p.structured_outputs is not None]
+
+
+def make_one_hot(
+    rows: Sequence[int],
+    tokens: torch.Tensor,  # [num_rows]
+    probs: torch.Tensor,  # [num_rows, vocab_size]
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+) -> None:
+    """Set the drafts of some rows to the argmax, with one-hot distributions, in place."""
+    if not rows:
+        return
+    index = torch.tensor(rows, device=logits.device)
+    argmax = logits[index].argmax(dim=-1)
+    tokens[index] = argmax
+    probs[index] = 0.0
+    probs[index, argmax] = 1.0
+
+
+class OneHotDraftsMixin:
+    """Mixin for vLLM's ``SpecDecodeBaseProposer``: makes such drafts greedy in vLLM's own loop."""
+
+    runner: Runner
+    num_speculative_tokens: int
+    parallel_drafting: bool
+
+    def _sample_from_logits(
+        self,
+        logits: torch.Tensor,  # [num_rows, vocab_size]
+        sampling_metadata: SamplingMetadata,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Sample drafts; the signature is vLLM's. In parallel drafting a request has K rows."""
+        tokens, probs = super()._sample_from_logits(logits, sampling_metadata)  # type: ignore[misc]
+        if probs is not None:
+            each = self.num_speculative_tokens if self.parallel_drafting else 1
+            rows = [
+                each * request + row
+                for request in requests_with_grammar(self.runner)
+                for row in range(each)
+            ]
+            make_one_hot(rows, tokens, probs, logits)
+        return tokens, probs

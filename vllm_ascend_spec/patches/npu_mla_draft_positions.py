@@ -1,0 +1,90 @@
+"""Rotary positions of later drafts of a model with MLA on the NPU.
+
+Why: vllm-ascend 0.30.0rc2 prepares all draft steps before it runs the first one
+(vllm_ascend/spec_decode/llm_base_proposer.py:AscendSpecDecodeBaseProposer._propose), but has one
+buffer for the cosines and sines of MLA (vllm_ascend/ops/rotary_embedding.py:get_cos_and_sin_mla).
+So every step is rotated by the positions of the last one, and drafts are worse.
+How: draft steps 2 to K have buffers of their own, the same ones at a graph's capture and replay.
+Until: vllm-ascend has buffers for each draft step; 0.30.0rc2 is the newest release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from vllm_ascend_spec.patches.registry import override
+
+# Cosines and sines, [max_num_batched_tokens, 1, 1, rope_dim] each; None for a model without MLA.
+Tables = tuple[torch.Tensor | None, torch.Tensor | None]
+
+
+@override
+class RotaryOverride:
+    """Mixin for a proposer of vllm-ascend; must precede our loop in the bases.
+
+    Attributes:
+        rotary_tables: tables of draft steps 2 to K, by ``draft_index`` from 1.
+    """
+
+    rotary_tables: dict[int, Tables]
+
+    def attn_update_stack_num_spec_norm(
+        self: Any, draft_index: int, *args: Any, **kwargs: Any
+    ) -> tuple[Any, Any]:
+        """Build the metadata of a draft step after step 1; the signature is vllm-ascend's."""
+        with keeping_tables():
+            self._use_tables_of(draft_index)
+            return super().attn_update_stack_num_spec_norm(draft_index, *args, **kwargs)  # type: ignore[misc]
+
+    def dummy_run(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Run with nothing to draft, or capture a graph; the signature is vllm-ascend's."""
+        with keeping_tables():
+            super().dummy_run(*args, **kwargs)  # type: ignore[misc]
+
+    def _prepare_dcp_draft_dummy_metadata(
+        self: Any, common_attn_metadata: Any, draft_index: int
+    ) -> None:
+        """Prepare for the metadata of a step to be captured; the signature is vllm-ascend's."""
+        self._use_tables_of(draft_index)
+        super()._prepare_dcp_draft_dummy_metadata(common_attn_metadata, draft_index)  # type: ignore[misc]
+
+    def _use_tables_of(self: Any, draft_index: int) -> None:
+        """Make vllm-ascend write a step's cosines and sines to that step's own tables."""
+        tables = vars(self).setdefault("rotary_tables", {})
+        if draft_index > 0 and draft_index not in tables:
+            tables[draft_index] = tuple(map(like, shared_tables()))
+        if draft_index > 0:
+            set_tables(tables[draft_index])
+
+
+def like(table: torch.Tensor | None) -> torch.Tensor | None:
+    """Return zeros of the table's shape, or None if there is no table."""
+    return None if table is None else torch.zeros_like(table)
+
+
+def shared_tables() -> Tables:
+    """Return the tables that vllm-ascend uses now."""
+    from vllm_ascend.ops import rotary_embedding
+
+    return rotary_embedding._cos_mla, rotary_embedding._sin_mla
+
+
+def set_tables(tables: Tables) -> None:
+    """Make vllm-ascend use these tables."""
+    from vllm_ascend.ops import rotary_embedding
+
+    rotary_embedding._cos_mla, rotary_embedding._sin_mla = tables
+
+
+@contextmanager
+def keeping_tables() -> Iterator[None]:
+    """Restore vllm-ascend's tables on exit."""
+    shared = shared_tables()
+    try:
+        yield
+    finally:
+        set_tables(shared)
