@@ -1,8 +1,8 @@
-"""Calls the project's kernels, compiled for the twin; tensors are memory of this process.
+"""Calls the project's kernels, compiled for the emulator; tensors are memory of this process.
 
 Each op has a library of its own, ``<folder>/<op>.so``, whose host file
-``ops/ascendc/<op>/twin_host.cpp`` declares the structs below. It is slow: its use is to test the
-kernels, and what calls them, where there is no NPU. So it is no part of the package.
+``ops/ascendc/<op>/emulator_host.cpp`` declares the structs below. It is slow: it tests the kernels,
+and what calls them, where there is no NPU. So it is no part of the package.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ops.emulator.report import BrokenRule, TwinError, TwinOptions, TwinStats
+from ops.emulator.report import BrokenRule, EmulatorError, EmulatorOptions, EmulatorStats
 from vllm_ascend_spec.ops.ascendc_library import RULES, Outputs
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
@@ -25,20 +25,20 @@ REFUSED, BROKEN = 1, 2
 MESSAGE_BYTES = 512
 # Of an Atlas A2 with 24 AI cores.
 DEFAULT_CORES = 48
-CORES_VARIABLE = "VLLM_ASCEND_SPEC_TWIN_CORES"
+CORES_VARIABLE = "VLLM_ASCEND_SPEC_EMULATOR_CORES"
 
 _Pointer, _Long, _Int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
 
 
 class _Launch(ctypes.Structure):
-    """``spec_launch`` of ``ops/ascendc/common/twin_host.h``."""
+    """``spec_launch`` of ``ops/ascendc/common/emulator_host.h``."""
 
     _fields_ = (
         ("num_cores", _Int),
         ("mode", _Int),
         ("tile", _Long),
-        ("options", TwinOptions),
-        ("stats", ctypes.POINTER(TwinStats)),
+        ("options", EmulatorOptions),
+        ("stats", ctypes.POINTER(EmulatorStats)),
         ("error", ctypes.POINTER(BrokenRule)),
         ("message", ctypes.c_char_p),
         ("message_size", _Long),
@@ -77,8 +77,8 @@ class _GrammarMask(ctypes.Structure):
 
 
 @dataclass
-class Twin:
-    """The kernels under the twin, see :class:`~vllm_ascend_spec.ops.ascendc_library.Library`.
+class Emulator:
+    """The kernels under the emulator, see :class:`~vllm_ascend_spec.ops.ascendc_library.Library`.
 
     Attributes:
         folder: where the libraries are.
@@ -102,7 +102,7 @@ class Twin:
     auto_sync: int = 1
     nan_mode: int = 0
     strict_positions: bool = True
-    stats: TwinStats = field(default_factory=TwinStats)
+    stats: EmulatorStats = field(default_factory=EmulatorStats)
 
     def verify_greedy(
         self,
@@ -168,7 +168,9 @@ class Twin:
             num_cores=self.num_cores,
             mode=MODES[self.mode],
             tile=self.tile,
-            options=TwinOptions(self.checks, self.auto_sync, self.nan_mode, self.strict_positions),
+            options=EmulatorOptions(
+                self.checks, self.auto_sync, self.nan_mode, self.strict_positions
+            ),
             stats=ctypes.pointer(self.stats),
             error=ctypes.pointer(broken),
             message=ctypes.cast(message, ctypes.c_char_p),
@@ -179,7 +181,7 @@ class Twin:
         if status == REFUSED:
             raise ValueError(message.value.decode())
         if status == BROKEN:
-            raise TwinError(broken)
+            raise EmulatorError(broken)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What the twin is asked and what it reports: ctypes of ``include/twin/report.h``."""
+"""What the emulator is asked and what it reports: ctypes of ``include/emulator/report.h``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ PIPES = ("S", "V", "MTE2", "MTE3")
 _PER_PIPE, _PER_CORE = ctypes.c_uint64 * len(PIPES), ctypes.c_uint64 * 64
 
 
-class TwinOptions(ctypes.Structure):
-    """``twin_options``; ``ops/emulator/README.md`` says what each of them does."""
+class EmulatorOptions(ctypes.Structure):
+    """``emulator_options``; ``ops/emulator/README.md`` says what each of them does."""
 
     _fields_ = (
         ("checks", ctypes.c_int32),
@@ -19,8 +19,8 @@ class TwinOptions(ctypes.Structure):
     )
 
 
-class TwinStats(ctypes.Structure):
-    """``twin_stats``: counts of one launch."""
+class EmulatorStats(ctypes.Structure):
+    """``emulator_stats``: counts of one launch."""
 
     _fields_ = (
         ("gm_read_bytes", _PER_PIPE),
@@ -42,7 +42,7 @@ class TwinStats(ctypes.Structure):
 
 
 class BrokenRule(ctypes.Structure):
-    """``twin_error``: the first rule of the hardware that a launch broke."""
+    """``emulator_error``: the first rule of the hardware that a launch broke."""
 
     _fields_ = (
         ("kind", ctypes.c_int32),
@@ -55,7 +55,7 @@ class BrokenRule(ctypes.Structure):
     )
 
 
-class TwinError(RuntimeError):
+class EmulatorError(RuntimeError):
     """A kernel broke a rule of the hardware; the message says which and where.
 
     Attributes:

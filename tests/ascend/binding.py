@@ -2,7 +2,7 @@
 
 ``ops/ascendc/CMakeLists.txt`` and ``binding.cpp`` are used as they are, with torch_npu's own
 headers and libraries. CANN's toolkit is replaced by ``tests/ascend/toolkit/``, whose launchers run
-the kernels under the twin, and its runtime by the simulator's.
+the kernels under the emulator, and its runtime by the simulator's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vllm_ascend_spec.ops import ascendc_library, build_ascendc
 
 TOOLKIT = Path(__file__).parent / "toolkit"
 # Read by the launchers, see toolkit/stand_in.h.
-LAUNCH, TWIN = "VLLM_ASCEND_SPEC_TEST_LAUNCH", "VLLM_ASCEND_SPEC_TEST_TWIN"
+LAUNCH, EMULATOR = "VLLM_ASCEND_SPEC_TEST_LAUNCH", "VLLM_ASCEND_SPEC_TEST_EMULATOR"
 UNREGISTERED = "unregistered"
 # This environment's own CMake first.
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -58,6 +58,6 @@ def use(folder: Path, patch: pytest.MonkeyPatch, launch: str = "") -> None:
     patch.setattr(ascendc_library, "LIBRARY", folder / ascendc_library.LIBRARY.name)
     patch.setattr(ascendc_library, "SOC", folder / "soc.txt")
     patch.delenv(ascendc_library.EMULATOR_VARIABLE, raising=False)
-    patch.setenv(TWIN, str(kernels()))
+    patch.setenv(EMULATOR, str(kernels()))
     patch.setenv(LAUNCH, launch)
     ascendc_library.library_problem.cache_clear()

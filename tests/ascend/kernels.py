@@ -1,4 +1,4 @@
-"""Our AscendC kernels as ops of the simulated NPU: the twin runs their source on its memory."""
+"""Our AscendC kernels as ops of the simulated NPU: the emulator runs their source on its memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from npu_sim.launch import as_device_op
 
-from ops.emulator.library import Twin
-from tests.ops.ascendc.kernels import make_twin
+from ops.emulator.library import Emulator
+from tests.ops.ascendc.kernels import make_emulator
 from tests.ops.batches import Arguments
 from vllm_ascend_spec.ops import OPS
 from vllm_ascend_spec.ops.ascendc_library import NAMESPACE, Outputs
@@ -19,19 +19,21 @@ STAND_IN = f"{__name__}:library"
 NPU = torch.device("npu")
 
 
-class DeviceTwin:
-    """The twin, each launch one op of the device: counted, and on the tape of a graph.
+class DeviceEmulator:
+    """The emulator, each launch one op of the device: counted, and on the tape of a graph.
 
     See :class:`~vllm_ascend_spec.ops.ascendc_library.Library`.
 
     Args:
-        twin: runs the kernels; its checks decide whether a broken rule of the hardware raises.
+        emulator: runs the kernels; its checks decide whether a broken rule of the hardware raises.
     """
 
-    def __init__(self, twin: Twin) -> None:
-        self.twin = twin
+    def __init__(self, emulator: Emulator) -> None:
+        self.emulator = emulator
         self._launch: dict[str, Callable[..., Any]] = {
-            op.name: as_device_op(f"{NAMESPACE}::{op.name}", getattr(twin, op.name), self._traffic)
+            op.name: as_device_op(
+                f"{NAMESPACE}::{op.name}", getattr(emulator, op.name), self._traffic
+            )
             for op in OPS
         }
 
@@ -50,14 +52,14 @@ class DeviceTwin:
         self._launch["grammar_mask"](*arguments)
 
     def _traffic(self) -> tuple[int, int]:
-        """Return the bytes that the last launch has read and written, as the twin counted them."""
-        stats = self.twin.stats
+        """Return the bytes that the last launch read and wrote, as the emulator counts them."""
+        stats = self.emulator.stats
         return sum(stats.gm_read_bytes), sum(stats.gm_write_bytes)
 
 
-def library() -> DeviceTwin:
-    """Return the kernels with every check of the twin on."""
-    return DeviceTwin(make_twin())
+def library() -> DeviceEmulator:
+    """Return the kernels with every check of the emulator on."""
+    return DeviceEmulator(make_emulator())
 
 
 def on_npu(arguments: Arguments) -> Arguments:

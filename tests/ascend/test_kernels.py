@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from ops.emulator.library import Twin
-from ops.emulator.report import TwinError
-from tests.ascend.kernels import NPU, DeviceTwin, on_cpu, on_npu
-from tests.ops.ascendc.kernels import SOURCES, make_twin
+from ops.emulator.library import Emulator
+from ops.emulator.report import EmulatorError
+from tests.ascend.kernels import NPU, DeviceEmulator, on_cpu, on_npu
+from tests.ops.ascendc.kernels import SOURCES, make_emulator
 from tests.ops.batches import as_lists, make_drafts, make_sampled
 from tests.ops.emulator.build import build
 from tests.ops.emulator.mutations import MUTATIONS
@@ -22,21 +22,21 @@ from vllm_ascend_spec.ops.ascendc_library import use
 
 
 @pytest.fixture(autouse=True)
-def kernels() -> Iterator[DeviceTwin]:
+def kernels() -> Iterator[DeviceEmulator]:
     """Let our kernels run on this process's simulated NPU."""
-    library = DeviceTwin(make_twin(num_cores=8))
+    library = DeviceEmulator(make_emulator(num_cores=8))
     with use(library):
         yield library
 
 
-def launches(kernels: DeviceTwin) -> int:
-    """Return how many instructions the twin counted in its last launch."""
-    return sum(kernels.twin.stats.instructions)
+def launches(kernels: DeviceEmulator) -> int:
+    """Return how many instructions the emulator counted in its last launch."""
+    return sum(kernels.emulator.stats.instructions)
 
 
 @pytest.mark.parametrize("lengths", [[3, 0, 2], [0, 0], [5]])
 def test_greedy_verification_runs_the_kernel_on_the_npus_memory(
-    kernels: DeviceTwin, lengths: list[int]
+    kernels: DeviceEmulator, lengths: list[int]
 ) -> None:
     arguments = make_drafts(lengths, 301, seed=1)
     result = verify_greedy(**on_npu(arguments))
@@ -46,14 +46,14 @@ def test_greedy_verification_runs_the_kernel_on_the_npus_memory(
 
 
 @pytest.mark.parametrize("rule", ["token", "block"])
-def test_sampled_verification_equals_the_reference(kernels: DeviceTwin, rule: str) -> None:
+def test_sampled_verification_equals_the_reference(kernels: DeviceEmulator, rule: str) -> None:
     arguments = make_sampled([2, 4, 0, 3], 211, seed=2) | {"rule": rule}
     tokens, counts = verify_sample(**on_npu(arguments))
     assert launches(kernels) > 0
     assert_right([judge(arguments, on_cpu((tokens, counts)))], most_ties=1)
 
 
-def test_masks_are_applied_in_place(kernels: DeviceTwin) -> None:
+def test_masks_are_applied_in_place(kernels: DeviceEmulator) -> None:
     logits = torch.zeros(3, 70, device=NPU)
     words = torch.full((1, 3), 5, dtype=torch.int32, device=NPU)
     grammar_mask(logits, words, torch.tensor([1], dtype=torch.int32, device=NPU))
@@ -63,7 +63,7 @@ def test_masks_are_applied_in_place(kernels: DeviceTwin) -> None:
     assert logits.cpu()[[0, 2]].eq(0).all()
 
 
-def test_torch_ops_are_the_same_kernels(kernels: DeviceTwin) -> None:
+def test_torch_ops_are_the_same_kernels(kernels: DeviceEmulator) -> None:
     arguments = on_npu(make_drafts([2, 1], 65, seed=3))
     result = torch.ops.vllm_ascend_spec.verify_greedy(*arguments.values())
     assert launches(kernels) > 0
@@ -71,7 +71,7 @@ def test_torch_ops_are_the_same_kernels(kernels: DeviceTwin) -> None:
     assert as_lists(on_cpu(result)) == as_lists(on_cpu(expected))
 
 
-def test_a_captured_verification_follows_its_inputs(kernels: DeviceTwin) -> None:
+def test_a_captured_verification_follows_its_inputs(kernels: DeviceEmulator) -> None:
     first, second = (make_drafts([3, 3], 129, seed=seed) for seed in (4, 5))
     held = on_npu(first)
     graph = torch.npu.NPUGraph()
@@ -92,8 +92,11 @@ def test_a_kernel_that_breaks_a_rule_of_the_hardware_is_an_error(tmp_path: Path)
     file = sources / mutation.file
     assert mutation.old in file.read_text()
     file.write_text(file.read_text().replace(mutation.old, mutation.new))
-    library = build(sources / mutation.op / "twin_host.cpp", optimise=False)
+    library = build(sources / mutation.op / "emulator_host.cpp", optimise=False)
     (tmp_path / f"{mutation.op}.so").symlink_to(library)
-    twin = Twin(tmp_path, num_cores=3, mode="split", tile=256)
-    with use(DeviceTwin(twin)), pytest.raises(TwinError, match=r"\[(core-race|uninitialised)\]"):
+    emulator = Emulator(tmp_path, num_cores=3, mode="split", tile=256)
+    with (
+        use(DeviceEmulator(emulator)),
+        pytest.raises(EmulatorError, match=r"\[(core-race|uninitialised)\]"),
+    ):
         verify_greedy(**on_npu(make_drafts([2, 0, 3, 1], 1003, seed=6, broken=False)))

@@ -91,7 +91,7 @@ def wrap(folder: Path) -> None:
     write_config(folder, outer)
 
 
-def pickled_twin(folder: Path) -> None:
+def pickled_emulator(folder: Path) -> None:
     (folder / "pytorch_model.bin").touch()
 
 
@@ -115,7 +115,7 @@ BOTH: dict[str, Change] = {
     "rotary buffers": rotary_buffers,
     "joined projections": join,
     "joined and sharded": in_order(join, shard),
-    "pickled twin": pickled_twin,
+    "pickled emulator": pickled_emulator,
     "no head_dim": lambda folder: edit_config(folder, head_dim=None),
     "head_dim 0": lambda folder: edit_config(folder, head_dim=0),
     "rope_theta null": lambda folder: write_config(

@@ -205,7 +205,7 @@ def in_simulator_tests(text: str) -> None:
     assert text.splitlines()[0] in tests.read_text()
 
 
-def twin_names(text: str) -> None:
+def emulator_names(text: str) -> None:
     """The excerpt is Python, and what it calls is there."""
     from tests.ops.emulator import build
 
@@ -220,10 +220,13 @@ def twin_names(text: str) -> None:
 
 
 def launcher(text: str) -> None:
-    """The launcher uses types and methods that the twin has."""
-    sources = [*(ROOT / "ops").rglob("twin_host.cpp"), *(ROOT / "ops" / "twin").rglob("*.h")]
+    """The launcher uses types and methods that the emulator has."""
+    sources = [
+        *(ROOT / "ops").rglob("emulator_host.cpp"),
+        *(ROOT / "ops" / "emulator").rglob("*.h"),
+    ]
     real = "".join(path.read_text() for path in sources)
-    names = re.findall(r"twin::Kernel|\btwin_\w+|\.(?:input|rows|output|workspace|run)\(", text)
+    names = re.findall(r"emulator::Kernel|\btwin_\w+|\.(?:input|rows|output|workspace|run)\(", text)
     assert len(names) > 5
     for name in names:
         assert name in real, name

@@ -123,11 +123,11 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
 # Blocks in other languages than the shell's, by language and first line. Python that is not here
 # is saved and run.
 BLOCKS: dict[tuple[str, str], NotRun] = {
-    ("cpp", '#include "twin/launch.h"'): NotRun(
+    ("cpp", '#include "emulator/launch.h"'): NotRun(
         "has gaps; tests/ops/emulator compiles the whole", checks.launcher
     ),
     ("python", "host = Host(build(source, include=[...]))"): NotRun(
-        "has gaps; tests/ops/emulator calls the whole", checks.twin_names
+        "has gaps; tests/ops/emulator calls the whole", checks.emulator_names
     ),
     ("promql", ""): NotRun(
         "for Prometheus; tests/metrics/test_dashboard.py parses it", checks.promql_parses

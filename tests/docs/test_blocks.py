@@ -24,7 +24,7 @@ from tests.docs.blocks import (
 )
 
 COMMANDS = all_commands()
-TWINS = [path for path in documents() if path.name.endswith(".zh.md")]
+EMULATORS = [path for path in documents() if path.name.endswith(".zh.md")]
 NOT_RUN = [command for command in COMMANDS if isinstance(table.how(command), table.NotRun)]
 TREATED = [block for block in all_blocks() if table.row_of(block)]
 INLINE = ("make ", "vllm-ascend-spec ")
@@ -77,11 +77,11 @@ def test_block_that_is_not_run(block: Block) -> None:
     table.BLOCKS[key].check(block.text)
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda path: path.name)
-def test_both_languages_have_the_same_blocks(twin: Path) -> None:
-    english = twin.with_name(twin.name.replace(".zh.md", ".md"))
-    assert len(TWINS) > 7
-    ours, theirs = ([block.essence for block in blocks_in(path)] for path in (english, twin))
+@pytest.mark.parametrize("emulator", EMULATORS, ids=lambda path: path.name)
+def test_both_languages_have_the_same_blocks(emulator: Path) -> None:
+    english = emulator.with_name(emulator.name.replace(".zh.md", ".md"))
+    assert len(EMULATORS) > 7
+    ours, theirs = ([block.essence for block in blocks_in(path)] for path in (english, emulator))
     assert ours == theirs
 
 

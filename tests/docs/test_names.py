@@ -24,7 +24,7 @@ FOLDER = re.compile(r"[\w.-]+(?:/[\w.-]+)*/")
 # Names of other projects' files, and of files that are not kept in the repository.
 ELSEWHERE = {
     "config.json": "a checkpoint's",
-    "kernel_operator.h": "CANN's, and the twin's",
+    "kernel_operator.h": "CANN's, and the emulator's",
     "ascendc.cmake": "CANN's",
     "verify.png": "written by a benchmark",
     "bigram_drafts/__init__.py": "of the package that docs/add_method.md writes",

@@ -1,4 +1,4 @@
-// The device's API: CANN's, or the twin's. Kernels' headers include this one first.
+// The device's API: CANN's, or the emulator's. Kernels' headers include this one first.
 #pragma once
 #include "kernel_operator.h"
 

@@ -35,7 +35,7 @@ class Tiles {
 
   SPEC_FN void init(AscendC::TPipe& pipe, Address matrix, uint32_t columns, uint64_t stride,
                     uint32_t tile) {
-    // The size is for messages of the twin only: the last row may end before its stride does.
+    // The size is for messages of the emulator only: the last row may end before its stride does.
     matrix_.SetGlobalBuffer(reinterpret_cast<__gm__ Type*>(matrix));
     columns_ = columns;
     stride_ = stride;

@@ -1,4 +1,4 @@
-// A CPU twin of the AscendC vector API for Atlas A2/A3: kernels include this name and get CANN's
+// A CPU emulator of the AscendC vector API for Atlas A2/A3: kernels include this name and get CANN's
 // header from the device compiler, this one from g++. Written from the public API reference.
 #pragma once
-#include "twin/reduce.h"
+#include "emulator/reduce.h"

@@ -9,14 +9,14 @@ function(ascendc_library target type)
   set(made ${CMAKE_BINARY_DIR}/include/${target})
   list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE sources)
   execute_process(
-    COMMAND python3 ${TOOLKIT}/launchers.py ${CMAKE_CXX_COMPILER} ${OPS}/twin/include ${made} ${sources}
+    COMMAND python3 ${TOOLKIT}/launchers.py ${CMAKE_CXX_COMPILER} ${OPS}/emulator/include ${made} ${sources}
     RESULT_VARIABLE failed)
   if(failed)
     message(FATAL_ERROR "launchers.py failed: ${failed}")
   endif()
   add_library(${target} ${type} ${made}/launchers.cpp)
   target_include_directories(${target}
-    PRIVATE ${TOOLKIT} ${OPS}/ascendc ${OPS}/twin/include
+    PRIVATE ${TOOLKIT} ${OPS}/ascendc ${OPS}/emulator/include
     INTERFACE ${made})
   target_include_directories(${target} SYSTEM PRIVATE ${TORCH_NPU_PATH}/include)
   target_link_libraries(${target} PRIVATE dl)

@@ -1,4 +1,4 @@
-// What the launchers of the stand-in for CANN's toolkit do. They run the kernel under the twin,
+// What the launchers of the stand-in for CANN's toolkit do. They run the kernel under the emulator,
 // unless VLLM_ASCEND_SPEC_TEST_LAUNCH says otherwise: a number is the error code that a launch fails
 // with; "unregistered" runs nothing and returns 0, as CANN's do where the kernels' binary was not
 // registered with the device.
@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "common/twin_host.h"
+#include "common/emulator_host.h"
 #include "grammar_mask/call.h"
 #include "verify_greedy/call.h"
 #include "verify_sample/arguments.h"
@@ -25,19 +25,19 @@ inline std::string setting(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Calls spec_run_<op> of the folder that VLLM_ASCEND_SPEC_TEST_TWIN names.
+// Calls spec_run_<op> of the folder that VLLM_ASCEND_SPEC_TEST_EMULATOR names.
 template <typename Call>
 uint32_t run(const char* op, const Call& call, uint32_t cores, uint32_t tile, spec::Mode mode) {
   const std::string wish = setting("VLLM_ASCEND_SPEC_TEST_LAUNCH");
   if (wish == "unregistered") return 0;
   if (!wish.empty()) return static_cast<uint32_t>(std::stoul(wish));
-  const std::string library = setting("VLLM_ASCEND_SPEC_TEST_TWIN") + "/" + op + ".so";
+  const std::string library = setting("VLLM_ASCEND_SPEC_TEST_EMULATOR") + "/" + op + ".so";
   void* const handle = dlopen(library.c_str(), RTLD_NOW);
   const auto kernel = reinterpret_cast<int (*)(const spec_launch*, const Call*)>(
       dlsym(handle, ("spec_run_" + std::string(op)).c_str()));
-  twin_options options{};
+  emulator_options options{};
   options.checks = 1;
-  twin_error error{};
+  emulator_error error{};
   char message[512] = "";
   const spec_launch launch{static_cast<int32_t>(cores), static_cast<int32_t>(mode), tile,
                            options, nullptr, &error, message, sizeof message};

@@ -1,4 +1,4 @@
-"""The AscendC kernels, compiled for the twin."""
+"""The AscendC kernels, compiled for the emulator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ops.emulator.library import Twin
+from ops.emulator.library import Emulator
 from tests.ops.emulator.build import ROOT, build
 
 SOURCES = ROOT / "ops" / "ascendc"
@@ -21,25 +21,25 @@ SHORT_LISTS = ("SPEC_LISTED=64",)
 
 @cache
 def kernels(defines: tuple[str, ...] = ()) -> Path:
-    """Compile all kernels, with macros only verify_sample's; return the folder Twin wants."""
+    """Compile all kernels, with macros only verify_sample's; return the folder Emulator wants."""
     folder = Path(tempfile.mkdtemp(prefix="vllm-ascend-spec-kernels-"))
     for op in ("verify_sample",) if defines else OPS:
-        (folder / f"{op}.so").symlink_to(build(SOURCES / op / "twin_host.cpp", defines=defines))
+        (folder / f"{op}.so").symlink_to(build(SOURCES / op / "emulator_host.cpp", defines=defines))
     return folder
 
 
-def make_twin(*, defines: tuple[str, ...] = (), **options: Any) -> Twin:
-    """Return a twin that checks everything and trusts the compiler with no order."""
-    return Twin(kernels(defines), **{"auto_sync": 0, **options})
+def make_emulator(*, defines: tuple[str, ...] = (), **options: Any) -> Emulator:
+    """Return an emulator that checks everything and trusts the compiler with no order."""
+    return Emulator(kernels(defines), **{"auto_sync": 0, **options})
 
 
-def twins(vocab_sizes: Iterator[int], *, defines: tuple[str, ...] = ()) -> Iterator[Twin]:
-    """Make a twin for each vocabulary: numbers of cores, tiles, ways to cut the batch in turn."""
+def emulators(vocab_sizes: Iterator[int], *, defines: tuple[str, ...] = ()) -> Iterator[Emulator]:
+    """Make an emulator per vocabulary: numbers of cores, tiles, ways to cut the batch in turn."""
     tiles, modes = (0, 64, 128, 320), ("auto", "split", "by request")
     for index, vocab in enumerate(vocab_sizes):
         cores = CORES[index % 4]
         tile = tiles[index // 4 % 4]
-        yield make_twin(
+        yield make_emulator(
             defines=defines,
             num_cores=cores,
             mode=modes[index // 16 % 3],
@@ -48,11 +48,11 @@ def twins(vocab_sizes: Iterator[int], *, defines: tuple[str, ...] = ()) -> Itera
         )
 
 
-def bytes_read(twin: Twin) -> int:
+def bytes_read(emulator: Emulator) -> int:
     """Return what the last launch has read from global memory."""
-    return sum(twin.stats.gm_read_bytes)
+    return sum(emulator.stats.gm_read_bytes)
 
 
-def bytes_by_core(twin: Twin) -> list[int]:
+def bytes_by_core(emulator: Emulator) -> list[int]:
     """Return what each core of the last launch has read and written."""
-    return list(itertools.islice(twin.stats.core_gm_bytes, twin.stats.num_cores))
+    return list(itertools.islice(emulator.stats.core_gm_bytes, emulator.stats.num_cores))

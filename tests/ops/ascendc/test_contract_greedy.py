@@ -1,4 +1,4 @@
-"""The contract of ``verify_greedy``, by its own tests, for the AscendC kernel under the twin."""
+"""The contract of ``verify_greedy``, by its own tests, for the AscendC kernel in the emulator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ops.ascendc.kernels import make_twin
+from tests.ops.ascendc.kernels import make_emulator
 from tests.ops.emulator.build import requires_compiler
 from tests.ops.test_verify_greedy import (
     test_a_batch_without_any_drafts,
@@ -42,5 +42,5 @@ pytestmark = requires_compiler
 
 @pytest.fixture(scope="module", params=["split", "by request"])
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    with use(make_twin(num_cores=5, mode=request.param, tile=64)):
+    with use(make_emulator(num_cores=5, mode=request.param, tile=64)):
         yield "ascendc"

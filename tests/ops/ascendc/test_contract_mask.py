@@ -1,4 +1,4 @@
-"""The contract of ``grammar_mask``, by its own tests, for the AscendC kernel under the twin."""
+"""The contract of ``grammar_mask``, by its own tests, for the AscendC kernel under the emulator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ops.ascendc.kernels import make_twin
+from tests.ops.ascendc.kernels import make_emulator
 from tests.ops.emulator.build import requires_compiler
 from tests.ops.test_grammar_mask import (
     test_bits_stand_for_tokens,
@@ -42,5 +42,5 @@ pytestmark = requires_compiler
 
 @pytest.fixture(scope="module", params=[1, 7, 48])
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    with use(make_twin(num_cores=request.param)):
+    with use(make_emulator(num_cores=request.param)):
         yield "ascendc"

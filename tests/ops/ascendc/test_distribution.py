@@ -1,4 +1,4 @@
-"""The AscendC kernels under the twin are lossless: their output has the target's distribution."""
+"""The emulated AscendC kernels are lossless: their output has the target's distribution."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ops.ascendc.kernels import make_twin
+from tests.ops.ascendc.kernels import make_emulator
 from tests.ops.batches import RULES
 from tests.ops.emulator.build import requires_compiler
 from tests.ops.enumeration import (
@@ -37,8 +37,8 @@ CASES = [*SAMPLED[:5], *CERTAIN, *(replace(case, num_drafts=2) for case in LONG)
 
 
 @pytest.fixture(autouse=True)
-def twin() -> Iterator[None]:
-    with use(make_twin(num_cores=3)):
+def emulator() -> Iterator[None]:
+    with use(make_emulator(num_cores=3)):
         yield
 
 

@@ -1,4 +1,4 @@
-"""Large vocabularies: right results, and what the cores read and wait for, by the twin's counts."""
+"""Large vocabularies: right results, and what the cores read and wait for, as counted."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 import torch
 
-from ops.emulator.library import Twin
-from tests.ops.ascendc.kernels import bytes_by_core, bytes_read, make_twin
+from ops.emulator.library import Emulator
+from tests.ops.ascendc.kernels import bytes_by_core, bytes_read, make_emulator
 from tests.ops.batches import DTYPES, Arguments
 from tests.ops.cases import parity_cases
 from tests.ops.emulator.build import requires_compiler
@@ -53,17 +53,17 @@ def sampled(num_reqs: int, **filters: float) -> Arguments:
     }
 
 
-def run(arguments: Arguments, twin: Twin) -> float:
+def run(arguments: Arguments, emulator: Emulator) -> float:
     """Run and judge; return the bytes read, relative to the logits'."""
     logits = arguments["logits"]
-    with use(twin):
+    with use(emulator):
         if "temperature" in arguments:
             result = verify_sample(**arguments, backend="ascendc")
             assert_right([judge(arguments, result)], most_ties=1)
         else:
             result = verify_greedy(**arguments, backend="ascendc")
             assert_right([judge_greedy(arguments, result)], most_ties=0)
-    return bytes_read(twin) / (logits.numel() * logits.element_size())
+    return bytes_read(emulator) / (logits.numel() * logits.element_size())
 
 
 @pytest.mark.parametrize("vocab", [QWEN, LLAMA])
@@ -72,35 +72,35 @@ def test_cases_of_large_vocabularies_equal_the_reference(vocab: int, nan_mode: i
     verdicts = []
     cases = parity_cases(6, 20 + nan_mode, vocab_size=vocab, max_requests=3, max_drafts=3)
     for index, case in enumerate(cases):
-        twin = make_twin(num_cores=(CORES, 5)[index % 2], nan_mode=nan_mode)
-        with use(twin):
+        emulator = make_emulator(num_cores=(CORES, 5)[index % 2], nan_mode=nan_mode)
+        with use(emulator):
             verdicts.append(judge(case, verify_sample(**case, backend="ascendc")))
     assert_right(verdicts, most_ties=1)
 
 
 @pytest.mark.parametrize("vocab", [QWEN, LLAMA])
 def test_a_batch_of_one_keeps_the_cores_busy(vocab: int) -> None:
-    twin = make_twin(num_cores=CORES)
-    run(batch(1, vocab), twin)
+    emulator = make_emulator(num_cores=CORES)
+    run(batch(1, vocab), emulator)
     row = vocab * 4
-    busy = [core for core in bytes_by_core(twin) if core > row / 40]
+    busy = [core for core in bytes_by_core(emulator) if core > row / 40]
     assert len(busy) >= 40
 
 
 @pytest.mark.parametrize("num_reqs", [1, 8])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_greedy_reads_the_logits_once_and_meets_once(num_reqs: int, dtype: torch.dtype) -> None:
-    twin = make_twin(num_cores=CORES)
-    assert run(batch(num_reqs, QWEN, dtype), twin) == pytest.approx(1, abs=0.01)
-    assert twin.stats.sync_alls == 1
+    emulator = make_emulator(num_cores=CORES)
+    assert run(batch(num_reqs, QWEN, dtype), emulator) == pytest.approx(1, abs=0.01)
+    assert emulator.stats.sync_alls == 1
 
 
 @pytest.mark.parametrize("num_reqs", [1, 8])
 def test_sampling_without_filters_reads_the_logits_once(num_reqs: int) -> None:
-    twin = make_twin(num_cores=CORES)
+    emulator = make_emulator(num_cores=CORES)
     # And the tile of each request's last token.
-    assert run(sampled(num_reqs), twin) == pytest.approx(1, abs=0.02)
-    assert twin.stats.sync_alls == 1
+    assert run(sampled(num_reqs), emulator) == pytest.approx(1, abs=0.02)
+    assert emulator.stats.sync_alls == 1
 
 
 @pytest.mark.parametrize(
@@ -116,49 +116,49 @@ def test_sampling_without_filters_reads_the_logits_once(num_reqs: int) -> None:
 def test_usual_filters_take_one_more_pass(
     num_reqs: int, filters: dict[str, float], most: float
 ) -> None:
-    twin = make_twin(num_cores=CORES)
-    assert run(sampled(num_reqs, **filters), twin) < most
+    emulator = make_emulator(num_cores=CORES)
+    assert run(sampled(num_reqs, **filters), emulator) < most
     # The scan; a pass, and the empty one that ends the search; jobs, and masses.
-    assert twin.stats.sync_alls == 1 + 2 + 2
+    assert emulator.stats.sync_alls == 1 + 2 + 2
 
 
 def test_whole_requests_stop_at_the_first_rejection_and_never_meet() -> None:
     arguments = batch(8)
-    twin = make_twin(num_cores=8)
-    with use(twin):
+    emulator = make_emulator(num_cores=8)
+    with use(emulator):
         _, counts = verify_greedy(**arguments, backend="ascendc")
     rows = int(counts.sum())
     assert rows < arguments["logits"].shape[0]
-    assert bytes_read(twin) == pytest.approx(rows * QWEN * 4, rel=0.01)
-    assert twin.stats.sync_alls == 0
-    sampled_twin = make_twin(num_cores=8)
-    assert run(sampled(8), sampled_twin) < 1
-    assert sampled_twin.stats.sync_alls == 0
+    assert bytes_read(emulator) == pytest.approx(rows * QWEN * 4, rel=0.01)
+    assert emulator.stats.sync_alls == 0
+    sampled_emulator = make_emulator(num_cores=8)
+    assert run(sampled(8), sampled_emulator) < 1
+    assert sampled_emulator.stats.sync_alls == 0
 
 
 def test_flat_rows_need_more_passes_and_are_right() -> None:
     arguments = sampled(1, top_k=50_000, top_p=0.99)
     arguments["logits"] = torch.randn(5, QWEN, generator=torch.Generator().manual_seed(3))
-    twin = make_twin(num_cores=CORES)
-    run(arguments, twin)
-    assert 5 < twin.stats.sync_alls < 20
+    emulator = make_emulator(num_cores=CORES)
+    run(arguments, emulator)
+    assert 5 < emulator.stats.sync_alls < 20
 
 
 def test_mask_reads_only_its_rows() -> None:
     logits = batch(8)["logits"].clone()
     bitmask = torch.zeros(3, QWEN // 32, dtype=torch.int32)
-    twin = make_twin(num_cores=CORES)
-    with use(twin):
+    emulator = make_emulator(num_cores=CORES)
+    with use(emulator):
         rows = torch.tensor([5, -1, 39], dtype=torch.int32)
         grammar_mask(logits, bitmask, rows, backend="ascendc")
-    assert bytes_read(twin) == pytest.approx(2 * QWEN * (4 + 1 / 8), rel=0.01)
-    assert twin.stats.gm_write_bytes[3] == 2 * QWEN * 4
-    assert len([core for core in bytes_by_core(twin) if core > 0]) >= 2 * CORES // 3 - 1
+    assert bytes_read(emulator) == pytest.approx(2 * QWEN * (4 + 1 / 8), rel=0.01)
+    assert emulator.stats.gm_write_bytes[3] == 2 * QWEN * 4
+    assert len([core for core in bytes_by_core(emulator) if core > 0]) >= 2 * CORES // 3 - 1
     assert bool((logits[[5, 39]] == float("-inf")).all())
 
 
 def test_the_unified_buffer_has_room_for_select() -> None:
-    twin = make_twin(num_cores=2)
+    emulator = make_emulator(num_cores=2)
     for arguments in (batch(1), sampled(1, top_p=0.9)):
-        run(arguments, twin)
-        assert max(twin.stats.peak_ub) <= 184 * 1024
+        run(arguments, emulator)
+        assert max(emulator.stats.peak_ub) <= 184 * 1024

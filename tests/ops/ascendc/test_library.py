@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ops.emulator import library as twin_library
-from ops.emulator.report import TwinError
-from tests.ops.ascendc.kernels import SOURCES, make_twin
+from ops.emulator import library as emulator_library
+from ops.emulator.report import EmulatorError
+from tests.ops.ascendc.kernels import SOURCES, make_emulator
 from tests.ops.batches import as_lists, int32, make_drafts, make_sampled
 from tests.ops.emulator.build import requires_compiler
 from vllm_ascend_spec.errors import BackendUnavailableError
@@ -124,15 +124,15 @@ def test_other_chips_have_no_kernels_and_are_told_so(
 
 @requires_compiler
 def test_the_environment_may_name_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ascendc_library.EMULATOR_VARIABLE, "tests.ops.ascendc.kernels:make_twin")
-    monkeypatch.setenv(twin_library.CORES_VARIABLE, "6")
+    monkeypatch.setenv(ascendc_library.EMULATOR_VARIABLE, "tests.ops.ascendc.kernels:make_emulator")
+    monkeypatch.setenv(emulator_library.CORES_VARIABLE, "6")
     ascendc_library._named.cache_clear()
     arguments = make_drafts([2, 0, 3], 9, seed=1)
     result = verify_greedy(**arguments, backend="ascendc")
     assert as_lists(result) == as_lists(verify_greedy(**arguments, backend="reference"))
-    twin = library("cpu")
-    assert isinstance(twin, twin_library.Twin)
-    assert twin.num_cores == 6
+    emulator = library("cpu")
+    assert isinstance(emulator, emulator_library.Emulator)
+    assert emulator.num_cores == 6
     ascendc_library._named.cache_clear()
 
 
@@ -148,9 +148,9 @@ def test_a_stand_in_that_cannot_be_had_is_named(
 
 @requires_compiler
 def test_stand_ins_end_with_their_block() -> None:
-    twin = make_twin(num_cores=2)
-    with use(twin):
-        assert library("cpu") is twin
+    emulator = make_emulator(num_cores=2)
+    with use(emulator):
+        assert library("cpu") is emulator
     with pytest.raises(BackendUnavailableError):
         library("cpu")
 
@@ -158,7 +158,7 @@ def test_stand_ins_end_with_their_block() -> None:
 @requires_compiler
 def test_what_the_host_refuses_is_an_error() -> None:
     with (
-        use(make_twin(num_cores=0)),
+        use(make_emulator(num_cores=0)),
         pytest.raises(ValueError, match=r"num_cores: 0 is not in \[1, 64\]"),
     ):
         verify_greedy(**make_drafts([1], 4, seed=0), backend="ascendc")
@@ -166,32 +166,34 @@ def test_what_the_host_refuses_is_an_error() -> None:
 
 @requires_compiler
 def test_a_broken_rule_of_the_hardware_is_an_error() -> None:
-    twin = make_twin(num_cores=2)
+    emulator = make_emulator(num_cores=2)
     logits = torch.zeros(2, 4)
-    with pytest.raises(TwinError, match="verify_greedy, core 0, GlobalTensor::GetValue"):
-        twin.verify_greedy(logits, int32([0]), int32([5]), 5)
+    with pytest.raises(EmulatorError, match="verify_greedy, core 0, GlobalTensor::GetValue"):
+        emulator.verify_greedy(logits, int32([0]), int32([5]), 5)
 
 
 @pytest.fixture
 def built() -> Iterator[None]:
-    """Define the library's ops as its C++ part does, run by the twin."""
+    """Define the library's ops as its C++ part does, run by the emulator."""
     text = (SOURCES / "binding" / "binding.cpp").read_text()
     schemas = [
         "".join(re.findall('"(.*?)"', found))
         for found in re.findall(r"m\.def\((.*?)\);", text, re.S)
     ]
-    twin = make_twin(num_cores=3)
+    emulator = make_emulator(num_cores=3)
     ops = torch.library.Library(NAME, "DEF")
     for schema in schemas:
         ops.define(schema)
 
     def sample(*arguments: torch.Tensor, block_rule: bool, **options: torch.Tensor) -> object:
-        return twin.verify_sample(*arguments, rule="block" if block_rule else "token", **options)
+        return emulator.verify_sample(
+            *arguments, rule="block" if block_rule else "token", **options
+        )
 
     for name, function in (
-        ("verify_greedy", twin.verify_greedy),
+        ("verify_greedy", emulator.verify_greedy),
         ("verify_sample", sample),
-        ("grammar_mask", twin.grammar_mask),
+        ("grammar_mask", emulator.grammar_mask),
     ):
         ops.impl(name, function, "CPU")
     yield

@@ -1,4 +1,4 @@
-"""The AscendC kernels under the twin, all of its checks on, against the reference."""
+"""The AscendC kernels under the emulator, all of its checks on, against the reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.ops.ascendc.kernels import CORES, SHORT_LISTS, make_twin, twins
+from tests.ops.ascendc.kernels import CORES, SHORT_LISTS, emulators, make_emulator
 from tests.ops.batches import RULES, Arguments
 from tests.ops.broken_drafts import assert_in_range, vanishing_product, with_any_draft_probs
 from tests.ops.cases import KINDS, parity_cases
@@ -28,8 +28,8 @@ def verdicts(cases: Iterable[Arguments], defines: tuple[str, ...] = ()) -> list[
     cases = list(cases)
     found = []
     sizes = (case["logits"].shape[1] for case in cases)
-    for case, twin in zip(cases, twins(sizes, defines=defines), strict=True):
-        with use(twin):
+    for case, emulator in zip(cases, emulators(sizes, defines=defines), strict=True):
+        with use(emulator):
             found.append(judge(case, verify_sample(**case, backend="ascendc")))
     return found
 
@@ -58,7 +58,7 @@ def test_broken_drafts_equal_the_reference(rule: str) -> None:
     nan_mode=st.sampled_from([0, 1]),
 )
 def test_any_draft_probs_equal_the_reference(case: Arguments, mode: str, nan_mode: int) -> None:
-    with use(make_twin(num_cores=3, mode=mode, nan_mode=nan_mode)):
+    with use(make_emulator(num_cores=3, mode=mode, nan_mode=nan_mode)):
         result = verify_sample(**case, backend="ascendc")
     assert_in_range(case, result)
     assert_right([judge(case, result)], most_ties=1)
@@ -78,9 +78,9 @@ def test_searches_that_narrow_their_brackets_equal_the_reference(filters: tuple[
 def test_greedy_equals_the_reference() -> None:
     found = []
     cases = list(parity_cases(288, seed=14))
-    for case, twin in zip(cases, twins(c["logits"].shape[1] for c in cases), strict=True):
+    for case, emulator in zip(cases, emulators(c["logits"].shape[1] for c in cases), strict=True):
         arguments = {name: case[name] for name in GREEDY_ARGUMENTS}
-        with use(twin):
+        with use(emulator):
             result = verify_greedy(**arguments, backend="ascendc")
         found.append(judge_greedy(arguments, result))
     assert_right(found, most_ties=0)
@@ -97,13 +97,13 @@ def test_greedy_equals_the_reference() -> None:
 def test_the_ends_of_every_range_equal_the_reference(
     defines: tuple[str, ...], case: Arguments, cores: int, mode: str, nan_mode: int
 ) -> None:
-    with use(make_twin(defines=defines, num_cores=cores, mode=mode, nan_mode=nan_mode)):
+    with use(make_emulator(defines=defines, num_cores=cores, mode=mode, nan_mode=nan_mode)):
         result = verify_sample(**case, backend="ascendc")
     assert_right([judge(case, result)], most_ties=1)
 
 
 def test_a_product_too_small_for_float32_is_not_nothing() -> None:
     case = vanishing_product()
-    with use(make_twin(num_cores=3, mode="split", nan_mode=0)):
+    with use(make_emulator(num_cores=3, mode="split", nan_mode=0)):
         result = verify_sample(**case, backend="ascendc")
     assert judge(case, result).outcomes == (Outcome.EQUAL,)

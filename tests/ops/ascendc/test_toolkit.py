@@ -79,7 +79,7 @@ def test_the_toolkits_headers_take_the_kernels(op: str) -> None:
 def test_a_toolkits_headers_are_found_and_a_wrong_call_is_noticed(
     tmp_path: Path, layout: str
 ) -> None:
-    """The twin's headers in a toolkit's place; then with one function that takes something else."""
+    """The emulator's headers in a toolkit's place; then one function takes something else."""
     folder = tmp_path / layout.format(machine=platform.machine())
     folder.mkdir(parents=True)
     header = folder / "kernel_operator.h"

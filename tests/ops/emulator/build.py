@@ -1,4 +1,4 @@
-"""Compile AscendC kernels with g++ and the twin's headers, and call them through ctypes."""
+"""Compile AscendC kernels with g++ and the emulator's headers, and call them through ctypes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from ops.emulator.report import BrokenRule, TwinError, TwinOptions, TwinStats
+from ops.emulator.report import BrokenRule, EmulatorError, EmulatorOptions, EmulatorStats
 
 ROOT = Path(__file__).resolve().parents[3]
-INCLUDE = ROOT / "ops" / "twin" / "include"
+INCLUDE = ROOT / "ops" / "emulator" / "include"
 COMPILER = os.environ.get("CXX", "g++")
 FLAGS = (
     "-std=c++17",
@@ -34,17 +34,17 @@ FLAGS = (
 )
 
 requires_compiler = pytest.mark.skipif(
-    shutil.which(COMPILER) is None, reason=f"the twin needs {COMPILER}"
+    shutil.which(COMPILER) is None, reason=f"the emulator needs {COMPILER}"
 )
 
-# What the compiler is trusted to order by itself, see twin/report.h.
+# What the compiler is trusted to order by itself, see emulator/report.h.
 AUTO_NONE, AUTO_VECTOR, AUTO_SCALAR = 0, 1, 2
 NAN_PROPAGATE, NAN_IGNORE = 0, 1
 
 
 def _cache() -> Path:
-    named = os.environ.get("VLLM_ASCEND_SPEC_TWIN_CACHE")
-    path = Path(named or Path(tempfile.gettempdir()) / f"vllm-ascend-spec-twin-{os.getuid()}")
+    named = os.environ.get("VLLM_ASCEND_SPEC_EMULATOR_CACHE")
+    path = Path(named or Path(tempfile.gettempdir()) / f"vllm-ascend-spec-emulator-{os.getuid()}")
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -75,8 +75,8 @@ def build(
     """Compile ``source`` into a shared library and return its path.
 
     Args:
-        source: a twin host file: it includes ``twin/launch.h`` and the kernel.
-        include: directories to look in after the source's own and before the twin's.
+        source: an emulator host file: it includes ``emulator/launch.h`` and the kernel.
+        include: directories to look in after the source's own and before the emulator's.
         defines: macros, as ``NAME`` or ``NAME=value``.
         optimise: False compiles twice as fast what then runs five times as long.
 
@@ -124,17 +124,17 @@ class Host:
     nan_mode: int = NAN_PROPAGATE
     strict_positions: bool = False
 
-    def __call__(self, name: str, num_blocks: int, *arguments: Any) -> TwinStats:
+    def __call__(self, name: str, num_blocks: int, *arguments: Any) -> EmulatorStats:
         """Launch ``name`` on ``num_blocks`` cores.
 
         Tensors are passed by address, bool and int as int64, float as double; anything from
         ctypes goes as it is.
 
         Raises:
-            TwinError: the kernel broke a rule.
+            EmulatorError: the kernel broke a rule.
         """
-        options = TwinOptions(self.checks, self.auto_sync, self.nan_mode, self.strict_positions)
-        stats, broken = TwinStats(), BrokenRule()
+        options = EmulatorOptions(self.checks, self.auto_sync, self.nan_mode, self.strict_positions)
+        stats, broken = EmulatorStats(), BrokenRule()
         function = getattr(load(self.library), name)
         function.restype = ctypes.c_int
         status = function(
@@ -145,7 +145,7 @@ class Host:
             *(_pass(a) for a in arguments),
         )
         if status != 0:
-            raise TwinError(broken)
+            raise EmulatorError(broken)
         return stats
 
 

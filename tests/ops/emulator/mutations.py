@@ -1,4 +1,4 @@
-"""Errors to put into the real kernels: what to change, and what the twin must say to it."""
+"""Errors to put into the real kernels: what to change, and what the emulator must say to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Mutation:
         file: path under ``ops/ascendc/``.
         old: text that occurs once in the file.
         new: what replaces it.
-        kinds: reports that are right, see ``twin::Kind``.
+        kinds: reports that are right, see ``emulator::Kind``.
         case: which launch shows it, a name in ``test_mutations.CASES``.
     """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ops.emulator.report import BrokenRule, TwinError, TwinOptions, TwinStats
+from ops.emulator.report import BrokenRule, EmulatorError, EmulatorOptions, EmulatorStats
 from tests.ops.emulator import build as builder
 from tests.ops.emulator.build import Host, build, requires_compiler
 
@@ -25,7 +25,7 @@ PROBES = Path(__file__).parent / "probes"
 def test_counts_are_exact(cores: int, count: int, checks: bool):
     host = Host(build(PROBES / "counts.cpp", optimise=False), checks=checks)
     x, y, marks = torch.randn(count), torch.zeros(count), torch.zeros(16)
-    stats = host("scale_twin", cores, x, y, marks, count)
+    stats = host("scale_emulator", cores, x, y, marks, count)
     assert torch.equal(y, 2 * x + 1)
     tiles = -(-count // 256)
     # Core 0 reads and writes one mark; every core cleans its cache.
@@ -69,7 +69,7 @@ def test_what_the_device_lacks_does_not_compile():
 
 
 def test_libraries_are_built_once_and_again_after_a_change(tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("VLLM_ASCEND_SPEC_TWIN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("VLLM_ASCEND_SPEC_EMULATOR_CACHE", str(tmp_path / "cache"))
     source, header = tmp_path / "host.cpp", tmp_path / "kernel.h"
     header.write_text("inline int value() { return 1; }\n")
     source.write_text('#include "kernel.h"\nextern "C" int get() { return value(); }\n')
@@ -90,13 +90,13 @@ def test_libraries_are_built_once_and_again_after_a_change(tmp_path: Path, monke
 def test_a_report_is_an_exception_with_its_parts():
     host = Host(build(PROBES / "counts.cpp", optimise=False))
     x, y, marks = torch.randn(100), torch.zeros(100), torch.zeros(16)
-    with pytest.raises(TwinError, match=r"^scale, core -1, launch: 65 blocks"):
-        host("scale_twin", 65, x, y, marks, 100)
+    with pytest.raises(EmulatorError, match=r"^scale, core -1, launch: 65 blocks"):
+        host("scale_emulator", 65, x, y, marks, 100)
 
 
 def test_python_and_the_header_agree_on_the_structs():
     sizes = torch.zeros(3, dtype=torch.int64)
     library = builder.load(build(PROBES / "counts.cpp", optimise=False))
     library.struct_sizes(ctypes.c_void_p(sizes.data_ptr()))
-    structs = (TwinOptions, TwinStats, BrokenRule)
+    structs = (EmulatorOptions, EmulatorStats, BrokenRule)
     assert sizes.tolist() == [ctypes.sizeof(struct) for struct in structs]

@@ -1,4 +1,4 @@
-"""Seeded errors in the real kernels: the twin must report each of them by its kind."""
+"""Seeded errors in the real kernels: the emulator must report each of them by its kind."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ops.emulator.library import Twin
-from ops.emulator.report import TwinError
+from ops.emulator.library import Emulator
+from ops.emulator.report import EmulatorError
 from tests.ops.emulator.build import (
     AUTO_NONE,
     AUTO_SCALAR,
@@ -56,15 +56,17 @@ def batch(vocab: int = VOCAB) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor,
     return logits, drafts.int(), ends, max(DRAFTS)
 
 
-def greedy(twin: Twin) -> None:
+def greedy(emulator: Emulator) -> None:
     arguments = batch()
     for got, expected in zip(
-        twin.verify_greedy(*arguments), verify_greedy(*arguments), strict=True
+        emulator.verify_greedy(*arguments), verify_greedy(*arguments), strict=True
     ):
         assert torch.equal(got, expected)
 
 
-def sample(twin: Twin, *, with_probs: bool = False, vocab: int = VOCAB, **filters: float) -> None:
+def sample(
+    emulator: Emulator, *, with_probs: bool = False, vocab: int = VOCAB, **filters: float
+) -> None:
     arguments = batch(vocab)
     num_reqs, num_drafts = len(DRAFTS), sum(DRAFTS)
     generator = torch.Generator().manual_seed(1)
@@ -82,24 +84,24 @@ def sample(twin: Twin, *, with_probs: bool = False, vocab: int = VOCAB, **filter
         "accept_uniform": torch.rand(num_drafts, generator=generator, dtype=torch.float64),
         "sample_uniform": torch.rand(num_reqs, generator=generator, dtype=torch.float64),
     }
-    got = twin.verify_sample(*arguments, rule="token", **options)
+    got = emulator.verify_sample(*arguments, rule="token", **options)
     expected = verify_sample(*arguments, **options, backend="reference")
     assert torch.equal(got[0], expected[0])
     assert torch.equal(got[1], expected[1])
 
 
-def mask(twin: Twin) -> None:
+def mask(emulator: Emulator) -> None:
     logits = rows(torch.float32, 5)
     expected = logits.clone()
     bitmask = torch.randint(-(2**31), 2**31, (4, 32), dtype=torch.int64).int()
     row_indices = torch.tensor([3, -1, 0, 4], dtype=torch.int32)
-    twin.grammar_mask(logits, bitmask, row_indices)
+    emulator.grammar_mask(logits, bitmask, row_indices)
     grammar_mask(expected, bitmask, row_indices)
     assert torch.equal(logits, expected)
 
 
-# name: (how the twin is set up, what is run)
-CASES: dict[str, tuple[dict[str, object], Callable[[Twin], None]]] = {
+# name: (how the emulator is set up, what is run)
+CASES: dict[str, tuple[dict[str, object], Callable[[Emulator], None]]] = {
     "split": ({"num_cores": 3, "mode": "split", "tile": TILE}, greedy),
     "one core": ({"num_cores": 1, "mode": "by request"}, greedy),
     "filters": (
@@ -132,7 +134,7 @@ def mutate(mutation: Mutation, sources: Path) -> Path:
     text = path.read_text()
     assert text.count(mutation.old) == 1, f"{mutation.file}: {mutation.old!r} has to occur once"
     path.write_text(text.replace(mutation.old, mutation.new))
-    return build(sources / mutation.op / "twin_host.cpp", optimise=False)
+    return build(sources / mutation.op / "emulator_host.cpp", optimise=False)
 
 
 @pytest.fixture(scope="module")
@@ -156,16 +158,16 @@ def test_without_an_error_nothing_is_reported(
 ):
     settings, run = CASES[case]
     for op in OPS:
-        folder_with(tmp_path, build(KERNELS / op / "twin_host.cpp", optimise=False), op)
-    run(Twin(tmp_path, **settings, auto_sync=auto_sync, nan_mode=nan_mode))
+        folder_with(tmp_path, build(KERNELS / op / "emulator_host.cpp", optimise=False), op)
+    run(Emulator(tmp_path, **settings, auto_sync=auto_sync, nan_mode=nan_mode))
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: f"{m.op}-{m.name.replace(' ', '_')}")
 def test_an_error_is_reported(mutation: Mutation, mutants: Mutants, tmp_path: Path):
     folder = folder_with(tmp_path, mutants[mutation](), mutation.op)
     settings, run = CASES[mutation.case]
-    with pytest.raises(TwinError) as broken:
-        run(Twin(folder, **settings))
+    with pytest.raises(EmulatorError) as broken:
+        run(Emulator(folder, **settings))
     kind = re.search(r"\[([a-z-]+)\]$", str(broken.value))
     assert kind is not None
     assert kind[1] in mutation.kinds, str(broken.value)

@@ -1,4 +1,4 @@
-"""What the twin's instructions compute, against PyTorch."""
+"""What the emulator's instructions compute, against PyTorch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ops.emulator.report import TwinError
+from ops.emulator.report import EmulatorError
 from tests.ops.emulator.build import (
     NAN_IGNORE,
     NAN_PROPAGATE,
@@ -227,7 +227,7 @@ class TestCompareAndSelect:
         b[::3] = a[::3]
         out = torch.zeros(N // 8, dtype=torch.uint8)
         assert_same(run("Compare_int32_t", a, b, out=out, scalar=2), packed(a == b))
-        with pytest.raises(TwinError, match="EQ only") as broken:
+        with pytest.raises(EmulatorError, match="EQ only") as broken:
             run("Compare_int32_t", a, b, out=out, scalar=0)
         assert broken.value.kind == "unsupported"
 
@@ -307,7 +307,7 @@ class TestCast:
 
     def test_a_missing_mode_is_reported(self):
         a = values(torch.float32)
-        with pytest.raises(TwinError, match="rounding mode 0") as broken:
+        with pytest.raises(EmulatorError, match="rounding mode 0") as broken:
             run("Cast_bfloat16_t_float", a, out=a.bfloat16(), scalar=NONE)
         assert broken.value.kind == "unsupported"
 

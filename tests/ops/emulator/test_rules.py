@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ops.emulator.report import PIPES, TwinError, TwinStats
+from ops.emulator.report import PIPES, EmulatorError, EmulatorStats
 from tests.ops.emulator.build import (
     AUTO_NONE,
     AUTO_SCALAR,
@@ -143,7 +143,9 @@ RULES = {
 }
 
 
-def probe(name: str, *, wrong: bool, cores: int = 1, output: bool = False, **options) -> TwinStats:
+def probe(
+    name: str, *, wrong: bool, cores: int = 1, output: bool = False, **options
+) -> EmulatorStats:
     file = next((r[0] for n, r in RULES.items() if n == name), "memory")
     host = Host(build(PROBES / f"{file}.cpp", optimise=False), **options)
     # The data cache works in lines of 64 bytes: start the tensors at one.
@@ -165,7 +167,7 @@ class TestRules:
 
     @pytest.mark.parametrize("name", RULES)
     def test_a_kernel_that_breaks_it_is_reported(self, name: str):
-        with pytest.raises(TwinError) as broken:
+        with pytest.raises(EmulatorError) as broken:
             probe(name, wrong=True, cores=RULES[name][2])
         assert broken.value.kind == RULES[name][1], str(broken.value)
 
@@ -176,7 +178,7 @@ class TestOptions:
         order = Host(build(PROBES / "order.cpp", optimise=False), auto_sync=AUTO_NONE)
         tensors = [aligned(4096) for _ in range(4)]
         order("probe_order_vector", 1, False, *tensors, None)
-        with pytest.raises(TwinError, match="PipeBarrier<PIPE_V>") as broken:
+        with pytest.raises(EmulatorError, match="PipeBarrier<PIPE_V>") as broken:
             order("probe_order_vector", 1, True, *tensors, None)
         assert broken.value.kind == "unordered"
         Host(order.library, auto_sync=AUTO_VECTOR)("probe_order_vector", 1, True, *tensors, None)
@@ -186,20 +188,20 @@ class TestOptions:
         if "S" in event.split("_"):
             probe(f"order_{event}", wrong=True, auto_sync=AUTO_SCALAR)
         else:
-            with pytest.raises(TwinError):
+            with pytest.raises(EmulatorError):
                 probe(f"order_{event}", wrong=True, auto_sync=AUTO_SCALAR)
 
     @pytest.mark.parametrize("name", ["position", "position_out"])
     def test_strict_positions(self, name: str):
         probe(name, wrong=True)
         probe(name, wrong=False, strict_positions=True)
-        with pytest.raises(TwinError) as broken:
+        with pytest.raises(EmulatorError) as broken:
             probe(name, wrong=True, strict_positions=True)
         assert broken.value.kind == "position"
 
     def test_an_output_must_be_written_whole(self):
         probe("not_written", wrong=False, output=True)
-        with pytest.raises(TwinError, match="byte 252 of output 'out'") as broken:
+        with pytest.raises(EmulatorError, match="byte 252 of output 'out'") as broken:
             probe("not_written", wrong=True, output=True)
         assert broken.value.kind == "not-written"
 
@@ -209,14 +211,14 @@ class TestOptions:
         for name in ("race_write_write", "cache_stale"):
             probe(name, wrong=True, cores=4, checks=False)
         for name in ("ub_bounds", "gm_read", "gm_gap", "read_only", "ub_overflow"):
-            with pytest.raises(TwinError) as broken:
+            with pytest.raises(EmulatorError) as broken:
                 probe(name, wrong=True, checks=False)
             assert broken.value.kind == RULES[name][1]
 
 
 class TestReports:
     def test_a_report_says_where_what_how_much_and_what_to_do(self):
-        with pytest.raises(TwinError) as broken:
+        with pytest.raises(EmulatorError) as broken:
             probe("ub_part", wrong=True)
         error = broken.value
         assert str(error) == (
@@ -232,14 +234,14 @@ class TestReports:
         assert any("ub_part" in text for text in lines[int(line) - 6 : int(line)])
 
     def test_a_report_names_the_core(self):
-        with pytest.raises(TwinError) as broken:
+        with pytest.raises(EmulatorError) as broken:
             probe("race_write_write", wrong=True, cores=4)
         assert broken.value.core == 1
         assert "core 0 has written" in str(broken.value)
 
     def test_reports_repeat(self):
         def report() -> str:
-            with pytest.raises(TwinError) as broken:
+            with pytest.raises(EmulatorError) as broken:
                 probe("race_second_round", wrong=True, cores=4)
             return str(broken.value)
 
@@ -247,6 +249,6 @@ class TestReports:
 
     @pytest.mark.parametrize("cores", [0, 65])
     def test_a_launch_has_1_to_64_cores(self, cores: int):
-        with pytest.raises(TwinError, match=f"{cores} blocks. Remedy: 1 to 64"):
+        with pytest.raises(EmulatorError, match=f"{cores} blocks. Remedy: 1 to 64"):
             probe("count", wrong=False, cores=cores)
         assert probe("count", wrong=False, cores=48).num_cores == 48

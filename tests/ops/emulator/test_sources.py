@@ -1,4 +1,4 @@
-"""What the twin cannot refuse and the device lacks: read from the kernels' sources."""
+"""What the emulator cannot refuse and the device lacks: read from the kernels' sources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADERS = {"kernel_operator.h"}
 
 def device_sources() -> list[Path]:
     """Return every file that becomes part of a kernel."""
-    hosts = sorted(KERNELS.glob("*/twin_host.cpp"))
+    hosts = sorted(KERNELS.glob("*/emulator_host.cpp"))
     entries = [host.parent / f"{host.parent.name}.cpp" for host in hosts]
     return sorted({path for entry in entries for path in included(entry, [])})
 

@@ -1,5 +1,5 @@
 // A kernel whose every instruction and byte can be counted by hand.
-#include "twin/launch.h"
+#include "emulator/launch.h"
 
 using namespace AscendC;
 
@@ -41,9 +41,9 @@ __global__ __aicore__ void scale(GM_ADDR in, GM_ADDR out, GM_ADDR marks, uint32_
   SyncAll();
 }
 
-extern "C" int scale_twin(const twin_options* options, twin_stats* stats, twin_error* error,
+extern "C" int scale_emulator(const emulator_options* options, emulator_stats* stats, emulator_error* error,
                           int32_t blocks, float* in, float* out, float* marks, int64_t count) {
-  twin::Kernel kernel("scale", *options);
+  emulator::Kernel kernel("scale", *options);
   kernel.input("in", in, count * 4);
   kernel.output("out", out, count * 4);
   kernel.inout("marks", marks, 64);
@@ -53,7 +53,7 @@ extern "C" int scale_twin(const twin_options* options, twin_stats* stats, twin_e
 }
 
 extern "C" void struct_sizes(int64_t* sizes) {
-  sizes[0] = sizeof(twin_options);
-  sizes[1] = sizeof(twin_stats);
-  sizes[2] = sizeof(twin_error);
+  sizes[0] = sizeof(emulator_options);
+  sizes[1] = sizeof(emulator_stats);
+  sizes[2] = sizeof(emulator_error);
 }

@@ -1,15 +1,15 @@
 // One launcher per instruction and type: two inputs to the unified buffer, the instruction, and
 // its result back.
-#include "twin/launch.h"
+#include "emulator/launch.h"
 
 using namespace AscendC;
 
 namespace {
 
 struct Args {
-  const twin_options* options;
-  twin_stats* stats;
-  twin_error* error;
+  const emulator_options* options;
+  emulator_stats* stats;
+  emulator_error* error;
   int32_t blocks;
   void *a, *b, *out;
   int64_t in_bytes, out_bytes, count;
@@ -26,7 +26,7 @@ void load(const LocalTensor<uint8_t>& to, void* from, int64_t bytes) {
 // Calls body(dst, x, y, scratch, n) between the copies.
 template <typename D, typename S, typename Body>
 int run(const Args& args, Body body) {
-  twin::Kernel kernel("probe", *args.options);
+  emulator::Kernel kernel("probe", *args.options);
   kernel.input("a", args.a, args.in_bytes);
   kernel.input("b", args.b, args.in_bytes);
   kernel.inout("out", args.out, args.out_bytes);
@@ -56,7 +56,7 @@ int run(const Args& args, Body body) {
 }  // namespace
 
 #define LAUNCHER(Name, D, S, ...)                                                                  \
-  extern "C" int Name(const twin_options* options, twin_stats* stats, twin_error* error,           \
+  extern "C" int Name(const emulator_options* options, emulator_stats* stats, emulator_error* error,           \
                       int32_t blocks, void* a, void* b, void* out, int64_t in_bytes,               \
                       int64_t out_bytes, int64_t count, double scalar) {                           \
     const Args args{options, stats, error, blocks, a, b, out, in_bytes, out_bytes, count, scalar}; \

@@ -1,7 +1,7 @@
 // What the probes of the rules share. A probe is a small kernel with an error that `wrong` turns
 // on.
 #pragma once
-#include "twin/launch.h"
+#include "emulator/launch.h"
 
 using namespace AscendC;
 
@@ -60,11 +60,11 @@ inline DataCopyPadExtParams<float> no_pad() { return DataCopyPadExtParams<float>
 // Defines the launcher `probe_<name>`; the body sees `p` and `wrong`.
 #define PROBE(Name, ...)                                                                         \
   static void Name##_kernel(Probe& p, bool wrong) { __VA_ARGS__ }                                \
-  extern "C" int probe_##Name(const twin_options* options, twin_stats* stats, twin_error* error, \
+  extern "C" int probe_##Name(const emulator_options* options, emulator_stats* stats, emulator_error* error, \
                               int32_t blocks, int64_t wrong, float* in, float* table, float* io, \
                               float* work, float* out) {                                         \
     const Tensors tensors{in, table, io, work, out};                                             \
-    twin::Kernel kernel(#Name, *options);                                                        \
+    emulator::Kernel kernel(#Name, *options);                                                        \
     kernel.input("in", in, kFloats * 4);                                                         \
     kernel.input("table", table, ((kRows - 1) * kPitchFloats + kRowFloats) * 4)                  \
         .rows(kRowFloats * 4, kPitchFloats * 4);                                                 \

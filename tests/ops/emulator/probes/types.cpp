@@ -1,5 +1,5 @@
 // Types and pipes that Atlas A2/A3 does not have: lines with a reason must fail to compile for it.
-#include "twin/launch.h"
+#include "emulator/launch.h"
 
 using namespace AscendC;
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "access.h"
 
-namespace twin {
+namespace emulator {
 
 // The bits of a line's dirty mask for bytes [from, to).
 inline uint64_t line_mask(uint64_t line, uint64_t from, uint64_t to) {
@@ -116,4 +116,4 @@ inline void clean_all_lines(Core& core) {
   core.cached.clear();
 }
 
-}  // namespace twin
+}  // namespace emulator

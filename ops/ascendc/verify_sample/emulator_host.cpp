@@ -1,12 +1,12 @@
-// Runs verify_sample's kernels under the twin.
+// Runs verify_sample's kernels under the emulator.
 #include "verify_sample.cpp"
 
-#include "../common/twin_host.h"
+#include "../common/emulator_host.h"
 #include "plan.h"
 
 namespace {
 
-void add_tensors(twin::Kernel& kernel, const spec_verify_sample& call) {
+void add_tensors(emulator::Kernel& kernel, const spec_verify_sample& call) {
   const int64_t size = spec::size_of(call.dtype), reqs = call.num_reqs;
   const int64_t drafts = call.num_rows - reqs;
   const auto add = [&](const char* name, const void* pointer, int64_t bytes) {
@@ -42,7 +42,7 @@ extern "C" int spec_run_verify_sample(const spec_launch* launch, const spec_veri
   if (!problem.empty()) return spec::refuse(*launch, problem);
 
   spec::Workspace workspace(tiling.workspace);
-  twin::Kernel kernel("verify_sample", launch->options);
+  emulator::Kernel kernel("verify_sample", launch->options);
   add_tensors(kernel, *call);
   kernel.workspace("workspace", workspace.data(), tiling.workspace);
 

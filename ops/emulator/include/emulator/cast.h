@@ -4,7 +4,7 @@
 
 #include "gather.h"
 
-namespace twin {
+namespace emulator {
 
 using AscendC::RoundMode;
 
@@ -168,51 +168,51 @@ D cast_one(S value, RoundMode mode) {
 
 template <typename D, typename S>
 auto cast_kernel(const Op& op, RoundMode mode) {
-  TWIN_REQUIRE(op, (cast_modes<D, S>() & mode_bit(mode)) != 0, Kind::kUnsupported,
+  EMULATOR_REQUIRE(op, (cast_modes<D, S>() & mode_bit(mode)) != 0, Kind::kUnsupported,
                std::string(type_name<S>()) + " to " + type_name<D>() +
                    " does not have rounding mode " + num(static_cast<uint64_t>(mode)),
                "see the table of Cast for Atlas A2");
   return [mode](S value) { return cast_one<D, S>(value, mode); };
 }
 
-}  // namespace twin
+}  // namespace emulator
 
-inline half::half(float value) : bits(twin::pack_half(value, AscendC::RoundMode::CAST_RINT)) {}
+inline half::half(float value) : bits(emulator::pack_half(value, AscendC::RoundMode::CAST_RINT)) {}
 
 namespace AscendC {
 
-#define TWIN_CASTABLE \
-  static_assert(twin::cast_modes<D, S>() != 0, "Cast: no such conversion on Atlas A2/A3")
+#define EMULATOR_CASTABLE \
+  static_assert(emulator::cast_modes<D, S>() != 0, "Cast: no such conversion on Atlas A2/A3")
 
 template <typename D, typename S>
 void Cast(const LocalTensor<D>& dst, const LocalTensor<S>& src, const RoundMode& roundMode,
-          const uint32_t count, TWIN_SITE) {
-  TWIN_CASTABLE;
-  twin::Op op("Cast", PIPE_V, site);
-  twin::unary_n(op, dst, src, count, twin::cast_kernel<D, S>(op, roundMode));
+          const uint32_t count, EMULATOR_SITE) {
+  EMULATOR_CASTABLE;
+  emulator::Op op("Cast", PIPE_V, site);
+  emulator::unary_n(op, dst, src, count, emulator::cast_kernel<D, S>(op, roundMode));
 }
 
 template <typename D, typename S, bool isSetMask = true>
 void Cast(const LocalTensor<D>& dst, const LocalTensor<S>& src, const RoundMode& roundMode,
-          const uint64_t mask, int32_t repeatTime, const UnaryRepeatParams& params, TWIN_SITE) {
-  TWIN_CASTABLE;
-  twin::Op op("Cast", PIPE_V, site);
-  const auto lanes = twin::first_lanes(op, mask, twin::lanes_of<D, S>);
-  twin::unary_strided(op, dst, src, lanes, repeatTime, twin::dst_stride(params),
-                      twin::src_stride(params), twin::cast_kernel<D, S>(op, roundMode));
+          const uint64_t mask, int32_t repeatTime, const UnaryRepeatParams& params, EMULATOR_SITE) {
+  EMULATOR_CASTABLE;
+  emulator::Op op("Cast", PIPE_V, site);
+  const auto lanes = emulator::first_lanes(op, mask, emulator::lanes_of<D, S>);
+  emulator::unary_strided(op, dst, src, lanes, repeatTime, emulator::dst_stride(params),
+                      emulator::src_stride(params), emulator::cast_kernel<D, S>(op, roundMode));
 }
 
 // Scalars.
-inline float ToFloat(const bfloat16_t& value) { return twin::bfloat16_to_float(value); }
+inline float ToFloat(const bfloat16_t& value) { return emulator::bfloat16_to_float(value); }
 inline bfloat16_t ToBfloat16(const float& value) {
-  return twin::cast_one<bfloat16_t, float>(value, RoundMode::CAST_RINT);
+  return emulator::cast_one<bfloat16_t, float>(value, RoundMode::CAST_RINT);
 }
 inline float Cast(const bfloat16_t& value) { return ToFloat(value); }
 template <typename S, typename D, RoundMode roundMode>
 D Cast(S value) {
-  static_assert(std::is_same<S, float>::value && twin::is_one_of<D, half, int32_t, bfloat16_t>,
+  static_assert(std::is_same<S, float>::value && emulator::is_one_of<D, half, int32_t, bfloat16_t>,
                 "scalar Cast: float to half, int32_t or bfloat16_t");
-  return twin::cast_one<D, S>(value, roundMode);
+  return emulator::cast_one<D, S>(value, roundMode);
 }
 
 }  // namespace AscendC

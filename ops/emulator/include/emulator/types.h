@@ -12,7 +12,7 @@
 #define __ubuf__
 #define __vector__
 #define __mix__(cube, vector)
-#define TWIN_SITE ::twin::Site site = ::twin::Site::here()
+#define EMULATOR_SITE ::emulator::Site site = ::emulator::Site::here()
 
 // A macro, as in CANN: `GM_ADDR a, b;` makes b a byte.
 #define GM_ADDR uint8_t*
@@ -23,7 +23,7 @@ enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_MTE1, PIPE_M, PIPE_
 constexpr event_t EVENT_ID0 = 0, EVENT_ID1 = 1, EVENT_ID2 = 2, EVENT_ID3 = 3;
 constexpr event_t EVENT_ID4 = 4, EVENT_ID5 = 5, EVENT_ID6 = 6, EVENT_ID7 = 7;
 
-namespace twin {
+namespace emulator {
 
 inline float bits_to_float(uint32_t bits) {
   float value;
@@ -46,14 +46,14 @@ inline float half_to_float(uint16_t h) {
   return sign ? -value : value;
 }
 
-}  // namespace twin
+}  // namespace emulator
 
 // IEEE binary16. Arithmetic goes through float, as the scalar unit's does.
 struct half {
   uint16_t bits = 0;
   half() = default;
   half(float value);  // NOLINT: implicit in AscendC, too; rounds to nearest even
-  operator float() const { return twin::half_to_float(bits); }
+  operator float() const { return emulator::half_to_float(bits); }
 };
 
 // No arithmetic and no implicit conversion: the device has neither. See AscendC::ToFloat.
@@ -219,7 +219,7 @@ using ::half;
 
 }  // namespace AscendC
 
-namespace twin {
+namespace emulator {
 
 template <typename T, typename... Ts>
 constexpr bool is_one_of = (std::is_same<T, Ts>::value || ...);
@@ -241,4 +241,4 @@ constexpr const char* type_name() {
   return "unknown type";
 }
 
-}  // namespace twin
+}  // namespace emulator

@@ -1,7 +1,7 @@
-// Runs verify_greedy's kernels under the twin.
+// Runs verify_greedy's kernels under the emulator.
 #include "verify_greedy.cpp"
 
-#include "../common/twin_host.h"
+#include "../common/emulator_host.h"
 #include "plan.h"
 
 extern "C" int spec_run_verify_greedy(const spec_launch* launch, const spec_verify_greedy* call) {
@@ -11,7 +11,7 @@ extern "C" int spec_run_verify_greedy(const spec_launch* launch, const spec_veri
 
   const int64_t size = spec::size_of(call->dtype), reqs = call->num_reqs;
   spec::Workspace workspace(tiling.workspace);
-  twin::Kernel kernel("verify_greedy", launch->options);
+  emulator::Kernel kernel("verify_greedy", launch->options);
   kernel
       .input("logits", call->logits,
              spec::span(call->num_rows, call->vocab_size, call->row_stride, size))

@@ -13,11 +13,11 @@ class GlobalTensor {
     address_ = buffer;
     size_ = size;
     const auto origin = reinterpret_cast<uint64_t>(buffer);
-    ref_ = twin::GmRef{origin, size == 0 ? 0 : origin + size * sizeof(T)};
+    ref_ = emulator::GmRef{origin, size == 0 ? 0 : origin + size * sizeof(T)};
   }
   void SetGlobalBuffer(T* buffer) { SetGlobalBuffer(buffer, 0); }
 
-  const twin::GmRef& ref() const { return ref_; }
+  const emulator::GmRef& ref() const { return ref_; }
   const T* GetPhyAddr() const { return address_; }
   T* GetPhyAddr(uint64_t offset) const { return address_ + offset; }
   uint64_t GetSize() const { return size_; }
@@ -38,15 +38,15 @@ class GlobalTensor {
   }
 
   // Through the data cache; see DataCacheCleanAndInvalid.
-  T GetValue(uint64_t offset, TWIN_SITE) const {
-    twin::Op op("GlobalTensor::GetValue", PIPE_S, site);
+  T GetValue(uint64_t offset, EMULATOR_SITE) const {
+    emulator::Op op("GlobalTensor::GetValue", PIPE_S, site);
     ++op.core.scalar_reads;
     op.read_gm(ref_, address_ + offset, sizeof(T), "an element", true);
     return address_[offset];
   }
   T operator()(uint64_t offset) const { return GetValue(offset); }
-  void SetValue(uint64_t offset, T value, TWIN_SITE) const {
-    twin::Op op("GlobalTensor::SetValue", PIPE_S, site);
+  void SetValue(uint64_t offset, T value, EMULATOR_SITE) const {
+    emulator::Op op("GlobalTensor::SetValue", PIPE_S, site);
     ++op.core.scalar_writes;
     op.write_gm(ref_, address_ + offset, sizeof(T), "an element", true);
     address_[offset] = value;
@@ -58,7 +58,7 @@ class GlobalTensor {
 
   T* address_ = nullptr;
   uint64_t size_ = 0;
-  twin::GmRef ref_;
+  emulator::GmRef ref_;
 };
 
 template <typename T>
@@ -67,18 +67,18 @@ class LocalTensor {
   using PrimType = T;
 
   LocalTensor() = default;
-  LocalTensor(const twin::UbRef& ref, TPosition position) : ref_(ref), position_(position) {}
+  LocalTensor(const emulator::UbRef& ref, TPosition position) : ref_(ref), position_(position) {}
 
-  const twin::UbRef& ref() const { return ref_; }
+  const emulator::UbRef& ref() const { return ref_; }
   int32_t GetPosition() const { return static_cast<int32_t>(position_); }
   uint32_t GetSize() const { return ref_.bytes / sizeof(T); }
-  void SetSize(uint32_t size, TWIN_SITE) {
+  void SetSize(uint32_t size, EMULATOR_SITE) {
     const uint64_t bytes = static_cast<uint64_t>(size) * sizeof(T);
-    twin::Core& core = twin::require_core("LocalTensor::SetSize");
+    emulator::Core& core = emulator::require_core("LocalTensor::SetSize");
     const uint64_t end = ref_.buffer < 0 ? 0 : core.buffers[ref_.buffer].end();
     if (ref_.offset + bytes > end) {
-      twin::fail_here(core, twin::Kind::kUbBounds, "LocalTensor::SetSize", site,
-                      twin::num(bytes) + " bytes; the buffer has " + twin::num(end - ref_.offset) +
+      emulator::fail_here(core, emulator::Kind::kUbBounds, "LocalTensor::SetSize", site,
+                      emulator::num(bytes) + " bytes; the buffer has " + emulator::num(end - ref_.offset) +
                           " from here",
                       "allocate more in InitBuffer");
     }
@@ -88,10 +88,10 @@ class LocalTensor {
   LocalTensor operator[](uint32_t offset) const {
     const uint64_t bytes = static_cast<uint64_t>(offset) * sizeof(T);
     if (bytes > ref_.bytes) {
-      twin::fail_here(twin::require_core("LocalTensor::operator[]"), twin::Kind::kUbBounds,
-                      "LocalTensor::operator[]", twin::Site{},
-                      "offset " + twin::num(offset) + " lies past the tensor's " +
-                          twin::num(GetSize()) + " elements",
+      emulator::fail_here(emulator::require_core("LocalTensor::operator[]"), emulator::Kind::kUbBounds,
+                      "LocalTensor::operator[]", emulator::Site{},
+                      "offset " + emulator::num(offset) + " lies past the tensor's " +
+                          emulator::num(GetSize()) + " elements",
                       "check the offset");
     }
     LocalTensor part = *this;
@@ -104,8 +104,8 @@ class LocalTensor {
     return LocalTensor<U>(ref_, position_);
   }
 
-  T GetValue(uint32_t index, TWIN_SITE) const {
-    twin::Op op("LocalTensor::GetValue", PIPE_S, site);
+  T GetValue(uint32_t index, EMULATOR_SITE) const {
+    emulator::Op op("LocalTensor::GetValue", PIPE_S, site);
     T value;
     std::memcpy(
         static_cast<void*>(&value),
@@ -115,8 +115,8 @@ class LocalTensor {
   }
   T operator()(uint32_t index) const { return GetValue(index); }
   template <typename V>
-  void SetValue(uint32_t index, V new_value, TWIN_SITE) const {
-    twin::Op op("LocalTensor::SetValue", PIPE_S, site);
+  void SetValue(uint32_t index, V new_value, EMULATOR_SITE) const {
+    emulator::Op op("LocalTensor::SetValue", PIPE_S, site);
     const T value = static_cast<T>(new_value);
     std::memcpy(op.write(ref_, static_cast<uint64_t>(index) * sizeof(T), sizeof(T), "an element",
                          sizeof(T)),
@@ -124,19 +124,19 @@ class LocalTensor {
   }
 
  private:
-  twin::UbRef ref_;
+  emulator::UbRef ref_;
   TPosition position_ = TPosition::VECCALC;
 };
 
 template <typename T, CacheLine entireType = CacheLine::SINGLE_CACHE_LINE,
           DcciDst dcciDst = DcciDst::CACHELINE_OUT>
-void DataCacheCleanAndInvalid(const GlobalTensor<T>& dst, TWIN_SITE) {
-  twin::Op op("DataCacheCleanAndInvalid", PIPE_S, site);
+void DataCacheCleanAndInvalid(const GlobalTensor<T>& dst, EMULATOR_SITE) {
+  emulator::Op op("DataCacheCleanAndInvalid", PIPE_S, site);
   if (!op.core.launch->options.checks) return;
   if (entireType == CacheLine::ENTIRE_DATA_CACHE) {
-    twin::clean_all_lines(op.core);
+    emulator::clean_all_lines(op.core);
   } else {
-    twin::clean_line(op.core, reinterpret_cast<uint64_t>(dst.GetPhyAddr()));
+    emulator::clean_line(op.core, reinterpret_cast<uint64_t>(dst.GetPhyAddr()));
   }
 }
 

@@ -3,25 +3,25 @@
 #include "gm.h"
 
 // Reports where `holds` does not; builds the message only then.
-#define TWIN_REQUIRE(op, holds, ...)      \
+#define EMULATOR_REQUIRE(op, holds, ...)      \
   do {                                    \
     if (!(holds)) (op).fail(__VA_ARGS__); \
   } while (false)
 
-namespace twin {
+namespace emulator {
 
 inline std::string num(uint64_t value) { return std::to_string(value); }
 
 // A report from outside an instruction.
 [[noreturn]] inline void fail_here(Core& core, Kind kind, const char* op, const Site& site,
                                    const std::string& what, const std::string& remedy) {
-  throw TwinError(kind, core.index, core.launch->kernel, op, site_text(site), what, remedy);
+  throw EmulatorError(kind, core.index, core.launch->kernel, op, site_text(site), what, remedy);
 }
 
 inline Core& require_core(const char* op) {
   if (current_core() != nullptr) return *current_core();
-  throw TwinError(Kind::kAssertion, -1, "(no kernel)", op, "", "called outside a launch",
-                  "call kernels through twin::Kernel::run");
+  throw EmulatorError(Kind::kAssertion, -1, "(no kernel)", op, "", "called outside a launch",
+                  "call kernels through emulator::Kernel::run");
 }
 
 // What a LocalTensor refers to, whatever its type.
@@ -47,7 +47,7 @@ class Op {
   }
 
   [[noreturn]] void fail(Kind kind, const std::string& what, const std::string& remedy) const {
-    throw TwinError(kind, core.index, core.launch->kernel, name_, site_text(site_), what, remedy);
+    throw EmulatorError(kind, core.index, core.launch->kernel, name_, site_text(site_), what, remedy);
   }
 
   // Bytes [from, from + bytes) of a tensor, as operand `role`.
@@ -138,7 +138,7 @@ inline std::string Op::place(const UbRef& ref) const {
 
 inline uint32_t Op::locate(const UbRef& ref, uint64_t from, uint64_t bytes, const char* role,
                            uint32_t align) const {
-  TWIN_REQUIRE(*this, ref.buffer >= 0, Kind::kUbBounds,
+  EMULATOR_REQUIRE(*this, ref.buffer >= 0, Kind::kUbBounds,
                std::string(role) + " is a tensor without memory",
                "take it from a TQue or a TBuf that InitBuffer has filled");
   const Buffer& buffer = core.buffers[ref.buffer];
@@ -150,7 +150,7 @@ inline uint32_t Op::locate(const UbRef& ref, uint64_t from, uint64_t bytes, cons
              ")",
          queued ? "use what DeQue returns" : "free it after its last use");
   }
-  TWIN_REQUIRE(*this, bytes == 0 || (ref.offset + from) % align == 0, Kind::kAlignment,
+  EMULATOR_REQUIRE(*this, bytes == 0 || (ref.offset + from) % align == 0, Kind::kAlignment,
                std::string(role) + " starts at byte " + num(ref.offset + from) +
                    " of the unified buffer, not a multiple of " + num(align),
                "start operands at multiples of " + num(align) + " bytes");
@@ -210,4 +210,4 @@ inline void Op::order_ub(uint32_t at, uint64_t bytes, const char* role, bool wri
   }
 }
 
-}  // namespace twin
+}  // namespace emulator

@@ -2,7 +2,7 @@
 #pragma once
 #include "datacopy.h"
 
-namespace twin {
+namespace emulator {
 
 // Half precision is computed in float and rounded once.
 template <typename T>
@@ -28,7 +28,7 @@ T* write_all(const Op& op, const AscendC::LocalTensor<T>& t, uint64_t count, con
 }
 
 inline uint64_t check_count(const Op& op, int64_t count) {
-  TWIN_REQUIRE(op, count >= 0, Kind::kArgument, "count " + std::to_string(count), "0 or more");
+  EMULATOR_REQUIRE(op, count >= 0, Kind::kArgument, "count " + std::to_string(count), "0 or more");
   return static_cast<uint64_t>(count);
 }
 
@@ -38,7 +38,7 @@ void check_overlap(const Op& op, const AscendC::LocalTensor<D>& dst,
                    const AscendC::LocalTensor<S>& src, uint64_t count, const char* role) {
   const uint64_t d = dst.ref().offset, s = src.ref().offset;
   const bool apart = d + count * sizeof(D) <= s || s + count * sizeof(S) <= d;
-  TWIN_REQUIRE(op, apart || (d == s && sizeof(D) <= sizeof(S)), Kind::kArgument,
+  EMULATOR_REQUIRE(op, apart || (d == s && sizeof(D) <= sizeof(S)), Kind::kArgument,
                std::string("dst and ") + role + " overlap in part",
                "let them coincide, or keep them apart");
 }
@@ -76,7 +76,7 @@ struct Lanes {
 };
 
 inline Lanes first_lanes(const Op& op, uint64_t mask, uint32_t per_repeat) {
-  TWIN_REQUIRE(op, mask <= per_repeat, Kind::kArgument,
+  EMULATOR_REQUIRE(op, mask <= per_repeat, Kind::kArgument,
                "mask " + num(mask) + " for " + num(per_repeat) + " elements a repeat",
                "at most " + num(per_repeat));
   Lanes lanes;
@@ -90,7 +90,7 @@ inline Lanes bit_lanes(const Op& op, const uint64_t mask[], uint32_t per_repeat)
   if (per_repeat > 64) {
     lanes.bits[1] = mask[1];
   } else {
-    TWIN_REQUIRE(op, mask[1] == 0, Kind::kArgument, "mask[1] is not 0 for 64 elements a repeat",
+    EMULATOR_REQUIRE(op, mask[1] == 0, Kind::kArgument, "mask[1] is not 0 for 64 elements a repeat",
                  "set mask[1] to 0");
   }
   return lanes;
@@ -109,12 +109,12 @@ struct Stride {
 };
 
 inline void check_repeat(const Op& op, int32_t repeat) {
-  TWIN_REQUIRE(op, repeat >= 0 && repeat <= 255, Kind::kArgument,
+  EMULATOR_REQUIRE(op, repeat >= 0 && repeat <= 255, Kind::kArgument,
                "repeatTime " + std::to_string(repeat), "0 to 255; split longer work");
 }
 
 inline void check_start(const Op& op, const UbRef& ref, const char* role) {
-  TWIN_REQUIRE(op, ref.offset % kBlockBytes == 0, Kind::kAlignment,
+  EMULATOR_REQUIRE(op, ref.offset % kBlockBytes == 0, Kind::kAlignment,
                std::string(role) + " starts at byte " + num(ref.offset) +
                    " of the unified buffer, not a multiple of 32",
                "start operands at multiples of 32 bytes");
@@ -150,7 +150,7 @@ void unary_strided(const Op& op, const AscendC::LocalTensor<D>& dst,
   check_repeat(op, repeat);
   check_start(op, dst.ref(), "dst");
   check_start(op, src.ref(), "src");
-  TWIN_REQUIRE(op, to.block != 0, Kind::kArgument, "dstBlkStride 0", "1 or more");
+  EMULATOR_REQUIRE(op, to.block != 0, Kind::kArgument, "dstBlkStride 0", "1 or more");
   each_run(lanes, repeat, lanes_of<D, S>, run_of<D, S>, [&](uint32_t r, uint32_t i, uint32_t n) {
     const auto* a = reinterpret_cast<const S*>(
         op.read(src.ref(), from.at<S>(r, i), n * sizeof(S), "src", sizeof(S)));
@@ -169,7 +169,7 @@ void binary_strided(const Op& op, const AscendC::LocalTensor<D>& dst,
   check_start(op, dst.ref(), "dst");
   check_start(op, src0.ref(), "src0");
   check_start(op, src1.ref(), "src1");
-  TWIN_REQUIRE(op, p.dstBlkStride != 0, Kind::kArgument, "dstBlkStride 0", "1 or more");
+  EMULATOR_REQUIRE(op, p.dstBlkStride != 0, Kind::kArgument, "dstBlkStride 0", "1 or more");
   const Stride to{p.dstBlkStride, p.dstRepStride};
   const Stride from0{p.src0BlkStride, p.src0RepStride}, from1{p.src1BlkStride, p.src1RepStride};
   each_run(lanes, repeat, lanes_of<D, S>, run_of<D, S>, [&](uint32_t r, uint32_t i, uint32_t n) {
@@ -191,4 +191,4 @@ inline Stride src_stride(const AscendC::UnaryRepeatParams& p) {
   return {p.srcBlkStride, p.srcRepStride};
 }
 
-}  // namespace twin
+}  // namespace emulator

@@ -1,10 +1,10 @@
-// What the ops' twin hosts share: the structs a caller fills, workspaces, and errors as text.
+// What the ops' emulator hosts share: the structs a caller fills, workspaces, and errors as text.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "tiling.h"
-#include "twin/launch.h"
+#include "emulator/launch.h"
 
 extern "C" {
 
@@ -13,9 +13,9 @@ struct spec_launch {
   int32_t num_cores;
   int32_t mode;       // spec::Mode
   int64_t tile;       // 0: chosen
-  twin_options options;
-  twin_stats* stats;  // may be null
-  twin_error* error;  // a broken rule of the hardware
+  emulator_options options;
+  emulator_stats* stats;  // may be null
+  emulator_error* error;  // a broken rule of the hardware
   char* message;      // a refused argument
   int64_t message_size;
 };

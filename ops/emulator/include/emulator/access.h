@@ -2,36 +2,36 @@
 #pragma once
 #include "op.h"
 
-namespace twin {
+namespace emulator {
 
 inline Region& Op::locate_gm(const GmRef& ref, uint64_t from, uint64_t to, const char* role,
                              bool write) const {
   const auto what = [&] { return std::string(role) + " of " + num(to - from) + " bytes "; };
   Region* region = core.launch->find(ref.origin);
-  TWIN_REQUIRE(*this, region != nullptr, Kind::kGmBounds,
+  EMULATOR_REQUIRE(*this, region != nullptr, Kind::kGmBounds,
                what() + "belongs to a GlobalTensor that starts outside every registered tensor",
                "check the address that SetGlobalBuffer was given");
   const auto tensor = [&] { return "'" + region->name + "' (" + num(region->bytes) + " bytes)"; };
-  TWIN_REQUIRE(*this, from >= region->begin, Kind::kGmBounds, what() + "starts before " + tensor(),
+  EMULATOR_REQUIRE(*this, from >= region->begin, Kind::kGmBounds, what() + "starts before " + tensor(),
                "check the offset");
   const uint64_t at = from - region->begin;
-  TWIN_REQUIRE(*this, to <= region->end(), Kind::kGmBounds,
+  EMULATOR_REQUIRE(*this, to <= region->end(), Kind::kGmBounds,
                what() + "at byte " + num(at) + " of " + tensor() + " ends " +
                    num(to - region->end()) + " bytes past its end",
                "copy tails with DataCopyPad and their own length");
-  TWIN_REQUIRE(*this, ref.limit == 0 || to <= ref.limit, Kind::kGmBounds,
+  EMULATOR_REQUIRE(*this, ref.limit == 0 || to <= ref.limit, Kind::kGmBounds,
                what() + "at byte " + num(at) + " of " + tensor() + " ends " + num(to - ref.limit) +
                    " bytes past the size given to SetGlobalBuffer",
                "check the offset and that size");
   if (region->row_pitch != 0) {
     const uint64_t row = at / region->row_pitch, column = at % region->row_pitch;
-    TWIN_REQUIRE(*this, column + (to - from) <= region->row_bytes, Kind::kGmBounds,
+    EMULATOR_REQUIRE(*this, column + (to - from) <= region->row_bytes, Kind::kGmBounds,
                  what() + "at byte " + num(column) + " of row " + num(row) + " of '" +
                      region->name + "' reaches into the gap after the row (" +
                      num(region->row_bytes) + " bytes)",
                  "copy tails with DataCopyPad and their own length; advance by the row stride");
   }
-  TWIN_REQUIRE(*this, !write || region->access != Access::kInput, Kind::kReadOnly,
+  EMULATOR_REQUIRE(*this, !write || region->access != Access::kInput, Kind::kReadOnly,
                what() + "writes '" + region->name + "', which is an input",
                "write to an output or a workspace");
   return *region;
@@ -103,4 +103,4 @@ inline void Op::order_gm(Region& region, uint64_t from, uint64_t to, const char*
   });
 }
 
-}  // namespace twin
+}  // namespace emulator

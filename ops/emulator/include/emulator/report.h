@@ -1,4 +1,4 @@
-// What the twin reports and counts: plain structs that cross a C boundary, and the exception
+// What the emulator reports and counts: plain structs that cross a C boundary, and the exception
 // inside.
 #pragma once
 #include <cstdint>
@@ -9,8 +9,8 @@
 extern "C" {
 
 // One broken rule. `message` is complete; the other fields let a program sort reports.
-struct twin_error {
-  int32_t kind;        // twin::Kind
+struct emulator_error {
+  int32_t kind;        // emulator::Kind
   int32_t core;        // block index, -1 if no core ran
   char kind_name[24];  // "unordered", "gm-bounds", ...
   char kernel[64];
@@ -19,32 +19,32 @@ struct twin_error {
   char message[1024];
 };
 
-struct twin_options {
+struct emulator_options {
   int32_t checks;            // 0: only the bounds that protect this process
-  int32_t auto_sync;         // twin::AutoSync
-  int32_t nan_mode;          // twin::NanMode
+  int32_t auto_sync;         // emulator::AutoSync
+  int32_t nan_mode;          // emulator::NanMode
   int32_t strict_positions;  // 1: DataCopy only on the documented paths between TPositions
 };
 
-enum { TWIN_MAX_CORES = 64, TWIN_PIPES = 4 };
+enum { EMULATOR_MAX_CORES = 64, EMULATOR_PIPES = 4 };
 
 // Counts of one launch, over all cores. Pipes are indexed S, V, MTE2, MTE3.
-struct twin_stats {
-  uint64_t gm_read_bytes[TWIN_PIPES];
-  uint64_t gm_write_bytes[TWIN_PIPES];
-  uint64_t instructions[TWIN_PIPES];
+struct emulator_stats {
+  uint64_t gm_read_bytes[EMULATOR_PIPES];
+  uint64_t gm_write_bytes[EMULATOR_PIPES];
+  uint64_t instructions[EMULATOR_PIPES];
   uint64_t vector_bytes;  // bytes of source operands (of the destination where there is no source)
   uint64_t scalar_gm_reads;
   uint64_t scalar_gm_writes;
   uint64_t sync_alls;  // meetings of all cores
   uint64_t num_cores;
-  uint64_t peak_ub[TWIN_MAX_CORES];            // bytes of the unified buffer, per core
-  uint64_t core_instructions[TWIN_MAX_CORES];  // all pipes
-  uint64_t core_gm_bytes[TWIN_MAX_CORES];      // read and written
+  uint64_t peak_ub[EMULATOR_MAX_CORES];            // bytes of the unified buffer, per core
+  uint64_t core_instructions[EMULATOR_MAX_CORES];  // all pipes
+  uint64_t core_gm_bytes[EMULATOR_MAX_CORES];      // read and written
 };
 }
 
-namespace twin {
+namespace emulator {
 
 enum class Kind : int32_t {
   kNone = 0,
@@ -112,9 +112,9 @@ inline void copy_text(char* to, size_t size, const std::string& text) {
   std::snprintf(to, size, "%s", text.c_str());
 }
 
-class TwinError : public std::exception {
+class EmulatorError : public std::exception {
  public:
-  TwinError(Kind kind, int core, const std::string& kernel, const std::string& op,
+  EmulatorError(Kind kind, int core, const std::string& kernel, const std::string& op,
             const std::string& site, const std::string& what, const std::string& remedy) {
     record_.kind = static_cast<int32_t>(kind);
     record_.core = core;
@@ -130,10 +130,10 @@ class TwinError : public std::exception {
     copy_text(record_.message, sizeof record_.message, text);
   }
   const char* what() const noexcept override { return record_.message; }
-  const twin_error& record() const { return record_; }
+  const emulator_error& record() const { return record_; }
 
  private:
-  twin_error record_{};
+  emulator_error record_{};
 };
 
-}  // namespace twin
+}  // namespace emulator

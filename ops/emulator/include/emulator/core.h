@@ -10,13 +10,13 @@
 #include "report.h"
 #include "types.h"
 
-namespace twin {
+namespace emulator {
 
 constexpr uint32_t kUbBytes = 192 * 1024;
 constexpr uint32_t kBlockBytes = 32;  // a data block: the unit of alignment and of order
 constexpr uint32_t kRepeatBytes = 256;
 constexpr uint64_t kLineBytes = 64;  // of the data cache
-constexpr int kPipes = TWIN_PIPES;
+constexpr int kPipes = EMULATOR_PIPES;
 constexpr int kEvents = static_cast<int>(AscendC::HardEvent::MAX);
 constexpr int kEventIds = 8;
 constexpr int kMaxBuffers = 64;
@@ -112,4 +112,4 @@ inline Core*& current_core() {
   return core;
 }
 
-}  // namespace twin
+}  // namespace emulator

@@ -2,7 +2,7 @@
 #pragma once
 #include "tensor.h"
 
-namespace twin {
+namespace emulator {
 
 constexpr int event_index(AscendC::HardEvent event) { return static_cast<int>(event); }
 
@@ -66,7 +66,7 @@ AscendC::LocalTensor<T> tensor_of(const Core& core, int32_t index) {
   return AscendC::LocalTensor<T>(ref, buffer.position);
 }
 
-}  // namespace twin
+}  // namespace emulator
 
 namespace AscendC {
 
@@ -74,22 +74,22 @@ template <TPosition position = TPosition::VECCALC>
 class TBuf {
  public:
   template <typename T>
-  LocalTensor<T> Get(TWIN_SITE) const {
-    twin::Core& core = twin::require_core("TBuf::Get");
+  LocalTensor<T> Get(EMULATOR_SITE) const {
+    emulator::Core& core = emulator::require_core("TBuf::Get");
     if (buffer_ < 0) {
-      twin::fail_here(core, twin::Kind::kQueueOrder, "TBuf::Get", site, "InitBuffer was not called",
+      emulator::fail_here(core, emulator::Kind::kQueueOrder, "TBuf::Get", site, "InitBuffer was not called",
                       "call TPipe::InitBuffer first");
     }
-    return twin::tensor_of<T>(core, buffer_);
+    return emulator::tensor_of<T>(core, buffer_);
   }
   template <typename T>
-  LocalTensor<T> Get(uint32_t size, TWIN_SITE) const {
+  LocalTensor<T> Get(uint32_t size, EMULATOR_SITE) const {
     LocalTensor<T> tensor = Get<T>(site);
     tensor.SetSize(size, site);
     return tensor;
   }
   template <typename T>
-  LocalTensor<T> GetWithOffset(uint32_t size, uint32_t byte_offset, TWIN_SITE) const {
+  LocalTensor<T> GetWithOffset(uint32_t size, uint32_t byte_offset, EMULATOR_SITE) const {
     LocalTensor<uint8_t> bytes = Get<uint8_t>(site)[byte_offset];
     LocalTensor<T> tensor = bytes.template ReinterpretCast<T>();
     tensor.SetSize(size, site);
@@ -104,70 +104,70 @@ class TBuf {
 template <TPosition position, int32_t depth, int32_t mask = 0>
 class TQue {
   static_assert(position == TPosition::VECIN || position == TPosition::VECOUT,
-                "the twin has queues at VECIN and VECOUT only");
-  static_assert(depth >= 1, "the twin has no in-place queues (depth 0)");
+                "the emulator has queues at VECIN and VECOUT only");
+  static_assert(depth >= 1, "the emulator has no in-place queues (depth 0)");
   static constexpr bool is_input = position == TPosition::VECIN;
   static constexpr int kProducer = is_input ? PIPE_MTE2 : PIPE_V;
   static constexpr int kConsumer = is_input ? PIPE_V : PIPE_MTE3;
 
  public:
   template <typename T>
-  LocalTensor<T> AllocTensor(TWIN_SITE) {
-    twin::Core& core = core_of("TQue::AllocTensor", site);
+  LocalTensor<T> AllocTensor(EMULATOR_SITE) {
+    emulator::Core& core = core_of("TQue::AllocTensor", site);
     for (int32_t index : buffers_) {
-      twin::Buffer& buffer = core.buffers[index];
-      if (buffer.hold != twin::Hold::kFree) continue;
-      buffer.hold = twin::Hold::kHeld;
+      emulator::Buffer& buffer = core.buffers[index];
+      if (buffer.hold != emulator::Hold::kFree) continue;
+      buffer.hold = emulator::Hold::kHeld;
       ++buffer.generation;
       core.clock[kProducer].join(buffer.clock);
       if (core.launch->options.checks) {
         std::memset(core.ub_init.data() + buffer.begin, 0, buffer.bytes);
       }
-      return twin::tensor_of<T>(core, index);
+      return emulator::tensor_of<T>(core, index);
     }
-    twin::fail_here(core, twin::Kind::kQueueDepth, "TQue::AllocTensor", site,
-                    "all " + twin::num(buffers_.size()) +
+    emulator::fail_here(core, emulator::Kind::kQueueDepth, "TQue::AllocTensor", site,
+                    "all " + emulator::num(buffers_.size()) +
                         " buffers are in use; the device waits "
                         "for ever",
                     "FreeTensor after the last use, or InitBuffer with more buffers");
   }
 
   template <typename T>
-  bool EnQue(const LocalTensor<T>& tensor, TWIN_SITE) {
-    twin::Core& core = core_of("TQue::EnQue", site);
-    twin::Buffer& buffer = held(core, tensor.ref(), "TQue::EnQue", site);
+  bool EnQue(const LocalTensor<T>& tensor, EMULATOR_SITE) {
+    emulator::Core& core = core_of("TQue::EnQue", site);
+    emulator::Buffer& buffer = held(core, tensor.ref(), "TQue::EnQue", site);
     if (waiting_.size() >= static_cast<size_t>(depth)) {
-      twin::fail_here(
-          core, twin::Kind::kQueueDepth, "TQue::EnQue", site,
-          twin::num(waiting_.size() + 1) + " tensors in a queue of depth " + twin::num(depth),
+      emulator::fail_here(
+          core, emulator::Kind::kQueueDepth, "TQue::EnQue", site,
+          emulator::num(waiting_.size() + 1) + " tensors in a queue of depth " + emulator::num(depth),
           "DeQue first, or declare a deeper queue");
     }
-    buffer.hold = twin::Hold::kQueued;
+    buffer.hold = emulator::Hold::kQueued;
     buffer.clock = core.snapshot(kProducer);
     waiting_.push_back(tensor.ref().buffer);
     return true;
   }
 
   template <typename T>
-  LocalTensor<T> DeQue(TWIN_SITE) {
-    twin::Core& core = core_of("TQue::DeQue", site);
+  LocalTensor<T> DeQue(EMULATOR_SITE) {
+    emulator::Core& core = core_of("TQue::DeQue", site);
     if (waiting_.empty()) {
-      twin::fail_here(core, twin::Kind::kQueueOrder, "TQue::DeQue", site, "the queue is empty",
+      emulator::fail_here(core, emulator::Kind::kQueueOrder, "TQue::DeQue", site, "the queue is empty",
                       "EnQue first");
     }
     const int32_t index = waiting_.front();
     waiting_.erase(waiting_.begin());
-    twin::Buffer& buffer = core.buffers[index];
-    buffer.hold = twin::Hold::kHeld;
+    emulator::Buffer& buffer = core.buffers[index];
+    buffer.hold = emulator::Hold::kHeld;
     core.clock[kConsumer].join(buffer.clock);
-    return twin::tensor_of<T>(core, index);
+    return emulator::tensor_of<T>(core, index);
   }
 
   template <typename T>
-  void FreeTensor(LocalTensor<T>& tensor, TWIN_SITE) {
-    twin::Core& core = core_of("TQue::FreeTensor", site);
-    twin::Buffer& buffer = held(core, tensor.ref(), "TQue::FreeTensor", site);
-    buffer.hold = twin::Hold::kFree;
+  void FreeTensor(LocalTensor<T>& tensor, EMULATOR_SITE) {
+    emulator::Core& core = core_of("TQue::FreeTensor", site);
+    emulator::Buffer& buffer = held(core, tensor.ref(), "TQue::FreeTensor", site);
+    buffer.hold = emulator::Hold::kFree;
     buffer.clock = core.snapshot(kConsumer);
   }
 
@@ -175,9 +175,9 @@ class TQue {
   int32_t GetTensorCountInQue() const { return static_cast<int32_t>(waiting_.size()); }
   bool VacantInQue() const { return waiting_.size() < static_cast<size_t>(depth); }
   bool HasIdleBuffer() const {
-    twin::Core& core = twin::require_core("TQue::HasIdleBuffer");
+    emulator::Core& core = emulator::require_core("TQue::HasIdleBuffer");
     for (int32_t index : buffers_) {
-      if (core.buffers[index].hold == twin::Hold::kFree) return true;
+      if (core.buffers[index].hold == emulator::Hold::kFree) return true;
     }
     return false;
   }
@@ -185,22 +185,22 @@ class TQue {
  private:
   friend class TPipe;
 
-  twin::Core& core_of(const char* op, const twin::Site& site) const {
-    twin::Core& core = twin::require_core(op);
+  emulator::Core& core_of(const char* op, const emulator::Site& site) const {
+    emulator::Core& core = emulator::require_core(op);
     if (buffers_.empty()) {
-      twin::fail_here(core, twin::Kind::kQueueOrder, op, site, "InitBuffer was not called",
+      emulator::fail_here(core, emulator::Kind::kQueueOrder, op, site, "InitBuffer was not called",
                       "call TPipe::InitBuffer first");
     }
     return core;
   }
 
-  twin::Buffer& held(twin::Core& core, const twin::UbRef& ref, const char* op,
-                     const twin::Site& site) const {
+  emulator::Buffer& held(emulator::Core& core, const emulator::UbRef& ref, const char* op,
+                     const emulator::Site& site) const {
     const bool ours = std::find(buffers_.begin(), buffers_.end(), ref.buffer) != buffers_.end();
     if (!ours || core.buffers[ref.buffer].generation != ref.generation ||
-        core.buffers[ref.buffer].hold != twin::Hold::kHeld ||
+        core.buffers[ref.buffer].hold != emulator::Hold::kHeld ||
         core.buffers[ref.buffer].begin != ref.offset) {
-      twin::fail_here(core, twin::Kind::kQueueOrder, op, site,
+      emulator::fail_here(core, emulator::Kind::kQueueOrder, op, site,
                       ours ? "the tensor is not held: it was freed, waits in the queue, or is an "
                              "offset of one"
                            : "the tensor does not come from this queue",
@@ -215,83 +215,83 @@ class TQue {
 
 class TPipe {
  public:
-  explicit TPipe(TWIN_SITE) {
-    twin::Core& core = twin::require_core("TPipe");
+  explicit TPipe(EMULATOR_SITE) {
+    emulator::Core& core = emulator::require_core("TPipe");
     if (core.pipe != nullptr) {
-      twin::fail_here(core, twin::Kind::kArgument, "TPipe", site, "a second TPipe",
+      emulator::fail_here(core, emulator::Kind::kArgument, "TPipe", site, "a second TPipe",
                       "use one TPipe in a kernel");
     }
     core.pipe = this;
   }
   ~TPipe() {
-    if (twin::current_core() != nullptr && twin::current_core()->pipe == this) {
-      twin::current_core()->pipe = nullptr;
+    if (emulator::current_core() != nullptr && emulator::current_core()->pipe == this) {
+      emulator::current_core()->pipe = nullptr;
     }
   }
   TPipe(const TPipe&) = delete;
   TPipe& operator=(const TPipe&) = delete;
 
   template <TPosition position>
-  bool InitBuffer(TBuf<position>& buf, uint32_t len, TWIN_SITE) {
-    buf.buffer_ = twin::take_buffer(twin::require_core("TPipe"), len, position, false, site);
+  bool InitBuffer(TBuf<position>& buf, uint32_t len, EMULATOR_SITE) {
+    buf.buffer_ = emulator::take_buffer(emulator::require_core("TPipe"), len, position, false, site);
     return true;
   }
   template <TPosition position, int32_t depth, int32_t mask>
-  bool InitBuffer(TQue<position, depth, mask>& que, uint8_t num, uint32_t len, TWIN_SITE) {
-    twin::Core& core = twin::require_core("TPipe");
+  bool InitBuffer(TQue<position, depth, mask>& que, uint8_t num, uint32_t len, EMULATOR_SITE) {
+    emulator::Core& core = emulator::require_core("TPipe");
     int at_position = num;
-    for (const twin::Buffer& buffer : core.buffers) {
+    for (const emulator::Buffer& buffer : core.buffers) {
       at_position += buffer.in_queue && buffer.position == position ? 1 : 0;
     }
-    if (num == 0 || at_position > twin::kEventIds) {
-      twin::fail_here(core, twin::Kind::kArgument, "TPipe::InitBuffer", site,
-                      twin::num(at_position) + " queue buffers at " +
-                          twin::position_name(position) + "; there are events for 1 to 8",
+    if (num == 0 || at_position > emulator::kEventIds) {
+      emulator::fail_here(core, emulator::Kind::kArgument, "TPipe::InitBuffer", site,
+                      emulator::num(at_position) + " queue buffers at " +
+                          emulator::position_name(position) + "; there are events for 1 to 8",
                       "use fewer queue buffers, or TBuf for temporaries");
     }
     for (int i = 0; i < num; ++i) {
-      que.buffers_.push_back(twin::take_buffer(core, len, position, true, site));
+      que.buffers_.push_back(emulator::take_buffer(core, len, position, true, site));
     }
     return true;
   }
 
   template <HardEvent event>
-  TEventID AllocEventID(TWIN_SITE) {
-    constexpr int e = twin::event_index(event);
-    twin::Core& core = twin::require_core("TPipe::AllocEventID");
-    const int id = twin::free_event_id(core, e);
+  TEventID AllocEventID(EMULATOR_SITE) {
+    constexpr int e = emulator::event_index(event);
+    emulator::Core& core = emulator::require_core("TPipe::AllocEventID");
+    const int id = emulator::free_event_id(core, e);
     if (id < 0) {
-      twin::fail_here(core, twin::Kind::kFlag, "TPipe::AllocEventID", site,
-                      "no event id of " + twin::event_name(e) + " is left", "ReleaseEventID");
+      emulator::fail_here(core, emulator::Kind::kFlag, "TPipe::AllocEventID", site,
+                      "no event id of " + emulator::event_name(e) + " is left", "ReleaseEventID");
     }
     core.ids_taken[e] |= 1u << id;
     core.ids_leased[e] |= 1u << id;
     return id;
   }
   template <HardEvent event>
-  void ReleaseEventID(TEventID id, TWIN_SITE) {
-    constexpr int e = twin::event_index(event);
-    twin::Core& core = twin::require_core("TPipe::ReleaseEventID");
-    if (id < 0 || id >= twin::kEventIds || (core.ids_leased[e] & (1u << id)) == 0) {
-      twin::fail_here(
-          core, twin::Kind::kFlag, "TPipe::ReleaseEventID", site,
-          "event id " + std::to_string(id) + " of " + twin::event_name(e) + " was not allocated",
+  void ReleaseEventID(TEventID id, EMULATOR_SITE) {
+    constexpr int e = emulator::event_index(event);
+    emulator::Core& core = emulator::require_core("TPipe::ReleaseEventID");
+    if (id < 0 || id >= emulator::kEventIds || (core.ids_leased[e] & (1u << id)) == 0) {
+      emulator::fail_here(
+          core, emulator::Kind::kFlag, "TPipe::ReleaseEventID", site,
+          "event id " + std::to_string(id) + " of " + emulator::event_name(e) + " was not allocated",
           "release what AllocEventID returned, once");
     }
     core.ids_taken[e] &= ~(1u << id);
     core.ids_leased[e] &= ~(1u << id);
   }
   template <HardEvent event>
-  TEventID FetchEventID(TWIN_SITE) {
+  TEventID FetchEventID(EMULATOR_SITE) {
     return FetchEventID(event, site);
   }
-  TEventID FetchEventID(HardEvent event, TWIN_SITE) {
-    const int e = twin::event_index(event);
-    twin::Core& core = twin::require_core("TPipe::FetchEventID");
-    const int id = twin::free_event_id(core, e);
+  TEventID FetchEventID(HardEvent event, EMULATOR_SITE) {
+    const int e = emulator::event_index(event);
+    emulator::Core& core = emulator::require_core("TPipe::FetchEventID");
+    const int id = emulator::free_event_id(core, e);
     if (id < 0) {
-      twin::fail_here(core, twin::Kind::kFlag, "TPipe::FetchEventID", site,
-                      "no event id of " + twin::event_name(e) + " is left", "ReleaseEventID");
+      emulator::fail_here(core, emulator::Kind::kFlag, "TPipe::FetchEventID", site,
+                      "no event id of " + emulator::event_name(e) + " is left", "ReleaseEventID");
     }
     core.ids_fetched[e] |= 1u << id;
     return id;
@@ -300,10 +300,10 @@ class TPipe {
   void Init() {}
   void Destroy() { Reset(); }
   void Reset() {
-    twin::Core& core = twin::require_core("TPipe::Reset");
+    emulator::Core& core = emulator::require_core("TPipe::Reset");
     core.order_all();
-    for (twin::Buffer& buffer : core.buffers) {
-      buffer.hold = twin::Hold::kFree;
+    for (emulator::Buffer& buffer : core.buffers) {
+      buffer.hold = emulator::Hold::kFree;
       ++buffer.generation;
       buffer.in_queue = false;
     }
@@ -311,7 +311,7 @@ class TPipe {
   }
 };
 
-inline TPipe* GetTPipePtr() { return static_cast<TPipe*>(twin::require_core("GetTPipePtr").pipe); }
+inline TPipe* GetTPipePtr() { return static_cast<TPipe*>(emulator::require_core("GetTPipePtr").pipe); }
 
 }  // namespace AscendC
 

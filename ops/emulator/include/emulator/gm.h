@@ -5,7 +5,7 @@
 
 #include "core.h"
 
-namespace twin {
+namespace emulator {
 
 enum class Access { kInput, kInOut, kOutput, kWorkspace };
 
@@ -85,7 +85,7 @@ struct LineWrites {
 
 class Launch {
  public:
-  explicit Launch(std::string kernel_name, const twin_options& launch_options)
+  explicit Launch(std::string kernel_name, const emulator_options& launch_options)
       : kernel(std::move(kernel_name)), options(launch_options) {}
 
   Region& add(const std::string& name, const void* pointer, uint64_t bytes, Access access) {
@@ -107,7 +107,7 @@ class Launch {
   }
 
   std::string kernel;
-  twin_options options;
+  emulator_options options;
   int num_blocks = 1;
   uint64_t time = 0;
   uint64_t sync_alls = 0;
@@ -139,4 +139,4 @@ inline bool Core::ordered(int p, int q, uint64_t then, bool was_write) const {
   return sync >= kAutoScalar && (p == PIPE_S || q == PIPE_S);
 }
 
-}  // namespace twin
+}  // namespace emulator

@@ -1,6 +1,6 @@
 // The host's side: register global tensors, run a kernel on all its blocks, read the counts.
 //
-//   twin::Kernel kernel("verify_greedy", *options);
+//   emulator::Kernel kernel("verify_greedy", *options);
 //   kernel.input("logits", logits, rows * pitch * 4).rows(vocab * 4, pitch * 4);
 //   kernel.output("tokens", tokens, n * 4);
 //   return kernel.run(num_blocks, [&] { verify_greedy(...); }, stats, error);
@@ -10,7 +10,7 @@
 
 #include "../kernel_operator.h"
 
-namespace twin {
+namespace emulator {
 
 // One block of a launch: a fiber, so that blocks can wait for each other on one thread.
 struct Fiber {
@@ -50,7 +50,7 @@ class Kernel {
     Region* region_;
   };
 
-  Kernel(const std::string& name, const twin_options& options) : launch_(name, options) {}
+  Kernel(const std::string& name, const emulator_options& options) : launch_(name, options) {}
 
   Tensor input(const std::string& name, const void* p, uint64_t bytes) {
     return Tensor(launch_.add(name, p, bytes, Access::kInput));
@@ -68,12 +68,12 @@ class Kernel {
     return Tensor(launch_.add(name, p, bytes, Access::kWorkspace));
   }
 
-  // Runs `body` once for each block. Returns twin_error::kind; 0 if no rule was broken.
+  // Runs `body` once for each block. Returns emulator_error::kind; 0 if no rule was broken.
   template <typename Body>
-  int run(int num_blocks, Body body, twin_stats* stats, twin_error* error) {
+  int run(int num_blocks, Body body, emulator_stats* stats, emulator_error* error) {
     try {
       run_or_throw(num_blocks, body);
-    } catch (const TwinError& broken) {
+    } catch (const EmulatorError& broken) {
       if (error != nullptr) *error = broken.record();
       return broken.record().kind;
     }
@@ -82,9 +82,9 @@ class Kernel {
   }
 
   template <typename Body>
-  twin_stats run_or_throw(int num_blocks, Body body) {
-    if (num_blocks < 1 || num_blocks > TWIN_MAX_CORES) {
-      throw TwinError(Kind::kArgument, -1, launch_.kernel, "launch", "",
+  emulator_stats run_or_throw(int num_blocks, Body body) {
+    if (num_blocks < 1 || num_blocks > EMULATOR_MAX_CORES) {
+      throw EmulatorError(Kind::kArgument, -1, launch_.kernel, "launch", "",
                       std::to_string(num_blocks) + " blocks", "1 to 64");
     }
     launch_.num_blocks = num_blocks;
@@ -124,8 +124,8 @@ class Kernel {
     try {
       body_();
       if (launch_.options.checks) check_end(core);
-    } catch (const TwinError& broken) {
-      if (!failure_) failure_ = std::make_unique<TwinError>(broken);
+    } catch (const EmulatorError& broken) {
+      if (!failure_) failure_ = std::make_unique<EmulatorError>(broken);
       launch_.cancelled = true;
     } catch (const Cancelled&) {
     }
@@ -156,7 +156,7 @@ class Kernel {
     }
     if (waiting == 0) return false;
     if (done >= 0 && !launch_.cancelled) {
-      failure_ = std::make_unique<TwinError>(
+      failure_ = std::make_unique<EmulatorError>(
           Kind::kSyncAll, done, launch_.kernel, "SyncAll", "",
           "core " + std::to_string(done) + " has ended while " + std::to_string(waiting) +
               " cores wait in SyncAll; the device waits for ever",
@@ -222,7 +222,7 @@ class Kernel {
       for (uint64_t i = 0; i < region->bytes; ++i) {
         const bool in_gap = region->row_pitch != 0 && i % region->row_pitch >= region->row_bytes;
         if (region->init[i] != 0 || in_gap) continue;
-        throw TwinError(Kind::kNotWritten, -1, launch_.kernel, "end of kernel", "",
+        throw EmulatorError(Kind::kNotWritten, -1, launch_.kernel, "end of kernel", "",
                         "byte " + num(i) + " of output '" + region->name + "' (" +
                             num(region->bytes) + " bytes) was never written",
                         "write all of it, with padding where there is nothing to say");
@@ -230,8 +230,8 @@ class Kernel {
     }
   }
 
-  twin_stats count() const {
-    twin_stats stats{};
+  emulator_stats count() const {
+    emulator_stats stats{};
     stats.num_cores = launch_.cores.size();
     stats.sync_alls = launch_.sync_alls;
     for (const auto& core : launch_.cores) {
@@ -253,8 +253,8 @@ class Kernel {
   Launch launch_;
   std::function<void()> body_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::unique_ptr<TwinError> failure_;
+  std::unique_ptr<EmulatorError> failure_;
   ucontext_t main_{};
 };
 
-}  // namespace twin
+}  // namespace emulator

@@ -2,7 +2,7 @@
 #pragma once
 #include "elementwise.h"
 
-namespace twin {
+namespace emulator {
 
 // Integers wrap around.
 template <typename T, typename F>
@@ -143,7 +143,7 @@ auto unary_kernel() {
 
 template <typename T>
 void check_shift(const Op& op, T shift) {
-  TWIN_REQUIRE(op, shift >= T(0) && static_cast<uint64_t>(shift) <= 8 * sizeof(T), Kind::kArgument,
+  EMULATOR_REQUIRE(op, shift >= T(0) && static_cast<uint64_t>(shift) <= 8 * sizeof(T), Kind::kArgument,
                "a shift by " + std::to_string(shift), "0 to " + num(8 * sizeof(T)));
 }
 template <typename T>
@@ -162,4 +162,4 @@ auto right_shift(T shift) {
   };
 }
 
-}  // namespace twin
+}  // namespace emulator

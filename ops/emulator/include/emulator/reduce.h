@@ -2,7 +2,7 @@
 #pragma once
 #include "cast.h"
 
-namespace twin {
+namespace emulator {
 
 using AscendC::ReduceOrder;
 using AscendC::ReduceType;
@@ -54,7 +54,7 @@ void reduce_extreme(const Op& op, bool want_max, const AscendC::LocalTensor<T>& 
                     int32_t count, bool with_index) {
   const uint64_t n = check_count(op, count);
   if (n == 0) return;
-  TWIN_REQUIRE(op, !with_index || sizeof(T) != 2 || n <= 65536, Kind::kArgument,
+  EMULATOR_REQUIRE(op, !with_index || sizeof(T) != 2 || n <= 65536, Kind::kArgument,
                num(n) + " half elements have indices beyond 65535",
                "split, or do without the index");
   const T* from = read_all(op, src, n, "src");
@@ -86,7 +86,7 @@ Computed<T> tree_sum(std::vector<Computed<T>> values) {
 }
 
 inline void check_stride(const Op& op, int32_t stride, const char* name) {
-  TWIN_REQUIRE(op, stride >= 0 && stride <= 65535, Kind::kArgument,
+  EMULATOR_REQUIRE(op, stride >= 0 && stride <= 65535, Kind::kArgument,
                std::string(name) + " " + std::to_string(stride), "0 to 65535");
 }
 
@@ -163,7 +163,7 @@ void reduce_blocks(const Op& op, const AscendC::LocalTensor<T>& dst,
                    const AscendC::LocalTensor<T>& src, const Lanes& lanes, const RepeatArgs& args) {
   check_reduce(op, args, src.ref());
   constexpr uint32_t per_block = kBlockBytes / sizeof(T);
-  TWIN_REQUIRE(
+  EMULATOR_REQUIRE(
       op, dst.ref().offset % (8 * sizeof(T)) == 0, Kind::kAlignment,
       "dst starts at byte " + num(dst.ref().offset) + ", not a multiple of " + num(8 * sizeof(T)),
       "start dst at a multiple of " + num(8 * sizeof(T)) + " bytes");
@@ -182,108 +182,108 @@ void reduce_blocks(const Op& op, const AscendC::LocalTensor<T>& dst,
   }
 }
 
-}  // namespace twin
+}  // namespace emulator
 
 namespace AscendC {
 
 template <typename T>
 void ReduceMax(const LocalTensor<T>& dst, const LocalTensor<T>& src,
                const LocalTensor<T>& sharedTmpBuffer, const int32_t count, bool calIndex = false,
-               TWIN_SITE) {
-  TWIN_TYPES(ReduceMax, half, float);
-  twin::Op op("ReduceMax", PIPE_V, site);
-  twin::reduce_extreme(op, true, dst, src, sharedTmpBuffer, count, calIndex);
+               EMULATOR_SITE) {
+  EMULATOR_TYPES(ReduceMax, half, float);
+  emulator::Op op("ReduceMax", PIPE_V, site);
+  emulator::reduce_extreme(op, true, dst, src, sharedTmpBuffer, count, calIndex);
 }
 
 template <typename T>
 void ReduceMin(const LocalTensor<T>& dst, const LocalTensor<T>& src,
                const LocalTensor<T>& sharedTmpBuffer, const int32_t count, bool calIndex = false,
-               TWIN_SITE) {
-  TWIN_TYPES(ReduceMin, half, float);
-  twin::Op op("ReduceMin", PIPE_V, site);
-  twin::reduce_extreme(op, false, dst, src, sharedTmpBuffer, count, calIndex);
+               EMULATOR_SITE) {
+  EMULATOR_TYPES(ReduceMin, half, float);
+  emulator::Op op("ReduceMin", PIPE_V, site);
+  emulator::reduce_extreme(op, false, dst, src, sharedTmpBuffer, count, calIndex);
 }
 
 // A tree inside each repeat, repeats one after the other; sharedTmpBuffer is not used.
 template <typename T>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src,
-               const LocalTensor<T>& sharedTmpBuffer, const int32_t count, TWIN_SITE) {
-  TWIN_TYPES(ReduceSum, half, float);
-  twin::Op op("ReduceSum", PIPE_V, site);
+               const LocalTensor<T>& sharedTmpBuffer, const int32_t count, EMULATOR_SITE) {
+  EMULATOR_TYPES(ReduceSum, half, float);
+  emulator::Op op("ReduceSum", PIPE_V, site);
   static_cast<void>(sharedTmpBuffer);
-  const uint64_t n = twin::check_count(op, count);
+  const uint64_t n = emulator::check_count(op, count);
   if (n == 0) return;
-  constexpr uint64_t per_repeat = twin::kRepeatBytes / sizeof(T);
-  const T* from = twin::read_all(op, src, n, "src");
-  twin::Computed<T> sum = 0;
+  constexpr uint64_t per_repeat = emulator::kRepeatBytes / sizeof(T);
+  const T* from = emulator::read_all(op, src, n, "src");
+  emulator::Computed<T> sum = 0;
   for (uint64_t i = 0; i < n; i += per_repeat) {
     const T* end = from + std::min(n, i + per_repeat);
-    sum = twin::narrow<T>(sum + twin::tree_sum<T>({from + i, end}));
+    sum = emulator::narrow<T>(sum + emulator::tree_sum<T>({from + i, end}));
   }
-  const T result = twin::narrow<T>(sum);
+  const T result = emulator::narrow<T>(sum);
   std::memcpy(op.write(dst.ref(), 0, sizeof(T), "dst", sizeof(T)), &result, sizeof(T));
   op.core.vector_bytes += n * sizeof(T);
 }
 
 // `Maker` turns the mask into lanes: its first elements, or its bits.
-#define TWIN_REDUCE_FORMS(Mask, Maker)                                                        \
+#define EMULATOR_REDUCE_FORMS(Mask, Maker)                                                        \
   template <ReduceType reduceType, typename T, bool isSetMask = true>                         \
   void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<T>& src, Mask,               \
                     int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride,           \
                     int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, \
-                    TWIN_SITE) {                                                              \
-    TWIN_TYPES(ReduceRepeat, half, float);                                                    \
-    twin::Op op("ReduceRepeat", PIPE_V, site);                                                \
-    const auto lanes = twin::Maker(op, mask, twin::lanes_of<T, T>);                           \
-    twin::reduce_repeats<reduceType>(                                                         \
+                    EMULATOR_SITE) {                                                              \
+    EMULATOR_TYPES(ReduceRepeat, half, float);                                                    \
+    emulator::Op op("ReduceRepeat", PIPE_V, site);                                                \
+    const auto lanes = emulator::Maker(op, mask, emulator::lanes_of<T, T>);                           \
+    emulator::reduce_repeats<reduceType>(                                                         \
         op, dst, src, lanes, {repeatTime, dstRepStride, srcBlkStride, srcRepStride}, order);  \
   }                                                                                           \
   template <ReduceType reduceType, typename T, bool isSetMask = true>                         \
   void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<T>& src, Mask,            \
                        int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride,        \
-                       int32_t srcRepStride, TWIN_SITE) {                                     \
-    TWIN_TYPES(ReduceDataBlock, half, float);                                                 \
-    twin::Op op("ReduceDataBlock", PIPE_V, site);                                             \
-    const auto lanes = twin::Maker(op, mask, twin::lanes_of<T, T>);                           \
-    twin::reduce_blocks<reduceType>(op, dst, src, lanes,                                      \
+                       int32_t srcRepStride, EMULATOR_SITE) {                                     \
+    EMULATOR_TYPES(ReduceDataBlock, half, float);                                                 \
+    emulator::Op op("ReduceDataBlock", PIPE_V, site);                                             \
+    const auto lanes = emulator::Maker(op, mask, emulator::lanes_of<T, T>);                           \
+    emulator::reduce_blocks<reduceType>(op, dst, src, lanes,                                      \
                                     {repeatTime, dstRepStride, srcBlkStride, srcRepStride});  \
   }
 
-TWIN_REDUCE_FORMS(int32_t mask, first_lanes)
-TWIN_REDUCE_FORMS(const uint64_t mask[], bit_lanes)
+EMULATOR_REDUCE_FORMS(int32_t mask, first_lanes)
+EMULATOR_REDUCE_FORMS(const uint64_t mask[], bit_lanes)
 
 // The names of older releases. Blocks take repeatTime before mask, repeats after it.
-#define TWIN_OLD_EXTREME(Name, Type)                                                               \
+#define EMULATOR_OLD_EXTREME(Name, Type)                                                               \
   template <typename T, bool isSetMask = true>                                                     \
   void Whole##Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t mask,             \
                    int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride,                 \
                    int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX,       \
-                   TWIN_SITE) {                                                                    \
+                   EMULATOR_SITE) {                                                                    \
     ReduceRepeat<ReduceType::Type>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,         \
                                    srcRepStride, order, site);                                     \
   }                                                                                                \
   template <typename T, bool isSetMask = true>                                                     \
   void Block##Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t repeatTime,       \
                    int32_t mask, int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride, \
-                   TWIN_SITE) {                                                                    \
+                   EMULATOR_SITE) {                                                                    \
     ReduceDataBlock<ReduceType::Type>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,      \
                                       srcRepStride, site);                                         \
   }
 
-TWIN_OLD_EXTREME(ReduceMax, MAX)
-TWIN_OLD_EXTREME(ReduceMin, MIN)
+EMULATOR_OLD_EXTREME(ReduceMax, MAX)
+EMULATOR_OLD_EXTREME(ReduceMin, MIN)
 
 template <typename T, bool isSetMask = true>
 void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t mask,
                     int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride,
-                    int32_t srcRepStride, TWIN_SITE) {
+                    int32_t srcRepStride, EMULATOR_SITE) {
   ReduceRepeat<ReduceType::SUM>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,
                                 srcRepStride, ReduceOrder::ORDER_ONLY_VALUE, site);
 }
 template <typename T, bool isSetMask = true>
 void BlockReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t repeatTime,
                     int32_t mask, int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride,
-                    TWIN_SITE) {
+                    EMULATOR_SITE) {
   ReduceDataBlock<ReduceType::SUM>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,
                                    srcRepStride, site);
 }

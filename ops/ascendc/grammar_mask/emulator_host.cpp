@@ -1,7 +1,7 @@
-// Runs grammar_mask's kernels under the twin.
+// Runs grammar_mask's kernels under the emulator.
 #include "grammar_mask.cpp"
 
-#include "../common/twin_host.h"
+#include "../common/emulator_host.h"
 #include "plan.h"
 
 extern "C" int spec_run_grammar_mask(const spec_launch* launch, const spec_grammar_mask* call) {
@@ -10,7 +10,7 @@ extern "C" int spec_run_grammar_mask(const spec_launch* launch, const spec_gramm
   if (!problem.empty()) return spec::refuse(*launch, problem);
 
   const int64_t size = spec::size_of(call->dtype);
-  twin::Kernel kernel("grammar_mask", launch->options);
+  emulator::Kernel kernel("grammar_mask", launch->options);
   kernel
       .inout("logits", call->logits,
              spec::span(call->num_rows, call->vocab_size, call->row_stride, size))
