@@ -23,5 +23,5 @@ def make_speculation(method: str = "eagle", **given: Any) -> SpecConfig:
 
 
 def carry(speculation: SpecConfig, **spec: Any) -> SimpleNamespace:
-    """Return a stand-in for vLLM's ``SpeculativeConfig`` that carries a resolved one."""
+    """Return a fake for vLLM's ``SpeculativeConfig`` that carries a resolved one."""
     return SimpleNamespace(**{ATTRIBUTE: speculation, **spec})

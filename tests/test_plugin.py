@@ -26,7 +26,7 @@ OURS = "vllm_ascend_spec.platform.cpu.SpecCpuPlatform"
 
 @pytest.fixture
 def applied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what the plugin applies, the stages of mends by name, instead of applying it."""
+    """Return what the plugin applies, the stages of patches by name, instead of applying it."""
     names: list[str] = []
     monkeypatch.setattr(engine_hook, "apply", lambda: names.append("engine_hook"))
     monkeypatch.setattr(registry, "apply", names.append)
@@ -207,12 +207,12 @@ def test_trouble_of_the_host_is_one_message_and_no_crash(
     applied: list[str],
     check: str,
 ) -> None:
-    facts = {"host_problem": lambda: None, check: lambda: "it is broken; mend it"}
+    facts = {"host_problem": lambda: None, check: lambda: "it is broken; repair it"}
     pretend_devices(monkeypatch, "npu", **facts)
     assert plugin.register_platform() is None
-    with pytest.raises(PlatformError, match="it is broken; mend it"):
+    with pytest.raises(PlatformError, match="it is broken; repair it"):
         plugin.register_general()
-    assert messages(caplog) == [(logging.ERROR, "it is broken; mend it")]
+    assert messages(caplog) == [(logging.ERROR, "it is broken; repair it")]
     assert applied == []
 
 

@@ -18,7 +18,7 @@ from tests.ops.ascendc.kernels import kernels
 from vllm_ascend_spec.ops import ascendc_library, build_ascendc
 
 TOOLKIT = Path(__file__).parent / "toolkit"
-# Read by the launchers, see toolkit/stand_in.h.
+# Read by the launchers, see toolkit/fake.h.
 LAUNCH, EMULATOR = "VLLM_ASCEND_SPEC_TEST_LAUNCH", "VLLM_ASCEND_SPEC_TEST_EMULATOR"
 UNREGISTERED = "unregistered"
 # This environment's own CMake first.

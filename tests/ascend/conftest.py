@@ -65,6 +65,6 @@ def on_cpu(run_engine: Run) -> Outcome:
 
 @pytest.fixture
 def take_out() -> Iterator[TakeOut]:
-    """Return a function that reverts a mend until the test is over."""
+    """Return a function that reverts a patch until the test is over."""
     with taking_out() as take_out:
         yield take_out

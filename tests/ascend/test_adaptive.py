@@ -27,7 +27,7 @@ def test_answers_are_those_of_no_speculation(
     plain = Case(method=None, mode="eager")
     outcome = run_engine(case)
     assert outcome["scheduler"] == scheduler
-    # Before the first request, with made-up ones.
+    # Before the first request, with dummy ones.
     assert outcome["timed"] == [0, 1, 2, 3]
     assert_same(tokens_of(outcome, "greedy"), tokens_of(run_engine(plain), "greedy"))
     assert outcome["counters"]["vllm:spec_decode_num_accepted_tokens"] > 0

@@ -1,4 +1,4 @@
-"""Mends of vllm-ascend, each with the stock fault that it mends."""
+"""Patches of vllm-ascend, each with the stock fault that it patches."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_thinking_budgets_of_vllm_ascends_batch_are_mended(
     take_out: TakeOut,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It builds vLLM's holder of budgets, which the mend of the stage before the runner is for."""
+    """It builds vLLM's holder of budgets, which the patch of the stage before the runner is for."""
     from vllm_ascend.worker import npu_input_batch
 
     # It asks for process groups, and has nothing to do with budgets.

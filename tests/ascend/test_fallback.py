@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def no_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Take the stand-in away; collect what is logged."""
+    """Take the fake away; collect what is logged."""
     monkeypatch.delenv(ascendc_library.EMULATOR_VARIABLE, raising=False)
     logged: list[str] = []
     said: set[str] = set()

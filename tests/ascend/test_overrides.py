@@ -151,7 +151,7 @@ class Preparing:
 
 
 class OurPreparing(npu_mla_draft_positions.RotaryOverride, Preparing):
-    """The same with the mend."""
+    """The same with the patch."""
 
 
 def test_each_draft_step_of_mla_has_the_rotary_positions_of_its_own(

@@ -61,7 +61,7 @@ def test_in_float32_two_equal_logits_are_no_excuse() -> None:
 def test_choices_of_a_grammar_are_compared_with_each_other(
     tokens: tuple[int, int | None], gap: float | None, is_rounding: bool
 ) -> None:
-    # The likeliest token, 7, is none of the choices.
+    # The most likely token, 7, is none of the choices.
     found = judge(1, 0, tokens, {7: -0.5, 8: -4.5, 9: -4.6}, ROUNDING["bfloat16"])
     assert found.gap == (gap if gap is None else pytest.approx(gap))
     assert found.is_rounding is is_rounding
@@ -78,7 +78,7 @@ def test_fewer_than_two_likely_tokens(likely: dict[int, float]) -> None:
 
 
 class NamesTwo:
-    """Stands for an engine that names its two likeliest tokens and the one that it picks."""
+    """Stands for an engine that names its two most likely tokens and the one that it picks."""
 
     logits = (-0.5, -1.0, -5.0, -6.0)
 

@@ -150,7 +150,7 @@ def test_without_git(monkeypatch) -> None:
 
 
 @pytest.fixture
-def git(tmp_path: Path, monkeypatch) -> Callable[[str], None]:
+def fake_git(tmp_path: Path, monkeypatch) -> Callable[[str], None]:
     """Return a function that makes a script be git."""
 
     def install(script: str) -> None:
@@ -177,10 +177,10 @@ def is_checkout() -> bool:
     ],
 )
 def test_a_git_that_does_not_do_its_job(
-    git: Callable[[str], None], monkeypatch, script: str, failed: str | None
+    fake_git: Callable[[str], None], monkeypatch, script: str, failed: str | None
 ) -> None:
     monkeypatch.setattr(git, "TIMEOUT_S", 0.5)
-    git(script)
+    fake_git(script)
     record = provenance.collect()
     assert record["git"] is None
     assert record["failed"].get("git", "").startswith(failed or "")

@@ -115,9 +115,9 @@ def test_serve_sets_the_line(monkeypatch) -> None:
 def test_serve_refuses_a_broken_host_in_one_line(monkeypatch, capsys, check: str) -> None:
     pretend(monkeypatch, OURS + THEIRS)
     monkeypatch.setattr(serve.versions, "require_vllm", lambda: ("vllm", "0.30.0"))
-    facts = {"host_problem": lambda: None, check: lambda: "it is broken; mend it"}
+    facts = {"host_problem": lambda: None, check: lambda: "it is broken; repair it"}
     pretend_devices(monkeypatch, "npu", platform="ours", **facts)
     monkeypatch.setattr(serve.os, "environ", {})
     monkeypatch.setattr(serve.os, "execv", lambda *_: pytest.fail("a server was started"))
     assert main(["serve", "model"]) == 2
-    assert capsys.readouterr().err == "vllm-ascend-spec serve: error: it is broken; mend it\n"
+    assert capsys.readouterr().err == "vllm-ascend-spec serve: error: it is broken; repair it\n"

@@ -110,7 +110,7 @@ FUNCTIONS = ("hf_config_override", "__post_init__")
 
 
 def code_named(name: str) -> types.CodeType:
-    """Return a method of vLLM's class, also where a mend of ours has replaced it."""
+    """Return a method of vLLM's class, also where a patch of ours has replaced it."""
     module = compile(inspect.getsource(SpeculativeConfig), "speculative.py", "exec")
     (body,) = (const for const in module.co_consts if isinstance(const, types.CodeType))
     found = (const for const in body.co_consts if isinstance(const, types.CodeType))

@@ -14,7 +14,7 @@ from vllm_ascend_spec.devices import cpu, cuda, npu
 from vllm_ascend_spec.errors import ConfigError
 
 DRAFTERS = {"vllm": ("echo:Echo",)}
-ECHO = Method(name="echo", about="an echo", options=ALWAYS, drafters=DRAFTERS, carrier="ngram")
+ECHO = Method(name="echo", about="an echo", options=ALWAYS, drafters=DRAFTERS, vllm_method="ngram")
 SPEC = {"method": "echo", "num_speculative_tokens": 2}
 
 

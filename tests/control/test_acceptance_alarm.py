@@ -1,4 +1,4 @@
-"""The watchdog says once that drafts are hardly accepted."""
+"""The alarm says once that drafts are hardly accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scheduler tells the chooser, over stand-ins for vLLM's outputs."""
+"""What the scheduler tells the chooser, over fakes for vLLM's outputs."""
 
 from __future__ import annotations
 
@@ -459,14 +459,14 @@ def test_requests_are_padded_to_the_drafts_that_the_others_carry() -> None:
     assert scheduler._reason() == SCHEDULED
 
 
-class Coupled(Scheduled):
-    """One of two copies of a mixture of experts."""
+class LockStep(Scheduled):
+    """One of two replicas of a mixture of experts."""
 
     vllm_config = engine(((1, 2, 3), (3, 3, 1), (4, 4, 0), (5, 9, 2)), copies=2)
 
 
 def test_coupled_copies_make_all_drafts_and_verify_the_first_of_them() -> None:
-    scheduler = Coupled()
+    scheduler = LockStep()
     for requests, k in ((3, 1), (4, 0), (5, 2)):
         out = scheduler.schedule(requests)
         assert out.num_spec_tokens_to_schedule == 3

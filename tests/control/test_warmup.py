@@ -1,4 +1,4 @@
-"""Steps of made-up requests are timed before the first request, and leave nothing behind."""
+"""Steps of dummy requests are timed before the first request, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Served(Scheduler):
 
 
 class Core:
-    """As much of vLLM's engine as the rehearsal touches."""
+    """As much of vLLM's engine as the warm-up touches."""
 
     batch_queue = None
 
@@ -117,7 +117,7 @@ def test_nothing_is_left_behind(core: Core) -> None:
     assert core.posts == len(core.steps)
     assert served.warmup_k is None
     assert served.chooser is served.kinds[False].chooser
-    # Made-up text says nothing of how often drafts are accepted.
+    # Dummy text says nothing of how often drafts are accepted.
     assert served.acceptance.num_observed == 0
     assert all(kind.chooser.acceptance.num_observed == 0 for kind in served.kinds.values())
 
@@ -139,7 +139,7 @@ def test_it_ends_after_a_while_with_the_smallest_and_the_largest_batch(
 
 
 def test_the_first_request_is_drafted_for_and_then_what_pays_is_known(core: Core) -> None:
-    """Without the rehearsal the shortest length has to be looked at first."""
+    """Without the warm-up the shortest length has to be looked at first."""
     profile_steps(core)
     chooser = core.scheduler.kinds[False].chooser
     reasons = []

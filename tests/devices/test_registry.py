@@ -38,7 +38,7 @@ METHOD = """
     from vllm_ascend_spec.config.method import ALWAYS, Method
 
     METHOD = Method(name="echo", about="the last tokens again", options=ALWAYS | {"distance"},
-                    carrier="ngram", drafters={"vllm": ("echo_method:Echo",)})
+                    vllm_method="ngram", drafters={"vllm": ("echo_method:Echo",)})
     EAGLE = Method(name="eagle", about="another bird", options=ALWAYS, drafters={})
 """
 

@@ -250,8 +250,8 @@ def test_ascend_in_the_list_is_harmless_where_it_is_not_installed(
 
 
 def test_trouble_of_the_host_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_devices(monkeypatch, "npu", host_problem=lambda: "it is broken; mend it")
-    assert select.select_platform() == select.refuse("it is broken; mend it")
+    pretend_devices(monkeypatch, "npu", host_problem=lambda: "it is broken; repair it")
+    assert select.select_platform() == select.refuse("it is broken; repair it")
 
 
 def test_plugins_of_vllm_ascend_that_are_left_out_are_named(

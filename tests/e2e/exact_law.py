@@ -75,7 +75,7 @@ def probabilities(target: str) -> torch.Tensor:
 def check_edges(
     rows: torch.Tensor,  # [num_rows, VOCAB]
 ) -> None:
-    """Raise where the likeliest tokens' sum is as good as top-p."""
+    """Raise where the most likely tokens' sum is as good as top-p."""
     sums = (rows / SAMPLING.temperature).softmax(dim=-1).sort(descending=True).values.cumsum(dim=-1)
     assert (sums - SAMPLING.top_p).abs().min() > 1e-6
 

@@ -1,4 +1,4 @@
-"""A stand-in for CUDA graphs of a draft model, for a CPU.
+"""A fake for CUDA graphs of a draft model, for a CPU.
 
 It keeps the rules that make a replay go wrong where a draft loop breaks them:
 

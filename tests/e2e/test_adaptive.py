@@ -52,7 +52,7 @@ def test_answers_are_those_of_no_speculation(
     # vLLM schedules no steps ahead on a CPU, see tests/ascend/test_adaptive.py.
     scheduler = scheduler_of(llm)
     assert isinstance(scheduler, AdaptiveScheduler)
-    # Steps were timed before the first request; where the text drafts, made-up text tells nothing.
+    # Steps were timed before the first request, but not where drafts come from the text.
     timed = {k for n, k in scheduler.chooser.costs.cells() if n == 1}
     assert timed == (
         set() if method in ("ngram", "suffix", "custom_class") else {*range(longest + 1)}

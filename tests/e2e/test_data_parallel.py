@@ -1,4 +1,4 @@
-"""Two copies of a target behind one server answer as one, and both draft."""
+"""Two replicas of a target behind one server answer as one, and both draft."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_copy(metrics: str, counter: str) -> dict[str, float]:
 def test_copies_answer_as_one_and_each_drafts(
     server: Server, prompts: list[str], make_engine: Any, generate: Generate
 ) -> None:
-    """vLLM makes copies of a dense target independent engines: none waits for the other."""
+    """vLLM makes replicas of a dense target independent engines: none waits for the other."""
     served = run_load(server.url, TARGET, ClientLoad(prompts[:NUM_PROMPTS], TOKENS, concurrency=8))
     expected = generate(make_engine(), prompts[:NUM_PROMPTS], max_tokens=TOKENS)
     assert [a.token_ids for a in served.answers] == [tuple(o.token_ids) for o in expected]

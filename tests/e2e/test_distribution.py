@@ -78,7 +78,7 @@ SPECS: dict[str, dict[str, Any]] = {
         "num_speculative_tokens": 3,
         "draft_sample_method": "probabilistic",
     },
-    # Suffix trees beside a model: certain drafts of any number, and drawn ones, in one batch.
+    # Suffix trees beside a model: one-hot drafts of any number, and sampled ones, in one batch.
     "mixed": {
         "method": "hybrid",
         "num_speculative_tokens": 3,

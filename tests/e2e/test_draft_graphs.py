@@ -2,7 +2,7 @@
 
 How far it reaches: the loop, vLLM's dispatcher of graphs, its ``dummy_run`` and its planning of
 widths are the very code that a GPU runs; the zoo's models, attention and KV cache are a CPU's, and
-a stand-in (graphs.py) keeps the rules of CUDA's graphs. What it cannot show is what a GPU's
+a fake (graphs.py) keeps the rules of CUDA's graphs. What it cannot show is what a GPU's
 attention and compiler do inside a graph.
 """
 
@@ -159,7 +159,7 @@ def test_inputs_that_are_not_in_the_buffers_are_found(
 def test_results_kept_across_a_replay_are_found(
     graphed: tuple[Any, GraphedModel], generate: Any, some: list[str]
 ) -> None:
-    """Negative control: the stand-in destroys what a graph returned before the next replay."""
+    """Negative control: the fake destroys what a graph returned before the next replay."""
     llm, model = graphed
     generate(llm, some[:1], batch=1)
     key = model.replayed[-1]

@@ -83,7 +83,7 @@ def test_states_of_answers_up_to_the_end_of_the_context(
 def test_files_are_whole_when_answers_are_there(
     llm: Any, prompts: list[str], take_out: TakeOut
 ) -> None:
-    """Without the mend an engine of this process has not written the last ones."""
+    """Without the patch an engine of this process has not written the last ones."""
     take_out(hidden_states_file)
     (output,) = ask(llm, prompts[:1], max_tokens=1)
     path = Path(output.kv_transfer_params["hidden_states_path"])

@@ -25,9 +25,9 @@ def test_every_way_to_draft_is_in_the_record() -> None:
 def is_by_day(name: str, request_name: str) -> bool:
     """Tell whether one of the other figures would not fall with this one.
 
-    A draft that is the likeliest token is the same whatever the request asks for: how many are
+    A draft that is the most likely token is the same whatever the request asks for: how many are
     accepted is then the verifier's to decide, in the same way for every method of a kind. Drawn
-    drafts of greedy requests are the likeliest ones, too.
+    drafts of greedy requests are the most likely ones, too.
     """
     if "penalty" in request_name:
         return False

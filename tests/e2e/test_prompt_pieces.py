@@ -1,6 +1,6 @@
 """After a prompt that was read in pieces the drafts are those after one that was read whole.
 
-The mend: ``vllm_ascend_spec/patches/prompt_chunk_end.py``.
+The patch: ``vllm_ascend_spec/patches/prompt_chunk_end.py``.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def test_a_server_serves_again() -> None:
     assert status == 0
 
 
-@pytest.mark.nightly  # test_folders.py tries folders, test_model_info_cache.py the mend
+@pytest.mark.nightly  # test_folders.py tries folders, test_model_info_cache.py the patch
 def test_a_server_without_a_cache(tmp_path: Path) -> None:
     """It takes longer to start, and says so once in each of its processes."""
     (tmp_path / "file").touch()

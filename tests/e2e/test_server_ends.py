@@ -21,7 +21,7 @@ MOST_SECONDS = 10.0
 DEAD = "The engine has died; the server ends with status 1"
 ARGUMENTS = ("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "8")
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
-# Beside what vllm's command does, take out the mend.
+# Beside what vllm's command does, take out the patch.
 STOCK = """\
 import sys
 from vllm_ascend_spec.patches import dead_engine_status

@@ -65,13 +65,13 @@ class Service:
         return PRINTED[self.name]
 
     def _command(self) -> list[str]:
-        result = self.run(**self.stand_ins())
+        result = self.run(**self.fakes())
         assert result.returncode == 0, f"{self.name}: {result.stderr}"
         words = shlex.split(result.stdout)
         assert words[:2] == ["vllm", "serve"]
         return words
 
-    def stand_ins(self) -> dict[str, str]:
+    def fakes(self) -> dict[str, str]:
         """Return the zoo's models under the names of the settings."""
         models = STAND_INS[self.variables["ASCEND_SPEC_METHOD"]]
         return {f"ASCEND_SPEC_{name}": path for name, path in models.items()}

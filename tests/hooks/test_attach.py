@@ -91,7 +91,7 @@ def test_a_spawned_process_has_it_too(config: Any) -> None:
     assert process.exitcode == 0
 
 
-@pytest.mark.parametrize("method", [name for name in SPECS if METHODS[name].carrier is None])
+@pytest.mark.parametrize("method", [name for name in SPECS if METHODS[name].vllm_method is None])
 def test_a_config_built_by_hand_is_resolved_the_same(method: str) -> None:
     fixed = {"ascend_spec": {"draft_length": "fixed"}}
     by_args = speculation_of(found := build(dict(SPECS[method]), fixed))

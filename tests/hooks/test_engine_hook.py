@@ -26,7 +26,7 @@ WRONG = {"method": "telepathy", "num_speculative_tokens": 3}
 
 @pytest.fixture
 def stock_calls(take_out: TakeOut) -> Iterator[list[Any]]:
-    """Take the mend out, and return the calls that reach vLLM's own function."""
+    """Take the patch out, and return the calls that reach vLLM's own function."""
     take_out(spec_sampling_params)
     take_out(patch)
     calls: list[Any] = []
@@ -39,7 +39,7 @@ def stock_calls(take_out: TakeOut) -> Iterator[list[Any]]:
 
         changes.setattr(EngineArgs, "create_engine_config", create_engine_config)
         yield calls
-        # While the stand-in is in place: reverting later would put it back for good.
+        # While the fake is in place: reverting later would put it back for good.
         patch.revert()
 
 

@@ -28,7 +28,7 @@ ECHO = Method(
     name="echo",
     about="the last tokens again",
     options=ALWAYS | {"echo_distance"},
-    carrier="ngram",
+    vllm_method="ngram",
     checks=(check_echo,),
     drafters={"vllm": ("another_package.echo:Echo",)},
 )
@@ -89,7 +89,7 @@ def test_a_config_built_by_hand_cannot_have_it() -> None:
 
 
 def test_without_a_carrier_vllm_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    methods = {**BUILT_IN, "echo": replace_record(ECHO, carrier=None)}
+    methods = {**BUILT_IN, "echo": replace_record(ECHO, vllm_method=None)}
     monkeypatch.setattr(preflight, "all_methods", lambda: methods)
     with pytest.raises(ValueError, match="Input should be"):
         EngineArgs(**ENGINE, speculative_config=SPEC).create_engine_config()
@@ -107,7 +107,7 @@ def test_steps_are_not_scheduled_ahead_where_drafting_needs_their_tokens(
     asked: bool | None, is_ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vLLM knows that of its own methods, and not of one that is carried by another."""
-    echo = replace_record(ECHO, carrier="eagle", drafts_on_host=True)
+    echo = replace_record(ECHO, vllm_method="eagle", drafts_on_host=True)
     args = EngineArgs(**ENGINE, async_scheduling=asked, speculative_config=SPEC)
     monkeypatch.setattr(preflight, "all_methods", lambda: {**BUILT_IN, "echo": echo})
     with speculative_config_for_vllm(

@@ -1,4 +1,4 @@
-"""Stand-ins for what drafters without a draft model read of an engine and of a step."""
+"""Fakes for what drafters without a draft model read of an engine and of a step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VOCAB, MAX_SEQS, MAX_LENGTH = 50, 8, 64
 
 
 def make_config(num_drafts: int = 3, **speculative: Any) -> Any:
-    """Return a stand-in for ``VllmConfig``."""
+    """Return a fake for ``VllmConfig``."""
     spec = {"num_speculative_tokens_per_batch_size": None, "model": "a.B", **speculative}
     return SimpleNamespace(
         speculative_config=SimpleNamespace(num_speculative_tokens=num_drafts, **spec),
@@ -29,7 +29,7 @@ def make_config(num_drafts: int = 3, **speculative: Any) -> Any:
 
 
 def make_batch(*requests: list[int]) -> Any:
-    """Return a stand-in for ``InputBatch`` with these tokens, in arrays as vLLM's."""
+    """Return a fake for ``InputBatch`` with these tokens, in arrays as vLLM's."""
     tokens = np.zeros((MAX_SEQS, MAX_LENGTH), dtype=np.int32)
     lengths = np.zeros(MAX_SEQS, dtype=np.int32)
     for index, request in enumerate(requests):

@@ -22,7 +22,7 @@ class Comparison:
     Attributes:
         same: tokens before the first that differs.
         gap: how much likelier the expected token was there, in nats; None if nothing differs,
-            infinite if the token was not among the likeliest.
+            infinite if the token was not among the most likely.
     """
 
     same: int
@@ -39,7 +39,7 @@ def compare(actual: dict[str, Any], expected: dict[str, Any]) -> Comparison:
 
     Args:
         actual: of an engine with speculation.
-        expected: without, with the logprobs of the likeliest tokens at each place.
+        expected: without, with the logprobs of the most likely tokens at each place.
     """
     ours, theirs = actual["tokens"], expected["tokens"]
     for place, (a, b) in enumerate(zip(ours, theirs, strict=False)):

@@ -171,7 +171,7 @@ def make_draft_probs(numbers: Numbers, drafts: str, scores: torch.Tensor) -> tor
 
 
 def make_drafts(numbers: Numbers, probs: torch.Tensor) -> torch.Tensor:
-    """Return drafts, int32 [num_drafts]: mostly drawn from ``probs``, some likeliest, any or -1."""
+    """Return drafts, int32 [num_drafts]: mostly sampled from ``probs``, some argmax, any or -1."""
     num_drafts, vocab = probs.shape
     if num_drafts == 0:
         return torch.empty(0, dtype=torch.int32)

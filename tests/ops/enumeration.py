@@ -45,7 +45,7 @@ class Case:
     Attributes:
         vocab_size: at most 6.
         num_drafts: at most 3.
-        sampled: whether drafts are drawn from q; else one draft, the likeliest, is certain.
+        sampled: whether drafts are sampled from q; else one draft, the argmax, is certain.
         sampling: the request's parameters.
         seed: of the models.
         without_draft: position of a draft of -1, if any.

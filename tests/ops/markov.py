@@ -26,7 +26,7 @@ class Models:
     """The two models and the request's parameters.
 
     Attributes:
-        sampled: whether drafts are drawn; else each is the draft model's likeliest token.
+        sampled: whether drafts are sampled; else each is the draft model's argmax.
         sampling: of the target.
         rule: of the verification.
         seed: of the models and of all draws.

@@ -173,7 +173,7 @@ def test_drafts_of_the_targets_own_distribution_are_accepted(
 def test_nothing_from_an_excluded_draft_on_is_accepted(
     backend: str, place: int, draft_probs: list[list[float]] | None
 ) -> None:
-    # Token 0 is not among the two likeliest.
+    # Token 0 is not among the two most likely.
     drafts = [1, 1, 1]
     drafts[place] = 0
     target = [[0.2, 0.5, 0.3]] * 4

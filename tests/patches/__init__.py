@@ -1,1 +1,1 @@
-"""Tests of the mends: each shows the fault, and its absence with the mend."""
+"""Tests of the patches: each shows the fault, and its absence with the patch."""

@@ -1,4 +1,4 @@
-"""Take a mend out for a while, and leave it as it was found."""
+"""Take a patch out for a while, and leave it as it was found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TakeOut = Callable[[ModuleType], None]
 
 
 def is_applied(patch: ModuleType) -> bool:
-    """Tell whether a mend is in place."""
+    """Tell whether a patch is in place."""
     if hasattr(patch, "_finder"):
         return patch._finder in sys.meta_path
     return bool(patch._patches)
@@ -19,7 +19,7 @@ def is_applied(patch: ModuleType) -> bool:
 
 @contextmanager
 def taking_out() -> Iterator[TakeOut]:
-    """Yield a function that reverts a mend until the end."""
+    """Yield a function that reverts a patch until the end."""
     taken: list[tuple[ModuleType, bool]] = []
 
     def revert(patch: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the mends' tests, which run in every version that has the fault."""
+"""Fixtures of the patches' tests, which run in every version that has the fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REASONS = {f"test_{patch.name}": patch.reason_not_needed() for patch in PATCHES}
 
 
 class NotHere(pytest.File):
-    """Stands for the tests of a mend that the installed version does not need."""
+    """Stands for the tests of a patch that the installed version does not need."""
 
     def collect(self) -> Iterator[pytest.Item]:
         """Return one test, which is skipped."""
@@ -45,6 +45,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def take_out() -> Iterator[TakeOut]:
-    """Return a function that reverts a mend until the test is over."""
+    """Return a function that reverts a patch until the test is over."""
     with taking_out() as take_out:
         yield take_out

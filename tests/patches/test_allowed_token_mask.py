@@ -20,7 +20,7 @@ def batch() -> InputBatch:
 
 
 @pytest.fixture
-def mended() -> Any:
+def patched() -> Any:
     allowed_token_mask.apply()
     yield
     allowed_token_mask.revert()
@@ -76,7 +76,7 @@ def swap_slots(batch: InputBatch) -> tuple[int, int]:
     return forbidden(batch, "restricted"), forbidden(batch, "free")
 
 
-def test_a_newcomer_is_free(batch: InputBatch, mended: None) -> None:
+def test_a_newcomer_is_free(batch: InputBatch, patched: None) -> None:
     assert reuse_a_slot(batch) == 0
 
 
@@ -84,7 +84,7 @@ def test_without_the_mend_a_newcomer_is_restricted(batch: InputBatch, stock: Non
     assert reuse_a_slot(batch) == VOCAB - 2
 
 
-def test_swapped_requests_keep_their_own(batch: InputBatch, mended: None) -> None:
+def test_swapped_requests_keep_their_own(batch: InputBatch, patched: None) -> None:
     assert swap_slots(batch) == (VOCAB - 2, 0)
 
 

@@ -60,7 +60,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_stock_fault_and_mend(start: Any, take_out: TakeOut) -> None:
     take_out(patch)
     assert start(2.0) == (1, 0)
-    assert start(2.0) == (1, 0), "vLLM loads compiled code now: drop the mend"
+    assert start(2.0) == (1, 0), "vLLM loads compiled code now: drop the patch"
     patch.apply()
     # Saved under a name without the CPU's vector unit, so it is compiled once more.
     assert start(2.0) == (1, 0)

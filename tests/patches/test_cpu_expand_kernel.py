@@ -52,7 +52,7 @@ def test_stock_fault_and_mend(take_out: TakeOut, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
 def test_vllms_own_fall_back_leaves_the_output_as_it_was(dtype: torch.dtype) -> None:
-    # Why the mend brings a kernel of its own and does not only plug in vLLM's.
+    # Why the patch brings a kernel of its own and does not only plug in vLLM's.
     output = torch.full((5,), -3, dtype=dtype)
     cpu_triton_utils._expand_kernel_impl(
         output, torch.tensor(VALUES[dtype], dtype=dtype), torch.tensor([2, 2, 5]), 0, 1

@@ -28,7 +28,7 @@ BLOCKS, LAYERS, BLOCK, WIDTH = 3, 2, 4, 5
 def connector(folder: Path) -> Any:
     """Return what the connector's method reads of the connector, after an engine has started."""
     current_platform.import_kernels()
-    import vllm.v1.worker.cpu_worker  # noqa: F401 - which puts stand-ins in torch.cuda
+    import vllm.v1.worker.cpu_worker  # noqa: F401 - which puts fakes in torch.cuda
 
     cache = torch.arange(BLOCKS * LAYERS * BLOCK * WIDTH, dtype=torch.float32)
     return SimpleNamespace(

@@ -18,7 +18,7 @@ STRETCHED = {
 }
 
 
-# Every engine applies all mends; now, and not within a test.
+# Every engine applies all patches; now, and not within a test.
 load_general_plugins()
 
 

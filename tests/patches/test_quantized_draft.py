@@ -14,7 +14,7 @@ from tests.patches.cases import TakeOut
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.patches import quantized_draft as patch
 
-# Every engine applies all mends; now, and not within a test.
+# Every engine applies all patches; now, and not within a test.
 load_general_plugins()
 
 

@@ -1,4 +1,4 @@
-"""Mends by version and by stage."""
+"""Patches by version and by stage."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_out_of_its_range_a_mend_is_not_applied(
 
 
 def others(patch: Patch) -> list[str | None]:
-    """Return versions of a mend's distribution that do not have the fault."""
+    """Return versions of a patch's distribution that do not have the fault."""
     if patch.distribution == "vllm":
         return [outside(patch)]
     return ["0.30.0rc1", "0.30.0", "0.31.0", None, "of my own"]

@@ -31,8 +31,8 @@ def test_other_checks_stay(take_out: TakeOut) -> None:
     take_out(patch)
     stock = {name: value for name, value in vars(SamplingParams).items() if "valid" in name}
     patch.apply()
-    mended = {name: value for name, value in vars(SamplingParams).items() if "valid" in name}
-    assert {name for name in stock if stock[name] is not mended[name]} == {"_validate_spec_decode"}
+    patched = {name: value for name, value in vars(SamplingParams).items() if "valid" in name}
+    assert {name for name in stock if stock[name] is not patched[name]} == {"_validate_spec_decode"}
     with pytest.raises((ValueError, VLLMValidationError), match="min_p"):
         SamplingParams(min_p=1.5)
 

@@ -41,7 +41,7 @@ def tokenizer() -> Any:
 
 
 @pytest.fixture
-def mended(take_out: TakeOut) -> None:
+def patched(take_out: TakeOut) -> None:
     take_out(stop_string_tokens)
     stop_string_tokens.apply()
 
@@ -134,7 +134,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(detokenizer, "USE_FAST_DETOKENIZER", request.param == "fast")
 
 
-@pytest.mark.usefixtures("mended", "way")
+@pytest.mark.usefixtures("patched", "way")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", list(CASES))
 def test_steps_make_no_difference(tokenizer: Any, name: str, kind: RequestOutputKind) -> None:
@@ -145,7 +145,7 @@ def test_steps_make_no_difference(tokenizer: Any, name: str, kind: RequestOutput
         assert run(tokenizer, tokens, steps_of(len(tokens), seed), kind, **CASES[name]) == alone
 
 
-@pytest.mark.usefixtures("mended")
+@pytest.mark.usefixtures("patched")
 @pytest.mark.parametrize("end", [FinishReason.STOP, FinishReason.LENGTH, None])
 def test_a_stop_string_comes_before_another_end_of_the_same_step(
     tokenizer: Any, end: FinishReason | None

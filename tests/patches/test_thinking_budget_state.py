@@ -29,7 +29,7 @@ def batch() -> InputBatch:
 
 
 @pytest.fixture
-def mended(take_out: TakeOut) -> None:
+def patched(take_out: TakeOut) -> None:
     take_out(thinking_budget_state)
     thinking_budget_state.apply()
 
@@ -72,7 +72,7 @@ def leave_and_move(batch: InputBatch) -> dict[str | None, int]:
     return budgets(batch)
 
 
-def test_who_moves_does_not_inherit(batch: InputBatch, mended: None) -> None:
+def test_who_moves_does_not_inherit(batch: InputBatch, patched: None) -> None:
     assert leave_and_move(batch) == {}
 
 
@@ -103,7 +103,7 @@ def follow_many(batch: InputBatch, seed: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_everyone_keeps_their_own(batch: InputBatch, mended: None, seed: int) -> None:
+def test_everyone_keeps_their_own(batch: InputBatch, patched: None, seed: int) -> None:
     assert follow_many(batch, seed)
 
 
@@ -126,7 +126,7 @@ def length_of_thought(prompt: list[int], budget: int) -> int:
     return len(prompt) - 1 - len(START) + len(output)
 
 
-def test_a_thought_in_the_prompt_is_counted_in_full(mended: None) -> None:
+def test_a_thought_in_the_prompt_is_counted_in_full(patched: None) -> None:
     assert [length_of_thought([1, *START, 4], budget) for budget in (1, 2, 5)] == [1, 2, 5]
 
 

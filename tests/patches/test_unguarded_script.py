@@ -147,7 +147,7 @@ import sys
 from vllm_ascend_spec.patches.unguarded_script import telling_less
 
 print("script runs", flush=True)
-if {mended}:
+if {patched}:
     spawn = multiprocessing.spawn
     spawn.get_preparation_data = telling_less(spawn.get_preparation_data)
 
@@ -166,10 +166,10 @@ def main():
 
 
 def run_at_top_level(
-    tmp_path: Path, call: str, name: str = "EngineCore", *, mended: bool = True
+    tmp_path: Path, call: str, name: str = "EngineCore", *, patched: bool = True
 ) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "example.py"
-    script.write_text(AT_TOP_LEVEL.format(call=call, name=name, mended=mended))
+    script.write_text(AT_TOP_LEVEL.format(call=call, name=name, patched=patched))
     words = [sys.executable, str(script)]
     return subprocess.run(
         words, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
@@ -184,7 +184,7 @@ def test_a_call_at_the_top_level_works(tmp_path: Path, name: str) -> None:
 
 
 def test_without_the_mend_it_fails(tmp_path: Path) -> None:
-    result = run_at_top_level(tmp_path, "sys.exit(main())", mended=False)
+    result = run_at_top_level(tmp_path, "sys.exit(main())", patched=False)
     assert result.returncode != 0
     assert "bootstrapping phase" in result.stderr
 

@@ -2,7 +2,7 @@
 
 ``python -m tests.platform.fake_cuda`` reads names of scenarios with their arguments from stdin
 and writes what came of each to stdout, both as JSON. Two things are put in the place of a GPU:
-compiled modules, which are empty here, and what a driver would say of the GPU, on ``StandIn``.
+compiled modules, which are empty here, and what a driver would say of the GPU, on ``Fake``.
 Everything else is vLLM's own code for CUDA, and ours.
 """
 
@@ -58,7 +58,7 @@ def emulator() -> Any:
 
     from vllm_ascend_spec.platform.cuda import SpecCudaPlatform
 
-    class StandIn(SpecCudaPlatform):
+    class Fake(SpecCudaPlatform):
         """What a driver would say."""
 
         _libraries = library  # an operator lives as long as its library
@@ -69,15 +69,15 @@ def emulator() -> Any:
 
         @classmethod
         def get_device_name(cls, device_id: int = 0) -> str:
-            return "a stand-in"
+            return "a fake"
 
         @classmethod
         def get_device_total_memory(cls, device_id: int = 0) -> int:
             return MEMORY
 
-    platforms._current_platform = StandIn()
+    platforms._current_platform = Fake()
     pretend_to_be_found()
-    return StandIn
+    return Fake
 
 
 def pretend_to_be_found() -> None:
@@ -105,7 +105,7 @@ def config(job: dict[str, Any]) -> dict[str, Any]:
         mock.patch.object(cuda, "log_once", lambda level, message: told.append(message)),
         mock.patch.dict(os.environ, job.get("environment", {})),
     ):
-        # Which loads our general plugin, and that applies the mend.
+        # Which loads our general plugin, and that applies the patch.
         arguments = EngineArgs(**job["arguments"])
         if not job.get("patch", True):
             v1_model_runner.revert()

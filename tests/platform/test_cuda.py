@@ -1,7 +1,7 @@
 """vLLM's own configuration and worker for CUDA, with our platform, in a process without a GPU.
 
 How far it reaches: everything from an engine's arguments to the model runner's constructor is the
-code that runs on a GPU, but for what a driver says of the GPU (cuda_stand_in.py). A model runner on
+code that runs on a GPU, but for what a driver says of the GPU (fake_cuda.py). A model runner on
 a GPU's memory, its kernels and its graphs are out of reach here.
 """
 
@@ -38,7 +38,7 @@ SCHEDULED_AHEAD = ("eagle", "eagle3", "mtp", "dflash", "draft_model")
 JOBS: dict[str, tuple[str, dict[str, Any]]] = {
     **{method: config(spec) for method, spec in SPECS.items()},
     "no speculation": config(None),
-    "no mend": config(EAGLE, patch=False),
+    "no patch": config(EAGLE, patch=False),
     "V1 chosen": config(EAGLE, environment={VARIABLE: "0"}),
     "V2 chosen": config(EAGLE, environment={VARIABLE: "1"}),
     "64 drafts": config({**EAGLE, "num_speculative_tokens": 64}),
@@ -95,7 +95,7 @@ def test_speculation_gets_our_worker_on_v1_and_graphs(method: str, outcomes: Any
 
 def test_without_the_mend_vllm_would_choose_v2(outcomes: Any) -> None:
     """Negative control."""
-    assert outcomes["no mend"]["uses_v2"] is True
+    assert outcomes["no patch"]["uses_v2"] is True
 
 
 def test_an_engine_without_speculation_stays_vllms_own(outcomes: Any) -> None:

@@ -101,7 +101,7 @@ def test_vllm_is_not_shown_the_schedule(mode: Any, scheduler: str | None) -> Non
         ({}, {"use_mla": True}, "multi-head latent attention"),
         ({}, {"mode": CUDAGraphMode.FULL}, "any mixture of requests"),
         ({"draft_loop": "stock"}, {}, "the draft loop of vllm-ascend"),
-        ({"draft_sample_method": "probabilistic"}, {}, "drafts that are drawn"),
+        ({"draft_sample_method": "probabilistic"}, {}, "sampled drafts"),
         ({}, {"is_multimodal_model": True}, "a multimodal target"),
         ({}, {"decode_context_parallel_size": 2}, "decode context parallelism"),
     ],
@@ -142,7 +142,7 @@ def test_methods_without_a_draft_model_do_not_mind_its_limits() -> None:
 def test_vllm_is_not_shown_it_where_there_are_copies(
     device_has_them: bool, changes: dict[str, Any], are_kept: bool
 ) -> None:
-    """It would drop it, and say so. Coupled copies have full graphs for the largest K alone."""
+    """It would drop it, and say so. Lock-step replicas have full graphs for the largest K alone."""
     found = engine(data_parallel_size=2, **changes)
     hide_dynamic_k(found, has_graphs_by_k=device_has_them)
     assert not sees_schedule(found)

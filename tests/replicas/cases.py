@@ -72,7 +72,7 @@ def run_case(
     options: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> tuple[str, Ran]:
-    """Ask two copies of a random mixture; return its folder and what came of it.
+    """Ask two replicas of a random mixture; return its folder and what came of it.
 
     Args:
         method: of speculation.
@@ -113,7 +113,7 @@ def assert_in_step(ran: Ran) -> None:
 
 @torch.inference_mode()
 def wrong_answers(target: str, ran: Ran) -> dict[tuple[int, int], int]:
-    """Return where an answer is not the target's likeliest token in a plain forward pass.
+    """Return where an answer is not the target's most likely token in a plain forward pass.
 
     Returns:
         The first such place, by batch and request.

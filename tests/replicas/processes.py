@@ -1,4 +1,4 @@
-"""Start copies of a target, and end all of their processes when they wait for each other."""
+"""Start replicas of a target, and end all of their processes when they wait for each other."""
 
 from __future__ import annotations
 

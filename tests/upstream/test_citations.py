@@ -63,7 +63,7 @@ def test_every_citation_leads_somewhere(package: str) -> None:
     folder = installed_folders().get(package)
     if folder is None:
         pytest.skip(f"{package} is not installed; make test-npu-sim has a place where it is")
-    # A mend of another version cites that one.
+    # A patch of another version cites that one.
     others = {
         f"{name.replace('.', '/')}.py" for name in patches_without_fault(installed_versions())
     }

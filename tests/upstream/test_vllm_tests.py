@@ -1,7 +1,7 @@
 """vLLM's own tests of its rejection sampler and of the end of the context, with our parts in place.
 
 They come with its source distribution and are run on the CPU; stock vLLM 0.30 passes none of them
-there (see the mends in patches/). What is put in is in plugin/our_verifier.py.
+there (see the patches in patches/). What is put in is in plugin/our_verifier.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SAMPLER = "tests/v1/sample/test_rejection_sampler.py"
 CONTEXT = "tests/v1/spec_decode/test_max_len.py"
 # It only makes a SpeculativeConfig, for a method that this release does not have.
 LEFT_OUT = f"{CONTEXT}::test_mtp_speculative_config_max_model_len"
-# Of these vLLM calls a function of its own, on its own kernels, which patches/ mends on a CPU.
+# Of these vLLM calls a function of its own, on its own kernels, which patches/ patches on a CPU.
 ITS_OWN_FUNCTION = f"{SAMPLER}::test_sample_recovered_tokens"
 
 

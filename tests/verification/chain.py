@@ -35,7 +35,7 @@ class Texts:
         lengths: int64 [num_reqs], tokens of each, the first included.
         generators: the request's own, one each where requests have seeds.
         forbidden: the token that the target may not say.
-        draws: whether drafts are drawn; else each is the likeliest.
+        draws: whether drafts are sampled; else each is the argmax.
     """
 
     tokens: torch.Tensor

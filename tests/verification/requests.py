@@ -116,7 +116,7 @@ class FollowThePrompt(AdapterLogitsProcessor):
 
 
 class Flatten(AdapterLogitsProcessor):
-    """Requests with ``flatten`` have their logits multiplied; the likeliest stays so."""
+    """Requests with ``flatten`` have their logits multiplied; the most likely stays so."""
 
     def is_argmax_invariant(self) -> bool:
         return True

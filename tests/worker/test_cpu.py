@@ -1,4 +1,4 @@
-"""The CPU's runner: our mixins over vLLM's own ``_sample``, and when kernels are mended."""
+"""The CPU's runner: our mixins over vLLM's own ``_sample``, and when kernels are patched."""
 
 from __future__ import annotations
 

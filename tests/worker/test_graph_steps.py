@@ -1,4 +1,4 @@
-"""What a runner says of each step's graph, over a stand-in for vLLM's choice of one."""
+"""What a runner says of each step's graph, over a fake for vLLM's choice of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a step's time goes is said in the next one, over a stand-in for vLLM's runner."""
+"""Where a step's time goes is said in the next one, over a fake for vLLM's runner."""
 
 from __future__ import annotations
 

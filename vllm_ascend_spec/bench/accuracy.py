@@ -265,7 +265,7 @@ def _told(one: Mapping[str, Any]) -> str:
     if one["gap"] is not None:
         gap = f"{abs(one['gap']):.4f} {'less' if one['gap'] >= 0 else 'more'} likely"
     if one["top2_gap"] is not None:
-        top2 = f"; the two likeliest are {one['top2_gap']:.4f} apart"
+        top2 = f"; the two most likely are {one['top2_gap']:.4f} apart"
     return (
         f"task {one['task']}: token {one['position']} is {one['actual']} instead of "
         f"{one['expected']}, {gap}{top2}: {why}"

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lm-eval-path", type=Path, metavar="FOLDER", help="tasks of your own for lm-eval"
     )
     parser.add_argument("--temperatures", help="a list; 0, the default, is greedy")
-    parser.add_argument("--samples", type=int, help="drawn answers to each task; 4")
+    parser.add_argument("--samples", type=int, help="sampled answers to each task; 4")
     parser.add_argument("--max-tokens", type=int, help="of an answer; 64")
     parser.add_argument("--concurrency", type=int, default=8, help="requests of a batch; 8")
     parser.add_argument("--tolerance", type=float, default=0.0, help="allowed fall of a score; 0")

@@ -92,7 +92,14 @@ def add_estimates(group: argparse._ArgumentGroup) -> None:
     add("--layers", type=int, metavar="N", help="of the target")
     add("--draft-layers", type=int, default=0, metavar="N", help="of the draft model or head")
     add("--hidden-size", type=int, default=0, metavar="N", help="of the target")
-    add("--dp", "--data-parallel-size", type=int, default=1, metavar="N", help="copies")
+    add(
+        "--dp",
+        "--data-parallel-size",
+        type=int,
+        default=1,
+        metavar="N",
+        help="data-parallel replicas",
+    )
     add("--enable-expert-parallel", action="store_true", help="as for vllm serve")
     add("--graph-mib", type=float, metavar="MIB", help="of each graph, if it was measured")
     add("--row-kib", type=float, metavar="KIB", help="of each token of the largest, likewise")

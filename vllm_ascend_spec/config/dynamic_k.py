@@ -70,7 +70,7 @@ def blocker_of_full_graphs(vllm_config: VllmConfig, speculation: SpecConfig) -> 
         problems |= {
             "the draft loop of vllm-ascend": speculation.draft_loop == "stock",
             # Drafts made in one pass run outside of graphs.
-            "drafts that are drawn": speculation.samples_drafts and not spec.parallel_drafting,
+            "sampled drafts": speculation.samples_drafts and not spec.parallel_drafting,
             "a multimodal target": model is None or model.is_multimodal_model,
             "decode context parallelism": parallel.decode_context_parallel_size > 1,
         }

@@ -65,7 +65,7 @@ class Method:
         in_one_pass: whether it makes all drafts in one pass, whatever the options say.
         drafts_on_host: whether it drafts from a step's tokens on the host, so that a step can
             be scheduled only after the step before it has ended.
-        carrier: the method name given to vLLM's own config if vLLM does not know this method;
+        vllm_method: the method name given to vLLM's own config if vLLM does not know this method;
             None for ``name``.
         checks: rules about its options together; each raises ``ConfigError``.
         check_checkpoint: raises ``CheckpointError`` if the draft's checkpoint cannot be used.
@@ -85,7 +85,7 @@ class Method:
     has_draft_loop: bool = False
     in_one_pass: bool = False
     drafts_on_host: bool = False
-    carrier: str | None = None
+    vllm_method: str | None = None
     checks: tuple[Callable[[SpecInput], None], ...] = ()
     check_checkpoint: Callable[[Draft], None] | None = None
     warn: Callable[[SpecInput], Iterable[str]] | None = None

@@ -52,7 +52,7 @@ def resolve(request: SpecInput) -> SpecConfig:
         device=device.name if device is not None else None,
         family=device.family if device is not None else None,
         method=method.name,
-        vllm_method=method.carrier or method.name,
+        vllm_method=method.vllm_method or method.name,
         drafter=method.drafters.get(device.family, ()) if device is not None else (),
         num_drafts=spec["num_speculative_tokens"],
         schedule=None if rows is None else tuple(tuple(row) for row in rows),

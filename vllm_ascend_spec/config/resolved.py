@@ -31,7 +31,7 @@ class SpecConfig:
         device: name of the kind of device; None if none was found, which ``check`` allows.
         family: family of the draft loops that run on it.
         method: the drafting method, as the user wrote it.
-        vllm_method: what vLLM's own config calls it, see ``Method.carrier``.
+        vllm_method: what vLLM's own config calls it, see ``Method.vllm_method``.
         drafter: bases of the drafter's class on this device, as ``module:Class``.
         num_drafts: K, the most drafts per request and step.
         schedule: rows (first batch size, last batch size, K); None without a schedule.

@@ -236,7 +236,7 @@ class AdaptiveKMixin(SpecSchedulerMixin):
             samples: BatchClass(lengths, may_be_ragged=is_ragged) for samples in (False, True)
         }
         self._kind = self.kinds[False]
-        # K of steps that are only timed (see rehearsal.py), and whether that was done.
+        # K of steps that are only timed (see warmup.py), and whether that was done.
         self.warmup_k: int | None = None
         self.is_warmed_up = False
         # Replaces the schedule that vLLM was given.

@@ -11,11 +11,11 @@ class Tally:
 
     Args:
         method: the drafting method.
-        watchdog: checks acceptance.
+        alarm: checks acceptance.
     """
 
-    def __init__(self, method: str, watchdog: AcceptanceAlarm) -> None:
-        self._method, self._alarm = method, watchdog
+    def __init__(self, method: str, alarm: AcceptanceAlarm) -> None:
+        self._method, self._alarm = method, alarm
         self._verified: dict[int, tuple[int, int]] = {}
         self._alarms = self._pauses = 0
 

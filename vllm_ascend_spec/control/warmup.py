@@ -57,7 +57,7 @@ def profile_steps(core: Any) -> None:
     # No real request has these prefixes.
     core.reset_prefix_cache()
     seconds = time.perf_counter() - begin
-    logger.info("Timed steps of made-up requests for %.1f s, to choose K by.", seconds)
+    logger.info("Timed steps of dummy requests for %.1f s, to choose K by.", seconds)
 
 
 def reason_against(vllm_config: VllmConfig) -> str | None:
@@ -66,11 +66,13 @@ def reason_against(vllm_config: VllmConfig) -> str | None:
     if asked.draft_length == AUTO:
         return "K and 0 are soon told apart"
     if not asked.has_draft_model:
-        return f"method {asked.method!r} drafts from text, and made-up text tells nothing"
+        return (
+            f"method {asked.method!r} drafts from text, and dummy text says nothing of acceptance"
+        )
     if has_lockstep_replicas(vllm_config):
-        return "copies of a mixture of experts step together"
+        return "data-parallel replicas of a mixture of experts step together"
     if vllm_config.kv_transfer_config is not None or vllm_config.ec_transfer_config is not None:
-        return "a connector would hand made-up requests on"
+        return "a connector would hand dummy requests on"
     if vllm_config.model_config.is_encoder_decoder:
         return "the target has an encoder"
     return None
@@ -104,7 +106,7 @@ def _time_cell(core: Any, requests: int, samples: bool, length: int, times: int)
     """Serve dummy requests until there are ``times`` measurements, then abort them."""
     scheduler = core.scheduler
     scheduler.warmup_k = length
-    names = [f"ascend-spec-rehearsal-{number}" for number in range(requests)]
+    names = [f"ascend-spec-warmup-{number}" for number in range(requests)]
     limit = core.vllm_config.model_config.max_model_len
     for number, name in enumerate(names):
         core.add_request(*core.preprocess_add_request(_request(name, number, samples, limit)))

@@ -64,7 +64,7 @@ def check_target(request: SpecInput) -> None:
         raise ConfigError(
             "--data-parallel-size",
             copies,
-            f"copies of a mixture of experts are not possible with {NO_EXPERT_REPLICAS_ON_CPU}",
+            f"data-parallel replicas of a mixture of experts are not possible with {NO_EXPERT_REPLICAS_ON_CPU}",
         )
 
 

@@ -78,7 +78,7 @@ def resolve_built(vllm_config: VllmConfig, device: Device) -> SpecConfig:
     """
     built: Any = vllm_config.speculative_config
     method = check_method({"method": built.method}, all_methods())
-    if method.carrier is not None:
+    if method.vllm_method is not None:
         raise ConfigError(
             "speculative_config.method",
             method.name,

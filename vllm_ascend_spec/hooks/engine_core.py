@@ -2,8 +2,8 @@
 
 Why: the choice of K depends on what steps cost, and vLLM has no hook between the start of an engine
 and its first request.
-How: the rehearsal (timed steps of dummy requests) runs after ``EngineCore.__init__``. A spawned
-process loads plugins inside ``__init__``, too late to wrap it; there the rehearsal runs before the
+How: the warm-up (timed steps of dummy requests) runs after ``EngineCore.__init__``. A spawned
+process loads plugins inside ``__init__``, too late to wrap it; there the warm-up runs before the
 process's loop.
 Until: never; this is our own feature, hooked in where vLLM has no hook.
 """
@@ -37,12 +37,12 @@ def apply() -> None:
         _rehearse(self)
 
     @wraps(loop)
-    def rehearse_and_loop(self: Any) -> None:
+    def warm_up_and_loop(self: Any) -> None:
         _rehearse(self)
         loop(self)
 
     _patches.set(EngineCore, "__init__", start_and_rehearse)
-    _patches.set(EngineCoreProc, "run_busy_loop", rehearse_and_loop)
+    _patches.set(EngineCoreProc, "run_busy_loop", warm_up_and_loop)
 
 
 def _rehearse(core: Any) -> None:

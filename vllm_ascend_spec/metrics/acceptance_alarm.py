@@ -1,4 +1,4 @@
-"""Metrics of the acceptance watchdog and of pauses in drafting."""
+"""Metrics of the acceptance alarm and of pauses in drafting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Watch(Group):
     """Gauges of two states, and counters of how often each began."""
 
     def __init__(self) -> None:
-        self.low = gauge(LOW, "Whether the watchdog finds that drafts are hardly accepted.")
+        self.low = gauge(LOW, "Whether drafts are hardly accepted.")
         self.alarms = counter(ALARMS, "How often it came to find so.")
         self.paused = gauge(PAUSED, "Whether no drafts are made, because they do not pay.")
         self.pauses = counter(PAUSES, "How often drafting paused for that.")

@@ -27,7 +27,7 @@ class VllmRunnerMixin(SpecRunnerMixin):
     """Mixin for vLLM's ``GPUModelRunner`` or ``CPUModelRunner``; must come before it in the bases.
 
     Attributes:
-        mends: stages of ``compat`` whose patches this device needs.
+        patches: stages of ``compat`` whose patches this device needs.
     """
 
     patches: tuple[str, ...] = ()

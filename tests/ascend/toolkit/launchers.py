@@ -24,7 +24,7 @@ extern "C" uint32_t {declaration};
 LAUNCHER = """#include "aclrtlaunch_{name}.h"
 extern "C" uint32_t {declaration} {{
   (void)stream;
-  return stand_in::launch({dtype}, cores, {arguments});
+  return fake::launch({dtype}, cores, {arguments});
 }}
 """
 
@@ -59,7 +59,7 @@ def kernels(compiler: str, include: str, source: str) -> list[Kernel]:
 def main(compiler: str, include: str, folder: str, *sources: str) -> None:
     """Write the headers and ``launchers.cpp`` into a folder."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    made = ['#include "stand_in.h"\n']
+    made = ['#include "fake.h"\n']
     for kernel in [one for source in sources for one in kernels(compiler, include, source)]:
         declaration = kernel.declaration()
         header = Path(folder, f"aclrtlaunch_{kernel.name}.h")

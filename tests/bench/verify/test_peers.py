@@ -21,7 +21,7 @@ TOKEN_KINDS = [name for name, kind in KINDS.items() if kind.rule == "token"]
 
 
 @pytest.fixture(autouse=True)
-def mended() -> None:
+def patched() -> None:
     stock.prepare(CPU)
 
 

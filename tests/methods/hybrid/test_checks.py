@@ -86,12 +86,12 @@ def test_another_methods_model_comes_by_construction() -> None:
     other = replace(
         BUILT_IN["eagle"],
         name="other",
-        carrier="mtp",
+        vllm_method="mtp",
         required=("num_speculative_tokens",),
         drafters={"vllm": ("a.loop:Loop", "a.stock:Stock")},
     )
     found = hybrid_of(other)
-    assert (found.carrier, found.required) == ("mtp", ("num_speculative_tokens",))
+    assert (found.vllm_method, found.required) == ("mtp", ("num_speculative_tokens",))
     assert found.drafters == {"vllm": (DRAFTER, "a.loop:Loop", "a.stock:Stock")}
     assert found.check_checkpoint is other.check_checkpoint
 

@@ -1,4 +1,4 @@
-"""The hybrid over a model that is a stand-in: who drafts, and what the verifier is told."""
+"""The hybrid over a model that is a fake: who drafts, and what the verifier is told."""
 
 from __future__ import annotations
 

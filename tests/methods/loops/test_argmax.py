@@ -1,4 +1,4 @@
-"""The likeliest token: PyTorch's argmax, by another way where there is a faster one."""
+"""The most likely token: PyTorch's argmax, by another way where there is a faster one."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SEEDED = SimpleNamespace(seed=7, temperature=0.8)
 
 
 class Requests:
-    """The requests of a stand-in for vLLM's runner."""
+    """The requests of a fake for vLLM's runner."""
 
     def __init__(self, **options: Any) -> None:
         self.runner = SimpleNamespace(requests={})

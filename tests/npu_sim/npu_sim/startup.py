@@ -17,7 +17,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from npu_sim.standins import StandInFinder
+from npu_sim.fakes import FakeFinder
 
 TARGET = "torch_npu"
 
@@ -79,7 +79,7 @@ def switched_on() -> bool:
 
 def install() -> None:
     """Put the finders in place."""
-    sys.meta_path.insert(0, StandInFinder())
+    sys.meta_path.insert(0, FakeFinder())
     if switched_on():
         # Triton, which vLLM imports even before torch, decides at its import.
         os.environ.setdefault("TRITON_INTERPRET", "1")

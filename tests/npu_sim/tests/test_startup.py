@@ -55,7 +55,7 @@ def test_transformers_can_be_imported_on_and_off():
         assert done.stdout.splitlines()[-1] == "imported", done.stderr
 
 
-def test_stand_ins_fail_when_they_are_used():
+def test_fakes_fail_when_they_are_used():
     code = """
 import fla_npu.ops
 try:

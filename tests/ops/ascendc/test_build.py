@@ -42,7 +42,7 @@ def cann(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install_cmake(cann: Path, script: str) -> Path:
-    """Put stand-ins for CMake and make in place; return the file with CMake's arguments."""
+    """Put fakes for CMake and make in place; return the file with CMake's arguments."""
     calls = cann.parent / "calls"
     (cann.parent / "bin" / "make").symlink_to("/bin/true")
     cmake = cann.parent / "bin" / "cmake"

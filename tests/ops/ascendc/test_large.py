@@ -23,7 +23,7 @@ CORES, DRAFTS = 48, 4
 
 @cache
 def batch(num_reqs: int, vocab: int = QWEN, dtype: torch.dtype = torch.float32) -> Arguments:
-    """Make logits with a model's few likely tokens, and drafts that are often the likeliest."""
+    """Make logits with a model's few likely tokens, and drafts that are often the most likely."""
     generator = torch.Generator().manual_seed(num_reqs)
     num_rows, num_drafts = num_reqs * (DRAFTS + 1), num_reqs * DRAFTS
     logits = torch.randn(num_rows, vocab, generator=generator) * 2.5

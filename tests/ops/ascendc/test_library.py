@@ -123,7 +123,7 @@ def test_other_chips_have_no_kernels_and_are_told_so(
 
 
 @requires_compiler
-def test_the_environment_may_name_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_may_name_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ascendc_library.EMULATOR_VARIABLE, "tests.ops.ascendc.kernels:make_emulator")
     monkeypatch.setenv(emulator_library.CORES_VARIABLE, "6")
     ascendc_library._named.cache_clear()
@@ -137,7 +137,7 @@ def test_the_environment_may_name_a_stand_in(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("named", ["nowhere", "no.such.module:make", "os:no_such_function"])
-def test_a_stand_in_that_cannot_be_had_is_named(
+def test_an_emulator_that_cannot_be_had_is_named(
     named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ascendc_library.EMULATOR_VARIABLE, named)
@@ -147,7 +147,7 @@ def test_a_stand_in_that_cannot_be_had_is_named(
 
 
 @requires_compiler
-def test_stand_ins_end_with_their_block() -> None:
+def test_emulators_end_with_their_block() -> None:
     emulator = make_emulator(num_cores=2)
     with use(emulator):
         assert library("cpu") is emulator

@@ -21,7 +21,7 @@ from triton.runtime.jit import JITFunction
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
 
-class StandInDriver:
+class FakeDriver:
     """Tells Triton what it asks about a GPU before it launches."""
 
     def __init__(self, capability: int) -> None:
@@ -57,7 +57,7 @@ def compiling_only(capability: int) -> Iterator[list[Any]]:
         return kernel
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "_active", StandInDriver(capability))
+        patch.setattr(driver, "_active", FakeDriver(capability))
         patch.setattr(JITFunction, "run", compile_instead)
         # The tensors are on the CPU; the answer is to be that for a GPU.
         host = importlib.import_module("vllm_ascend_spec.ops.grammar_mask.triton")

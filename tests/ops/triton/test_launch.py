@@ -122,7 +122,7 @@ class Recorder:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """Put one stand-in in the place of all kernels."""
+    """Put one fake in the place of all kernels."""
     recorder = Recorder()
     kernels = {
         "greedy": ("scan_greedy", "finalize_greedy"),

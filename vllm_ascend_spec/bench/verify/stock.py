@@ -19,7 +19,7 @@ def prepare(device: torch.device) -> str:
 
     registry.apply("cpu")
     patches = ", ".join(patch.__name__.rpartition(".")[2] for patch in registry.needed("cpu"))
-    return f"{NOTE}. As released they fail on a CPU at the first verification; mended: {patches}."
+    return f"{NOTE}. As released they fail on a CPU at the first verification; patched: {patches}."
 
 
 def make_call(batch: VerifyBatch) -> Callable[[], torch.Tensor]:

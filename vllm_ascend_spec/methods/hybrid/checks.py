@@ -29,7 +29,7 @@ def hybrid_of(method: Method) -> Method:
         name=NAME,
         about="suffix trees beside a draft model, by what each promises",
         options=method.options | suffix.OPTIONS | {OPTION},
-        carrier=method.carrier or method.name,
+        vllm_method=method.vllm_method or method.name,
         checks=(*method.checks, check_suffix),
         drafts_on_host=True,
         drafters={family: (DRAFTER, *bases) for family, bases in method.drafters.items()},

@@ -16,7 +16,7 @@ METHOD = Method(
     checks=(check_whole, check_count(count_of)),
     check_checkpoint=check_medusa,
     # vLLM knows the name up to 0.32, but would build its own model, which 0.33 does not have.
-    carrier="custom_class",
+    vllm_method="custom_class",
     drafters=dict.fromkeys(
         ("vllm", "ascend"), ("vllm_ascend_spec.methods.medusa.drafter:MedusaDrafter",)
     ),

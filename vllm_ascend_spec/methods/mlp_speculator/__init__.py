@@ -16,7 +16,7 @@ METHOD = Method(
     checks=(check_whole, check_count(count_of)),
     check_checkpoint=check_mlp_speculator,
     # vLLM knows the name up to 0.32, but no model runner V1 has the method.
-    carrier="custom_class",
+    vllm_method="custom_class",
     drafters=dict.fromkeys(
         ("vllm", "ascend"),
         ("vllm_ascend_spec.methods.mlp_speculator.drafter:MlpSpeculatorDrafter",),

@@ -28,7 +28,7 @@ Planner = Callable[..., StepPlan]
 
 @pytest.fixture(scope="module", autouse=True)
 def _working_kernel() -> Iterator[None]:
-    """vLLM's kernel needs its mend on a CPU; leave that as it was."""
+    """vLLM's kernel needs its patch on a CPU; leave that as it was."""
     current_platform.import_kernels()
     was_applied = bool(cpu_eagle_step_kernel._patches)
     cpu_eagle_step_kernel.apply()

@@ -109,8 +109,8 @@ class DirectStepsMixin:
             num_rejected: int32, number of rejected tokens at the end of each request.
         """
         # patches/first_draft_step.py hooks into the stock proposer's preparation: apply it here.
-        if (mended := getattr(self, "metadata_of_first_step", None)) is not None:
-            metadata = mended(metadata)
+        if (patched := getattr(self, "metadata_of_first_step", None)) is not None:
+            metadata = patched(metadata)
         if self.needs_extra_input_slots:
             return with_next_tokens(
                 read.token_ids,

@@ -1,4 +1,4 @@
-// What the launchers of the stand-in for CANN's toolkit do. They run the kernel under the emulator,
+// What the launchers of the fake for CANN's toolkit do. They run the kernel under the emulator,
 // unless VLLM_ASCEND_SPEC_TEST_LAUNCH says otherwise: a number is the error code that a launch fails
 // with; "unregistered" runs nothing and returns 0, as CANN's do where the kernels' binary was not
 // registered with the device.

@@ -1,7 +1,7 @@
-"""Stand-ins for what vllm-ascend imports but a machine without CANN cannot have.
+"""Fakes for what vllm-ascend imports but a machine without CANN cannot have.
 
 They are found like any module, by one finder; the modules themselves are not on disk. A function
-of a stand-in that is called raises and says its name.
+of a fake that is called raises and says its name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EMPTY_MODULES = ("torchvision._meta_registrations",)
 CUSTOM_OPS = "vllm_ascend.vllm_ascend_C"
 
 
-class StandIn(ModuleType):
+class Fake(ModuleType):
     """A module whose functions exist and cannot be called."""
 
     __path__: list[str] = []  # noqa: RUF012  (a package to the import system)
@@ -37,13 +37,13 @@ class StandIn(ModuleType):
         return missing
 
 
-class StandInFinder(MetaPathFinder, Loader):
-    """Finds the stand-ins."""
+class FakeFinder(MetaPathFinder, Loader):
+    """Finds the fakes."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Answer for the stand-ins only."""
+        """Answer for the fakes only."""
         if name.split(".", maxsplit=1)[0] in EMPTY_PACKAGES:
             return ModuleSpec(name, self, is_package=True)
         if name == CUSTOM_OPS or name in EMPTY_MODULES or name in BUILDERS:
@@ -52,7 +52,7 @@ class StandInFinder(MetaPathFinder, Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Make a module with functions that raise where a whole package is missing."""
-        return StandIn(spec.name) if spec.name.split(".")[0] in EMPTY_PACKAGES else None
+        return Fake(spec.name) if spec.name.split(".")[0] in EMPTY_PACKAGES else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module, or define vllm-ascend's ops where its extension would."""
