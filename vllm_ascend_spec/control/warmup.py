@@ -66,9 +66,7 @@ def reason_against(vllm_config: VllmConfig) -> str | None:
     if asked.draft_length == AUTO:
         return "K and 0 are soon told apart"
     if not asked.has_draft_model:
-        return (
-            f"method {asked.method!r} drafts from text, and dummy text says nothing of acceptance"
-        )
+        return f"method {asked.method!r} drafts from text, and dummy text says nothing"
     if has_lockstep_replicas(vllm_config):
         return "data-parallel replicas of a mixture of experts step together"
     if vllm_config.kv_transfer_config is not None or vllm_config.ec_transfer_config is not None:

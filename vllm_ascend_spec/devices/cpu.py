@@ -64,7 +64,8 @@ def check_target(request: SpecInput) -> None:
         raise ConfigError(
             "--data-parallel-size",
             copies,
-            f"data-parallel replicas of a mixture of experts are not possible with {NO_EXPERT_REPLICAS_ON_CPU}",
+            "data-parallel replicas of a mixture of experts are not possible with "
+            f"{NO_EXPERT_REPLICAS_ON_CPU}",
         )
 
 
