@@ -16,7 +16,7 @@ def make_speculation(method: str = "eagle", **given: Any) -> SpecConfig:
         "family": "vllm",
         "vllm_method": method,
         "drafter": BUILT_IN[method].drafters["vllm"],
-        "num_drafts": 3,
+        "max_k": 3,
         **given,
     }
     return SpecConfig(method=method, **values)

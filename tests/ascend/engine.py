@@ -187,7 +187,7 @@ def choose_in_turn(llm: Any, chosen: list[int]) -> None:
     from vllm_ascend_spec.control.adaptive_k import PAYS, KChoice
 
     turn = itertools.cycle(chosen)
-    for kind in llm.llm_engine.engine_core.engine_core.scheduler.kinds.values():
+    for kind in llm.llm_engine.engine_core.engine_core.scheduler.classes.values():
         kind.chooser.choose = lambda requests: KChoice(next(turn), PAYS)
 
 

@@ -10,7 +10,7 @@ from tests.ascend.matrix import Case
 from tests.ascend.processes import Outcome, assert_same_drafts, tokens_of
 from tests.ascend.test_graph_steps import READS_PROMPTS, misses
 from tests.engines import assert_same
-from vllm_ascend_spec.graphs.step import WIDE
+from vllm_ascend_spec.step_report import WIDE
 
 # As requests come to their ends, K goes from 2 to 1 to 3.
 SCHEDULE = {"num_speculative_tokens_per_batch_size": [[1, 3, 3], [4, 6, 1], [7, 8, 2]]}

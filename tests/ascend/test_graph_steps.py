@@ -9,7 +9,7 @@ import pytest
 from tests.ascend.matrix import Case
 from tests.ascend.processes import Outcome, tokens_of
 from tests.engines import assert_same
-from vllm_ascend_spec.graphs.step import OTHER_K, PROMPTS, UNEVEN, WIDE
+from vllm_ascend_spec.step_report import OTHER_K, PROMPTS, UNEVEN, WIDE
 
 MODE = {"cudagraph_mode": "FULL_DECODE_ONLY"}
 # What every engine does with prompts in this mode.

@@ -74,7 +74,7 @@ def test_a_step_has_all_that_vllm_ascend_gives(runner_class: Any) -> None:
     runner = make_runner(runner_class, Drafter(lambda step: [[1, 2], []]))
     assert runner.propose_draft_token_ids(**GIVEN) == [[1, 2], []]
     step = runner.drafter.step
-    assert (step.num_drafts, step.sampled_token_ids) == (2, [[7], []])
+    assert (step.k, step.sampled_token_ids) == (2, [[7], []])
     assert (step.batch, step.sampling) == (runner.input_batch, GIVEN["sampling_metadata"])
     assert (step.hidden_states, step.sample_hidden_states) == (
         "all states",

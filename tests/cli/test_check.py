@@ -200,7 +200,7 @@ def test_flags_that_the_light_checks_do_not_know(
     assert record["engine"]["max_num_seqs"] == 4
     dotted = ["--speculative-config.method", "ngram", "--speculative-config.num_speculative_tokens"]
     record = check(capsys, TARGET, *dotted, "2", "--max_model_len", "1k", "-O1")
-    assert record["speculation"]["num_drafts"]["value"] == 2
+    assert record["speculation"]["max_k"]["value"] == 2
     assert record["engine"]["max_model_len"] == 1000
     short = check(capsys, "--max-num-seqs", "4", "--model", TARGET, "--spec-method=ngram")
     assert short["errors"][0]["option"] == "speculative_config.num_speculative_tokens"
@@ -225,7 +225,7 @@ def test_whole_commands_and_old_flags(words: list[str], capsys: pytest.CaptureFi
     record = check(capsys, *words)
     assert record["exit"] == 0
     assert record["speculative_config"]["method"] == "ngram"
-    assert record["speculation"]["num_drafts"]["value"] == 5
+    assert record["speculation"]["max_k"]["value"] == 5
     assert any("Today: --speculative-config" in note for note in record["notes"])
     assert [item["option"] for item in record["without_effect"]] == ["--use-v2-block-manager"]
     if "VLLM_CPU_KVCACHE_SPACE=2" in words:
@@ -416,7 +416,7 @@ def test_without_vllm_it_says_what_it_can(
     record = check(capsys, TARGET, *EAGLE)
     assert (record["exit"], record["status"]) == (3, "unchecked")
     assert "vLLM is not installed" in record["unchecked"]
-    assert record["speculation"]["num_drafts"]["value"] == 3
+    assert record["speculation"]["max_k"]["value"] == 3
     assert check(capsys, TARGET, "--light", *EAGLE)["exit"] == 0
     assert check(capsys, TARGET, "--speculative-config", '{"method": "eagel"}')["exit"] == 2
 

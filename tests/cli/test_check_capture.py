@@ -28,7 +28,7 @@ def speculation(draft_loop: str | None = "auto", **options: Any) -> SpecConfig:
         method="mtp",
         vllm_method="mtp",
         drafter=(),
-        num_drafts=3,
+        max_k=3,
         draft_loop=draft_loop,
         **options,
     )

@@ -115,7 +115,7 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
             "value": list(METHODS["eagle"].drafters["vllm"]),
             "from": f"{given}method",
         },
-        "num_drafts": {"value": 3, "from": f"{given}num_speculative_tokens"},
+        "max_k": {"value": 3, "from": f"{given}num_speculative_tokens"},
         "schedule": {"value": None, **default},
         "draft_length": {"value": "auto", "from": "auto"},
         "draft_lengths": {"value": [0, 3], "from": "auto"},

@@ -38,16 +38,16 @@ def resolve(model: Path | str, spec: Any = None) -> SpecConfig:
 def test_head_says_method_and_number_of_drafts(head: Path, target: Path) -> None:
     assert read_head(str(head), None).model == str(target)
     speculation = resolve(head)
-    assert (speculation.method, speculation.num_drafts) == ("eagle3", 4)
+    assert (speculation.method, speculation.max_k) == ("eagle3", 4)
     assert speculation.options["model"] == str(head)
-    assert [speculation.sources[name] for name in ("method", "num_drafts")] == [SOURCE, SOURCE]
+    assert [speculation.sources[name] for name in ("method", "max_k")] == [SOURCE, SOURCE]
 
 
 def test_options_beside_it_count(head: Path) -> None:
     given = {"num-speculative-tokens": 2, "draft_sample_method": "probabilistic"}
     speculation = resolve(head, given)
-    assert (speculation.num_drafts, speculation.draft_sample_method) == (2, "probabilistic")
-    assert speculation.sources["num_drafts"] == "speculative_config.num_speculative_tokens"
+    assert (speculation.max_k, speculation.draft_sample_method) == (2, "probabilistic")
+    assert speculation.sources["max_k"] == "speculative_config.num_speculative_tokens"
     assert speculation.sources["method"] == SOURCE
 
 
@@ -115,4 +115,4 @@ def test_check_prints_where_it_came_from(head: Path, capsys: pytest.CaptureFixtu
 
     assert main(["check", "--light", "--json", str(head)]) == 0
     printed = json.loads(capsys.readouterr().out)["speculation"]
-    assert printed["num_drafts"] == {"value": 4, "from": SOURCE}
+    assert printed["max_k"] == {"value": 4, "from": SOURCE}

@@ -97,5 +97,5 @@ def adaptive(engine: Engine, batches: Iterable[int], lengths: Iterable[int]) -> 
     """Return the speed of an engine that chooses."""
     chooser = AdaptiveK([*lengths])
     for requests in batches:
-        engine.step(requests, chooser.choose(requests).drafts, chooser)
+        engine.step(requests, chooser.choose(requests).k, chooser)
     return engine.speed

@@ -23,7 +23,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
 def steps(dog: AcceptanceAlarm, acceptance: RecentAcceptance, accepted: int, times: int) -> None:
     for _ in range(times):
         acceptance.note(3, accepted)
-        dog.look()
+        dog.check()
 
 
 def test_it_says_so_once_and_once_that_it_is_over(lines: list[tuple[int, str]]) -> None:

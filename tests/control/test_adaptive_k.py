@@ -60,11 +60,11 @@ def test_faster_than_every_fixed_length_where_the_load_changes() -> None:
 def test_it_comes_back_when_drafts_are_accepted_again(seed: int) -> None:
     engine, chooser = Engine(bound_by_memory, 0.01, seed=seed), AdaptiveK(LENGTHS)
     for _ in range(600):
-        engine.step(4, chooser.choose(4).drafts, chooser)
+        engine.step(4, chooser.choose(4).k, chooser)
     assert engine.chosen[-200:].count(0) > 150
     engine.rate = 0.9
     for _ in range(1200):
-        engine.step(4, chooser.choose(4).drafts, chooser)
+        engine.step(4, chooser.choose(4).k, chooser)
     assert engine.chosen[-200:].count(4) > 150
 
 
@@ -87,7 +87,7 @@ def test_a_length_whose_first_steps_take_longer_is_chosen_where_it_is_the_best()
 def test_what_does_not_pay_is_looked_at_ever_more_seldom() -> None:
     engine, chooser = Engine(bound_by_compute, 0.01), AdaptiveK([0, 3])
     for _ in range(6000):
-        engine.step(8, chooser.choose(8).drafts, chooser)
+        engine.step(8, chooser.choose(8).k, chooser)
     late = engine.chosen[3000:]
     assert 0 < late.count(3) <= 4 * EXPLORE_STEPS
 
@@ -96,13 +96,13 @@ def test_none_is_hardly_looked_at_again_where_drafts_pay_by_far() -> None:
     """What steps without drafts take is known, and what they yield."""
     engine, chooser = Engine(bound_by_memory, 0.8), AdaptiveK([0, 3])
     for _ in range(3000):
-        engine.step(4, chooser.choose(4).drafts, chooser)
+        engine.step(4, chooser.choose(4).k, chooser)
     # Until it was measured often enough, and then twice, in case the machine was busy at first.
     assert EXPLORE_STEPS < engine.chosen[:500].count(0) <= EXPLORE_STEPS + 3 * PROBE_STEPS
     assert engine.chosen[500:].count(0) <= 2 * PROBE_STEPS
     # Of four times as many requests it is not.
     for _ in range(200):
-        engine.step(16, chooser.choose(16).drafts, chooser)
+        engine.step(16, chooser.choose(16).k, chooser)
     assert engine.chosen[3000:].count(0) > 0
 
 
@@ -117,10 +117,10 @@ def test_a_time_that_was_wrong_is_found_out_though_other_batches_had_long_waits(
 
     engine, chooser = Engine(cost, 0.0, seed=seed), AdaptiveK([0, 3])
     for requests in [1] * 1500 + [4] * 60:
-        engine.step(requests, chooser.choose(requests).drafts, chooser)
+        engine.step(requests, chooser.choose(requests).k, chooser)
     is_slow = False
     for requests in ([1] * 1500 + [4] * 380) * 2:
-        engine.step(requests, chooser.choose(requests).drafts, chooser)
+        engine.step(requests, chooser.choose(requests).k, chooser)
     assert engine.chosen[-380:].count(0) > 340
 
 
@@ -134,11 +134,11 @@ def test_a_time_that_was_wrong_by_far_is_found_out(seed: int) -> None:
 
     engine, chooser = Engine(cost, 0.0, seed=seed), AdaptiveK([0, 3])
     for _ in range(1500):
-        engine.step(1, chooser.choose(1).drafts, chooser)
+        engine.step(1, chooser.choose(1).k, chooser)
     assert engine.chosen[-200:].count(3) > 190
     is_busy = False
     for _ in range(3000):
-        engine.step(1, chooser.choose(1).drafts, chooser)
+        engine.step(1, chooser.choose(1).k, chooser)
     assert engine.chosen[-200:].count(0) > 190
 
 
@@ -168,7 +168,7 @@ def test_first_steps_that_compile_do_not_hide_what_pays(factor: float) -> None:
 
     engine, chooser = Engine(cost, 0.56), AdaptiveK([0, 3])
     for _ in range(400):
-        engine.step(16, chooser.choose(16).drafts, chooser)
+        engine.step(16, chooser.choose(16).k, chooser)
     assert engine.chosen[-200:].count(0) > 190
 
 
@@ -189,7 +189,7 @@ def first_lengths(cost: Cost, rate: float, requests: int) -> list[int]:
     """Return the lengths that are looked at before one is chosen because it pays."""
     engine, chooser = Engine(cost, rate), AdaptiveK(LENGTHS)
     while (choice := chooser.choose(requests)).reason == UNKNOWN:
-        engine.step(requests, choice.drafts, chooser)
+        engine.step(requests, choice.k, chooser)
     assert choice.reason == PAYS
     return [k for k, _ in itertools.groupby(engine.chosen)]
 
@@ -214,7 +214,7 @@ def test_a_few_requests_more_or_less_change_nothing() -> None:
     """15 and 16 were another order of magnitude once, and nothing was kept."""
     engine, chooser = Engine(bound_by_memory, 0.5), AdaptiveK(LENGTHS)
     for requests in itertools.islice(itertools.cycle([15, 16]), 400):
-        engine.step(requests, chooser.choose(requests).drafts, chooser)
+        engine.step(requests, chooser.choose(requests).k, chooser)
     runs = [len(list(run)) for _, run in itertools.groupby(engine.chosen[:-HOLD_STEPS])]
     assert min(runs) >= min(HOLD_STEPS, EXPLORE_STEPS)
 
@@ -222,7 +222,7 @@ def test_a_few_requests_more_or_less_change_nothing() -> None:
 def test_a_choice_is_kept_for_a_while() -> None:
     engine, chooser = Engine(bound_by_memory, 0.5), AdaptiveK(LENGTHS)
     for _ in range(500):
-        engine.step(2, chooser.choose(2).drafts, chooser)
+        engine.step(2, chooser.choose(2).k, chooser)
     runs = [
         len(list(run))
         for _, run in itertools.groupby(engine.chosen[5 * EXPLORE_STEPS : -HOLD_STEPS])
@@ -235,13 +235,13 @@ def test_there_is_nothing_to_choose_from_one_length() -> None:
     for _ in range(300):
         chooser.costs.note(1, 3, 0.01)
         choice = chooser.choose(1)
-        assert choice.drafts == 3
+        assert choice.k == 3
         assert choice.reason != PROBE
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [-1, 2]])
 def test_no_lengths_are_refused(lengths: list[int]) -> None:
-    with pytest.raises(ValueError, match="no lengths"):
+    with pytest.raises(ValueError, match="no K to choose"):
         AdaptiveK(lengths)
 
 
@@ -258,8 +258,8 @@ def test_a_choice_is_one_of_the_lengths_and_follows_from_counts_and_times_alone(
     for requests, accepted, seconds in steps:
         choices = [chooser.choose(requests) for chooser in (first, second)]
         assert choices[0] == choices[1]
-        assert choices[0].drafts in LENGTHS
+        assert choices[0].k in LENGTHS
         for chooser in (first, second):
-            drafts = choices[0].drafts
+            drafts = choices[0].k
             chooser.costs.note(requests, drafts, seconds)
             chooser.acceptance.note(drafts, min(accepted, drafts))

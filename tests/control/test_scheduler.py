@@ -11,16 +11,12 @@ from vllm.compilation.cuda_graph import CUDAGraphStat
 
 from vllm_ascend_spec.config.resolved import SpecConfig, attach
 from vllm_ascend_spec.control import pause_log
-from vllm_ascend_spec.control.adaptive_k import PAYS, PROBE, AdaptiveK, KChoice
+from vllm_ascend_spec.control.adaptive_k import PAYS, PROBE, UNKNOWN, AdaptiveK, KChoice
+from vllm_ascend_spec.control.adaptive_scheduler import AdaptiveKMixin
 from vllm_ascend_spec.control.pause_log import PauseLog
-from vllm_ascend_spec.control.scheduler import (
-    AdaptiveKMixin,
-    SpecSchedulerMixin,
-    step_of,
-)
+from vllm_ascend_spec.control.scheduler import SpecSchedulerMixin, StepK
 from vllm_ascend_spec.control.step_timer import StepTimer, TimedStep
-from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED, Told
-from vllm_ascend_spec.step_text import split
+from vllm_ascend_spec.step_report import COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED, StepReport
 
 Rows = tuple[tuple[int, int, int], ...]
 
@@ -32,6 +28,7 @@ def engine(
     *,
     is_full: bool = False,
     length: str = "fixed",
+    k_values: tuple[int, ...] | None = None,
 ) -> Any:
     """Return vLLM's configuration of an engine, as far as a scheduler reads it."""
     config = SimpleNamespace(
@@ -53,10 +50,10 @@ def engine(
         method="eagle",
         vllm_method="eagle",
         drafter=(),
-        num_drafts=3,
+        max_k=3,
         schedule=schedule,
         draft_length=length,
-        draft_lengths=(0, 3) if length == "auto" else None,
+        draft_lengths=k_values,
     )
     attach(config, record)
     return config
@@ -112,8 +109,7 @@ class Fixed(SpecSchedulerMixin, Stock):
 class Scheduler(AdaptiveKMixin, Stock):
     """The same, with K chosen."""
 
-    def _lengths(self) -> tuple[list[int], bool]:
-        return [0, 1, 3], True
+    vllm_config = engine(length="adaptive", k_values=(0, 1, 3))
 
 
 def request(name: str, extra_args: Any = None) -> Any:
@@ -133,6 +129,7 @@ def step(drafts: dict[str, list[int]], prompts: int = 0, k: int = 3, **more: Any
         num_spec_tokens_to_schedule=k,
         num_invalid_spec_tokens=more.get("invalid"),
         finished_req_ids=set(more.get("finished", ())),
+        ascend_spec_k=StepK(k, FIXED, verified=more.get("verified", 0)),
     )
 
 
@@ -182,8 +179,13 @@ def test_drafts_that_the_grammar_ruled_out_do_not_count() -> None:
         (step({"a": [1, 2, 3]}, prompts=40), TimedStep(2, 3, has_prompts=True)),
     ],
 )
-def test_steps_with_prompts_are_told_apart(scheduled: Any, found: TimedStep) -> None:
-    assert step_of(scheduled, 3) == found
+def test_steps_with_prompts_are_told_apart(
+    scheduled: Any, found: TimedStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[TimedStep] = []
+    monkeypatch.setattr(StepTimer, "ended", lambda self, step, now: seen.append(step))
+    Scheduler().update_from_output(scheduled, outcome({}))
+    assert seen == [found]
 
 
 def test_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,10 +198,11 @@ def test_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scheduler.chooser.costs.seconds(1, 3) == pytest.approx(0.5)
 
 
-def test_vllm_looks_k_up_in_what_stands_for_its_list() -> None:
+def test_each_step_has_the_k_that_is_chosen_for_it() -> None:
     scheduler = Scheduler()
-    assert scheduler._lookup[4] == 3
-    assert scheduler.chooser.choice.drafts == 3
+    out = scheduler.schedule(4)
+    assert out.num_spec_tokens_to_schedule == scheduler.chooser.choice.k == 3
+    assert StepK.of(out) == StepK(3, UNKNOWN, verified=3)
 
 
 def sampling(name: str, temperature: float) -> Any:
@@ -218,9 +221,9 @@ def test_batches_that_sample_are_known_apart(monkeypatch: pytest.MonkeyPatch) ->
     for running, tokens in (((greedy,), [1, 2, 3, 4]), ((greedy, drawn), [1])):
         scheduler.running = running
         for _ in range(4):
-            assert scheduler._lookup[1] == 3
+            assert scheduler.choose_k(1)[0] == 3
             scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": tokens}))
-    first, second = scheduler.kinds[False].chooser, scheduler.kinds[True].chooser
+    first, second = scheduler.classes[False].chooser, scheduler.classes[True].chooser
     assert first.acceptance.rates()[0] > 0.7 > second.acceptance.rates()[0]
     # From the greedy ones to the others 6.9 seconds went by, which were no step of the latter.
     assert first.costs.seconds(1, 3) == pytest.approx(0.5)
@@ -230,14 +233,14 @@ def test_batches_that_sample_are_known_apart(monkeypatch: pytest.MonkeyPatch) ->
 class Auto(AdaptiveKMixin, Stock):
     """With K or 0."""
 
-    vllm_config = engine(length="auto")
+    vllm_config = engine(length="auto", k_values=(0, 3))
     running: tuple[Any, ...] = ()
 
 
 def test_auto_chooses_between_k_and_none_for_all_requests_alike() -> None:
     scheduler = Auto()
-    assert scheduler.lengths == [0, 3]
-    assert all(kind.each is None for kind in scheduler.kinds.values())
+    assert scheduler.k_values == [0, 3]
+    assert all(found.per_request is None for found in scheduler.classes.values())
 
 
 @pytest.mark.parametrize(
@@ -248,28 +251,26 @@ def test_k_is_fixed_while_a_request_draws_by_a_seed(
 ) -> None:
     """Its tokens would be others with another K, and K goes by how long steps take."""
     scheduler = Auto()
-    for kind in scheduler.kinds.values():
-        kind.chooser.choose = lambda requests: KChoice(0, PAYS)  # type: ignore[method-assign]
-        kind.chooser.choice = KChoice(0, PAYS)
+    for found in scheduler.classes.values():
+        found.chooser.choose = lambda requests: KChoice(0, PAYS)  # type: ignore[method-assign]
     greedy, drawn = sampling("a", 0.0), sampling("b", temperature)
     drawn.sampling_params.seed = seed
     scheduler.running = (greedy, drawn)
     out = scheduler.schedule(2)
     assert out.num_spec_tokens_to_schedule == k
-    assert scheduler._reason() == (SEEDED if k else COSTLY)
+    assert StepK.of(out).reason == (SEEDED if k else COSTLY)
     # And is chosen again behind it.
     scheduler.running = (greedy,)
-    assert scheduler.schedule(1).num_spec_tokens_to_schedule == 0
-    assert scheduler._reason() == COSTLY
+    assert StepK.of(scheduler.schedule(1)) == StepK(0, COSTLY, verified=k)
 
 
 def test_adaptive_by_name_goes_on_choosing() -> None:
     scheduler = Scheduler()
-    scheduler.kinds[True].chooser.choose = lambda n: KChoice(0, PAYS)  # type: ignore[method-assign]
+    scheduler.classes[True].chooser.choose = lambda n: KChoice(0, PAYS)  # type: ignore[method-assign]
     drawn = sampling("b", 0.8)
     drawn.sampling_params.seed = 7
     scheduler.running = (drawn,)
-    assert scheduler._lookup[1] == 0
+    assert scheduler.choose_k(1) == (0, COSTLY)
 
 
 def decoding(scheduler: Any, *names: str) -> None:
@@ -283,8 +284,7 @@ def test_requests_that_got_no_drafts_count_in_what_a_step_yields() -> None:
     scheduler = Scheduler()
     decoding(scheduler, "found", "some", "nothing", "denied")
     scheduler._limits["denied"] = 0
-    drafted = step({"found": [1, 2, 3], "some": [1], "nothing": [], "denied": []})
-    drafted.ascend_spec_carried = 3
+    drafted = step({"found": [1, 2, 3], "some": [1], "nothing": [], "denied": []}, verified=3)
     tokens = {"found": [1, 2, 3, 4], "some": [1, 2], "nothing": [1], "denied": [1]}
     scheduler.update_from_output(drafted, outcome(tokens))
     acceptance = scheduler.chooser.acceptance
@@ -297,9 +297,7 @@ def test_requests_that_got_no_drafts_count_in_what_a_step_yields() -> None:
 def test_a_step_behind_one_without_drafts_says_nothing_of_them() -> None:
     scheduler = Scheduler()
     decoding(scheduler, "a")
-    drafted = step({"a": []})
-    drafted.ascend_spec_carried = 0
-    scheduler.update_from_output(drafted, outcome({"a": [1]}))
+    scheduler.update_from_output(step({"a": []}), outcome({"a": [1]}))
     assert observed(scheduler) == [0, 0, 0]
 
 
@@ -377,7 +375,7 @@ def test_requests_that_are_gone_are_forgotten(cls: type) -> None:
     scheduler.update_from_output(late, outcome({"runs": [1, 2]}))
     known = [scheduler._most_drafts, scheduler._limits]
     if isinstance(scheduler, Scheduler):
-        known.append(scheduler.kinds[False].each._counts)  # type: ignore[union-attr]
+        known.append(scheduler.classes[False].per_request._counts)  # type: ignore[union-attr]
     assert [sorted(names) for names in known] == [["again", "runs"]] * len(known)
     # vLLM names an id once, also where a connector keeps the request's blocks for a while.
     del scheduler.requests["again"]
@@ -386,23 +384,16 @@ def test_requests_that_are_gone_are_forgotten(cls: type) -> None:
     assert scheduler._ended_ids == set()
 
 
-@pytest.mark.parametrize(
-    ("cls", "lookup", "reason"),
-    [(Fixed, None, FIXED), (Fixed, [3, 3], SCHEDULED), (Scheduler, None, "unknown")],
-)
-def test_each_step_tells_its_length_once(cls: type, lookup: Any, reason: str) -> None:
-    scheduler = cls()
-    if lookup is not None:
-        scheduler._lookup = lookup
-    scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": [1]}))
+def test_each_step_is_reported_once() -> None:
+    scheduler = Fixed()
     verified = {3: (1, 0)}
-    graph = CUDAGraphStat(4, 4, 0, "FULL, K=3")
-    for stat, before in ((graph, "FULL, K=3"), (None, "")):
-        scheduler._told = Told(3, reason)
-        told = scheduler.make_stats(stat).cudagraph_stats
-        text, parts = split(told.runtime_mode)
-        assert (text, Told.of(parts)) == (before, Told(3, reason, "eagle", verified))
-        verified = {}
+    worker = StepReport(graph="FULL", batch_k=3, step_us=7)
+    for stat in (CUDAGraphStat(4, 4, 0, worker.encode()), None):
+        scheduler.update_from_output(step({"a": [1, 2, 3]}), outcome({"a": [1]}))
+        found = StepReport.parse(scheduler.make_stats(stat).cudagraph_stats.runtime_mode)
+        wanted = {"k": 3, "k_reason": FIXED, "method": "eagle", "verified": verified}
+        known = {"graph": "FULL", "batch_k": 3, "step_us": 7} if stat else {}
+        assert found == StepReport(**wanted, **known)
         assert scheduler.make_stats(stat).cudagraph_stats is stat
 
 
@@ -452,11 +443,12 @@ def test_requests_are_padded_to_the_drafts_that_the_others_carry() -> None:
     """These were made in the step before; stock pads nothing where K is looked up."""
     scheduler = Scheduled()
     found = [scheduler.schedule(requests) for requests in (3, 4, 5, 0, 1)]
-    assert [out.num_spec_tokens_to_schedule for out in found] == [1, 0, 2, 3, 3]
+    # A step without requests makes none.
+    assert [out.num_spec_tokens_to_schedule for out in found] == [1, 0, 2, 2, 3]
     # Nobody carries drafts behind the step that made none.
     assert [out.padded for out in found] == [3, 1, None, 2, 2]
     assert scheduler.num_spec_tokens == 3
-    assert scheduler._reason() == SCHEDULED
+    assert StepK.of(found[0]).reason == SCHEDULED
 
 
 class LockStep(Scheduled):
@@ -465,7 +457,7 @@ class LockStep(Scheduled):
     vllm_config = engine(((1, 2, 3), (3, 3, 1), (4, 4, 0), (5, 9, 2)), copies=2)
 
 
-def test_coupled_copies_make_all_drafts_and_verify_the_first_of_them() -> None:
+def test_lockstep_replicas_make_all_drafts_and_verify_the_first_of_them() -> None:
     scheduler = LockStep()
     for requests, k in ((3, 1), (4, 0), (5, 2)):
         out = scheduler.schedule(requests)
@@ -475,9 +467,9 @@ def test_coupled_copies_make_all_drafts_and_verify_the_first_of_them() -> None:
         )
         scheduler.update_draft_token_ids(drafts)
         assert scheduler.taken_up == {"a": [7, 8, 9][:k], "b": [7, 8, 9][:k]}
-        assert step_of(out, 3).drafts == k
         scheduler.update_from_output(out, outcome({"a": [1]}))
-        assert scheduler._told == Told(k, SCHEDULED)
+        found = StepReport.parse(scheduler.make_stats().cudagraph_stats.runtime_mode)
+        assert (found.k, found.k_reason) == (k, SCHEDULED)
 
 
 def test_a_fixed_length_is_padded_to_as_ever() -> None:
@@ -488,10 +480,9 @@ def test_a_fixed_length_is_padded_to_as_ever() -> None:
 @pytest.mark.parametrize(("is_low", "reason"), [(False, COSTLY), (True, REJECTED)])
 def test_a_pause_says_why(is_low: bool, reason: str) -> None:
     scheduler = Scheduler()
-    scheduler.chooser.choice = KChoice(0, PAYS)
+    scheduler.chooser.choose = lambda requests: KChoice(0, PAYS)  # type: ignore[method-assign]
     scheduler._alarm.is_low = is_low
-    scheduler.update_from_output(step({"a": []}, k=0), outcome({"a": [1]}))
-    assert scheduler._told == Told(0, reason)
+    assert scheduler.choose_k(1) == (0, reason)
 
 
 def test_nothing_scheduled_tells_nothing() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.control.test_scheduler import Scheduler, engine, outcome, request, step
 from vllm_ascend_spec.config.resolved import speculation_of
-from vllm_ascend_spec.control import scheduler, warmup
+from vllm_ascend_spec.control import adaptive_scheduler, warmup
 from vllm_ascend_spec.control.warmup import batch_sizes, cells, profile_steps
 
 WRITES = 3
@@ -19,7 +19,7 @@ class Served(Scheduler):
     """Has requests that decode for ever, all drafts of which are accepted."""
 
     def __init__(self) -> None:
-        self.vllm_config = engine(copies=1)
+        self.vllm_config = engine(length="adaptive", k_values=(0, 1, 3))
         self.vllm_config.scheduler_config.max_num_seqs = 8
         self.vllm_config.model_config.max_model_len = 64
         self.vllm_config.model_config.is_encoder_decoder = False
@@ -90,7 +90,7 @@ class Core:
 def core(monkeypatch: pytest.MonkeyPatch) -> Core:
     """An engine whose clock stands still but in its steps."""
     found = Core()
-    for module in (warmup, scheduler):
+    for module in (warmup, adaptive_scheduler):
         clock = SimpleNamespace(perf_counter=lambda: found.seconds, time=lambda: 0.0)
         monkeypatch.setattr(module, "time", clock)
     return found
@@ -98,7 +98,7 @@ def core(monkeypatch: pytest.MonkeyPatch) -> Core:
 
 def test_every_length_is_timed_in_batches_of_several_sizes(core: Core) -> None:
     profile_steps(core)
-    for kind in core.scheduler.kinds.values():
+    for kind in core.scheduler.classes.values():
         costs = kind.chooser.costs
         timed = {cell: found.seconds for cell, found in costs.cells().items()}
         assert timed == pytest.approx(
@@ -116,10 +116,10 @@ def test_nothing_is_left_behind(core: Core) -> None:
     assert core.resets == 1
     assert core.posts == len(core.steps)
     assert served.warmup_k is None
-    assert served.chooser is served.kinds[False].chooser
+    assert served.chooser is served.classes[False].chooser
     # Dummy text says nothing of how often drafts are accepted.
     assert served.acceptance.num_observed == 0
-    assert all(kind.chooser.acceptance.num_observed == 0 for kind in served.kinds.values())
+    assert all(kind.chooser.acceptance.num_observed == 0 for kind in served.classes.values())
 
 
 def test_it_is_done_once(core: Core) -> None:
@@ -141,12 +141,12 @@ def test_it_ends_after_a_while_with_the_smallest_and_the_largest_batch(
 def test_the_first_request_is_drafted_for_and_then_what_pays_is_known(core: Core) -> None:
     """Without the warm-up the shortest length has to be looked at first."""
     profile_steps(core)
-    chooser = core.scheduler.kinds[False].chooser
+    chooser = core.scheduler.classes[False].chooser
     reasons = []
     for _ in range(12):
         reasons.append(chooser.choose(8))
         chooser.acceptance.note(3, 3)
-    assert {choice.drafts for choice in reasons} == {3}
+    assert {choice.k for choice in reasons} == {3}
     assert reasons[-1].reason == "pays"
 
 
@@ -160,7 +160,7 @@ def test_the_first_request_is_drafted_for_and_then_what_pays_is_known(core: Core
         (lambda c: setattr(c.model_config, "is_encoder_decoder", True), "encoder"),
     ],
 )
-def test_no_made_up_requests_where_they_would_do_harm_or_tell_nothing(
+def test_no_dummy_requests_where_they_would_do_harm_or_tell_nothing(
     core: Core, change: Any, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     change(core.vllm_config)

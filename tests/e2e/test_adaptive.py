@@ -16,7 +16,7 @@ from tests.zoo import EVERY, MOST_DRAFTS
 from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.control import batch_class
 from vllm_ascend_spec.control.adaptive_k import PAYS, KChoice
-from vllm_ascend_spec.control.scheduler import AdaptiveScheduler
+from vllm_ascend_spec.control.adaptive_scheduler import AdaptiveScheduler
 from vllm_ascend_spec.control.step_timer import TimedStep
 from vllm_ascend_spec.upstream import limits
 
@@ -124,7 +124,7 @@ def test_drafts_for_a_seed_do_not_pause(
     llm = make_engine(EVERY["eagle"], additional_config=AUTO)
     texts, params = prompts[:4], {"temperature": 0.8, "seed": 11, "max_tokens": 24}
     wanted = token_ids(generate(make_engine(EVERY["eagle"]), texts, **params))
-    for kind in scheduler_of(llm).kinds.values():
+    for kind in scheduler_of(llm).classes.values():
         monkeypatch.setattr(kind.chooser, "choose", lambda requests: KChoice(0, PAYS))
     with watch(llm) as seen:
         assert token_ids(generate(llm, texts, **params)) == wanted
@@ -144,7 +144,7 @@ def test_drafts_that_are_never_accepted_are_given_up(
     options: dict[str, Any],
 ) -> None:
     llm = make_engine(WRONG, additional_config=options)
-    kind = scheduler_of(llm).kinds[False]
+    kind = scheduler_of(llm).classes[False]
     stock, seconds = kind.ended, [0.0]
 
     def ended(step: TimedStep, now: float, running: Any) -> None:
@@ -167,7 +167,7 @@ def test_some_lengths_are_left_out(
 ) -> None:
     options = {"ascend_spec": {"draft_length": "adaptive", "draft_lengths": [1, 3]}}
     llm = make_engine(EVERY["medusa"], additional_config=options)
-    kind = scheduler_of(llm).kinds[False]
+    kind = scheduler_of(llm).classes[False]
     stock, chosen = kind.length, []
     monkeypatch.setattr(kind, "length", lambda n: chosen.append(stock(n)) or chosen[-1])
     with watch(llm) as seen:
@@ -187,7 +187,7 @@ def test_requests_of_which_fewer_drafts_are_verified(
     """Harder than any history: another limit for each request in each step."""
     llm = make_engine(EVERY["eagle"], additional_config=ADAPTIVE)
     scheduler = scheduler_of(llm)
-    chooser, each = scheduler.kinds[False].chooser, scheduler.kinds[False].each
+    chooser, each = scheduler.classes[False].chooser, scheduler.classes[False].per_request
     numbers = itertools.count()
     monkeypatch.setattr(batch_class, "HOLD", 1)
     monkeypatch.setattr(chooser, "choose", lambda requests: KChoice(3, PAYS))

@@ -88,12 +88,14 @@ def test_a_script_runs(
 ) -> None:
     script = SCRIPTS[name]
     # Whether drafts pay is for the machine to say.
-    monkeypatch.setattr(AdaptiveK, "choose", lambda self, requests: KChoice(self.lengths[-1], PAYS))
+    monkeypatch.setattr(
+        AdaptiveK, "choose", lambda self, requests: KChoice(self.k_values[-1], PAYS)
+    )
     llm = run_script(script.text)["llm"]
     assert "Prompt: 'The future of AI is', Generated text: " in capfd.readouterr().out
     found = speculation_of(llm.llm_engine.vllm_config)
     assert found.method == script.spec["method"]
-    assert found.num_drafts == script.spec["num_speculative_tokens"]
+    assert found.max_k == script.spec["num_speculative_tokens"]
     with watch(llm) as seen:
         (output,) = llm.generate([PROMPT * 4], LONGER, use_tqdm=False)
     assert {num for step in seen.steps for num in step.drafts}
@@ -182,7 +184,7 @@ def test_mtp_with_quantized_experts_is_asked_for_on_npus(monkeypatch: pytest.Mon
     monkeypatch.setattr(quantized, "find_device", lambda: npu.DEVICE)
     found = engine_args.resolve_args(args)
     assert found is not None
-    assert (found.method, found.num_drafts) == ("mtp", 2)
+    assert (found.method, found.max_k) == ("mtp", 2)
     assert args.tensor_parallel_size == 16
     assert args.quantization == "ascend"
     # A text that is false, by the engine too, with its warning.
@@ -205,5 +207,5 @@ def test_mtp_with_quantized_experts_serves(devices: int) -> None:
             )
             assert answer.choices[0].text
         found = from_prometheus(running.metrics())
-    assert found.num_drafts > 0
+    assert found.max_k > 0
     assert found.num_accepted_tokens > 0

@@ -30,8 +30,8 @@ from tests.page.browser import MISSING, Browser, wait_for
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
-from vllm_ascend_spec.metrics.graph_steps import DRAFTS, STEPS
 from vllm_ascend_spec.metrics.prometheus import read_samples
+from vllm_ascend_spec.metrics.step_metrics import METRICS
 from vllm_ascend_spec.page.data import FIGURES
 from vllm_ascend_spec.upstream import limits
 
@@ -48,9 +48,9 @@ ARGUMENTS = (
 )
 ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_API_KEY": KEY}
 
+# What an eager engine has no samples of.
 OF_GRAPHS = {
-    f"{STEPS}_total": {"engine", "graph", "reason"},
-    f"{DRAFTS}_total": {"engine", "graph"},
+    metric.sample_name: {"engine", *metric.labels} for metric in METRICS if "graph" in metric.labels
 }
 
 

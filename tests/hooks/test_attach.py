@@ -48,7 +48,7 @@ def config() -> Any:
 
 def test_every_value_is_there_with_its_source(config: Any) -> None:
     found = speculation_of(config)
-    assert (found.device, found.method, found.num_drafts) == ("cpu", "eagle", 3)
+    assert (found.device, found.method, found.max_k) == ("cpu", "eagle", 3)
     assert found.schedule == ((1, 4, 3), (5, 8, 1))
     assert (found.draft_sample_method, found.rule) == ("probabilistic", "block")
     assert (found.draft_loop, found.verify_backend) == ("stock", None)
@@ -158,7 +158,7 @@ def test_nothing_waits_once_a_config_is_built(config: Any) -> None:
     ("change", "message"),
     [
         ({"vllm_method": "ngram"}, "speculative_config.method='ngram': vLLM made 'eagle' of it"),
-        ({"num_drafts": 7}, "speculative_config.num_speculative_tokens=7: vLLM made 3 of it"),
+        ({"max_k": 7}, "speculative_config.num_speculative_tokens=7: vLLM made 3 of it"),
     ],
 )
 def test_what_vllm_makes_otherwise_is_one_error(

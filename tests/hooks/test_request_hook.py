@@ -17,7 +17,7 @@ OURS = SCHEDULERS[False, True]
 
 def engine(method: str | None, scheduler: Any = OURS) -> Any:
     """Return an engine's configuration, as far as it is looked at."""
-    speculation = SimpleNamespace(method=method, num_drafts=3)
+    speculation = SimpleNamespace(method=method, max_k=3)
     spec = None if method is None else SimpleNamespace(**{ATTRIBUTE: speculation})
     return SimpleNamespace(
         speculative_config=spec, scheduler_config=SimpleNamespace(scheduler_cls=scheduler)

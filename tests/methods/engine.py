@@ -52,7 +52,7 @@ def make_engine(vllm_config: Any, runner: Any = None, **asked: Any) -> DrafterCo
 def make_step(batch: Any, *sampled: list[int], num_drafts: int = 3, **given: Any) -> DraftStep:
     """Return a step that sampled these tokens, with what drafters on the host read."""
     others = dict.fromkeys(DraftStep.__dataclass_fields__)
-    known = {"num_drafts": num_drafts, "sampled_token_ids": list(sampled), "batch": batch}
+    known = {"k": num_drafts, "sampled_token_ids": list(sampled), "batch": batch}
     return DraftStep(**{**others, **known, **given})
 
 

@@ -61,7 +61,7 @@ def make_drafter(
             vllm_config=vllm_config,
             device=torch.device("cpu"),
             runner=runner,
-            speculation=make_speculation(method, num_drafts=num_drafts, options=options, **asked),
+            speculation=make_speculation(method, max_k=num_drafts, options=options, **asked),
         )
     )
     drafter.load_model(None)

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
-from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
 
+from vllm_ascend_spec.metrics import step_metrics
+
 
 @contextmanager
-def apart(module: ModuleType, getter: str) -> Iterator[Any]:
-    """Put fresh metrics in the place of a module's.
-
-    Args:
-        module: of ``metrics/``.
-        getter: its function that returns the process's metrics, which it makes once.
-    """
-    theirs = getattr(module, getter)()
+def apart() -> Iterator[None]:
+    """Put fresh metrics of steps in the place of the process's."""
+    theirs = step_metrics.step_metrics()
     REGISTRY.unregister(theirs)
-    fresh = type(theirs)()
+    fresh = step_metrics.StepMetrics()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, getter, lambda: fresh)
+        patch.setattr(step_metrics, "step_metrics", lambda: fresh)
         try:
-            yield fresh
+            yield
         finally:
             REGISTRY.unregister(fresh)
             REGISTRY.register(theirs)

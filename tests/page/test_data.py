@@ -11,9 +11,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 import vllm_ascend_spec.page
 from vllm_ascend_spec.control.adaptive_k import PAYS, PROBE, UNKNOWN
-from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED
-from vllm_ascend_spec.graphs.step import REASONS
 from vllm_ascend_spec.page.data import FIGURES, figures
+from vllm_ascend_spec.step_report import (
+    COSTLY,
+    FIXED,
+    NO_GRAPH_REASONS,
+    REJECTED,
+    SCHEDULED,
+    SEEDED,
+)
 
 PAGE = (Path(vllm_ascend_spec.page.__file__).parent / "spec.html").read_text(encoding="utf-8")
 LANGUAGES = ("en", "zh")
@@ -94,7 +100,7 @@ def test_both_languages_have_the_same_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", [*REASONS, PAYS, PROBE, UNKNOWN, COSTLY, FIXED, REJECTED, SCHEDULED]
+    "reason", [*NO_GRAPH_REASONS, PAYS, PROBE, UNKNOWN, COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED]
 )
 def test_each_reason_has_its_chinese(reason: str) -> None:
     assert f'"{reason}": "' in words("zh")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.joi
 TOKENS = {0: 1.0, 1: 1.76, 2: 2.44, 3: 2.91}
 REQUESTS = 100
 SPECULATION = {
-    **{"method": "eagle", "num_drafts": 3, "rule": "token", "lossless": True, "device": "cpu"}
+    **{"method": "eagle", "max_k": 3, "rule": "token", "lossless": True, "device": "cpu"}
 }
 
 

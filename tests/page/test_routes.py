@@ -76,7 +76,7 @@ def test_without_a_key_everybody_may_see_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert data.headers["cache-control"] == "no-store"
     told = data.json()
     assert told["model"] == "target", "a folder's name, not where it lies"
-    assert told["speculation"]["num_drafts"] == 3
+    assert told["speculation"]["max_k"] == 3
     assert told["figures"].keys() == FIGURES.keys()
 
 

@@ -24,7 +24,7 @@ RECORD = SpecConfig(
     method="eagle",
     vllm_method="eagle",
     drafter=(),
-    num_drafts=3,
+    max_k=3,
     schedule=ROWS,
 )
 

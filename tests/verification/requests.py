@@ -265,7 +265,7 @@ def make_verifier(
     config: Any = SimpleNamespace(
         model_config=SimpleNamespace(logprobs_mode=mode), speculative_config=spec
     )
-    options = make_speculation(verify_backend=backend, rule=rule, num_drafts=LONGEST)
+    options = make_speculation(verify_backend=backend, rule=rule, max_k=LONGEST)
     return SpecVerifier(Sampler(logprobs_mode=mode), config, options)
 
 

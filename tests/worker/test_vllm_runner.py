@@ -52,7 +52,7 @@ def test_a_step_has_all_that_vllm_gives() -> None:
     runner = Runner(Drafter(lambda step: [[1, 2], []]))
     assert runner.propose_draft_token_ids(**GIVEN) == [[1, 2], []]
     step = runner.drafter.step
-    assert step.num_drafts == 2
+    assert step.k == 2
     assert step.batch is runner.input_batch
     assert (step.sampled_token_ids, step.sampling) == ([[7], []], GIVEN["sampling_metadata"])
     assert (step.hidden_states, step.sample_hidden_states) == (

@@ -147,7 +147,7 @@ class ClosedLoopEngine:
     def length(self) -> int | None:
         """The K that was chosen last; None if K is fixed."""
         chooser = getattr(scheduler_of(self.llm), "chooser", None)
-        return None if chooser is None else chooser.choice.drafts
+        return None if chooser is None else chooser.choice.k
 
     def serve(self, phase: Phase, prompts: Sequence[str]) -> Run:
         """Let the clients of a phase ask until all requests are answered.

@@ -123,7 +123,7 @@ def _of_one_k(
 
     As ``vllm/v1/cudagraph_dispatcher.py:CudagraphDispatcher.initialize_cudagraph_keys`` picks them.
     """
-    drafts = 0 if speculation is None else speculation.num_drafts
+    drafts = 0 if speculation is None else speculation.max_k
     query_len = drafts + 1
     return {drafts: tuple(size for size in sizes if query_len <= size <= widest * query_len)}
 
@@ -160,7 +160,7 @@ def _planned(
         graphs=speculation.capture_graphs,
         max_tokens=engine.scheduler_config.max_num_batched_tokens,
         load=load,
-        draft_share=share_of_draft(speculation.num_drafts, *layers)
+        draft_share=share_of_draft(speculation.max_k, *layers)
         if speculation.has_draft_rows
         else 0.0,
     )
@@ -189,7 +189,7 @@ def _tiers(speculation: SpecConfig, widest: int) -> tuple[KBucket, ...]:
         return buckets_of_drafts(widest, speculation.draft_lengths)
     if speculation.schedule is not None:
         return buckets_of_schedule(widest, speculation.schedule)
-    return buckets_of_drafts(widest, [speculation.num_drafts])
+    return buckets_of_drafts(widest, [speculation.max_k])
 
 
 def _estimates(

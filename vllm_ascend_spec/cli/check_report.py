@@ -23,7 +23,7 @@ ENGINE = {
 # Row titles in the text about speculation, by key of the record.
 SPECULATION = {
     "method": "method",
-    "num_drafts": "K",
+    "max_k": "K",
     "schedule": "tiers [first, last, K]",
     "draft_length": "K is",
     "draft_lengths": "K chosen from",

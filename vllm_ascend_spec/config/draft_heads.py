@@ -48,15 +48,15 @@ def check_count(count_of: Callable[[Mapping[str, Any]], int]) -> Callable[[SpecI
     return check
 
 
-def require_enough(count: int, num_drafts: int, model: str) -> None:
+def require_enough(count: int, max_k: int, model: str) -> None:
     """Raise if K is larger than the number of heads.
 
     Raises:
         ConfigError: it is.
     """
-    if num_drafts > count:
+    if max_k > count:
         raise ConfigError(
             f"speculative_config.{NUM_DRAFTS}",
-            num_drafts,
+            max_k,
             f"valid: up to {count}, the number of heads of {model}",
         )

@@ -24,7 +24,7 @@ SPEC, OURS = "speculative_config", f"additional_config.{SECTION}"
 # Fields of the record, and the option of speculative_config that each has its value from.
 FROM_SPEC = {
     "method": "method",
-    "num_drafts": "num_speculative_tokens",
+    "max_k": "num_speculative_tokens",
     "schedule": SCHEDULE,
     "draft_sample_method": "draft_sample_method",
 }
@@ -54,7 +54,7 @@ def resolve(request: SpecInput) -> SpecConfig:
         method=method.name,
         vllm_method=method.vllm_method or method.name,
         drafter=method.drafters.get(device.family, ()) if device is not None else (),
-        num_drafts=spec["num_speculative_tokens"],
+        max_k=spec["num_speculative_tokens"],
         schedule=None if rows is None else tuple(tuple(row) for row in rows),
         draft_length=draft_length.draft_length_of(request),
         draft_lengths=lengths_of(request),

@@ -33,7 +33,7 @@ class SpecConfig:
         method: the drafting method, as the user wrote it.
         vllm_method: what vLLM's own config calls it, see ``Method.vllm_method``.
         drafter: bases of the drafter's class on this device, as ``module:Class``.
-        num_drafts: K, the most drafts per request and step.
+        max_k: the most drafts per request and step, ``num_speculative_tokens``.
         schedule: rows (first batch size, last batch size, K); None without a schedule.
         draft_length: how K is chosen: ``fixed``, ``auto`` or ``adaptive``.
         draft_lengths: the values that K is chosen from, ascending; None if it is not chosen.
@@ -61,7 +61,7 @@ class SpecConfig:
     method: str
     vllm_method: str
     drafter: tuple[str, ...]
-    num_drafts: int
+    max_k: int
     schedule: tuple[tuple[int, int, int], ...] | None = None
     draft_length: str = FIXED
     draft_lengths: tuple[int, ...] | None = None
@@ -86,7 +86,7 @@ class SpecConfig:
         """Every K that a step may have, ascending."""
         if self.draft_lengths is not None:
             return self.draft_lengths
-        rows = self.schedule or ((1, 1, self.num_drafts),)
+        rows = self.schedule or ((1, 1, self.max_k),)
         return tuple(sorted({k for _, _, k in rows}))
 
     @property

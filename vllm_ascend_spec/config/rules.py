@@ -100,11 +100,11 @@ def check_synthetic(spec: Mapping[str, Any]) -> None:
     _CHECKS[given[0]](spec[given[0]], spec["num_speculative_tokens"])
 
 
-def _check_rates(rates: Any, num_drafts: int) -> None:
+def _check_rates(rates: Any, max_k: int) -> None:
     check = number(0, 1)
     fits = (
         isinstance(rates, list | tuple)
-        and len(rates) == num_drafts
+        and len(rates) == max_k
         and not any(map(check, rates))
         and all(later <= rate for rate, later in pairwise(rates))
     )
@@ -112,12 +112,12 @@ def _check_rates(rates: Any, num_drafts: int) -> None:
         raise ConfigError(
             f"speculative_config.{SYNTHETIC_OPTIONS[0]}",
             rates,
-            f"valid: {num_drafts} numbers in [0, 1], none larger than the one before it",
+            f"valid: {max_k} numbers in [0, 1], none larger than the one before it",
         )
 
 
-def _check_length(length: Any, num_drafts: int) -> None:
-    if problem := number(1, num_drafts + 1)(length):
+def _check_length(length: Any, max_k: int) -> None:
+    if problem := number(1, max_k + 1)(length):
         raise ConfigError(f"speculative_config.{SYNTHETIC_OPTIONS[1]}", length, problem)
 
 

@@ -29,7 +29,7 @@ class AcceptanceAlarm:
         # How often acceptance became low.
         self.alarms = 0
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Compare the current rate with the thresholds, and log a change."""
         if self._acceptance.num_observed < MIN_OBSERVED:
             return

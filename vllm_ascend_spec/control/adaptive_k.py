@@ -45,12 +45,12 @@ class KChoice:
     """A choice of K and its reason.
 
     Attributes:
-        drafts: K.
+        k: number of drafts for each request.
         reason: :data:`UNKNOWN` while this K is being measured, :data:`PROBE` to see whether it pays
             again, or :data:`PAYS`.
     """
 
-    drafts: int
+    k: int
     reason: str
 
 
@@ -75,24 +75,24 @@ class AdaptiveK:
     """Chooses K for each step of an engine.
 
     Args:
-        lengths: values of K to choose from, including 0 if drafting may pause.
+        k_values: values of K to choose from, including 0 if drafting may pause.
     """
 
-    def __init__(self, lengths: Sequence[int]) -> None:
-        if not lengths or min(lengths) < 0 or max(lengths) < 1:
-            raise ValueError(f"no lengths to choose from: {list(lengths)}")
-        self.lengths = sorted(set(lengths))
-        self.acceptance = RecentAcceptance(self.lengths[-1])
+    def __init__(self, k_values: Sequence[int]) -> None:
+        if not k_values or min(k_values) < 0 or max(k_values) < 1:
+            raise ValueError(f"no K to choose from: {list(k_values)}")
+        self.k_values = sorted(set(k_values))
+        self.acceptance = RecentAcceptance(self.k_values[-1])
         # Tokens per request and step by number of drafts; ``Kind`` may set that of its batch here.
         self.expected_tokens: Callable[[int], float] = self.acceptance.tokens
         self.costs = CostModel()
-        self.choice = KChoice(self.lengths[-1], UNKNOWN)
-        self._before_probe = self.choice.drafts
+        self.choice = KChoice(self.k_values[-1], UNKNOWN)
+        self._before_probe = self.choice.k
         self._left = self._requests = 0
         # By power of two of the batch size: a probe in other batches is no reason to wait.
         self._looks: defaultdict[int, ProbeTimer] = defaultdict(ProbeTimer)
         # Step in which each K was last used, to probe the oldest first.
-        self._last_seen = dict.fromkeys(self.lengths, 0)
+        self._last_seen = dict.fromkeys(self.k_values, 0)
         self._step = 0
 
     def choose(self, requests: int) -> KChoice:
@@ -103,7 +103,7 @@ class AdaptiveK:
         """
         self._step += 1
         self._looks[requests.bit_length()].left -= 1
-        self._last_seen[self.choice.drafts] = self._step
+        self._last_seen[self.choice.k] = self._step
         if self._left > 0 and self._is_alike(requests):
             self._left -= 1
             return self.choice
@@ -115,12 +115,12 @@ class AdaptiveK:
     def _choose_anew(self, requests: int) -> tuple[KChoice, int]:
         """Return a new choice, and for how many steps it is kept."""
         if self.acceptance.num_observed < MIN_OBSERVED and self._step <= FIRST_STEPS:
-            return KChoice(self.lengths[-1], UNKNOWN), EXPLORE_STEPS
-        unknown = [k for k in self.lengths if self.costs.seconds(requests, k) is None]
+            return KChoice(self.k_values[-1], UNKNOWN), EXPLORE_STEPS
+        unknown = [k for k in self.k_values if self.costs.seconds(requests, k) is None]
         if unknown:
             # The largest first, so that an engine starts as with a fixed K, and then the smallest:
             # those between can be estimated from these two.
-            is_first = len(unknown) == len(self.lengths)
+            is_first = len(unknown) == len(self.k_values)
             return KChoice(unknown[-1 if is_first else 0], UNKNOWN), EXPLORE_STEPS
         best = self._best(requests)
         promising = self._candidate(requests, best)
@@ -143,10 +143,10 @@ class AdaptiveK:
 
     def _best(self, requests: int) -> int:
         """Return the K of the highest goodput, or the current one if a larger gains too little."""
-        goodput = {k: self.goodput(requests, k) for k in self.lengths}
-        best = max(self.lengths, key=lambda k: goodput[k])
+        goodput = {k: self.goodput(requests, k) for k in self.k_values}
+        best = max(self.k_values, key=lambda k: goodput[k])
         # A K that was only probed has to gain the margin like any other.
-        settled = {PAYS: self.choice.drafts, PROBE: self._before_probe}
+        settled = {PAYS: self.choice.k, PROBE: self._before_probe}
         now = settled.get(self.choice.reason, best)
         # Fewer drafts need no margin: if K=0 is as good, not drafting risks nothing.
         margin = MARGIN if best > now else 0.0
@@ -155,34 +155,34 @@ class AdaptiveK:
     def _candidate(self, requests: int, best: int) -> int | None:
         """Return a K that may be the best and was only estimated from measurements of others."""
         least = self.goodput(requests, best) * (1 - ESTIMATE_ERROR)
-        estimated = (k for k in self.lengths if not self.costs.is_measured(k))
+        estimated = (k for k in self.k_values if not self.costs.is_measured(k))
         return next((k for k in estimated if self.goodput(requests, k) > least), None)
 
     def _interval_worth(self, requests: int, best: int) -> int:
         """Return over how many steps the probe that just ended costs no more than its share."""
-        look, steps = self.choice.drafts, self.costs.seconds(requests, best)
+        look, steps = self.choice.k, self.costs.seconds(requests, best)
         seconds = self.costs.seconds(requests, look)
         if not steps or not seconds:
             return 0
         lost = 1.0 - self.goodput(requests, look) / self.goodput(requests, best)
         return int(PROBE_STEPS * seconds / steps * max(0.0, lost) / PROBE_SHARE)
 
-    def _may_be_better(self, requests: int, drafts: int, best: int) -> bool:
+    def _may_be_better(self, requests: int, k: int, best: int) -> bool:
         """Tell whether a K below the best is worth a probe."""
-        seen, since = self.costs.seen_near(requests, drafts)
+        seen, since = self.costs.seen_near(requests, k)
         if seen < WELL_MEASURED or since > STALE_AFTER:
             return True
-        return self.goodput(requests, drafts) > MIN_PROMISE * self.goodput(requests, best)
+        return self.goodput(requests, k) > MIN_PROMISE * self.goodput(requests, best)
 
-    def goodput(self, requests: int, drafts: int) -> float:
+    def goodput(self, requests: int, k: int) -> float:
         """Return the expected tokens per second of a batch; 0 where its time is not known."""
-        seconds = self.costs.seconds(requests, drafts)
-        return requests * self.expected_tokens(drafts) / seconds if seconds else 0.0
+        seconds = self.costs.seconds(requests, k)
+        return requests * self.expected_tokens(k) / seconds if seconds else 0.0
 
     def _probe(self, requests: int, best: int, looks: ProbeTimer) -> tuple[KChoice, int]:
         """Probe the next smaller or the next larger K than the best: the one used longest ago."""
-        place = self.lengths.index(best)
-        fewer, more = self.lengths[max(0, place - 1) : place], self.lengths[place + 1 : place + 2]
+        place = self.k_values.index(best)
+        fewer, more = self.k_values[max(0, place - 1) : place], self.k_values[place + 1 : place + 2]
         beside = [k for k in fewer if self._may_be_better(requests, k, best)] + more
         self._before_probe = best
         if not beside:

@@ -27,7 +27,7 @@ class ContextMixin:
         super().__init__(*args, **kwargs)
         self._draft_context = draft_context(self.vllm_config)
         # K of the engine; while a step is scheduled, vLLM's attribute holds the previous step's K.
-        self._longest = self.num_spec_tokens
+        self.max_k = self.num_spec_tokens
         # Most drafts by request id, for requests that get fewer than the others for any reason.
         self._limits: dict[str, int] = {}
 
@@ -37,14 +37,14 @@ class ContextMixin:
             return
         for request in self.running:
             room = self.room_in_context(request.request_id)
-            if room < self._limits.get(request.request_id, self._longest):
+            if room < self._limits.get(request.request_id, self.max_k):
                 self._limits[request.request_id] = room
 
     def room_in_context(self, req_id: str) -> int:
         """Return how many drafts of a request fit into the context, at most K."""
         if self._draft_context is None or req_id not in self.requests:
-            return self._longest
+            return self.max_k
         request = self.requests[req_id]
         # Placeholders are tokens that the steps in flight may produce.
         known = request.num_tokens + request.num_output_placeholders
-        return min(self._longest, max(0, self._draft_context - known))
+        return min(self.max_k, max(0, self._draft_context - known))

@@ -25,15 +25,15 @@ class PauseLog:
 
     def note(self, choice: KChoice, requests: int) -> None:
         """Log a choice if it pauses drafting or resumes it."""
-        if choice.reason != PAYS or (choice.drafts == 0) == self.is_paused:
+        if choice.reason != PAYS or (choice.k == 0) == self.is_paused:
             return
-        self.is_paused = choice.drafts == 0
+        self.is_paused = choice.k == 0
         rate = self._chooser.acceptance.rates()[0]
         if self.is_paused:
             self.pauses += 1
             told = "Drafting pauses: it does not pay"
         else:
-            told = f"Drafting goes on with K={choice.drafts}: it pays"
+            told = f"Drafting goes on with K={choice.k}: it pays"
         logger.log(
             logging.INFO,
             "%s in a batch of %d requests, with %.0f%% of first drafts accepted.",

@@ -26,13 +26,13 @@ def most_drafts(extra_args: Mapping[str, Any] | None) -> int | None:
 
 
 def check_request(
-    extra_args: Mapping[str, Any], num_drafts: int | None, refusal: str | None = None
+    extra_args: Mapping[str, Any], max_k: int | None, refusal: str | None = None
 ) -> None:
     """Check the value of ``speculation`` in a request.
 
     Args:
         extra_args: extra arguments of a request, which include ``speculation``.
-        num_drafts: K of the engine; None if it does not speculate.
+        max_k: K of the engine; None if it does not speculate.
         refusal: why requests of this engine cannot differ in their drafts; None if they can.
 
     Raises:
@@ -40,11 +40,11 @@ def check_request(
     """
     value = extra_args[NAME]
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    if value != OFF and not (is_number and 0 <= value <= (num_drafts or 0)):
-        if num_drafts is None:
+    if value != OFF and not (is_number and 0 <= value <= (max_k or 0)):
+        if max_k is None:
             problem = f"this engine does not speculate; valid: {OFF!r}"
         else:
-            problem = f"valid: {OFF!r}, or at most so many drafts: a number from 0 to {num_drafts}"
+            problem = f"valid: {OFF!r}, or at most so many drafts: a number from 0 to {max_k}"
         raise ConfigError(OPTION, value, problem)
-    if num_drafts is not None and refusal is not None:
+    if max_k is not None and refusal is not None:
         raise ConfigError(OPTION, value, refusal)

@@ -6,33 +6,25 @@ sees both a step's end and what was accepted, and it has the numbers on the host
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vllm.compilation.cuda_graph import CUDAGraphStat
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
-from vllm_ascend_spec.config.draft_context import may_be_ragged
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedule import has_lockstep_replicas
-from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.control.acceptance import RecentAcceptance
 from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
-from vllm_ascend_spec.control.adaptive_k import PAYS, AdaptiveK
-from vllm_ascend_spec.control.batch_class import BatchClass
 from vllm_ascend_spec.control.context import ContextMixin
-from vllm_ascend_spec.control.kept_drafts import KeptDraftsMixin, has_seed
+from vllm_ascend_spec.control.kept_drafts import KeptDraftsMixin
 from vllm_ascend_spec.control.request import most_drafts
-from vllm_ascend_spec.control.step_timer import TimedStep
-from vllm_ascend_spec.control.tally import Tally
-from vllm_ascend_spec.control.told import COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED, Told
-from vllm_ascend_spec.upstream.scheduler import lookup_in, num_drafts_of, set_num_drafts
+from vllm_ascend_spec.control.step_counters import StepCounters
+from vllm_ascend_spec.step_report import FIXED, SCHEDULED, StepReport
+from vllm_ascend_spec.upstream.scheduler import k_by_requests, set_k
 
 if TYPE_CHECKING:
-    from vllm.config import VllmConfig
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.metrics.stats import SchedulerStats
     from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
@@ -40,9 +32,29 @@ if TYPE_CHECKING:
 
 # Graph statistics of a step if the worker has no graphs.
 NOTHING = CUDAGraphStat(0, 0, 0, "")
-# Attributes that are set on a scheduler output: how many of the step's drafts are verified if more
-# are made, and the K of the previous step.
-VERIFIED, CARRIED = "ascend_spec_verified", "ascend_spec_carried"
+# Attribute of a scheduler output that holds its :class:`StepK`.
+STEP_K = "ascend_spec_k"
+
+
+@dataclass(frozen=True)
+class StepK:
+    """K of a step.
+
+    Attributes:
+        k: number of drafts that the step makes for each request.
+        reason: why as many, see ``step_report.py`` and ``adaptive_k.py``.
+        verified: K of the previous step, whose drafts this step verifies.
+    """
+
+    k: int
+    reason: str
+    verified: int
+
+    @staticmethod
+    def of(scheduler_output: SchedulerOutput) -> StepK:
+        """Return the K of a scheduled step."""
+        found: StepK = getattr(scheduler_output, STEP_K)
+        return found
 
 
 class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
@@ -57,22 +69,34 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        asked = speculation_of(self.vllm_config)
         # With a schedule, vLLM looks K up in this list and pads no request. Without the list it
         # pads requests to the drafts that the running ones have: see :meth:`schedule`.
         self.dynamic_sd_lookup = None
-        self._lookup: Sequence[int] | Lengths | None = lookup_of(self.vllm_config)
-        self._most = self._carried = self.num_spec_tokens
+        self._schedule = asked.schedule and k_by_requests(
+            asked.schedule, self.vllm_config.scheduler_config.max_num_seqs, self.max_k
+        )
+        self._step_k = StepK(self.max_k, FIXED, self.max_k)
         # Data-parallel replicas of a mixture of experts must make equally many drafts: each makes
         # the largest K and verifies the first of them.
         self._is_lockstep = has_lockstep_replicas(self.vllm_config)
-        self.acceptance = RecentAcceptance(self._most)
+        self.acceptance = RecentAcceptance(self.max_k)
         self._alarm = AcceptanceAlarm(self.acceptance, self.remedy)
-        self._tally = Tally(speculation_of(self.vllm_config).method, self._alarm)
+        self._counters = StepCounters(asked.method, self._alarm)
         # Most drafts by request id, for requests that ask for a limit.
         self._most_drafts: dict[str, int] = {}
         # Ids of ended requests that vLLM has not released yet.
         self._ended_ids: set[str] = set()
-        self._told: Told | None = None
+        # The step that ended; None once it is reported.
+        self._unreported: StepK | None = None
+
+    def choose_k(self, requests: int) -> tuple[int, str]:
+        """Return K for the step that is being scheduled, and the reason.
+
+        Args:
+            requests: number of requests in the step, at least 1.
+        """
+        return (self.max_k, FIXED) if not self._schedule else (self._schedule[requests], SCHEDULED)
 
     def add_request(self, request: Request) -> None:
         """Add a request, and note the limit on drafts that it asks for."""
@@ -91,9 +115,10 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
         """Store new drafts, cut to the limit of each request."""
         if self._limits or self._is_lockstep:
+            k = self._step_k.k
             # Not in place: a drafter in this process may keep the lists.
             draft_token_ids.draft_token_ids = [
-                drafts[: min(self._carried, self._limits.get(req_id, self._carried))]
+                drafts[: min(k, self._limits.get(req_id, k))]
                 for req_id, drafts in zip(
                     draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True
                 )
@@ -106,20 +131,19 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
         A request with one prompt token left to compute joins the decode batch. vLLM pads it to the
         width of the others, so that the batch replays a decode graph.
         """
-        self.num_spec_tokens = speculative_config_for_vllm = self._carried
+        self.num_spec_tokens = self._step_k.k
         try:
-            scheduled = super().schedule(*args, **kwargs)
+            return super().schedule(*args, **kwargs)
         finally:
-            self.num_spec_tokens = self._most
-        setattr(scheduled, CARRIED, speculative_config_for_vllm)
-        return scheduled
+            self.num_spec_tokens = self.max_k
 
     def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         """Set the step's K for vLLM, which with async scheduling reserves places for its drafts."""
-        requests, drafts = len(scheduler_output.num_scheduled_tokens), self._most
-        if self._lookup is not None and requests:
-            drafts = self._carried = self._lookup[requests]
-        set_num_drafts(scheduler_output, drafts)
+        requests, before = len(scheduler_output.num_scheduled_tokens), self._step_k
+        if requests:
+            self._step_k = StepK(*self.choose_k(requests), verified=before.k)
+        setattr(scheduler_output, STEP_K, self._step_k)
+        set_k(scheduler_output, self._step_k.k)
         super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
         self.limit_by_context()
         for req_id, most in self._limits.items():
@@ -128,8 +152,7 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
                 # Not in place: all requests share one list.
                 request.spec_token_ids = request.spec_token_ids[:most]
         if self._is_lockstep:
-            setattr(scheduler_output, VERIFIED, drafts)
-            set_num_drafts(scheduler_output, self._most)
+            set_k(scheduler_output, self.max_k)
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
@@ -142,7 +165,7 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
         self._ended_ids -= gone
         for req_id in gone:
             self._forget(req_id)
-        self._told = None
+        self._unreported = None
         if scheduler_output.num_scheduled_tokens:
             self._ended(scheduler_output)
         outputs = super().update_from_output(  # type: ignore[misc]
@@ -152,11 +175,8 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
         return outputs
 
     def _ended(self, scheduler_output: SchedulerOutput) -> None:
-        self._alarm.look()
-        self._told = Told(drafts_of(scheduler_output, self._most), self._reason())
-
-    def _reason(self) -> str:
-        return FIXED if self._lookup is None else SCHEDULED
+        self._alarm.check()
+        self._unreported = StepK.of(scheduler_output)
 
     def _pauses(self) -> tuple[bool, int]:
         """Return whether drafting is paused, and the number of pauses so far."""
@@ -166,12 +186,13 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
         """Return vLLM's statistics of a step with our report; the signature is vLLM's."""
         stats = super().make_stats(*args, **kwargs)  # type: ignore[misc]
         # Report each step once: vLLM asks at other times, too.
-        told, self._told = self._told, None
-        if stats is not None and told is not None:
+        ended, self._unreported = self._unreported, None
+        if stats is not None and ended is not None:
             graph = stats.cudagraph_stats or NOTHING
-            told = self._tally.complete(told, *self._pauses())
-            text = told.behind(graph.runtime_mode)
-            stats.cudagraph_stats = replace(graph, runtime_mode=text)
+            report = StepReport.parse(graph.runtime_mode)
+            report.k, report.k_reason = ended.k, ended.reason
+            self._counters.fill(report, *self._pauses())
+            stats.cudagraph_stats = replace(graph, runtime_mode=report.encode())
         return stats
 
     def _note_acceptance(
@@ -190,172 +211,7 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
 
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
         self.acceptance.note(drafts, accepted)
-        self._tally.note(drafts, accepted)
-
-
-def lookup_of(vllm_config: VllmConfig) -> Sequence[int] | None:
-    """Return K by number of requests from the engine's schedule; None without a schedule."""
-    asked = speculation_of(vllm_config)
-    if asked.schedule is None:
-        return None
-    widest = vllm_config.scheduler_config.max_num_seqs
-    return lookup_in(asked.schedule, widest, asked.num_drafts)
-
-
-class Lengths:
-    """Replaces vLLM's list of K by batch size.
-
-    Args:
-        length_of: returns K by the number of requests of the step that is being scheduled.
-    """
-
-    def __init__(self, length_of: Callable[[int], int]) -> None:
-        self._length_of = length_of
-
-    def __getitem__(self, requests: int) -> int:
-        """Return K for the step that is being scheduled."""
-        return self._length_of(requests)
-
-
-class AdaptiveKMixin(SpecSchedulerMixin):
-    """Mixin that chooses K for each step of a vLLM scheduler, which it precedes in the bases."""
-
-    remedy = "Drafting pauses where it does not pay, and is tried again from time to time."
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        asked = speculation_of(self.vllm_config)
-        lengths, is_ragged = self._lengths()
-        # Whether K is fixed while a request with a seed runs, as its tokens would change with K.
-        self._keeps_seeds = asked.draft_length == AUTO
-        self._is_kept = False
-        # K of the drafts that were verified in the step being recorded.
-        self._wanted = 0
-        # Keyed by whether any request of the batch samples.
-        self.kinds = {
-            samples: BatchClass(lengths, may_be_ragged=is_ragged) for samples in (False, True)
-        }
-        self._kind = self.kinds[False]
-        # K of steps that are only timed (see warmup.py), and whether that was done.
-        self.warmup_k: int | None = None
-        self.is_warmed_up = False
-        # Replaces the schedule that vLLM was given.
-        self._lookup = Lengths(self._length)
-
-    def _lengths(self) -> tuple[Sequence[int], bool]:
-        """Return the K to choose from, and whether they may differ within a batch."""
-        asked = speculation_of(self.vllm_config)
-        is_ragged = asked.draft_length != AUTO and may_be_ragged(self.vllm_config)
-        return asked.draft_lengths or (), is_ragged
-
-    @property
-    def lengths(self) -> Sequence[int]:
-        """Values of K to choose from, ascending."""
-        return self.chooser.lengths
-
-    @property
-    def chooser(self) -> AdaptiveK:
-        """The chooser that was used last."""
-        return self._kind.chooser
-
-    def end_warmup(self) -> None:
-        """End the timing of dummy requests; K is chosen from now on."""
-        self.warmup_k, self._kind = None, self.kinds[False]
-
-    def _length(self, requests: int) -> int:
-        kind = self.kind_now()
-        if self.warmup_k is not None:
-            return self.warmup_k
-        self._is_kept = self._keeps_seeds and any(map(has_seed, self.running))
-        return self._most if self._is_kept else kind.length(requests)
-
-    def kind_now(self) -> BatchClass:
-        """Return the statistics for the kind of batch that the running requests form."""
-        samples = any(map(samples_tokens, self.running))
-        if self.kinds[samples] is not self._kind:
-            self._kind = self.kinds[samples]
-            self._kind.clock.restart()
-        return self._kind
-
-    def _ended(self, scheduler_output: SchedulerOutput) -> None:
-        super()._ended(scheduler_output)
-        running = scheduler_output.num_scheduled_tokens
-        step = step_of(scheduler_output, self._most)
-        left_out = sum(
-            max(0, step.drafts - most) for name, most in self._limits.items() if name in running
-        )
-        before = self._kind.limits
-        context = sum(request.num_computed_tokens for request in self.running)
-        step = replace(step, left_out=left_out, context=context / max(1, len(self.running)))
-        self._kind.ended(step, time.perf_counter(), running)
-        if self._kind.limits is not before:
-            self._limits = dict(self._most_drafts)
-            for req_id, most in self._kind.limits.items():
-                self._limits[req_id] = min(most, self._most_drafts.get(req_id, most))
-
-    def _forget(self, req_id: str) -> None:
-        super()._forget(req_id)
-        for kind in self.kinds.values():
-            kind.forget(req_id)
-
-    def _note_acceptance(
-        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
-    ) -> None:
-        self._wanted = getattr(scheduler_output, CARRIED, 0)
-        super()._note_acceptance(scheduler_output, model_runner_output)
-        if self._wanted == 0 or self.warmup_k is not None:
-            return
-        # A step with drafts takes its time whether or not a request got drafts.
-        drafted = scheduler_output.scheduled_spec_decode_tokens
-        for req_id in scheduler_output.num_scheduled_tokens:
-            request = self.requests.get(req_id)
-            decodes = request is not None and request.num_output_tokens > 0
-            if decodes and req_id not in drafted and self._limits.get(req_id) != 0:
-                self._kind.note(req_id, self._wanted, 0)
-
-    def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
-        # Acceptance of dummy requests tells nothing.
-        if self.warmup_k is None:
-            super()._note_one(req_id, drafts, accepted)
-            # Drafts that a request did not get count as rejected, unless it has a limit.
-            wanted = drafts if req_id in self._limits else max(drafts, self._wanted)
-            self._kind.note(req_id, wanted, accepted)
-
-    def _pauses(self) -> tuple[bool, int]:
-        pauses = sum(kind.reporter.pauses for kind in self.kinds.values())
-        return self._kind.reporter.is_paused, pauses
-
-    def _reason(self) -> str:
-        if self._is_kept:
-            return SEEDED
-        choice = self.chooser.choice
-        if choice.reason == PAYS and choice.drafts == 0:
-            return REJECTED if self._alarm.is_low else COSTLY
-        return choice.reason
-
-
-def samples_tokens(request: Request) -> bool:
-    """Tell whether a request samples its tokens, i.e. is not greedy."""
-    params = request.sampling_params
-    return params is not None and params.temperature > 0
-
-
-def drafts_of(scheduler_output: SchedulerOutput, longest: int) -> int:
-    """Return how many of a step's drafts the next verifies; ``longest`` is K of the engine."""
-    verified = getattr(scheduler_output, VERIFIED, None)
-    return num_drafts_of(scheduler_output, longest) if verified is None else verified
-
-
-def step_of(scheduler_output: SchedulerOutput, longest: int) -> TimedStep:
-    """Describe a scheduled step as a :class:`TimedStep`; ``longest`` is K of the engine."""
-    requests = len(scheduler_output.num_scheduled_tokens)
-    drafts = scheduler_output.scheduled_spec_decode_tokens.values()
-    rows = requests + sum(map(len, drafts))
-    return TimedStep(
-        requests,
-        drafts_of(scheduler_output, longest),
-        scheduler_output.total_num_scheduled_tokens != rows,
-    )
+        self._counters.note(drafts, accepted)
 
 
 class SpecScheduler(SpecSchedulerMixin, Scheduler):
@@ -364,11 +220,3 @@ class SpecScheduler(SpecSchedulerMixin, Scheduler):
 
 class SpecAsyncScheduler(SpecSchedulerMixin, AsyncScheduler):
     """vLLM's asynchronous scheduler with the limits on drafts."""
-
-
-class AdaptiveScheduler(AdaptiveKMixin, Scheduler):
-    """vLLM's synchronous scheduler with adaptive K."""
-
-
-class AdaptiveAsyncScheduler(AdaptiveKMixin, AsyncScheduler):
-    """vLLM's asynchronous scheduler with adaptive K."""

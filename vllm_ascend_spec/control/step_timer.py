@@ -17,14 +17,14 @@ class TimedStep:
 
     Attributes:
         requests: number of requests in the batch.
-        drafts: K, the number of drafts that it made for each.
+        k: number of drafts that it made for each.
         has_prompts: whether it included prefill, so that its time says nothing about decoding.
         left_out: further rows that it would have had if no request were limited.
         context: average context tokens per request.
     """
 
     requests: int
-    drafts: int
+    k: int
     has_prompts: bool
     left_out: int = 0
     context: float = 0.0
@@ -44,7 +44,7 @@ class StepTimer:
 
     def __init__(self, costs: CostModel) -> None:
         self._costs = costs
-        self._drafts: int | None = None
+        self._k: int | None = None
         self._alike = 0
         self._ended = 0.0
 
@@ -55,14 +55,14 @@ class StepTimer:
             step: the step that ended.
             now: seconds of a monotonic clock.
         """
-        self._alike = self._alike + 1 if step.drafts == self._drafts else 0
+        self._alike = self._alike + 1 if step.k == self._k else 0
         if not step.has_prompts and self._alike >= WARMUP_STEPS:
             row = self._costs.row_seconds(step.requests) if step.left_out else None
             left_out = step.left_out * (row or 0.0)
             seconds = now - self._ended + left_out
-            self._costs.note(step.requests, step.drafts, seconds, step.context)
-        self._drafts, self._ended = step.drafts, now
+            self._costs.note(step.requests, step.k, seconds, step.context)
+        self._k, self._ended = step.k, now
 
     def restart(self) -> None:
         """Time nothing until steps have settled again: some were not recorded here."""
-        self._drafts = None
+        self._k = None

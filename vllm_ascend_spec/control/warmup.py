@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedule import has_lockstep_replicas
 from vllm_ascend_spec.config.schema import AUTO
-from vllm_ascend_spec.control.scheduler import AdaptiveKMixin
+from vllm_ascend_spec.control.adaptive_scheduler import AdaptiveKMixin
 from vllm_ascend_spec.log import get_logger
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def profile_steps(core: Any) -> None:
     batches = batch_sizes(core.vllm_config.scheduler_config.max_num_seqs)
     try:
         for times in TIMES:
-            for cell in cells(batches, scheduler.lengths):
+            for cell in cells(batches, scheduler.k_values):
                 if time.perf_counter() - begin < LONGEST:
                     _time_cell(core, *cell, times)
     finally:
@@ -87,33 +87,33 @@ def batch_sizes(largest: int) -> list[int]:
     return [first, *reversed(between)]
 
 
-def cells(batches: Sequence[int], lengths: Sequence[int]) -> Iterator[tuple[int, bool, int]]:
+def cells(batches: Sequence[int], k_values: Sequence[int]) -> Iterator[tuple[int, bool, int]]:
     """Yield the cells to time: number of requests, whether they sample, and K.
 
     Args:
         batches: numbers of requests.
-        lengths: values of K to choose from, ascending.
+        k_values: values of K to choose from, ascending.
     """
     for requests in batches:
         for samples in (False, True):
-            for length in reversed(lengths):
-                yield requests, samples, length
+            for k in reversed(k_values):
+                yield requests, samples, k
 
 
-def _time_cell(core: Any, requests: int, samples: bool, length: int, times: int) -> None:
+def _time_cell(core: Any, requests: int, samples: bool, k: int, times: int) -> None:
     """Serve dummy requests until there are ``times`` measurements, then abort them."""
     scheduler = core.scheduler
-    scheduler.warmup_k = length
+    scheduler.warmup_k = k
     names = [f"ascend-spec-warmup-{number}" for number in range(requests)]
     limit = core.vllm_config.model_config.max_model_len
     for number, name in enumerate(names):
         core.add_request(*core.preprocess_add_request(_request(name, number, samples, limit)))
-    costs = scheduler.kinds[samples].chooser.costs
+    costs = scheduler.classes[samples].chooser.costs
     # Prompts of a large batch may take several steps.
     while scheduler.get_num_unfinished_requests() and not _all_decode(scheduler, names):
         _step(core)
     for _ in range(MOST_STEPS):
-        if costs.count(requests, length) >= times or not scheduler.get_num_unfinished_requests():
+        if costs.count(requests, k) >= times or not scheduler.get_num_unfinished_requests():
             break
         _step(core)
     core.abort_requests(names)

@@ -121,7 +121,7 @@ def confirm(vllm_config: VllmConfig, speculation: SpecConfig) -> None:
     """
     wanted = {
         "method": speculation.vllm_method,
-        "num_speculative_tokens": speculation.num_drafts,
+        "num_speculative_tokens": speculation.max_k,
     }
     for option, value in wanted.items():
         found = getattr(vllm_config.speculative_config, option, None)

@@ -65,4 +65,4 @@ def check(extra_args: Any, vllm_config: Any) -> None:
         refusal = f"not possible with method {method.name!r}, whose drafts are its result"
     elif scheduler not in SCHEDULERS.values():
         refusal = f"not possible with the scheduler {scheduler!r}, which drafts alike for all"
-    check_request(extra_args, speculation.num_drafts, refusal)
+    check_request(extra_args, speculation.max_k, refusal)

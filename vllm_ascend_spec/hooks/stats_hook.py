@@ -3,8 +3,8 @@
 Why: vLLM's graph statistics reach the front end, but only go to a table in the log. Only the
 asynchronous engine calls loggers of other packages
 (vllm/v1/engine/async_llm.py:AsyncLLM.__init__).
-How: ``StatLoggerManager.record``, which both engines call, counts them first. Then our part of the
-text is removed, so vLLM's table stays the same.
+How: ``StatLoggerManager.record``, which both engines call, counts them first. Then vLLM gets its
+own text back, so its table stays the same.
 Until: vLLM passes its statistics to loggers of other packages in ``LLM``, too.
 """
 
@@ -13,14 +13,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from vllm_ascend_spec.control.told import Told
-from vllm_ascend_spec.metrics.acceptance_alarm import count_watched
-from vllm_ascend_spec.metrics.draft_lengths import count_length
-from vllm_ascend_spec.metrics.graph_steps import count_step
-from vllm_ascend_spec.metrics.step_times import count_times
-from vllm_ascend_spec.metrics.verified import count_verified
+from vllm_ascend_spec.metrics.step_metrics import CountedStep, count_step
 from vllm_ascend_spec.patches.patching import Patches
-from vllm_ascend_spec.step_text import Times, split
+from vllm_ascend_spec.step_report import StepReport
+from vllm_ascend_spec.upstream.draft_counts import by_position
 
 _patches = Patches()
 
@@ -55,19 +51,12 @@ def count(stat: Any, engine: int, positions: Any = None) -> Any:
     """Count a step, and return vLLM's own part of its statistics; None if there is none.
 
     Args:
-        stat: a ``CUDAGraphStat``.
+        stat: a ``CUDAGraphStat`` with our report in the place of its graph mode.
         engine: the engine's number.
         positions: the ``SpecDecodingStats`` of the step; None without drafts.
     """
-    text, parts = split(stat.runtime_mode)
-    if (told := Told.of(parts)) is not None:
-        count_length(told, engine)
-        count_verified(told, positions, engine)
-        count_watched(told.watched, engine)
-    if (times := Times.of(parts)) is not None:
-        count_times(times, engine)
-    if not text:  # from a worker without graphs
-        return None
-    stat = replace(stat, runtime_mode=text)
-    count_step(stat, engine)
-    return stat
+    report = StepReport.parse(stat.runtime_mode)
+    counts = () if positions is None else tuple(by_position(positions))
+    count_step(CountedStep(report, stat.num_unpadded_tokens, counts), engine)
+    # Without a graph mode it is from a worker without graphs.
+    return replace(stat, runtime_mode=report.graph) if report.graph else None

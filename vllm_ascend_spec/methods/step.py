@@ -22,7 +22,7 @@ class DraftStep:
     """Everything that is known when drafts are made. The runner fills in all fields (``worker/``).
 
     Attributes:
-        num_drafts: K of this step, set by the scheduler; at most the engine's K.
+        k: number of drafts for each request in this step, chosen by the scheduler.
         sampled_token_ids: the target's tokens of this step. For methods that draft on the host, one
             list per request, which is empty during prefill. For methods with their own KV cache,
             int32 [num_reqs, K+1] on the device, padded with -1.
@@ -43,7 +43,7 @@ class DraftStep:
             vllm-ascend) and returns its result. For drafters that extend a stock proposer.
     """
 
-    num_drafts: int
+    k: int
     sampled_token_ids: list[list[int]] | torch.Tensor
     tokens_on_host: Callable[[], list[list[int]]]
     batch: InputBatch

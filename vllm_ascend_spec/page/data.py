@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_ascend_spec.control.told import METRIC as LENGTHS
-from vllm_ascend_spec.graphs.step import METRIC as GRAPHS
-from vllm_ascend_spec.metrics import acceptance_alarm, step_times, verified
+from vllm_ascend_spec.metrics.step_metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -29,19 +27,11 @@ FIGURES: Mapping[str, Figure] = {
     "tokens": Figure("vllm:generation_tokens_total"),
     "running": Figure("vllm:num_requests_running"),
     "waiting": Figure("vllm:num_requests_waiting"),
-    "verified_requests": Figure(f"{verified.REQUESTS}_total", ("method", "k")),
-    "verified_tokens": Figure(f"{verified.TOKENS}_total", ("method", "k")),
-    "position_drafts": Figure(f"{verified.DRAFTED}_total", ("method", "position")),
-    "position_accepted": Figure(f"{verified.ACCEPTED}_total", ("method", "position")),
-    "length_steps": Figure(f"{LENGTHS}_total", ("k", "reason")),
-    "graph_steps": Figure(f"{GRAPHS}_total", ("graph", "reason")),
-    "step_seconds": Figure(f"{step_times.STEP}_total"),
-    "verification_seconds": Figure(f"{step_times.VERIFICATION}_total"),
-    "drafting_seconds": Figure(f"{step_times.DRAFTING}_total"),
-    "low": Figure(acceptance_alarm.LOW),
-    "alarms": Figure(f"{acceptance_alarm.ALARMS}_total"),
-    "paused": Figure(acceptance_alarm.PAUSED),
-    "pauses": Figure(f"{acceptance_alarm.PAUSES}_total"),
+    **{
+        metric.figure: Figure(metric.sample_name, metric.labels)
+        for metric in METRICS
+        if metric.figure
+    },
 }
 
 

@@ -73,7 +73,7 @@ class SpecPage:
             "model": (args.served_model_name or [Path(args.model).name])[0],
             "speculation": {
                 "method": speculation.method,
-                "num_drafts": speculation.num_drafts,
+                "max_k": speculation.max_k,
                 "rule": speculation.rule,
                 "lossless": speculation.is_lossless,
                 "device": speculation.device,

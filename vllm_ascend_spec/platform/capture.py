@@ -168,7 +168,7 @@ def wanted_of(vllm_config: VllmConfig, asked: SpecConfig, mode: str, divisor: in
     widest, load = scheduler.max_num_seqs, None
     if asked.capture_load is not None:
         load = distribution_name.named_or_read(asked.capture_load, widest, f"{OURS}.capture_load")
-    share = share_of_draft(asked.num_drafts, *layers_of(vllm_config, asked))
+    share = share_of_draft(asked.max_k, *layers_of(vllm_config, asked))
     share = share if asked.has_draft_rows else 0.0
     return Wanted(
         mode=mode,
@@ -188,12 +188,12 @@ def buckets_of(vllm_config: VllmConfig, asked: SpecConfig) -> tuple[KBucket, ...
     compilation, widest = vllm_config.compilation_config, vllm_config.scheduler_config.max_num_seqs
     mode = MODES[compilation.cudagraph_mode.name]
     if mode.has_full_decode and not has_graphs_by_k(compilation):
-        return buckets_of_drafts(widest, [asked.num_drafts])
+        return buckets_of_drafts(widest, [asked.max_k])
     if asked.draft_lengths is not None:
         return buckets_of_drafts(widest, asked.draft_lengths)
     if asked.schedule is not None:
         return buckets_of_schedule(widest, asked.schedule)
-    return buckets_of_drafts(widest, [asked.num_drafts])
+    return buckets_of_drafts(widest, [asked.max_k])
 
 
 def _set_sizes(vllm_config: VllmConfig, sizes: list[int]) -> None:

@@ -65,7 +65,7 @@ def fix_length(vllm_config: VllmConfig, speculation: SpecConfig, reason: str) ->
     attach(vllm_config, speculation.with_fixed_length(source))
     note_graphs_by_k(vllm_config.compilation_config, False)
     set_sizes_by_k(vllm_config.compilation_config, {})
-    log_once(logging.INFO, f"K={speculation.num_drafts} is fixed: draft_length={source}.")
+    log_once(logging.INFO, f"K={speculation.max_k} is fixed: draft_length={source}.")
 
 
 def hide_dynamic_k(vllm_config: VllmConfig, *, has_graphs_by_k: bool) -> None:

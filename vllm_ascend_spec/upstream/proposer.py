@@ -75,9 +75,9 @@ class ProposeMixin:
             )
             return self.propose_from(num_speculative_tokens, inputs)
 
-        def propose_by_stock(self, num_drafts: int, inputs: Inputs) -> torch.Tensor:
-            """Draft as vLLM does, int64 [num_reqs, num_drafts]."""
-            return super().propose(num_drafts, *inputs)  # type: ignore[misc]
+        def propose_by_stock(self, k: int, inputs: Inputs) -> torch.Tensor:
+            """Draft as vLLM does, int64 [num_reqs, k]."""
+            return super().propose(k, *inputs)  # type: ignore[misc]
 
     else:
         speculative_config: Any
@@ -85,13 +85,13 @@ class ProposeMixin:
 
         def propose(self, *args: Any, **kwargs: Any) -> torch.Tensor:  # type: ignore[misc]
             """Draft K tokens per request, int64 [num_reqs, K], from :class:`Inputs`."""
-            num_drafts = self.speculative_config.num_speculative_tokens
-            return self.propose_from(num_drafts, Inputs(*args, **kwargs))
+            k = self.speculative_config.num_speculative_tokens
+            return self.propose_from(k, Inputs(*args, **kwargs))
 
-        def propose_by_stock(self, num_drafts: int, inputs: Inputs) -> torch.Tensor:
-            """Draft as vLLM does, int64 [num_reqs, num_drafts]; vLLM 0.23 knows K itself."""
+        def propose_by_stock(self, k: int, inputs: Inputs) -> torch.Tensor:
+            """Draft as vLLM does, int64 [num_reqs, k]; vLLM 0.23 knows K itself."""
             return super().propose(*inputs)  # type: ignore[misc]
 
-    def propose_from(self, num_drafts: int, inputs: Inputs) -> torch.Tensor:
-        """Return the drafts, int64 [num_reqs, num_drafts]."""
+    def propose_from(self, k: int, inputs: Inputs) -> torch.Tensor:
+        """Return the drafts, int64 [num_reqs, k]."""
         raise NotImplementedError

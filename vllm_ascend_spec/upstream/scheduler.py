@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from vllm.v1.request import Request
 
 
-def set_num_drafts(scheduled: SchedulerOutput, num_drafts: int) -> None:
+def set_k(scheduled: SchedulerOutput, k: int) -> None:
     """Set how many drafts a step makes; does nothing where K never changes."""
     if vllm_is(">=0.30"):
-        scheduled.num_spec_tokens_to_schedule = num_drafts
+        scheduled.num_spec_tokens_to_schedule = k
 
 
-def num_drafts_of(scheduled: SchedulerOutput, longest: int) -> int:
+def k_of(scheduled: SchedulerOutput, max_k: int) -> int:
     """Return how many drafts a step makes.
 
     Args:
         scheduled: the scheduler's output for the step.
-        longest: the engine's K.
+        max_k: the engine's K.
     """
     if vllm_is(">=0.30"):
         return scheduled.num_spec_tokens_to_schedule
-    return longest
+    return max_k
 
 
-def lookup_in(schedule: Sequence[Sequence[int]], widest: int, longest: int) -> list[int]:
+def k_by_requests(schedule: Sequence[Sequence[int]], widest: int, max_k: int) -> list[int]:
     """Return a list of K by number of requests, from a schedule of rows (first, last, K).
 
     Args:
         schedule: the rows.
         widest: maximum number of requests in a batch.
-        longest: the engine's K.
+        max_k: the engine's K.
     """
     if vllm_is(">=0.30"):
-        return build_dynamic_sd_schedule_lookup([list(row) for row in schedule], widest, longest)
+        return build_dynamic_sd_schedule_lookup([list(row) for row in schedule], widest, max_k)
     raise ValueError(f"no schedule of K with {FIXED_K}")
 
 

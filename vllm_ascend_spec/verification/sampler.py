@@ -45,7 +45,7 @@ class SpecVerifier(nn.Module):
         self.backend = speculation.verify_backend
         self.rule = speculation.verify_rule
         self.synthetic = SyntheticAcceptance.from_config(vllm_config.speculative_config)
-        self.longest = speculation.num_drafts
+        self.max_k = speculation.max_k
         self.logprobs_mode = vllm_config.model_config.logprobs_mode
 
     def forward(
@@ -97,7 +97,7 @@ class SpecVerifier(nn.Module):
         self, metadata: SpecDecodeMetadata, rows: ProcessedLogits, sampling: SamplingMetadata
     ) -> Uniforms:
         counts, device = metadata.num_draft_tokens, rows.logits.device
-        return draw_uniforms(counts, sampling.generators, device, self.longest)
+        return draw_uniforms(counts, sampling.generators, device, self.max_k)
 
     def _verify_sampled(
         self,

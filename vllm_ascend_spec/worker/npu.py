@@ -13,7 +13,7 @@ from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 from vllm_ascend_spec.methods.step import DraftStep
 from vllm_ascend_spec.patches import registry as compat
 from vllm_ascend_spec.patches.npu_draft_model_padding import PaddingOverride
-from vllm_ascend_spec.upstream.scheduler import num_drafts_of
+from vllm_ascend_spec.upstream.scheduler import k_of
 from vllm_ascend_spec.worker.drafter_injection import inject_drafter
 from vllm_ascend_spec.worker.graphs_per_k import GraphsPerKMixin
 from vllm_ascend_spec.worker.host_tokens import tokens_on_host
@@ -79,7 +79,7 @@ class SpecNPUModelRunner(SpecRunnerMixin, GraphsPerKMixin, PaddingOverride, NPUM
 
         return self.draft(
             DraftStep(
-                num_drafts=num_drafts_of(scheduler_output, self.num_spec_tokens),
+                k=k_of(scheduler_output, self.num_spec_tokens),
                 sampled_token_ids=valid_sampled_token_ids,
                 tokens_on_host=partial(tokens_on_host, valid_sampled_token_ids, self),
                 batch=self.input_batch,

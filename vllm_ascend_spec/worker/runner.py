@@ -16,10 +16,9 @@ from vllm_ascend_spec.methods.drafter import DrafterContext
 from vllm_ascend_spec.methods.drafters import create_drafter
 from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
-from vllm_ascend_spec.worker.graph_steps import GraphStepsMixin
 from vllm_ascend_spec.worker.per_request import PerRequestMixin
 from vllm_ascend_spec.worker.seeded_generators import KeepGeneratorsMixin
-from vllm_ascend_spec.worker.step_times import StepTimesMixin
+from vllm_ascend_spec.worker.step_reports import StepReportsMixin
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
 
-class SpecRunnerMixin(PerRequestMixin, KeepGeneratorsMixin, StepTimesMixin, GraphStepsMixin):
+class SpecRunnerMixin(PerRequestMixin, KeepGeneratorsMixin, StepReportsMixin):
     """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases."""
 
     vllm_config: VllmConfig

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.methods.step import DraftStep
 from vllm_ascend_spec.patches import registry as compat
-from vllm_ascend_spec.upstream.scheduler import num_drafts_of
+from vllm_ascend_spec.upstream.scheduler import k_of
 from vllm_ascend_spec.worker.drafter_injection import inject_drafter
 from vllm_ascend_spec.worker.host_tokens import tokens_on_host
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
@@ -69,7 +69,7 @@ class VllmRunnerMixin(SpecRunnerMixin):
 
         return self.draft(
             DraftStep(
-                num_drafts=num_drafts_of(scheduler_output, self.num_spec_tokens),
+                k=k_of(scheduler_output, self.num_spec_tokens),
                 sampled_token_ids=sampled_token_ids,
                 tokens_on_host=partial(tokens_on_host, sampled_token_ids, self),
                 batch=self.input_batch,

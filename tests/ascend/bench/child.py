@@ -137,7 +137,7 @@ class Engine:
     def keep_to(self, num_drafts: int) -> None:
         """Draft as many from now on, in an engine whose K changes."""
         scheduler = self.llm.llm_engine.engine_core.engine_core.scheduler
-        scheduler._lookup = [num_drafts] * (self.batch + 1)
+        scheduler.choose_k = lambda requests: (num_drafts, "fixed")
         self.num_drafts = num_drafts
 
     def count(self, workload: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Model:
     _enable_probabilistic_draft_probs = False
 
     def draft(self, step: Any) -> torch.Tensor:
-        k = 0 if self.keeps_cache_only else step.num_drafts
+        k = 0 if self.keeps_cache_only else step.k
         return self.propose(k, len(step.batch.req_ids))  # type: ignore[attr-defined]
 
     def has_all_steps_in_a_graph(self) -> bool:

@@ -70,7 +70,7 @@ class CustomClassDrafter(HostDrafter):
         rows = drafts.tolist() if hasattr(drafts, "tolist") else drafts
         self._require_rows(rows, len(step.sampled_token_ids))
         # vLLM does not tell the class K of this step.
-        return [self._usable(row, step.num_drafts) for row in rows]
+        return [self._usable(row, step.k) for row in rows]
 
     def _require_rows(self, rows: Any, num_reqs: int) -> None:
         if not isinstance(rows, Sequence):

@@ -112,13 +112,13 @@ class HeadsDrafter(HostDrafter):
             rows = min(num_tokens, self.max_num_reqs)
             hidden = torch.zeros(rows, self.hidden_size, dtype=self.dtype, device=self.device)
             tokens = torch.zeros(rows, dtype=torch.int64, device=self.device)
-            self.heads(hidden, tokens, self.asked.num_drafts, Picker(None))
+            self.heads(hidden, tokens, self.asked.max_k, Picker(None))
 
     def draft(self, step: DraftStep) -> Drafts:
         """Return drafts for every request of the batch, int64 [num_reqs, K]."""
         sampled = step.sampled_token_ids
         assert isinstance(sampled, list)
-        if step.num_drafts == 0:
+        if step.k == 0:
             return [[] for _ in sampled]
         # One copy to the device for both; nothing is read back.
         places = np.stack(
@@ -129,7 +129,7 @@ class HeadsDrafter(HostDrafter):
         states = step.sample_hidden_states[rows]
         if picker.draws and self.is_split:
             share(states)
-        drafts = self.heads(states, last, step.num_drafts, picker)
+        drafts = self.heads(states, last, step.k, picker)
         self._draft_probs = picker.probs()
         return torch.stack(drafts, dim=1)
 

@@ -49,7 +49,7 @@ def load(
     with blame(MODEL, model):
         require_same("width", found.sizes.hidden, "hidden_size", drafter.hidden_size)
         require_same("vocab_size", found.sizes.vocab, "vocab_size", drafter.vocab_size)
-    require_enough(found.sizes.num_drafts, asked.num_drafts, model)
+    require_enough(found.sizes.num_drafts, asked.max_k, model)
     with torch.device("meta"):
         heads = make(found).to(drafter.dtype)
     heads = heads.to_empty(device=drafter.device)

@@ -66,7 +66,7 @@ class HybridMixin:
         asked = [account for i, account in enumerate(accounts) if i not in self.by_suffix]
         self.keeps_cache_only = self._may_be_left_out() and not any(asked)
         drafts = super().draft(step)  # type: ignore[misc]
-        if step.num_drafts == 0:
+        if step.k == 0:
             return drafts
         rows = drafts.tolist()
         for i, (account, one) in enumerate(zip(accounts, found, strict=True)):
@@ -106,13 +106,13 @@ class HybridMixin:
         """Return the trees' drafts by index of the requests that take them."""
         mode = self.vllm_config.compilation_config.cudagraph_mode
         # A full graph needs K drafts from every request; with fewer the step runs without it.
-        least = step.num_drafts if mode.has_full_cudagraphs() else 1
+        least = step.k if mode.has_full_cudagraphs() else 1
         chosen = {}
         for i, (account, one) in enumerate(zip(accounts, found, strict=True)):
             if account is None or one is None or len(one.token_ids) < least:
                 continue
             drafts = by_trees(one)
-            if account.prefers_suffix(drafts, step.num_drafts):
+            if account.prefers_suffix(drafts, step.k):
                 chosen[i] = drafts
         return chosen
 

@@ -70,10 +70,10 @@ class RequestState:
         if model is not None and is_told:
             self.forecasts.model.learn(model, model.outcomes(written), self.model)
 
-    def prefers_suffix(self, suffix: Drafts, num_drafts: int) -> bool:
-        """Tell whether ``suffix`` promises more accepted tokens than the model's ``num_drafts``."""
+    def prefers_suffix(self, suffix: Drafts, k: int) -> bool:
+        """Tell whether ``suffix`` promises more accepted tokens than the model's ``k``."""
         promised = self.forecasts.suffix.expect(suffix, self.suffix)
-        return promised > self.forecasts.model.expect(by_model([0] * num_drafts), self.model)
+        return promised > self.forecasts.model.expect(by_model([0] * k), self.model)
 
 
 def by_model(tokens: Sequence[int]) -> Drafts:

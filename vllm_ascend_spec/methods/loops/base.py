@@ -173,13 +173,13 @@ class DraftLoopMixin(OneHotDraftsMixin):
         sampler: DraftSampler | None,
     ) -> torch.Tensor:
         """Pick all drafts of one pass, keep their distributions and return [num_reqs, K]."""
-        num_reqs, num_drafts, _ = hidden.shape
+        num_reqs, k, _ = hidden.shape
         rows = hidden.flatten(0, 1)
         self._last_draft_probs = None
         if sampler is None:
-            return self.pick(rows, None)[0].view(num_reqs, num_drafts)
-        logits = self.model.compute_logits(rows).view(num_reqs, num_drafts, -1)
-        return self.join([sampler.draw(logits[:, place]) for place in range(num_drafts)])
+            return self.pick(rows, None)[0].view(num_reqs, k)
+        logits = self.model.compute_logits(rows).view(num_reqs, k, -1)
+        return self.join([sampler.draw(logits[:, place]) for place in range(k)])
 
     def argmax(
         self,

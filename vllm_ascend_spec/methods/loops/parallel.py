@@ -46,10 +46,10 @@ def keep_inside(
 def rows_of_drafts(
     indices: torch.Tensor,  # [num_reqs * rows of each]
     num_reqs: int,
-    num_drafts: int,
+    k: int,
 ) -> torch.Tensor:
-    """Return the rows of a pass that yield the drafts, [num_reqs, num_drafts].
+    """Return the rows of a pass that yield the drafts, [num_reqs, k].
 
     With a K schedule a pass may have rows for more drafts than this step wants.
     """
-    return indices.view(num_reqs, -1)[:, :num_drafts]
+    return indices.view(num_reqs, -1)[:, :k]

@@ -82,13 +82,13 @@ class MedusaHeads(nn.Module):
         self,
         hidden: torch.Tensor,  # [num_reqs, width]
         last: torch.Tensor,  # [num_reqs], not used
-        num_drafts: int,
+        k: int,
         pick: Picker,
     ) -> list[torch.Tensor]:
-        """Return ``num_drafts`` tensors, int64 [num_reqs], one for each draft position."""
+        """Return ``k`` tensors, int64 [num_reqs], one for each draft position."""
         outputs = self.outputs()
         drafts = []
-        for head, block in enumerate(self.blocks[:num_drafts]):
+        for head, block in enumerate(self.blocks[:k]):
             logits = outputs[head % len(outputs)](block(hidden))
             drafts.append(self._pick(logits, pick))
         return drafts

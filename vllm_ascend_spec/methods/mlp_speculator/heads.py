@@ -75,13 +75,13 @@ class MlpHeads(nn.Module):
         self,
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         last: torch.Tensor,  # [num_reqs]
-        num_drafts: int,
+        k: int,
         pick: Picker,
     ) -> list[torch.Tensor]:
-        """Return ``num_drafts`` tensors, int64 [num_reqs], one for each draft position."""
+        """Return ``k`` tensors, int64 [num_reqs], one for each draft position."""
         state = normalized(hidden) / math.sqrt(2) if self.sizes.scales_input else hidden
         drafts: list[torch.Tensor] = []
-        for stage in range(num_drafts):
+        for stage in range(k):
             token = self.of("emb", stage)(drafts[-1] if drafts else last)
             state = torch.add(self.of("proj", stage)(state), token, alpha=self.token_weight)
             state = F.gelu(self.of("ln", stage)(state))

@@ -55,7 +55,7 @@ class NgramDrafter(HostDrafter, SearchingProposer):
         """Look up drafts for every request that has finished prefill."""
         batch = step.batch
         return self.look_up(
-            step.num_drafts, step.sampled_token_ids, batch.num_tokens_no_spec, batch.token_ids_cpu
+            step.k, step.sampled_token_ids, batch.num_tokens_no_spec, batch.token_ids_cpu
         )
 
     def search_each(

@@ -107,7 +107,7 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         followed.num_tokens += len(new)
         followed.tail += new
         del followed.tail[: -self.max_tree_depth]
-        longest = min(step.num_drafts, self.max_model_len - followed.num_tokens - 1)
+        longest = min(step.k, self.max_model_len - followed.num_tokens - 1)
         if longest < 1:
             return None
         return followed.cache.look_up(

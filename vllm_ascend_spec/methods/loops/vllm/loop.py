@@ -56,17 +56,17 @@ class VllmDraftLoop(
         if self.uses_own_loop and self.device.type == "cpu":
             self.find_direct()
 
-    def propose_from(self, num_drafts: int, inputs: Inputs) -> torch.Tensor:
-        """Draft ``num_drafts`` tokens per request.
+    def propose_from(self, k: int, inputs: Inputs) -> torch.Tensor:
+        """Draft ``k`` tokens per request.
 
         Returns:
-            Draft token ids, int64 [num_reqs, num_drafts].
+            Draft token ids, int64 [num_reqs, k].
         """
         if not self.uses_own_loop:
-            return self.propose_by_stock(num_drafts, inputs)
+            return self.propose_by_stock(k, inputs)
         if self.keeps_cache_only:
-            num_drafts = 0
-        self.num_speculative_tokens = num_drafts
+            k = 0
+        self.num_speculative_tokens = k
         self._last_draft_probs = None
         num_reqs, num_rejected = inputs.next_token_ids.shape[0], inputs.num_rejected_tokens_gpu
         first, metadata = self._inputs_of_first_pass(inputs)
@@ -76,17 +76,17 @@ class VllmDraftLoop(
             keep_inside(metadata, first.positions, self.draft_context, self.block_size)
         self.keep_positions_inside(first.positions)
         last, hidden = self._first_step(first, metadata)
-        if num_drafts == 0:
+        if k == 0:
             # The pass above only updated the draft's KV cache.
             return self.no_drafts(num_reqs)
         if self.parallel_drafting:
-            rows = rows_of_drafts(first.rows, num_reqs, num_drafts)
+            rows = rows_of_drafts(first.rows, num_reqs, k)
             sampler = self.sampler_of(inputs.sampling_metadata, first.positions[rows[:, 0]])
             return self.pick_all(last[rows], sampler)
         positions, picked = first.positions[first.rows], last[first.rows]
         sampler = self.sampler_of(inputs.sampling_metadata, positions)
         drafts = [self.pick(picked, sampler)]
-        if num_drafts > 1:
+        if k > 1:
             self.one_row_each(metadata, num_reqs, num_rejected)
             plan = self.plan_later_steps(metadata, positions)
             feedback = picked if hidden is last else hidden[first.rows]

@@ -1,13 +1,13 @@
-"""Counters from one reported step to the next, see ``told.py``."""
+"""Count verified and accepted drafts between two reports of a step."""
 
 from __future__ import annotations
 
 from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
-from vllm_ascend_spec.control.told import Told, Watched
+from vllm_ascend_spec.step_report import StepReport
 
 
-class Tally:
-    """Counts verified and accepted drafts, and completes reports with health flags.
+class StepCounters:
+    """Counts, and fills the counts and the health flags in a report.
 
     Args:
         method: the drafting method.
@@ -24,18 +24,17 @@ class Tally:
         requests, before = self._verified.get(drafts, (0, 0))
         self._verified[drafts] = requests + 1, before + accepted
 
-    def complete(self, told: Told, is_paused: bool, pauses: int) -> Told:
-        """Return a step's report with the counts added, and reset the counts.
+    def fill(self, report: StepReport, is_paused: bool, pauses: int) -> None:
+        """Fill the counts in a report, and begin to count anew.
 
         Args:
-            told: report with the step's K and its reason.
+            report: changed in place.
             is_paused: whether drafting is paused.
             pauses: number of pauses so far.
         """
         alarms = self._alarm.alarms
-        watched = Watched(
-            self._alarm.is_low, alarms - self._alarms, is_paused, pauses - self._pauses
-        )
-        verified, self._verified = self._verified, {}
+        report.method = self._method
+        report.verified, self._verified = self._verified, {}
+        report.is_low, report.alarms = self._alarm.is_low, alarms - self._alarms
+        report.is_paused, report.pauses = is_paused, pauses - self._pauses
         self._alarms, self._pauses = alarms, pauses
-        return Told(told.drafts, told.reason, self._method, verified, watched)

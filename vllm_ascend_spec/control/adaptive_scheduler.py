@@ -1,0 +1,151 @@
+"""Schedulers that choose K for each step from measured acceptance and step times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
+
+from vllm_ascend_spec.config.draft_context import may_be_ragged
+from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.config.schema import AUTO
+from vllm_ascend_spec.control.adaptive_k import PAYS, AdaptiveK
+from vllm_ascend_spec.control.batch_class import BatchClass
+from vllm_ascend_spec.control.kept_drafts import has_seed
+from vllm_ascend_spec.control.scheduler import SpecSchedulerMixin, StepK
+from vllm_ascend_spec.control.step_timer import TimedStep
+from vllm_ascend_spec.step_report import COSTLY, REJECTED, SEEDED
+
+if TYPE_CHECKING:
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.outputs import ModelRunnerOutput
+    from vllm.v1.request import Request
+
+
+class AdaptiveKMixin(SpecSchedulerMixin):
+    """Mixin that chooses K for each step of a vLLM scheduler, which it precedes in the bases."""
+
+    remedy = "Drafting pauses where it does not pay, and is tried again from time to time."
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        asked = speculation_of(self.vllm_config)
+        # Whether requests of a batch may verify different numbers of drafts.
+        is_ragged = asked.draft_length != AUTO and may_be_ragged(self.vllm_config)
+        # Whether K is fixed while a request with a seed runs, as its tokens would change with K.
+        self._keeps_seeds = asked.draft_length == AUTO
+        # K of the drafts that were verified in the step being recorded.
+        self._verified_k = 0
+        # Keyed by whether any request of the batch samples.
+        self.classes = {
+            samples: BatchClass(asked.draft_lengths or (), may_be_ragged=is_ragged)
+            for samples in (False, True)
+        }
+        self._class = self.classes[False]
+        # K of steps that are only timed (see warmup.py), and whether that was done.
+        self.warmup_k: int | None = None
+        self.is_warmed_up = False
+
+    @property
+    def k_values(self) -> Sequence[int]:
+        """Values of K to choose from, ascending."""
+        return self.chooser.k_values
+
+    @property
+    def chooser(self) -> AdaptiveK:
+        """The chooser that was used last."""
+        return self._class.chooser
+
+    def end_warmup(self) -> None:
+        """End the timing of dummy requests; K is chosen from now on."""
+        self.warmup_k, self._class = None, self.classes[False]
+
+    def choose_k(self, requests: int) -> tuple[int, str]:
+        """Return K for the step that is being scheduled, and the reason."""
+        batch_class = self.class_now()
+        if self.warmup_k is not None:
+            return self.warmup_k, self.chooser.choice.reason
+        if self._keeps_seeds and any(map(has_seed, self.running)):
+            return self.max_k, SEEDED
+        choice = batch_class.choose(requests)
+        if choice.reason == PAYS and choice.k == 0:
+            return 0, REJECTED if self._alarm.is_low else COSTLY
+        return choice.k, choice.reason
+
+    def class_now(self) -> BatchClass:
+        """Return the statistics for the class of batch that the running requests form."""
+        samples = any(map(samples_tokens, self.running))
+        if self.classes[samples] is not self._class:
+            self._class = self.classes[samples]
+            self._class.timer.restart()
+        return self._class
+
+    def _ended(self, scheduler_output: SchedulerOutput) -> None:
+        super()._ended(scheduler_output)
+        running, k = scheduler_output.num_scheduled_tokens, StepK.of(scheduler_output).k
+        drafts = scheduler_output.scheduled_spec_decode_tokens.values()
+        rows = len(running) + sum(map(len, drafts))
+        context = sum(request.num_computed_tokens for request in self.running)
+        limits = (most for name, most in self._limits.items() if name in running)
+        step = TimedStep(
+            requests=len(running),
+            k=k,
+            has_prompts=scheduler_output.total_num_scheduled_tokens != rows,
+            left_out=sum(max(0, k - most) for most in limits),
+            context=context / max(1, len(self.running)),
+        )
+        before = self._class.limits
+        self._class.ended(step, time.perf_counter(), running)
+        if self._class.limits is not before:
+            self._limits = dict(self._most_drafts)
+            for req_id, most in self._class.limits.items():
+                self._limits[req_id] = min(most, self._most_drafts.get(req_id, most))
+
+    def _forget(self, req_id: str) -> None:
+        super()._forget(req_id)
+        for batch_class in self.classes.values():
+            batch_class.forget(req_id)
+
+    def _note_acceptance(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> None:
+        self._verified_k = StepK.of(scheduler_output).verified
+        super()._note_acceptance(scheduler_output, model_runner_output)
+        if self._verified_k == 0 or self.warmup_k is not None:
+            return
+        # A step with drafts takes its time whether or not a request got drafts.
+        drafted = scheduler_output.scheduled_spec_decode_tokens
+        for req_id in scheduler_output.num_scheduled_tokens:
+            request = self.requests.get(req_id)
+            decodes = request is not None and request.num_output_tokens > 0
+            if decodes and req_id not in drafted and self._limits.get(req_id) != 0:
+                self._class.note(req_id, self._verified_k, 0)
+
+    def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
+        # Acceptance of dummy requests tells nothing.
+        if self.warmup_k is None:
+            super()._note_one(req_id, drafts, accepted)
+            # Drafts that a request did not get count as rejected, unless it has a limit.
+            wanted = drafts if req_id in self._limits else max(drafts, self._verified_k)
+            self._class.note(req_id, wanted, accepted)
+
+    def _pauses(self) -> tuple[bool, int]:
+        pauses = sum(batch_class.pause_log.pauses for batch_class in self.classes.values())
+        return self._class.pause_log.is_paused, pauses
+
+
+def samples_tokens(request: Request) -> bool:
+    """Tell whether a request samples its tokens, i.e. is not greedy."""
+    params = request.sampling_params
+    return params is not None and params.temperature > 0
+
+
+class AdaptiveScheduler(AdaptiveKMixin, Scheduler):
+    """vLLM's synchronous scheduler with adaptive K."""
+
+
+class AdaptiveAsyncScheduler(AdaptiveKMixin, AsyncScheduler):
+    """vLLM's asynchronous scheduler with adaptive K."""
