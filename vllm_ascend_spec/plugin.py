@@ -24,9 +24,9 @@ def register_platform() -> str | None:
         log_once(choice.note_level, choice.note)
     if choice.platform is not None:
         from vllm_ascend_spec.hooks import keywords_hook
-        from vllm_ascend_spec.patches import registry as compat
+        from vllm_ascend_spec.patches import registry as patches
 
-        compat.apply("command_line")
+        patches.apply("command_line")
         keywords_hook.apply()
     return choice.platform
 

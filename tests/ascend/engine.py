@@ -193,8 +193,8 @@ def choose_in_turn(llm: Any, chosen: list[int]) -> None:
 
 def timed_lengths(llm: Any) -> list[int]:
     """Return each K of which single requests were timed, where K is chosen."""
-    kinds = getattr(llm.llm_engine.engine_core.engine_core.scheduler, "kinds", None)
-    cells = kinds[False].chooser.costs.cells() if kinds else {}
+    classes = getattr(llm.llm_engine.engine_core.engine_core.scheduler, "classes", None)
+    cells = classes[False].chooser.costs.cells() if classes else {}
     return sorted(k for n, k in cells if n == 1)
 
 

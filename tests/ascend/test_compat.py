@@ -24,7 +24,7 @@ from vllm_ascend_spec.patches import (
 )
 
 
-def test_stages_apply_every_mend_once() -> None:
+def test_stages_apply_every_patch_once() -> None:
     for stage in ("npu_platform", "npu"):
         patches = list(registry.needed(stage))
         registry.apply(stage)
@@ -55,7 +55,7 @@ def test_sampler_gets_the_models_logprobs_mode(
     assert sampler.topk_topp_sampler.logprobs_mode == "processed_logprobs"
 
 
-def test_thinking_budgets_of_vllm_ascends_batch_are_mended(
+def test_thinking_budgets_of_vllm_ascends_batch_are_patched(
     take_out: TakeOut,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -199,7 +199,7 @@ def test_the_import_path_is_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert elsewhere.import_path() == [str(tmp_path), str(tmp_path / "a"), "/b"]
 
 
-def test_mends_are_those_of_the_device() -> None:
+def test_patches_are_those_of_the_device() -> None:
     assert "cpu_expand_kernel" in info.patches("cpu")
     assert "cpu_expand_kernel" not in info.patches("npu")
     assert info.patches("npu")["npu_logprobs_mode"].startswith(("active: ", "not needed: "))

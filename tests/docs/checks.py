@@ -226,7 +226,9 @@ def launcher(text: str) -> None:
         *(ROOT / "ops" / "emulator").rglob("*.h"),
     ]
     real = "".join(path.read_text() for path in sources)
-    names = re.findall(r"emulator::Kernel|\btwin_\w+|\.(?:input|rows|output|workspace|run)\(", text)
+    names = re.findall(
+        r"emulator::Kernel|\bemulator_\w+|\.(?:input|rows|output|workspace|run)\(", text
+    )
     assert len(names) > 5
     for name in names:
         assert name in real, name

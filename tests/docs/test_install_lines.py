@@ -48,6 +48,6 @@ def test_the_index_has_everything() -> None:
     assert missing == {}
 
 
-def test_vllm_ascend_is_the_one_that_is_mended() -> None:
+def test_vllm_ascend_is_the_one_that_is_patched() -> None:
     newest, _ = re.findall(r"==([^']+)'", ascend_host.INSTALL)
     assert ASCEND.contains(newest, prereleases=True)

@@ -46,7 +46,7 @@ def test_drafts_are_written_into_their_own_blocks(
     check_drafts(seen, spec["num_speculative_tokens"], 1.2)
 
 
-def test_without_the_mend_answers_are_wrong(
+def test_without_the_patch_answers_are_wrong(
     spec: dict[str, Any],
     make_engine: Any,
     generate: Any,

@@ -244,7 +244,7 @@ def test_distribution_under_a_grammar(
 
 
 @pytest.mark.nightly
-def test_drawn_drafts_under_a_grammar_would_be_noticed(
+def test_sampled_drafts_under_a_grammar_would_be_noticed(
     sample_under_a_grammar: Any, expected_under_a_grammar: Counter[Any], monkeypatch: Any
 ) -> None:
     """Negative control: how many drafts are left depends on what was drawn."""

@@ -128,7 +128,7 @@ def test_logprobs_are_those_of_plain_pytorch(
 
 
 @requires_mla
-def test_without_the_mend_of_rotary_positions_they_are_not(
+def test_without_the_patch_of_rotary_positions_they_are_not(
     make_engine: MakeEngine, prompts: list[str]
 ) -> None:
     """Negative control."""

@@ -41,7 +41,7 @@ def test_drafts_are_those_of_whole_prompts(method: str, make_engine: Any, drafts
     assert drafts(pieces) == drafts(whole)
 
 
-def test_without_the_mend_they_would_differ(
+def test_without_the_patch_they_would_differ(
     make_engine: Any, drafts: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control."""

@@ -145,7 +145,7 @@ def test_the_page_is_behind_the_key_and_shows_the_metrics(server: Server) -> Non
     assert status == 200
     data = json.loads(text)
     assert data["speculation"] == {
-        **{"method": "eagle", "num_drafts": K, "rule": "token", "lossless": True, "device": "cpu"}
+        **{"method": "eagle", "max_k": K, "rule": "token", "lossless": True, "device": "cpu"}
     }
     check_figures(server, data["figures"])
 

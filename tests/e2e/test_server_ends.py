@@ -88,7 +88,7 @@ def end_by_a_kill(server: Server) -> tuple[int, str]:
 
 
 @pytest.mark.nightly
-def test_a_killed_engine_without_the_mend() -> None:
+def test_a_killed_engine_without_the_patch() -> None:
     """With it: test_server_again.py."""
     with new_server([sys.executable, "-c", STOCK, "serve", TARGET]) as server:
         status, log = end_by_a_kill(server)

@@ -57,7 +57,7 @@ def engine_args(target: Path, spec: Any, **other: Any) -> EngineArgs:
     return args
 
 
-def test_stock_fault_and_mend(tmp_path: Path, stock_calls: list[Any]) -> None:
+def test_stock_fault_and_patch(tmp_path: Path, stock_calls: list[Any]) -> None:
     target = write_checkpoint(tmp_path / "target")
     engine_args(target, WRONG).create_engine_config()
     assert len(stock_calls) == 1

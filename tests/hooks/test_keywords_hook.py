@@ -43,7 +43,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @CLASSES
-def test_stock_fault_and_mend(kind: Any, take_out: TakeOut) -> None:
+def test_stock_fault_and_patch(kind: Any, take_out: TakeOut) -> None:
     take_out(keywords_hook)
     with pytest.raises(TypeError, match="unexpected keyword argument 'speculative_model'"):
         kind(model=TARGET, **OLD)

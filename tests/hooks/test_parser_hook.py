@@ -57,7 +57,7 @@ def refusal(
     return line.partition("error: ")[2]
 
 
-def test_stock_fault_and_mend(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stock_fault_and_patch(capsys: pytest.CaptureFixture[str]) -> None:
     parser = make_parser()
     assert parser.parse_args(WRONG).speculative_config == {"method": "telepathy"}
     patch.apply(parser)

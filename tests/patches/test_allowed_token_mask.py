@@ -80,7 +80,7 @@ def test_a_newcomer_is_free(batch: InputBatch, patched: None) -> None:
     assert reuse_a_slot(batch) == 0
 
 
-def test_without_the_mend_a_newcomer_is_restricted(batch: InputBatch, stock: None) -> None:
+def test_without_the_patch_a_newcomer_is_restricted(batch: InputBatch, stock: None) -> None:
     assert reuse_a_slot(batch) == VOCAB - 2
 
 
@@ -88,6 +88,6 @@ def test_swapped_requests_keep_their_own(batch: InputBatch, patched: None) -> No
     assert swap_slots(batch) == (VOCAB - 2, 0)
 
 
-def test_without_the_mend_swapped_requests_end_up_the_same(batch: InputBatch, stock: None) -> None:
+def test_without_the_patch_swapped_requests_end_up_the_same(batch: InputBatch, stock: None) -> None:
     restricted, free = swap_slots(batch)
     assert restricted == free

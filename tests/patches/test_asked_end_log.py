@@ -75,7 +75,7 @@ def end(engine: Any) -> list[Exception]:
     return told
 
 
-def test_stock_fault_and_mend(take_out: TakeOut, logged: list[str]) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut, logged: list[str]) -> None:
     take_out(patch)
     assert end(client(is_dead=False))
     assert logged == ["AsyncLLM output_handler failed."]

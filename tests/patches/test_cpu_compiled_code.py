@@ -57,7 +57,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return start
 
 
-def test_stock_fault_and_mend(start: Any, take_out: TakeOut) -> None:
+def test_stock_fault_and_patch(start: Any, take_out: TakeOut) -> None:
     take_out(patch)
     assert start(2.0) == (1, 0)
     assert start(2.0) == (1, 0), "vLLM loads compiled code now: drop the patch"

@@ -62,7 +62,7 @@ EXPECTED = {
 }
 
 
-def test_stock_fault_and_mend(take_out: TakeOut) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut) -> None:
     take_out(patch)
     with pytest.raises(TypeError, match="Cannot inspect kernel parameters"):
         lay_out()

@@ -30,7 +30,7 @@ def layers_off() -> list[bool]:
     return [not torch.allclose(*pair, atol=1e-6) for pair in zip(found, expected, strict=True)]
 
 
-def test_stock_fault_and_mend(take_out: TakeOut) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut) -> None:
     take_out(patch)
     assert layers_off() == [False, True, True]
     patch.apply()

@@ -38,7 +38,7 @@ def step() -> tuple[list[int], list[int], list[int]]:
     return clamped.tolist(), slots.tolist(), seq_lens.tolist()
 
 
-def test_stock_fault_and_mend(take_out: TakeOut) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut) -> None:
     take_out(patch)
     with pytest.raises(TypeError, match="Cannot inspect kernel parameters"):
         step()

@@ -12,7 +12,7 @@ from vllm_ascend_spec.patches import cpu_event_query as patch
 pytestmark = requires_cpu_build
 
 
-def test_stock_fault_and_mend(take_out: TakeOut) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut) -> None:
     current_platform.import_kernels()
     from vllm.v1.worker.cpu.shm import _EventPlaceholder
 

@@ -38,7 +38,7 @@ def is_right(dtype: torch.dtype) -> bool:
 
 
 @pytest.mark.parametrize("dtype", VALUES)
-def test_stock_fault_and_mend(take_out: TakeOut, dtype: torch.dtype) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut, dtype: torch.dtype) -> None:
     take_out(patch)
     if vllm_is("<0.31"):
         with pytest.raises(TypeError):

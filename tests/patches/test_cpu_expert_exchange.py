@@ -57,7 +57,7 @@ def test_the_sums_go_back_to_whose_they_are(results: list[dict[str, Any]]) -> No
         assert results[rank]["left as it was"]
 
 
-def test_stock_fault_and_mend(take_out: TakeOut) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut) -> None:
     from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 
     take_out(patch)

@@ -60,7 +60,7 @@ def save(folder: Path) -> dict[str, torch.Tensor]:
     return found
 
 
-def test_stock_fault_and_mend(take_out: TakeOut, tmp_path: Path) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut, tmp_path: Path) -> None:
     take_out(patch)
     with pytest.raises(RuntimeError, match="pin"):
         save(tmp_path)

@@ -74,7 +74,7 @@ def end_one(freed: list[int], states: list[Callable[[], Any]]) -> int:
 
 
 @pytest.mark.parametrize("name", TRACING)
-def test_stock_fault_and_mend(
+def test_stock_fault_and_patch(
     name: str, freed: list[int], errors: list[str], take_out: TakeOut
 ) -> None:
     states, message = TRACING[name]

@@ -44,7 +44,7 @@ def verify(temperature: float) -> list[list[int]]:
     return tokens_of(output.sampled_token_ids)
 
 
-def test_stock_fault_and_mend_for_greedy_requests(take_out: TakeOut) -> None:
+def test_stock_fault_and_patch_for_greedy_requests(take_out: TakeOut) -> None:
     take_out(patch)
     with pytest.raises(TypeError, match="Cannot inspect kernel parameters"):
         verify(0.0)
@@ -52,7 +52,7 @@ def test_stock_fault_and_mend_for_greedy_requests(take_out: TakeOut) -> None:
     assert verify(0.0) == [[5, 6, 7], [5, 6]]
 
 
-def test_stock_fault_and_mend_for_sampled_requests(take_out: TakeOut) -> None:
+def test_stock_fault_and_patch_for_sampled_requests(take_out: TakeOut) -> None:
     take_out(patch)
     take_out(cpu_expand_kernel)
     cpu_expand_kernel.apply()

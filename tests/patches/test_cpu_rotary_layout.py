@@ -44,7 +44,7 @@ def largest_errors(rotary: RotaryEmbedding, num_tokens: int, num_heads: int) -> 
 
 
 @pytest.mark.parametrize(("num_tokens", "num_heads"), [(1, 4), (2, 1), (5, 4)])
-def test_stock_fault_and_mend(
+def test_stock_fault_and_patch(
     take_out: TakeOut, rotary: RotaryEmbedding, num_tokens: int, num_heads: int
 ) -> None:
     take_out(patch)
@@ -53,7 +53,7 @@ def test_stock_fault_and_mend(
     assert max(largest_errors(rotary, num_tokens, num_heads)) < 1e-6
 
 
-def test_one_head_of_one_token_is_right_without_the_mend(
+def test_one_head_of_one_token_is_right_without_the_patch(
     take_out: TakeOut, rotary: RotaryEmbedding
 ) -> None:
     take_out(patch)

@@ -52,7 +52,7 @@ def http_server(monkeypatch: pytest.MonkeyPatch, take_out: TakeOut) -> None:
 
 
 @pytest.mark.usefixtures("http_server")
-def test_stock_fault_and_mend() -> None:
+def test_stock_fault_and_patch() -> None:
     serve(Engine(dies=True))
     patch.apply()
     with pytest.raises(SystemExit) as ended:

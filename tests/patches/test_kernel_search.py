@@ -24,7 +24,7 @@ class AnyName:
         return print
 
 
-def test_stock_fault_and_mend(take_out: TakeOut, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut, monkeypatch: pytest.MonkeyPatch) -> None:
     from vllm.triton_utils.dispatcher import KernelOverride, _rebind_kernels
 
     module: Any = ModuleType("has_any_name")

@@ -33,7 +33,7 @@ def tracebacks(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     return lambda: sum(record.exc_info is not None for record in caplog.records)
 
 
-def test_stock_fault_and_mend(
+def test_stock_fault_and_patch(
     tmp_path: Path,
     info: Any,
     tracebacks: Any,

@@ -27,7 +27,7 @@ MODELS = {"qwen2": "MiMoForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM"}
 
 
 @pytest.mark.parametrize("model_type", MODELS)
-def test_stock_fault_and_mend(take_out: TakeOut, model_type: str) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut, model_type: str) -> None:
     take_out(patch)
     assert layers_of_draft(model_type, MODELS[model_type]) == [2, 2]
     patch.apply()

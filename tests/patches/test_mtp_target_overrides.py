@@ -35,7 +35,7 @@ def draft_config(method: str) -> Any:
     return args.create_engine_config().speculative_config.draft_model_config
 
 
-def test_stock_fault_and_mend(take_out: TakeOut) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut) -> None:
     take_out(patch)
     assert draft_config("mtp").max_model_len == 2048
     patch.apply()

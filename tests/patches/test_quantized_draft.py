@@ -18,7 +18,7 @@ from vllm_ascend_spec.patches import quantized_draft as patch
 load_general_plugins()
 
 
-def test_stock_fault_and_mend(take_out: TakeOut, tmp_path: Path) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut, tmp_path: Path) -> None:
     modelslim.quantize_dynamic(Path(SPECS["eagle"]["model"]), tmp_path)
     args = EngineArgs(
         model=TARGET,

@@ -29,7 +29,7 @@ PATCHES = [
 ]
 # Of each distribution, a version with every fault.
 FAULTY = {"vllm": "0.30.0", "vllm-ascend": "0.30.0rc2"}
-NO_MENDS = {"__init__", "first_pass", "patch", "patching", "registry"}
+NO_MENDS = {"__init__", "first_draft_step", "patch", "patching", "registry"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,7 +66,7 @@ def test_every_module_has_a_record_and_the_other_way_round() -> None:
 
 
 @pytest.mark.parametrize("stage", sorted({patch.stage for patch in PATCHES}))
-def test_stage_applies_its_mends_and_no_others(take_out: TakeOut, stage: str) -> None:
+def test_stage_applies_its_patches_and_no_others(take_out: TakeOut, stage: str) -> None:
     for patch in PATCHES:
         take_out(module_of(patch))
     registry.apply(stage)
@@ -83,7 +83,7 @@ def test_a_stage_that_does_not_exist_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.name)
-def test_out_of_its_range_a_mend_is_not_applied(
+def test_out_of_its_range_a_patch_is_not_applied(
     patch: Patch, take_out: TakeOut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = module_of(patch)
@@ -113,7 +113,7 @@ def others(patch: Patch) -> list[str | None]:
         for version in others(patch)
     ],
 )
-def test_mends_of_an_npu_are_not_even_imported_for_another_version(
+def test_patches_of_an_npu_are_not_even_imported_for_another_version(
     patch: Patch, version: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "PATCHES", (patch,))
@@ -188,7 +188,7 @@ def test_versions_are_compared_as_pep_440_does(
 
 
 @pytest.mark.parametrize("device", [None, "cpu", "cuda", "npu"])
-def test_report_has_the_mends_of_the_device(device: str | None) -> None:
+def test_report_has_the_patches_of_the_device(device: str | None) -> None:
     report = registry.report(device)
     others = {"cpu", "npu"} - {device}
     patches = [patch for patch in registry.PATCHES if registry.STAGES[patch.stage] not in others]

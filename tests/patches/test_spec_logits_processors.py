@@ -35,7 +35,7 @@ BUILTIN = {c.__name__ for c in (LogitBiasLogitsProcessor, MinPLogitsProcessor)} 
 }
 
 
-def test_stock_fault_and_mend(take_out: TakeOut) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut) -> None:
     take_out(patch)
     assert build() == {"MinTokensLogitsProcessor"}
     patch.apply()
@@ -43,7 +43,7 @@ def test_stock_fault_and_mend(take_out: TakeOut) -> None:
 
 
 @pytest.mark.parametrize("custom", [PenaliseRepeats, RowWise])
-def test_stock_fault_and_mend_for_custom_processors(take_out: TakeOut, custom: type) -> None:
+def test_stock_fault_and_patch_for_custom_processors(take_out: TakeOut, custom: type) -> None:
     take_out(patch)
     with pytest.raises(ValueError, match="not supported when speculative decoding is enabled"):
         build(custom)

@@ -16,7 +16,7 @@ SPECULATION: Any = SimpleNamespace(method="eagle")
 
 
 @pytest.mark.parametrize("params", [{"min_p": 0.1}, {"logit_bias": {3: 1.0}}])
-def test_stock_fault_and_mend(take_out: TakeOut, params: dict[str, Any]) -> None:
+def test_stock_fault_and_patch(take_out: TakeOut, params: dict[str, Any]) -> None:
     take_out(patch)
     request = SamplingParams(**params)
     with pytest.raises(

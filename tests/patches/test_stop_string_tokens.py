@@ -158,7 +158,7 @@ def test_a_stop_string_comes_before_another_end_of_the_same_step(
     assert run(tokenizer, tokens, [1, len(tokens) - 1], kind, end, stop=["self"]) == alone
 
 
-def test_without_the_mend_tokens_go_on_to_the_end_of_the_step(tokenizer: Any, stock: None) -> None:
+def test_without_the_patch_tokens_go_on_to_the_end_of_the_step(tokenizer: Any, stock: None) -> None:
     tokens = tokenizer.encode("import self, self, self")
     kind = RequestOutputKind.FINAL_ONLY
     alone = run(tokenizer, tokens, [1] * len(tokens), kind, stop=["self"])

@@ -76,7 +76,7 @@ def test_who_moves_does_not_inherit(batch: InputBatch, patched: None) -> None:
     assert leave_and_move(batch) == {}
 
 
-def test_without_the_mend_who_moves_inherits(batch: InputBatch, stock: None) -> None:
+def test_without_the_patch_who_moves_inherits(batch: InputBatch, stock: None) -> None:
     assert leave_and_move(batch) == {"free": 3}
 
 
@@ -108,7 +108,7 @@ def test_everyone_keeps_their_own(batch: InputBatch, patched: None, seed: int) -
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_without_the_mend_they_do_not(batch: InputBatch, stock: None, seed: int) -> None:
+def test_without_the_patch_they_do_not(batch: InputBatch, stock: None, seed: int) -> None:
     assert not follow_many(batch, seed)
 
 
@@ -130,5 +130,5 @@ def test_a_thought_in_the_prompt_is_counted_in_full(patched: None) -> None:
     assert [length_of_thought([1, *START, 4], budget) for budget in (1, 2, 5)] == [1, 2, 5]
 
 
-def test_without_the_mend_it_is_counted_too_short(stock: None) -> None:
+def test_without_the_patch_it_is_counted_too_short(stock: None) -> None:
     assert length_of_thought([1, *START, 4], 5) == 5 + len(START) - 1

@@ -47,7 +47,7 @@ def importing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("importing")
-def test_stock_fault_and_mend(monkeypatch: pytest.MonkeyPatch, take_out: TakeOut) -> None:
+def test_stock_fault_and_patch(monkeypatch: pytest.MonkeyPatch, take_out: TakeOut) -> None:
     monkeypatch.setenv(METHOD, "spawn")
     take_out(patch)
     process = system_utils.get_mp_context().Process(target=print)
@@ -183,7 +183,7 @@ def test_a_call_at_the_top_level_works(tmp_path: Path, name: str) -> None:
     assert result.stdout.splitlines() == ["script runs", "child runs"]
 
 
-def test_without_the_mend_it_fails(tmp_path: Path) -> None:
+def test_without_the_patch_it_fails(tmp_path: Path) -> None:
     result = run_at_top_level(tmp_path, "sys.exit(main())", patched=False)
     assert result.returncode != 0
     assert "bootstrapping phase" in result.stderr

@@ -93,7 +93,7 @@ def test_speculation_gets_our_worker_on_v1_and_graphs(method: str, outcomes: Any
     assert all(line.startswith(RUNS_ON_V1) for line in built["told"])
 
 
-def test_without_the_mend_vllm_would_choose_v2(outcomes: Any) -> None:
+def test_without_the_patch_vllm_would_choose_v2(outcomes: Any) -> None:
     """Negative control."""
     assert outcomes["no patch"]["uses_v2"] is True
 

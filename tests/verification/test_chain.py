@@ -48,7 +48,7 @@ def test_certain_drafts_may_be_cut_off_by_a_grammar(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["token", "block"])
-def test_drawn_drafts_may_not(rule: str) -> None:
+def test_sampled_drafts_may_not(rule: str) -> None:
     """Negative control: why drafts of requests with structured output are not drawn."""
     torch.manual_seed(0)
     counts = count_texts(50_000, rule, seeded=False, forbidden=1)

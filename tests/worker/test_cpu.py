@@ -105,7 +105,7 @@ def test_thinking_budget_of_a_step_without_drafts_is_that_without_speculation() 
     assert found.tolist() == runner.sampler(logits.clone(), expected).sampled_token_ids.tolist()
 
 
-def test_kernels_are_mended_whatever_methods_the_stock_runner_has(
+def test_kernels_are_patched_whatever_methods_the_stock_runner_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """vLLM 0.30 plugs its C++ kernels in by a method of the runner that 0.31 does not have."""

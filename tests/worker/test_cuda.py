@@ -62,7 +62,7 @@ def test_nothing_that_we_override_is_among_them(runners: Any) -> None:
     assert overridden & REPLACED == {"__init__"}
 
 
-def test_they_differ_by_the_cpus_mends_alone(runners: Any) -> None:
+def test_they_differ_by_the_cpus_patches_alone(runners: Any) -> None:
     cpu, gpu = runners[:2]
     ours = [{name for name in vars(runner) if not name.startswith("__")} for runner in (cpu, gpu)]
     assert ours == [{"patches"}, set()]

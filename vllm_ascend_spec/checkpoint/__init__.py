@@ -2,6 +2,6 @@
 
 Only JSON and headers are read. ``folder`` and ``hub`` find the checkpoint, ``safetensors`` and
 ``files`` read it, ``config_json`` checks the config, ``tensors`` compares both with a table of
-``families``. The record of a method says what the method requires of its checkpoint; ``families``
-has the tensors of each architecture.
+``architectures``, which has the tensors of each architecture. The record of a method says what the
+method requires of its checkpoint.
 """

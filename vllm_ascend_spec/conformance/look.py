@@ -113,7 +113,7 @@ def patches_without_fault(installed: Mapping[str, str]) -> Iterator[str]:
     for patch in PATCHES:
         found = installed.get(patch.distribution)
         if found is None or not patch.versions.contains(Version(found), prereleases=True):
-            yield f"{OURS}.compat.{patch.name}"
+            yield f"{OURS}.patches.{patch.name}"
 
 
 def needing_what_is_absent(folders: Mapping[str, Path]) -> Iterator[str]:

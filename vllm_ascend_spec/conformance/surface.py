@@ -221,7 +221,7 @@ class Surface:
                     return
 
     def _replacement(self, node: ast.Call, scope: Scope) -> Iterator[Use]:
-        """Check an attribute that ``compat`` replaces: ``_patches.set(owner, "name", value)``."""
+        """Check an attribute that ``patches`` replaces: ``_patches.set(owner, "name", value)``."""
         function = dotted_name(node.func) or ""
         if not function.lower().endswith("patches.set") or len(node.args) != 3:
             return

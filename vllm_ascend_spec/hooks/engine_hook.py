@@ -23,7 +23,7 @@ from vllm_ascend_spec.hooks import (
 from vllm_ascend_spec.hooks.attach import confirm, waiting
 from vllm_ascend_spec.hooks.engine_args import asked_of, resolve_args
 from vllm_ascend_spec.hooks.method_alias import speculative_config_for_vllm
-from vllm_ascend_spec.patches import registry as compat
+from vllm_ascend_spec.patches import registry as patches
 from vllm_ascend_spec.patches.patching import Patches
 
 _patches = Patches()
@@ -37,7 +37,7 @@ def revert() -> None:
     page_hook.revert()
     request_hook.revert()
     stats_hook.revert()
-    compat.revert("front_end")
+    patches.revert("front_end")
 
 
 def ours_in(error: Any) -> AscendSpecError | None:
@@ -79,4 +79,4 @@ def apply() -> None:
     keywords_hook.apply()
     stats_hook.apply()
     request_hook.apply()
-    compat.apply("front_end")
+    patches.apply("front_end")

@@ -74,7 +74,7 @@ PATCHES: tuple[Patch, ...] = (
     Patch("cpu_rotary_layout", "vllm", from_to("0.23"), "cpu"),
     Patch("cpu_expert_exchange", "vllm", from_to("0.23", "0.30"), "cpu"),
     Patch("draft_model_block_table", "vllm", from_to("0.23"), "classes"),
-    Patch("prompt_piece_end", "vllm", from_to("0.23"), "classes"),
+    Patch("prompt_chunk_end", "vllm", from_to("0.23"), "classes"),
     Patch("next_token_buffer", "vllm", from_to("0.23"), "classes"),
     Patch("eagle_layer_types", "vllm", from_to("0.23"), "classes"),
     Patch("npu_additional_config", "vllm-ascend", ASCEND, "npu_platform"),

@@ -9,7 +9,7 @@ from vllm_ascend.utils import enable_dsa_cp, enable_sp, shared_expert_dp_enabled
 
 from vllm_ascend_spec.devices.npu import DEVICE
 from vllm_ascend_spec.errors import PlatformError
-from vllm_ascend_spec.patches import registry as compat
+from vllm_ascend_spec.patches import registry as patches
 from vllm_ascend_spec.platform.capture import set_capture_sizes
 from vllm_ascend_spec.platform.shared import (
     CommandLineMixin,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WORKER = "vllm_ascend_spec.worker.npu.SpecNPUWorker"
 
 # On import, because vllm-ascend reads its options in every process, in a worker before our code.
-compat.apply("npu_platform")
+patches.apply("npu_platform")
 
 
 class SpecNpuPlatform(CommandLineMixin, DefaultsMixin, NPUPlatform):

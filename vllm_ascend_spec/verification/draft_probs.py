@@ -34,18 +34,18 @@ def gather_draft_probs(
         return None
     num_steps, place = known.shape[1], {req_id: i for i, req_id in enumerate(known_ids)}
     rows: list[int] = []
-    certain: list[int] = []
+    one_hot: list[int] = []
     for req_id, count in zip(req_ids, spec.num_draft_tokens, strict=False):
         first = place.get(req_id, -1) * num_steps
         for step in range(count):
             if first < 0 or step >= num_steps:
-                certain.append(len(rows))
+                one_hot.append(len(rows))
             rows.append(max(first, 0) + min(step, num_steps - 1))
-    if not rows or len(certain) == len(rows):
+    if not rows or len(one_hot) == len(rows):
         return None
     probs = known.flatten(0, 1)[torch.tensor(rows, device=known.device)]
-    if certain:
-        index = torch.tensor(certain, device=known.device)
+    if one_hot:
+        index = torch.tensor(one_hot, device=known.device)
         # The row of a draft of -1 is not read: that draft is always rejected.
         tokens = spec.draft_token_ids[index].long().clamp_(min=0)
         probs[index] = 0.0

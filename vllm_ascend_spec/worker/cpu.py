@@ -14,7 +14,7 @@ from vllm_ascend_spec.worker.vllm_runner import VllmRunnerMixin
 class SpecCPUModelRunner(VllmRunnerMixin, CPUModelRunner):
     """vLLM's CPU runner with our drafter and verifier."""
 
-    patches = ("cpu",)
+    patch_stages = ("cpu",)
 
 
 @contextmanager

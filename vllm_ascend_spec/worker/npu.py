@@ -11,7 +11,7 @@ from vllm_ascend.worker import worker as stock
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
 from vllm_ascend_spec.methods.step import DraftStep
-from vllm_ascend_spec.patches import registry as compat
+from vllm_ascend_spec.patches import registry as patches
 from vllm_ascend_spec.patches.npu_draft_model_padding import PaddingOverride
 from vllm_ascend_spec.upstream.scheduler import k_of
 from vllm_ascend_spec.worker.drafter_injection import inject_drafter
@@ -35,8 +35,8 @@ class SpecNPUModelRunner(SpecRunnerMixin, GraphsPerKMixin, PaddingOverride, NPUM
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
         # Before the stock __init__, which builds the logits processors that one patch extends.
-        compat.apply("before_runner")
-        compat.apply("npu")
+        patches.apply("before_runner")
+        patches.apply("npu")
         # vLLM's part of __init__ builds no drafter; vllm-ascend's part builds it later.
         with inject_drafter(lambda: None, vllm_config):
             super().__init__(vllm_config, device)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.methods.step import DraftStep
-from vllm_ascend_spec.patches import registry as compat
+from vllm_ascend_spec.patches import registry as patches
 from vllm_ascend_spec.upstream.scheduler import k_of
 from vllm_ascend_spec.worker.drafter_injection import inject_drafter
 from vllm_ascend_spec.worker.host_tokens import tokens_on_host
@@ -27,15 +27,15 @@ class VllmRunnerMixin(SpecRunnerMixin):
     """Mixin for vLLM's ``GPUModelRunner`` or ``CPUModelRunner``; must come before it in the bases.
 
     Attributes:
-        patches: stages of ``compat`` whose patches this device needs.
+        patch_stages: stages of ``patches/`` that this device needs.
     """
 
-    patches: tuple[str, ...] = ()
+    patch_stages: tuple[str, ...] = ()
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
         # Before the stock __init__, which builds the logits processors that one patch extends.
-        for stage in ("before_runner", *self.patches):
-            compat.apply(stage)
+        for stage in ("before_runner", *self.patch_stages):
+            patches.apply(stage)
         with inject_drafter(self.create_drafter, vllm_config):
             super().__init__(vllm_config, device)
         self.complete_spec_parts()

@@ -74,7 +74,7 @@ class TestBoth:
         assert first.tolist() == whole[:, :1].tolist()
         assert drafter.draft(make_heads_step([[5], [6]], given, num_drafts=0)) == [[], []]
 
-    def test_drawn_drafts_come_with_their_distributions(self, method: str, draft: Path) -> None:
+    def test_sampled_drafts_come_with_their_distributions(self, method: str, draft: Path) -> None:
         drafter = make_drafter(method, draft, draft_sample_method="probabilistic")
         sampling = SimpleNamespace(
             all_greedy=False, temperature=torch.tensor([0.7, 0.0]), generators={}

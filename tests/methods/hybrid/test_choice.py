@@ -64,7 +64,7 @@ def test_drafts_that_were_not_verified_are_compared_too() -> None:
     assert seen(made) == (1.0, 1.4)
 
 
-def test_drawn_drafts_tell_something_only_where_they_were_verified() -> None:
+def test_sampled_drafts_tell_something_only_where_they_were_verified() -> None:
     made = account(suffix=True)
     made.learn(10, [1, 5], draws=True)
     assert seen(made) == (2.0, 0.0)

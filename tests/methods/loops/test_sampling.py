@@ -176,7 +176,7 @@ def test_impossible_tokens_are_never_drafted() -> None:
     assert set(draw(logits, sampling([1.0] * 2_000), [0] * 2_000)) == {2, 5}
 
 
-def test_certain_drafts_are_the_likeliest_and_say_so() -> None:
+def test_certain_drafts_are_the_most_likely_and_say_so() -> None:
     logits = fixed_logits(3)
     sampler = DraftSampler(sampling([5.0] * 3, {1: 1}), torch.tensor([1, 2, 3]), [1])
     free = DraftSampler(sampling([5.0] * 3, {1: 1}), torch.tensor([1, 2, 3]))

@@ -47,7 +47,7 @@ def test_tokens_that_the_batch_lacks_are_taken_from_the_step(requests: Requests)
     assert requests.draft(a=[6, 7], in_batch=False) == [[8, 9, 10, 1, 3]]
 
 
-def test_steps_that_nothing_drafted_in_are_made_up_for(requests: Requests) -> None:
+def test_steps_that_nothing_drafted_in_are_dummy_for(requests: Requests) -> None:
     requests.start("a", [1, 2])
     requests.draft(a=[3])
     requests.texts["a"] += [4, 5, 6]

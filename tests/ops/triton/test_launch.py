@@ -128,12 +128,12 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
         "greedy": ("scan_greedy", "finalize_greedy"),
         "scan": ("scan_sampled",),
         "filters": ("filter_rows",),
-        "settle": ("finalize_sampled",),
+        "finalize": ("finalize_sampled",),
         "mask": ("mask_rows",),
     }
     for module, names in kernels.items():
-        emulator = SimpleNamespace(**dict.fromkeys(names, recorder))
-        monkeypatch.setitem(sys.modules, f"vllm_ascend_spec.ops.triton_kernels.{module}", emulator)
+        fake = SimpleNamespace(**dict.fromkeys(names, recorder))
+        monkeypatch.setitem(sys.modules, f"vllm_ascend_spec.ops.triton_kernels.{module}", fake)
     return recorder
 
 

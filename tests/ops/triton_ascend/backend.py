@@ -24,7 +24,7 @@ KERNELS = {
     "greedy": ("scan_greedy", "finalize_greedy"),
     "scan": ("scan_sampled",),
     "filters": ("filter_rows",),
-    "settle": ("finalize_sampled",),
+    "finalize": ("finalize_sampled",),
     "mask": ("mask_rows",),
 }
 # What the host code asks about a device, in triton_launch.py.

@@ -122,7 +122,7 @@ def verifier_class() -> type:
                 method="eagle",
                 vllm_method="eagle",
                 drafter=(),
-                num_drafts=MOST_DRAFTS,
+                max_k=MOST_DRAFTS,
             )
             self.verifier = SpecVerifier(Sampler(), config, speculation)
 

@@ -68,21 +68,21 @@ class DraftSampler:
         sampling: the requests' sampling parameters. Requests with temperature 0 are greedy; those
             with a generator are reproducible.
         positions: int64, position at which each request starts to draft.
-        certain: indices of requests that get the argmax token, as a one-hot distribution.
+        one_hot: indices of requests that get the argmax token, as a one-hot distribution.
     """
 
     def __init__(
         self,
         sampling: SamplingMetadata,
         positions: torch.Tensor,  # [num_reqs]
-        certain: Sequence[int] = (),
+        one_hot: Sequence[int] = (),
     ) -> None:
         assert sampling.temperature is not None
         self._greedy = sampling.temperature <= 0
         self._scale = sampling.temperature.masked_fill(self._greedy, 1.0)[:, None]
         self._generators = sampling.generators
         self._positions = positions
-        self._certain = certain
+        self._one_hot = one_hot
         self._first: list[int] | None = None
         self._offset = 0
 
@@ -103,7 +103,7 @@ class DraftSampler:
         # argmax of p / exponential noise is a sample from p (the Gumbel trick without logarithms).
         sampled = argmax(probs / self._noise_like(probs))
         tokens = torch.where(self._greedy, argmax(logits), sampled)
-        make_one_hot(self._certain, tokens, probs, logits)
+        make_one_hot(self._one_hot, tokens, probs, logits)
         return tokens, probs
 
     def _noise_like(
