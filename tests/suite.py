@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +50,7 @@ class Part:
         needed: whether the suite fails if it does.
         venv: the environment that its tests run in.
         base: the environment that this one stands beside, see ``.ci/setup-version``.
+        environment: variables that are set for it.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Part:
     needed: bool = True
     venv: str = ""
     base: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -89,6 +91,7 @@ def run(part: Part, records: Path, *, alone: bool = True) -> Result:
     command = [*part.command, *([f"--junitxml={record}"] if part.tests else [])]
     print(f"== {part.name}: {shlex.join(command)}", flush=True)
     plain = {name: value for name, value in os.environ.items() if name not in SET_BY_MAKE}
+    plain |= part.environment
     started = time.monotonic()
     output = None if alone else subprocess.PIPE
     done = subprocess.run(
@@ -184,6 +187,7 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
     pytest = ["-m", "pytest", "--max-worker-restart", "0", "-n"]
     # The last -m counts.
     chosen = ["-m", "not soak"] if options.all else []
+    environment = {"TESTS_COMPILE_ALL": "1"} if options.all else {}
 
     def part(name: str, base: str, words: Sequence[str], minor: str = "", **more: Path) -> Part:
         at_once = options.at_once if base == options.venv else options.npu_at_once
@@ -192,7 +196,9 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
         # By night all of them, on every version.
         core = ["-m", "core and not nightly"] if minor and not chosen else chosen
         command = [python, *pytest, str(at_once), *core, *words]
-        return Part(name, command, tests=True, base=base, venv=venv, **more)
+        return Part(
+            name, command, tests=True, base=base, venv=venv, environment=environment, **more
+        )
 
     package = part("package", options.venv, options.tests or ["tests"])
     if options.tests:

@@ -21,7 +21,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
 
 
-def git(folder: Path, *arguments: str) -> str:
+def run_git(folder: Path, *arguments: str) -> str:
     who = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
     command = ["git", *who, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
@@ -38,10 +38,10 @@ def make_project(root: Path) -> Path:
 
 def commit(root: Path) -> str:
     """Make a repository of everything in a folder; return its revision."""
-    git(root, "init", "--quiet")
-    git(root, "add", "--all", "--force")
-    git(root, "commit", "--quiet", "--message", "x")
-    return git(root, "rev-parse", "--short=12", "HEAD").strip()
+    run_git(root, "init", "--quiet")
+    run_git(root, "add", "--all", "--force")
+    run_git(root, "commit", "--quiet", "--message", "x")
+    return run_git(root, "rev-parse", "--short=12", "HEAD").strip()
 
 
 def test_the_checkout_is_told_and_whether_it_has_changes(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_checkout_is_told_and_whether_it_has_changes(tmp_path: Path) -> None
 
 def test_a_worktree_is_a_checkout(tmp_path: Path) -> None:
     made = (make_project(tmp_path / "main"), commit(tmp_path / "main"))[1]
-    git(tmp_path / "main", "worktree", "add", "--quiet", str(tmp_path / "other"))
+    run_git(tmp_path / "main", "worktree", "add", "--quiet", str(tmp_path / "other"))
     assert revision(tmp_path / "other" / PLACE) == made
 
 

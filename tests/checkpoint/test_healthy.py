@@ -15,7 +15,7 @@ from vllm_ascend_spec.checkpoint.draft import Draft
 from vllm_ascend_spec.errors import CheckpointError
 
 OPTION = "speculative_config.model"
-ZOO = Path(__file__).parents[3] / "examples" / "zoo"
+ZOO = Path(__file__).parents[2] / "examples" / "zoo"
 WRITE: dict[str, Callable[..., Path]] = {"eagle": write_eagle, "draft_model": write_checkpoint}
 VARIANTS = [
     *((method, name, change) for method in WRITE for name, change in BOTH.items()),

@@ -57,7 +57,7 @@ def write_snapshot(cache: Path, branch: str = "main") -> Path:
 
 def found(revision: str | None = None, without: bool = False, **variables: str) -> str:
     """Return what a process with these variables finds, or the problem that it names."""
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[2]
     result = subprocess.run(
         [sys.executable, "-c", FIND.format(without=without, revision=revision)],
         env={**os.environ, "PYTHONPATH": str(root), **variables},

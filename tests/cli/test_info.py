@@ -135,7 +135,7 @@ def test_a_summary_for_people() -> None:
         "platform      a.Platform",
         "methods       eagle, ngram",
         "op backends   greedy cpu, sample cpu (avx2)",
-        "patches         2 active, 1 not needed",
+        "patches       2 active, 1 not needed",
         "",
         "All of it, for a bug report: vllm-ascend-spec info --json",
     ]

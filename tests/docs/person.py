@@ -14,6 +14,11 @@ BIN = Path(sys.executable).parent
 # For what need not be as a person runs it in this, too. As many tests run at once as there are
 # cores, and an engine's threads that wait for each other make minutes of seconds there.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+# By default most examples run without torch.compile, which takes most of a start on a CPU and is
+# shown by others: the README's, and tests/e2e. By night all run as a person runs them.
+COMPILES_ALL = "TESTS_COMPILE_ALL" in os.environ
+UNCOMPILED = {"TORCHDYNAMO_DISABLE": "1", "VLLM_USE_AOT_COMPILE": "0"}
+SMALL = ONE_THREAD | ({} if COMPILES_ALL else UNCOMPILED)
 # What tests and CI set and a person's shell does not have.
 SET_BY_TESTS = ("VLLM_", "OMP_", "NUMBA_", "PYTEST_", "MAKE", "MFLAGS", "TRITON_", "CI")
 TIMEOUT_S = 600

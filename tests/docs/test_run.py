@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs import table
 from tests.docs.blocks import ROOT, Block, Command, all_blocks, all_commands
-from tests.docs.person import ONE_THREAD, run, server, shell, succeed
+from tests.docs.person import ONE_THREAD, SMALL, run, server, shell, succeed
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
 
 pytestmark = pytest.mark.e2e
@@ -28,9 +28,9 @@ def where(thing: Command | Block) -> str:
     return thing.where
 
 
-def threads(where: str) -> dict[str, str]:
+def small(where: str) -> dict[str, str]:
     """Return what is set for an example: nothing for the README's, which stand for all."""
-    return {} if where.startswith("README") else ONE_THREAD
+    return {} if where.startswith("README") else SMALL
 
 
 def save(text: str, folder: Path) -> str:
@@ -41,7 +41,7 @@ def save(text: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("block", PYTHON, ids=where)
 def test_python(block: Block, tmp_path: Path) -> None:
-    printed = succeed("python", save(block.text, tmp_path), **threads(block.where))
+    printed = succeed("python", save(block.text, tmp_path), **small(block.where))
     if "print(" in block.text:
         assert [line for line in printed.splitlines() if line and not line.startswith(LOG)]
 
@@ -72,14 +72,14 @@ def test_check_takes_the_class_of_a_block(block: Block, tmp_path: Path) -> None:
 def test_command(command: Command) -> None:
     row = table.how(command)
     assert isinstance(row, table.Run)
-    assert row.says in shell(command.text, **threads(command.where))
+    assert row.says in shell(command.text, **small(command.where))
 
 
 @pytest.mark.parametrize(
     "command", [c for c in COMMANDS if isinstance(table.how(c), table.Serve)], ids=where
 )
 def test_server(command: Command) -> None:
-    with server(command.text, **threads(command.where)) as running:
+    with server(command.text, **small(command.where)) as running:
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0)
         (model,) = client.models.list().data
         answer = client.completions.create(

@@ -190,7 +190,7 @@ def settled(
     """Return an engine's configuration with K and 0 settled, as vLLM builds it."""
     found = engine(None, **changes)
     found.speculative_config.num_speculative_tokens_per_batch_size = None
-    monkeypatch.setattr("vllm_ascend_spec.platform.dynamic_k.waiting_or_laid", lambda _: record)
+    monkeypatch.setattr("vllm_ascend_spec.platform.dynamic_k.pending_or_attached", lambda _: record)
     settle_auto(found, device)
     return found
 
