@@ -135,5 +135,7 @@ def test_copies_of_a_mixture_are_refused(copies: int, tmp_path: Path) -> None:
     if copies == 1:
         assert check() is not None
     else:
-        with pytest.raises(ConfigError, match=r"--data-parallel-size=2: data-parallel replicas of .*vLLM 0\.23"):
+        with pytest.raises(
+            ConfigError, match=r"--data-parallel-size=2: data-parallel replicas of .*vLLM 0\.23"
+        ):
             check()

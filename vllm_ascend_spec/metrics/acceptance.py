@@ -104,7 +104,9 @@ def added_up(stats: Iterable[Any]) -> AcceptanceCounts:
     total = AcceptanceCounts()
     for step in stats:
         places = tuple(step.num_accepted_tokens_per_pos)
-        total += AcceptanceCounts(step.num_drafts, step.num_draft_tokens, step.num_accepted_tokens, places)
+        total += AcceptanceCounts(
+            step.num_drafts, step.num_draft_tokens, step.num_accepted_tokens, places
+        )
     return total
 
 
