@@ -12,11 +12,10 @@ from typing import Any
 
 import openai
 import pytest
-import torch
 from vllm import SamplingParams
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from tests.docs.person import COMPILES_ALL, ONE_THREAD, SMALL, environment, server, succeed
+from tests.docs.person import ONE_THREAD, SMALL, environment, server, succeed
 from tests.e2e.drafts import watch
 from tests.e2e.guides import (
     COMMANDS,
@@ -38,8 +37,8 @@ from vllm_ascend_spec.metrics.acceptance import from_prometheus
 
 # Four processes that compile take minutes on two cores.
 LONG = ("vllm-zh, MLP speculator", "vllm-zh, EAGLE")
-# Compiled by default; see tests/docs/person.py.
-COMPILED = ("vllm-ascend, EAGLE", "article, EAGLE")
+# The one that is compiled by default; see tests/docs/person.py.
+COMPILED = "vllm-ascend, EAGLE"
 # What a small machine is told beside the script: memory, and that no core is a worker's own.
 MACHINE = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 PROMPT = "import os\n\ndef "
@@ -90,9 +89,9 @@ def test_a_script_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = SCRIPTS[name]
-    if not COMPILES_ALL and name not in COMPILED[:1]:
-        monkeypatch.setattr(torch._dynamo.config, "disable", True)
-        monkeypatch.setenv("VLLM_USE_AOT_COMPILE", "0")
+    if name != COMPILED:
+        for variable, value in SMALL.items():
+            monkeypatch.setenv(variable, value)
     # Whether drafts pay is for the machine to say.
     monkeypatch.setattr(
         AdaptiveK, "choose", lambda self, requests: KChoice(self.k_values[-1], PAYS)
@@ -127,8 +126,7 @@ def test_a_command_serves(name: str) -> None:
     text = command.ours
     if "\\   #" in text:  # which no shell takes as it is meant
         text = rewrite(text).text
-    threads = ONE_THREAD if name in COMPILED[1:] else SMALL
-    with server(text.rstrip(), **MACHINE, **threads) as running:
+    with server(text.rstrip(), **MACHINE, **SMALL) as running:
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0)
         model = client.models.list().data[0].id
         assert model == command.name or command.name is None
