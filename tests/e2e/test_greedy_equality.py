@@ -103,8 +103,8 @@ def test_any_number_of_drafts(
 ) -> None:
     num_tokens = min(num_tokens, MOST_DRAFTS.get(method, num_tokens))
     llm = make_engine({**EVERY[method], "num_speculative_tokens": num_tokens})
-    answer = partial(ask, llm, generate, prompts[:8])
-    check(method, llm, answer, expected[:8], num_tokens)
+    answer = partial(ask, llm, generate, prompts[:16])
+    check(method, llm, answer, expected[:16], num_tokens)
 
 
 @pytest.mark.parametrize(("method", "num_tokens"), [("ngram", 32), ("eagle", 64)])
