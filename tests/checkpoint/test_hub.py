@@ -233,7 +233,7 @@ def test_modelscope_is_on_where_vllm_says_so(
 
 def test_nothing_of_a_hub_is_imported_until_a_name_is_looked_up() -> None:
     code = (
-        "import sys, json, vllm_ascend_spec.config.preflight\n"
+        "import sys, json, vllm_ascend_spec.config.examine\n"
         "from vllm_ascend_spec.checkpoint import folder as p\n"
         "before = 'huggingface_hub' in sys.modules\n"
         "p.find_folder('model', 'org/draft')\n"

@@ -8,8 +8,8 @@ import pytest
 
 from vllm_ascend_spec.config import combinations
 from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.config.examine import examine
 from vllm_ascend_spec.config.method import ALWAYS, Method
-from vllm_ascend_spec.config.preflight import resolve_engine
 from vllm_ascend_spec.devices import cpu, cuda, npu
 from vllm_ascend_spec.errors import ConfigError
 
@@ -19,7 +19,8 @@ SPEC = {"method": "echo", "num_speculative_tokens": 2}
 
 
 def resolve(device: Any) -> Any:
-    return resolve_engine(None, SPEC, engine=EngineOptions(device=device), methods={"echo": ECHO})
+    engine = EngineOptions(device=device)
+    return examine(None, SPEC, engine=engine, methods={"echo": ECHO}).resolved()
 
 
 def test_it_is_refused_with_the_families_that_have_it() -> None:
@@ -39,10 +40,8 @@ def test_without_the_check_an_engine_would_have_nothing_to_draft_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Negative control."""
-    others = [
-        check for check in combinations.COMBINATIONS if check is not combinations.check_family
-    ]
-    monkeypatch.setattr("vllm_ascend_spec.config.preflight.COMBINATIONS", others)
+    others = [rule for rule in combinations.RULES if rule is not combinations.check_family]
+    monkeypatch.setattr(combinations, "RULES", others)
     assert resolve(npu.DEVICE).drafter == ()
 
 

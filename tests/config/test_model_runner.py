@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.config.combinations import COMBINATIONS
+from vllm_ascend_spec.config.combinations import RULES
 from vllm_ascend_spec.config.model_runner import VARIABLE, check_model_runner
 from vllm_ascend_spec.errors import ConfigError
 
@@ -14,7 +14,7 @@ REQUEST: Any = None  # nothing of it is looked at
 
 
 def test_the_rule_is_looked_at() -> None:
-    assert check_model_runner in COMBINATIONS
+    assert check_model_runner in RULES
 
 
 @pytest.mark.parametrize("value", [None, "", "0", "not a number"])

@@ -12,13 +12,12 @@ import pytest
 from vllm.config import SpeculativeConfig
 
 from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.config.examine import _why_not, examine
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.old_names import ALIASES, KEYS
 from vllm_ascend_spec.config.options import ABSENT, INTERNAL, OPTIONS, OURS, is_unset
-from vllm_ascend_spec.config.preflight import _why_not
 from vllm_ascend_spec.devices import cpu, cuda, npu
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine
@@ -130,7 +129,7 @@ def test_backends_of_experts(device: Device, value: str, problem: str | None) ->
 
 
 def request_and_checks(spec: dict[str, Any], engine: EngineOptions) -> Any:
-    return preflight.resolve_engine(TARGET, spec, engine=engine, methods=METHODS)
+    return examine(TARGET, spec, engine=engine, methods=METHODS).resolved()
 
 
 def test_numbers_are_not_mistaken_for_flags() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.config.checkpoints import edit_config, to_speculators, write_checkpoint, write_eagle3
-from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.config.examine import examine
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.speculators_format import SOURCE, read_head
 from vllm_ascend_spec.devices.cpu import DEVICE
@@ -30,7 +30,7 @@ def head(tmp_path: Path, target: Path) -> Path:
 
 def resolve(model: Path | str, spec: Any = None) -> SpecConfig:
     engine = EngineOptions(device=DEVICE)
-    found = preflight.resolve_engine(str(model), spec, engine=engine, methods=BUILT_IN)
+    found = examine(str(model), spec, engine=engine, methods=BUILT_IN).resolved()
     assert found is not None
     return found
 

@@ -14,7 +14,7 @@ from tests.config.checkpoints import edit_config
 from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.config.engine import EngineOptions
-from vllm_ascend_spec.config.preflight import resolve_engine
+from vllm_ascend_spec.config.examine import examine
 from vllm_ascend_spec.devices import cpu, npu
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.registry import BUILT_IN
@@ -91,7 +91,7 @@ def resolve(option: str) -> Any:
     additional = {"ascend_spec": ours} if ours else {}
     connector = "ExampleHiddenStatesConnector" if spec is STATES else None
     engine = EngineOptions(device=device, enforce_eager=True, kv_connector=connector)
-    return resolve_engine(model, spec, additional, engine=engine, methods=BUILT_IN)
+    return examine(model, spec, additional, engine=engine, methods=BUILT_IN).resolved()
 
 
 @pytest.mark.usefixtures("of_023")
@@ -116,9 +116,9 @@ def test_a_later_version_can(option: str) -> None:
 
 @pytest.mark.usefixtures("of_023")
 def test_what_is_automatic_takes_what_there_is() -> None:
-    found = resolve_engine(
+    found = examine(
         TARGET, EAGLE, {}, engine=EngineOptions(device=cpu.DEVICE), methods=BUILT_IN
-    )
+    ).resolved()
     assert found.draft_length == "fixed"
 
 
@@ -130,7 +130,7 @@ def test_copies_of_a_mixture_are_refused(copies: int, tmp_path: Path) -> None:
     engine = EngineOptions(device=cpu.DEVICE, enforce_eager=True, data_parallel_size=copies)
 
     def check() -> Any:
-        return resolve_engine(folder, NGRAM, {}, engine=engine, methods=BUILT_IN)
+        return examine(folder, NGRAM, {}, engine=engine, methods=BUILT_IN).resolved()
 
     if copies == 1:
         assert check() is not None

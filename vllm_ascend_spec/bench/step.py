@@ -22,7 +22,7 @@ from vllm_ascend_spec.bench.peer import Peer, PeerEngine
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.bench.timed_engine import TimedEngine, engine_arguments, prepare_environment
-from vllm_ascend_spec.config.preflight import check_method, with_underscores
+from vllm_ascend_spec.config.examine import check_method, with_underscores
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.metrics.rule import note_on_rule
 

@@ -14,25 +14,23 @@ from vllm_ascend_spec.checkpoint.folder import check_target, doubts_about
 from vllm_ascend_spec.cli import check_light
 from vllm_ascend_spec.cli.check_command import MODEL as MISSING_MODEL
 from vllm_ascend_spec.cli.check_command import device_here, on_device
-from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.ascend import FULL_MODES
 from vllm_ascend_spec.config.capture import DEFAULT_MODE
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import because
 from vllm_ascend_spec.config.dynamic_k import blocker_of_auto
 from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.config.examine import Problems, check_port
 from vllm_ascend_spec.config.ineffective import LEAVE_OUT, NoEffect, without_effect
 from vllm_ascend_spec.config.json_option import check_texts
-from vllm_ascend_spec.config.preflight import check_port
 from vllm_ascend_spec.config.resolved import ATTRIBUTE, SpecConfig
 from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.config.speculators_format import read_head
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.errors import AscendSpecError, ConfigError, FlagsError
-from vllm_ascend_spec.hooks import engine_args, parser_hook, problems, serve_flags
+from vllm_ascend_spec.hooks import engine_args, parser_hook, serve_flags
 from vllm_ascend_spec.legacy.names import taken, told
 from vllm_ascend_spec.messages import plain_line
-from vllm_ascend_spec.methods.registry import all_methods
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -165,31 +163,22 @@ def _look_at(found: CheckResult, namespace: argparse.Namespace) -> None:
     found.model = namespace.model
     # A copy, as vLLM 0.23 adds keys of its own to the dict that it is given.
     found.spec = copy(engine_args.merged_speculative_config(namespace))
-    speculation, errors = problems.resolved(namespace)
-    found.speculation = speculation
-    unseen: tuple[str, ...] = ()
-    try:
-        unseen = parser_hook.check_page(namespace)
-        check_target(namespace.model or "")
-    except AscendSpecError as error:
-        # Report each wrong option once.
-        options = [getattr(known, "option", None) for known in errors]
-        if getattr(error, "option", str(error)) not in options:
-            errors = (*errors, error)
-    found.problems += [problem_of(error) for error in errors]
-    if errors:
+    examined = engine_args.examine_args(namespace)
+    wrong = Problems(examined.problems)
+    unseen = wrong.run(parser_hook.check_page, namespace) or ()
+    wrong.run(check_target, namespace.model or "")
+    found.problems += [problem_of(error) for error in wrong]
+    found.speculation = None if wrong else examined.speculation
+    if wrong:
         return
     found.asked = engine_args.engine_of(namespace)
-    request = preflight.request_of(
-        found.model, found.spec, namespace.additional_config, found.asked, methods=all_methods()
-    )
-    found.without_effect = [] if request is None else list(without_effect(request))
+    found.without_effect = [*without_effect(examined.request)] if examined.request else []
     if translated is not None:
         found.notes = [*dict.fromkeys([*found.notes, told(*translated)])]
         why = "vLLM has had no such option since 0.9"
         found.without_effect += [NoEffect(name, why) for name in translated[1].without_effect]
-    found.warnings = [*(speculation.warnings if speculation is not None else ()), *unseen]
-    if speculation is None:
+    found.warnings = [*(found.speculation.warnings if found.speculation else ()), *unseen]
+    if found.speculation is None:
         found.warnings += doubts_about({"model": found.model})
 
 

@@ -66,22 +66,9 @@ def check_scheduling(request: SpecInput) -> None:
         )
 
 
-def check_device(request: SpecInput) -> None:
-    """Raise if the device's platform ignores or does not support an option."""
-    if request.engine.device is not None:
-        for check in request.engine.device.checks:
-            check(request)
-
-
-def check_method(request: SpecInput) -> None:
-    """Raise if the method's own rules are broken."""
-    for check in request.method.checks:
-        check(request)
-
-
-Checks = tuple[Callable[[SpecInput], None], ...]
-# Each raises ConfigError. Those that read files or import a user's code come last.
-COMBINATIONS: Checks = (
+Rule = Callable[[SpecInput], None]
+# Each raises what is wrong, as a ConfigError.
+RULES: tuple[Rule, ...] = (
     check_family,
     check_num_drafts,
     check_draft_length,
@@ -94,13 +81,10 @@ COMBINATIONS: Checks = (
     check_one_pass,
     check_model_runner,
     check_pipeline,
-    check_device,
-    check_draft_options,
-    check_method,
 )
 # For a VllmConfig that was built by hand: vLLM has already read the checkpoint, filled in defaults
 # and computed synthetic rates.
-OF_BUILT: Checks = (
+OF_BUILT: tuple[Rule, ...] = (
     check_family,
     check_num_drafts,
     check_schedule,
@@ -108,5 +92,14 @@ OF_BUILT: Checks = (
     check_capture,
     check_one_pass,
     check_pipeline,
-    check_device,
 )
+
+
+def rules_of(request: SpecInput) -> tuple[Rule, ...]:
+    """Return every rule about a request; last those that read files or import a user's code."""
+    return (*RULES, *device_rules(request), check_draft_options, *request.method.checks)
+
+
+def device_rules(request: SpecInput) -> tuple[Rule, ...]:
+    """Return the rules of the device's platform."""
+    return () if request.engine.device is None else tuple(request.engine.device.checks)

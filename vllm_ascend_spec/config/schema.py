@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.config.old_names import KEYS
@@ -85,12 +85,6 @@ class SpecOptions:
     verify_backend: str | None = None
     verify_rule: str = "token"
 
-    def __post_init__(self) -> None:
-        for name, check in CHECKS.items():
-            if problem := check(getattr(self, name)):
-                option = f"additional_config.{SECTION}.{name}"
-                raise ConfigError(option, getattr(self, name), problem)
-
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SpecOptions:
         """Build from the section of ``--additional-config``.
@@ -98,18 +92,39 @@ class SpecOptions:
         Raises:
             ConfigError: an option is unknown or has an invalid value.
         """
+
+        def refuse(problem: ConfigError) -> None:
+            raise problem
+
+        return cls.from_valid(values, refuse)
+
+    @classmethod
+    def from_valid(
+        cls, values: Mapping[str, Any], refuse: Callable[[ConfigError], None]
+    ) -> SpecOptions:
+        """Build from the valid options of a section.
+
+        Args:
+            values: the section of ``--additional-config``.
+            refuse: called with what is wrong with each of the others.
+        """
         if not isinstance(values, Mapping):
-            raise ConfigError(f"additional_config.{SECTION}", values, "must be a JSON object")
-        known = {field.name for field in fields(cls)}
+            refuse(ConfigError(f"additional_config.{SECTION}", values, "must be a JSON object"))
+            return cls()
+        valid = {}
         for name, value in values.items():
-            if str(name).replace("-", "_") in {**OPTIONS, **KEYS}:
-                problem = "is an option of --speculative-config '{…}'; write it there"
-                raise ConfigError(f"additional_config.{SECTION}.{name}", value, problem)
-            if name not in known:
-                raise ConfigError(
-                    f"additional_config.{SECTION}.{name}",
-                    value,
-                    f"there is no such option; {did_you_mean(name, known)}"
-                    f"valid: {', '.join(sorted(known))}",
-                )
-        return cls(**values)
+            if problem := _problem_of(name, value):
+                refuse(ConfigError(f"additional_config.{SECTION}.{name}", value, problem))
+            else:
+                valid[name] = value
+        return cls(**valid)
+
+
+def _problem_of(name: str, value: Any) -> str | None:
+    """Return what is wrong with an option; None if nothing is."""
+    if str(name).replace("-", "_") in {**OPTIONS, **KEYS}:
+        return "is an option of --speculative-config '{…}'; write it there"
+    if name not in CHECKS:
+        near = did_you_mean(name, CHECKS)
+        return f"there is no such option; {near}valid: {', '.join(sorted(CHECKS))}"
+    return CHECKS[name](value)

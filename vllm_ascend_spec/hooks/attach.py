@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.additional import section_of
 from vllm_ascend_spec.config.capture import given_sizes
-from vllm_ascend_spec.config.combinations import OF_BUILT
+from vllm_ascend_spec.config.combinations import OF_BUILT, device_rules
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import LENGTH, because
 from vllm_ascend_spec.config.draft_sampling import OPTION as SAMPLING
 from vllm_ascend_spec.config.engine import UNKNOWN, EngineOptions, SpecInput, kv_connector_of
+from vllm_ascend_spec.config.examine import check_method
 from vllm_ascend_spec.config.options import is_unset
 from vllm_ascend_spec.config.page import refuse_page
-from vllm_ascend_spec.config.preflight import check_method
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
 from vllm_ascend_spec.config.resolved import ATTRIBUTE, SpecConfig, attach
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, SpecOptions
@@ -105,8 +105,8 @@ def resolve_built(vllm_config: VllmConfig, device: Device) -> SpecConfig:
         additional=vllm_config.additional_config,
         engine=_engine_of(vllm_config, device),
     )
-    for check in OF_BUILT:
-        check(request)
+    for rule in (*OF_BUILT, *device_rules(request)):
+        rule(request)
     found = resolve(request)
     if found.draft_length == AUTO:
         return found.with_fixed_length(because("a VllmConfig that was built by hand"))

@@ -13,11 +13,12 @@ from vllm_ascend_spec.config.engine import (
     is_compiled,
     kv_connector_of,
 )
+from vllm_ascend_spec.config.examine import Examined, Problems
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.speculators_format import HeadAsModel
 from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.hooks import multimodal, quantized
-from vllm_ascend_spec.hooks.preflight import resolve_engine
+from vllm_ascend_spec.hooks.preflight import examine
 
 
 def merged_speculative_config(args: Any) -> Any:
@@ -75,19 +76,30 @@ def asked_of(args: Any) -> HeadAsModel:
     return asked_for(model, merged_speculative_config(args))
 
 
-def resolve_args(args: Any) -> SpecConfig | None:
-    """Check an ``EngineArgs`` or a parsed command line, and resolve its speculation.
-
-    Raises:
-        ConfigError: naming the option, its value and what is valid.
-    """
-    asked = asked_of(args)
-    quantized.check(args, asked.spec)
-    found = resolve_engine(
+def examine_args(args: Any) -> Examined:
+    """Check an ``EngineArgs`` or a parsed command line, and resolve its speculation."""
+    problems = Problems()
+    asked = problems.run(asked_of, args)
+    if asked is not None:
+        problems.run(quantized.check, args, asked.spec)
+    found = examine(
         getattr(args, "model_tag", None) or args.model,
         merged_speculative_config(args),
         args.additional_config,
         engine_of(args),
     )
-    multimodal.check(str(asked.model))
-    return found
+    for problem in found.problems:
+        problems.add(problem)
+    if asked is not None:
+        problems.run(multimodal.check, str(asked.model))
+    return found.with_problems(problems)
+
+
+def resolve_args(args: Any) -> SpecConfig | None:
+    """Check an ``EngineArgs`` or a parsed command line, and resolve its speculation.
+
+    Raises:
+        AscendSpecError: the first problem; a ConfigError names the option, its value and what is
+            valid.
+    """
+    return examine_args(args).resolved()

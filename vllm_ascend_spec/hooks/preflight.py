@@ -1,7 +1,7 @@
 """Check a command line or an ``LLM()`` call before anything expensive starts.
 
-``check``, ``vllm serve`` and ``LLM()`` all call :func:`resolve_engine`, so that ``check`` reports
-exactly what the others do.
+``check``, ``vllm serve`` and ``LLM()`` all call :func:`examine`, so that ``check`` reports exactly
+what the others do.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ import logging
 from dataclasses import replace
 from typing import Any, TypeGuard
 
-from vllm_ascend_spec.config import preflight
 from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.config.examine import NOTHING, Examined, Problems
+from vllm_ascend_spec.config.examine import examine as examine_config
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.hooks.writable_dirs import check_folders
 from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.methods.registry import all_methods
 
 
-def resolve_engine(
+def examine(
     model: str | None,
     speculative_config: Any,
-    additional_config: Any = preflight.NOTHING,
+    additional_config: Any = NOTHING,
     engine: EngineOptions | None = None,
-) -> SpecConfig | None:
+) -> Examined:
     """Check everything that can be checked without loading a model, with all known methods.
 
     Args:
@@ -31,28 +32,39 @@ def resolve_engine(
         speculative_config: value given by the user; None for no speculation.
         additional_config: value given by the user.
         engine: other options that matter.
-
-    Returns:
-        The resolved speculation; None without one.
-
-    Raises:
-        ConfigError: naming the option, its value and what is valid.
     """
-    found = preflight.resolve_engine(
+    found = examine_config(
         model, speculative_config, additional_config, engine, methods=all_methods()
     )
     # Last: wrong options are reported before problems of the machine.
-    warnings = check_folders(engine) if is_here(engine) else ()
-    if found is None:
-        for warning in warnings:
+    problems = Problems(found.problems)
+    warnings = (problems.run(check_folders, engine) if is_here(engine) else None) or ()
+    speculation = found.speculation
+    if speculation is None:
+        for warning in () if problems else warnings:
             log_once(logging.WARNING, warning)
-        return None
-    found = replace(found, warnings=found.warnings + warnings)
-    if found.verify_backend is not None:
+        return found.with_problems(problems)
+    if speculation.verify_backend is not None:
         from vllm_ascend_spec.verification.backend import require_backend
 
-        require_backend(found.verify_backend, found.device or "cpu")
-    return found
+        problems.run(require_backend, speculation.verify_backend, speculation.device or "cpu")
+    speculation = replace(speculation, warnings=speculation.warnings + warnings)
+    return replace(found, speculation=speculation).with_problems(problems)
+
+
+def resolve_engine(
+    model: str | None,
+    speculative_config: Any,
+    additional_config: Any = NOTHING,
+    engine: EngineOptions | None = None,
+) -> SpecConfig | None:
+    """Return the resolved speculation, None without one; the arguments are those of ``examine``.
+
+    Raises:
+        AscendSpecError: the first problem; a ConfigError names the option, its value and what is
+            valid.
+    """
+    return examine(model, speculative_config, additional_config, engine).resolved()
 
 
 def is_here(engine: EngineOptions | None) -> TypeGuard[EngineOptions]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.zoo import TARGET, ZOO
-from vllm_ascend_spec.config.preflight import resolve_engine as resolve_with
+from vllm_ascend_spec.config.examine import examine
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.hybrid.checks import DRAFTER, hybrid_of
@@ -60,7 +60,7 @@ def test_a_checkpoint_that_none_or_two_can_take_has_to_be_named(tmp_path: Path) 
     spec = {"method": "hybrid", "model": EAGLE, "num_speculative_tokens": 3}
     again = replace(BUILT_IN["eagle"], name="again")
     with pytest.raises(ConfigError, match="'eagle' and 'again' can take"):
-        resolve_with(TARGET, spec, methods={**BUILT_IN, "again": again})
+        examine(TARGET, spec, methods={**BUILT_IN, "again": again}).resolved()
 
 
 def test_the_models_own_checks_hold() -> None:
