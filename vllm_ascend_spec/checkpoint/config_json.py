@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, short_value
-from vllm_ascend_spec.checkpoint.safetensors import parse_object
+from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, printable, short_value
 from vllm_ascend_spec.checkpoint.speculators import flattened, is_speculators
 
 NAME = "config.json"
@@ -26,7 +26,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     after its model. A head of the speculators library has them in a part of its config, too.
 
     Raises:
-        UnusableError: it is not a JSON object.
+        InvalidCheckpointError: it is not a JSON object.
         OSError: it cannot be read.
     """
     config = parse_object(NAME, (folder / NAME).read_bytes())
@@ -54,7 +54,7 @@ def architecture_of(config: Mapping[str, Any], usual: Mapping[str, str] | None =
         usual: the architecture for each ``model_type`` if the config may name none.
 
     Raises:
-        UnusableError: there is none.
+        InvalidCheckpointError: there is none.
     """
     names = config.get("architectures")
     if not names and usual is not None:
@@ -71,7 +71,7 @@ def size(config: Mapping[str, Any], name: str, default: Any = REQUIRED) -> Any:
     """Return an entry that is a whole number from 1 on; null and absent mean ``default``.
 
     Raises:
-        UnusableError: it is something else, or absent and without a default.
+        InvalidCheckpointError: it is something else, or absent and without a default.
     """
     value = config.get(name)
     if value is None and default is not REQUIRED:
@@ -86,7 +86,7 @@ def flag(config: Mapping[str, Any], name: str, default: bool = False) -> bool:
     """Return an entry that is true or false.
 
     Raises:
-        UnusableError: it is something else.
+        InvalidCheckpointError: it is something else.
     """
     value = config.get(name, default)
     if not isinstance(value, bool):
@@ -100,7 +100,7 @@ def check_number(
     """Raise unless an entry is absent or a positive number of one of ``types``.
 
     Raises:
-        UnusableError: it is something else.
+        InvalidCheckpointError: it is something else.
     """
     value = config.get(name, 1.0)
     if type(value) not in types or not 0 < value < math.inf:
@@ -112,7 +112,7 @@ def check_dtype(config: Mapping[str, Any], name: str) -> None:
     """Raise unless an entry is absent, null or the name of a floating dtype.
 
     Raises:
-        UnusableError: it is something else.
+        InvalidCheckpointError: it is something else.
     """
     value = config.get(name)
     if value is not None and not (isinstance(value, str) and DTYPE.fullmatch(value)):
@@ -125,10 +125,47 @@ def check_table(config: Mapping[str, Any], name: str) -> None:
     """Raise unless an entry is absent, null or a table.
 
     Raises:
-        UnusableError: it is something else.
+        InvalidCheckpointError: it is something else.
     """
     value = config.get(name)
     if value is not None and not isinstance(value, dict):
         raise InvalidCheckpointError(
             f"{NAME}: {name} is {short_value(value)}; valid: an object, null"
         )
+
+
+def parse_object(what: str, content: bytes, *, unique: bool = False) -> dict[str, Any]:
+    """Parse JSON that has to be an object.
+
+    Args:
+        what: names the JSON in a message.
+        content: in UTF-8.
+        unique: whether to refuse duplicate keys.
+
+    Raises:
+        InvalidCheckpointError: it is something else.
+    """
+    hook = _without_duplicates if unique else None
+    try:
+        parsed = json.loads(content.decode(), object_pairs_hook=hook)
+    except InvalidCheckpointError as problem:
+        raise InvalidCheckpointError(f"{what} names {problem} twice") from None
+    except RecursionError:
+        raise InvalidCheckpointError(
+            f"{what} is not JSON that can be read: nested too deep"
+        ) from None
+    except ValueError as error:
+        raise InvalidCheckpointError(f"{what} is not JSON: {str(error)[:80]}") from None
+    if not isinstance(parsed, dict):
+        raise InvalidCheckpointError(f"{what} is not a JSON object")
+    return parsed
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise InvalidCheckpointError(
+            printable(next(name for name in names if names.count(name) > 1))
+        )
+    return table

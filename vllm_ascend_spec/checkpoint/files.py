@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from vllm_ascend_spec.checkpoint.config_json import parse_object
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, printable, short_value, some
-from vllm_ascend_spec.checkpoint.safetensors import Tensor, parse_object, read_tensors
+from vllm_ascend_spec.checkpoint.safetensors import Tensor, read_tensors
 
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX = "model.safetensors.index.json"
@@ -20,7 +21,7 @@ def require_safetensors(folder: Path) -> None:
     """Raise unless the folder has safetensors weights.
 
     Raises:
-        UnusableError: the weights are pickled or missing.
+        InvalidCheckpointError: the weights are pickled or missing.
     """
     if any(folder.glob("*.safetensors")):
         return
@@ -42,7 +43,7 @@ def read_checkpoint(folder: Path) -> dict[str, Tensor]:
     """Return the tensors of all files that vLLM loads, by name.
 
     Raises:
-        UnusableError: a file is missing or damaged, or a tensor is in two files.
+        InvalidCheckpointError: a file is missing or damaged, or a tensor is in two files.
     """
     require_safetensors(folder)
     mistral = is_mistral_format(folder)

@@ -17,7 +17,7 @@ def check_mask(config: Mapping[str, Any]) -> None:
     """Raise unless a config names a mask token, and the vocabulary has it.
 
     Raises:
-        UnusableError: there is none, or the vocabulary does not have it.
+        InvalidCheckpointError: there is none, or the vocabulary does not have it.
     """
     name, token = next(_named(config), (None, None))
     if name is None:

@@ -36,7 +36,7 @@ class Sizes(Protocol):
         """Check the tensors that are not weights, and remove them from ``tensors``.
 
         Raises:
-            UnusableError: one cannot be used.
+            InvalidCheckpointError: one cannot be used.
         """
 
 
@@ -108,7 +108,7 @@ def require_same(draft: str, ours: int, target: str, theirs: object) -> None:
     """Raise if a size of the draft is not the target's; an unknown size is not compared.
 
     Raises:
-        UnusableError: they differ.
+        InvalidCheckpointError: they differ.
     """
     if isinstance(theirs, int) and ours != theirs:
         raise InvalidCheckpointError(

@@ -26,7 +26,7 @@ def flattened(config: Config) -> dict[str, Any]:
     """Return the config of the model that vLLM builds.
 
     Raises:
-        UnusableError: a part is missing, or its algorithm is not known here.
+        InvalidCheckpointError: a part is missing, or its algorithm is not known here.
     """
     algorithm, decoder = config.get(ALGORITHM), config.get(DECODER)
     settings = ALGORITHMS.get(algorithm) if isinstance(algorithm, str) else None

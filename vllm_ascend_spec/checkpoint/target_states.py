@@ -12,7 +12,7 @@ def check_width(width: int, target: Mapping[str, Any]) -> None:
     """Raise unless the target's hidden states have the ``width`` that a head reads.
 
     Raises:
-        UnusableError: with both widths.
+        InvalidCheckpointError: with both widths.
     """
     hidden = target.get("hidden_size")
     if isinstance(hidden, int) and width != hidden:
@@ -26,7 +26,7 @@ def layers_of(given: Any, option: str, example: Sequence[int]) -> tuple[int, ...
     """Return a list of the target's layers; vLLM passes their states in ascending order.
 
     Raises:
-        UnusableError: it is not an ascending list of layers.
+        InvalidCheckpointError: it is not an ascending list of layers.
     """
     whole = isinstance(given, list) and given and all(type(number) is int for number in given)
     if not whole or given != sorted(set(given)) or given[0] < 0:
@@ -41,7 +41,7 @@ def check_layers(layers: Sequence[int], option: str, last: int) -> None:
     """Raise if a head reads the states of a layer after the target's ``last`` one.
 
     Raises:
-        UnusableError: naming the layers.
+        InvalidCheckpointError: naming the layers.
     """
     if layers[-1] > last:
         raise InvalidCheckpointError(

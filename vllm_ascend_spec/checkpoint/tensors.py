@@ -72,7 +72,7 @@ def check_tensors(tensors: Mapping[str, Tensor], table: Table, *, quantized: boo
             their usual shape.
 
     Raises:
-        UnusableError: naming the first tensor that is wrong.
+        InvalidCheckpointError: naming the first tensor that is wrong.
     """
     present = {name: tensor for name, tensor in tensors.items() if not SKIPPED.search(name)}
     _check_layers(present, table)

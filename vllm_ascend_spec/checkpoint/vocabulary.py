@@ -26,7 +26,7 @@ def check_map(tensors: Mapping[str, Tensor], draft_vocab: int, vocab: int) -> No
         vocab: how many the target knows.
 
     Raises:
-        UnusableError: the map is missing, unexpected, or leads to no token or twice to one.
+        InvalidCheckpointError: the map is missing, unexpected, or no one-to-one map to tokens.
     """
     found = tensors.get(DRAFT_TO_TARGET)
     if draft_vocab == vocab:

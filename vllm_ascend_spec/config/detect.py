@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.checkpoint import config_json, speculators
+from vllm_ascend_spec.checkpoint.config_json import parse_object
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
 from vllm_ascend_spec.checkpoint.files import read_checkpoint
 from vllm_ascend_spec.checkpoint.heads import ABOUT, kind_of
@@ -24,7 +25,6 @@ from vllm_ascend_spec.checkpoint.mtp_models import (
     MODEL_TYPES,
     WITH_TEXT_PART,
 )
-from vllm_ascend_spec.checkpoint.safetensors import parse_object
 from vllm_ascend_spec.config import known_to_vllm
 from vllm_ascend_spec.config.speculators_format import Detected, HeadAsModel, read_head
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.checkpoint import config_json, speculators
+from vllm_ascend_spec.checkpoint.config_json import parse_object
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, blame, short_value
-from vllm_ascend_spec.checkpoint.safetensors import parse_object
 from vllm_ascend_spec.errors import ConfigError
 
 SOURCE = "speculators_config of the model"

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.checkpoint.config_json import NAME
+from vllm_ascend_spec.checkpoint.config_json import NAME, parse_object
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
-from vllm_ascend_spec.checkpoint.safetensors import parse_object
 from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.errors import CheckpointError
 from vllm_ascend_spec.versions import TORCH_FOR_CPU, installed_version

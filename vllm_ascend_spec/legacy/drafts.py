@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.checkpoint.config_json import NAME
+from vllm_ascend_spec.checkpoint.config_json import NAME, parse_object
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
-from vllm_ascend_spec.checkpoint.safetensors import parse_object
 
 # The usual number in guides, for checkpoints that do not say how many drafts they make.
 DEFAULT_DRAFTS = 5

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vllm_ascend_spec.checkpoint.config_json import parse_object
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, printable, short_value
 from vllm_ascend_spec.checkpoint.files import read_checkpoint
-from vllm_ascend_spec.checkpoint.safetensors import Tensor, parse_object
+from vllm_ascend_spec.checkpoint.safetensors import Tensor
 
 NAME = "quant_model_description.json"
 FLOAT, STATIC, DYNAMIC = "FLOAT", "W8A8", "W8A8_DYNAMIC"
@@ -73,7 +74,7 @@ class Description:
             parts: last parts of the names of the layers packed in this one, such as ``q_proj``.
 
         Raises:
-            UnusableError: some packed layers are missing in the description, or their types differ.
+            InvalidCheckpointError: some packed layers are not described, or their types differ.
         """
         if parts is None:
             return self.types.get(prefix, FLOAT)
@@ -99,7 +100,7 @@ class Description:
             prefix: the layer's name, with which its experts' names begin.
 
         Raises:
-            UnusableError: their types differ, or have one range for all activations.
+            InvalidCheckpointError: their types differ, or have one range for all activations.
         """
         found = [(n, kind) for n, kind in self.types.items() if n.startswith(f"{prefix}.")]
         for name, kind in found:
@@ -117,7 +118,7 @@ def read_description(folder: Path) -> Description:
     """Read the description in a folder.
 
     Raises:
-        UnusableError: there is none, or an entry is wrong; the message names its key.
+        InvalidCheckpointError: there is none, or an entry is wrong; the message names its key.
         OSError: it cannot be read.
     """
     path = folder / NAME
@@ -133,7 +134,7 @@ def parse_description(content: Mapping[str, Any]) -> Description:
     """Parse a description.
 
     Raises:
-        UnusableError: an entry is wrong; the message names its key.
+        InvalidCheckpointError: an entry is wrong; the message names its key.
     """
     for key, (kind, called) in ABOUT.items():
         if not isinstance(content.get(key), kind | None):
@@ -181,7 +182,7 @@ def check_checkpoint(folder: Path) -> Description:
     """Check a quantized checkpoint without loading it.
 
     Raises:
-        UnusableError: the description or a tensor is wrong; the message names its key.
+        InvalidCheckpointError: the description or a tensor is wrong; the message names its key.
         OSError: a file cannot be read.
     """
     description, tensors = read_description(folder), read_checkpoint(folder)

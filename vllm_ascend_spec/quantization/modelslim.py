@@ -152,7 +152,7 @@ def _fetched(model: str, revision: str | None) -> Description:
     """Return the description of a model on a hub.
 
     Raises:
-        UnusableError: it is wrong.
+        InvalidCheckpointError: it is wrong.
         CheckpointError: there is none.
     """
     from vllm.transformers_utils.repo_utils import get_hf_file_to_dict

@@ -32,7 +32,7 @@ def sizes_of(config: Mapping[str, Any]) -> Sizes:
     """Read the sizes of attention.
 
     Raises:
-        UnusableError: one is missing or not a size.
+        InvalidCheckpointError: one is missing or not a size.
     """
     size = config_json.size
     return Sizes(
@@ -50,7 +50,7 @@ def table_of(architecture: str, config: Mapping[str, Any]) -> Table | None:
     """Return the tensors of DeepSeek's MTP layers, or None for another architecture.
 
     Raises:
-        UnusableError: an entry of the config is missing or wrong.
+        InvalidCheckpointError: an entry of the config is missing or wrong.
     """
     if architecture not in ARCHITECTURES:
         return None

@@ -60,7 +60,7 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     """Read and check what decides the tensors outside of the layers.
 
     Raises:
-        UnusableError: an entry is missing, or of another type.
+        InvalidCheckpointError: an entry is missing, or of another type.
     """
     config_json.check_table(config, DFLASH)
     own = config.get(DFLASH) or {}
@@ -83,7 +83,7 @@ def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
         target: the text part of the target's config.
 
     Raises:
-        UnusableError: they have another width, or come from layers that do not exist.
+        InvalidCheckpointError: they have another width, or come from layers that do not exist.
     """
     check_width(settings.target_hidden, target)
     layers = target.get("num_hidden_layers")
@@ -95,7 +95,7 @@ def table_of(config: Mapping[str, Any], settings: Settings) -> Table:
     """Return the tensors of a head.
 
     Raises:
-        UnusableError: an entry of the config is missing or wrong.
+        InvalidCheckpointError: an entry of the config is missing or wrong.
     """
     llama.check_settings(config)
     sizes = llama.sizes_of(config, VARIANT)

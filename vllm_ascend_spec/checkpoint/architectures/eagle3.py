@@ -74,7 +74,7 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     """Read and check what decides the tensors outside of the layers.
 
     Raises:
-        UnusableError: an entry is missing, of another type, or contradicts another one.
+        InvalidCheckpointError: an entry is missing, of another type, or contradicts another one.
     """
     config_json.check_table(config, "eagle_config")
     eagle = config.get("eagle_config") or {}
@@ -124,7 +124,7 @@ def table_of(config: Mapping[str, Any], settings: Settings, names: Collection[st
         names: names of the tensors that are there.
 
     Raises:
-        UnusableError: an entry of the config is missing or wrong.
+        InvalidCheckpointError: an entry of the config is missing or wrong.
     """
     name = class_of(config)
     if name is None:

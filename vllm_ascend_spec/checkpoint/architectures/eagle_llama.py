@@ -25,7 +25,7 @@ def table_of(architecture: str, config: Mapping[str, Any]) -> Table | None:
     """Return the tensors of an EAGLE head with Llama layers, or None for another head.
 
     Raises:
-        UnusableError: an entry of the config is missing or wrong.
+        InvalidCheckpointError: an entry of the config is missing or wrong.
     """
     if architecture not in ARCHITECTURES:
         return None

@@ -87,7 +87,7 @@ def sizes_of(config: Config, relative: LlamaVariant) -> Sizes:
     """Read and check the sizes of a model.
 
     Raises:
-        UnusableError: one is missing, of another type, or does not fit the others.
+        InvalidCheckpointError: one is missing, of another type, or does not fit the others.
     """
     size = config_json.size
     for name in relative.not_null:
@@ -130,7 +130,7 @@ def check_settings(config: Config) -> None:
     """Check the types of the entries that decide no shape.
 
     Raises:
-        UnusableError: naming the first entry of a wrong type.
+        InvalidCheckpointError: naming the first entry of a wrong type.
     """
     if not isinstance(config.get("model_type"), str):
         raise InvalidCheckpointError(
@@ -192,7 +192,7 @@ def table_of(architecture: str, config: Config) -> Table | None:
     """Return the tensors of a Llama or a relative, or None for another architecture.
 
     Raises:
-        UnusableError: an entry of the config is missing or wrong.
+        InvalidCheckpointError: an entry of the config is missing or wrong.
     """
     relative = VARIANTS.get(architecture)
     if relative is None:

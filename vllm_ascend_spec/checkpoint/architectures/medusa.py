@@ -116,7 +116,7 @@ def count_of(config: Mapping[str, Any]) -> int:
     """Return how many heads there are.
 
     Raises:
-        UnusableError: the config does not say.
+        InvalidCheckpointError: the config does not say.
     """
     return config_json.size(config, _key(HEADS, config))
 
@@ -127,7 +127,7 @@ def sizes_of(
     """Read and check the sizes; those that the config leaves out are the target's.
 
     Raises:
-        UnusableError: one is missing, or of another type.
+        InvalidCheckpointError: one is missing, or of another type.
     """
     known = target or _sizes_by_tensors(tensors)
     vocab, hidden = (

@@ -22,7 +22,7 @@ def table_of(architecture: str, config: Mapping[str, Any]) -> Table | None:
     """Return the tensors of MiMo's MTP layers, or None for another architecture.
 
     Raises:
-        UnusableError: an entry of the config is missing or wrong.
+        InvalidCheckpointError: an entry of the config is missing or wrong.
     """
     if architecture not in ARCHITECTURES:
         return None

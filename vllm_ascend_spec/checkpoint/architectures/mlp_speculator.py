@@ -76,7 +76,7 @@ def count_of(config: Mapping[str, Any]) -> int:
     """Return how many stages there are.
 
     Raises:
-        UnusableError: the config does not say.
+        InvalidCheckpointError: the config does not say.
     """
     return config_json.size(config, "n_predict")
 
@@ -87,7 +87,7 @@ def sizes_of(
     """Read and check the sizes.
 
     Raises:
-        UnusableError: one is missing, of another type, or not the target's.
+        InvalidCheckpointError: one is missing, of another type, or not the target's.
     """
     hidden = config_json.size(config, "emb_dim")
     if target is not None:

@@ -31,7 +31,7 @@ def check(tensors: Mapping[str, Tensor], config: Mapping[str, Any], *, quantized
     """Raise if a checkpoint contradicts itself or its config.
 
     Raises:
-        UnusableError: a layer is missing or incomplete, or the embedding is of another size.
+        InvalidCheckpointError: a layer is missing or incomplete, or the embedding differs.
     """
     layers = config.get("num_hidden_layers")
     whole = isinstance(layers, int) and not isinstance(layers, bool)

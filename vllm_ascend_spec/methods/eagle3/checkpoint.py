@@ -61,7 +61,7 @@ def require_kind(found: Checkpoint) -> None:
     """Raise unless the tensors are those of an EAGLE-3 head.
 
     Raises:
-        UnusableError: naming the method that fits instead.
+        InvalidCheckpointError: naming the method that fits instead.
     """
     kind = kind_of(found.tensors) if found.usual_names else "eagle3"
     if kind == "eagle":
@@ -81,7 +81,7 @@ def check_masked_states(found: Checkpoint, settings: Settings) -> None:
     """Raise unless a head for parallel drafting has the placeholder for states not known yet.
 
     Raises:
-        UnusableError: the tensor is missing, or has another size.
+        InvalidCheckpointError: the tensor is missing, or has another size.
     """
     width = (
         settings.num_states * settings.target_hidden if settings.uses_states else settings.hidden
@@ -107,7 +107,7 @@ def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
         target: the text part of the target's config.
 
     Raises:
-        UnusableError: the states have another width, or come from layers that do not exist.
+        InvalidCheckpointError: the states have another width, or their layers do not exist.
     """
     check_width(settings.target_hidden, target)
     layers = target.get("num_hidden_layers")

@@ -99,7 +99,7 @@ def fill(heads: nn.Module, places: Mapping[str, list[tuple[str, Tensor]]]) -> No
     """Copy the tensors of a checkpoint into the parameters and buffers of the same names.
 
     Raises:
-        UnusableError: tensors that config.json declares tied differ.
+        InvalidCheckpointError: tensors that config.json declares tied differ.
     """
     state = heads.state_dict()
     mine = {name: ours for ours, tied in places.items() for name, _ in tied}

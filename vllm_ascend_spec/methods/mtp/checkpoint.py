@@ -71,7 +71,7 @@ def require_our_loop(architecture: str, config: Mapping[str, Any], text: Mapping
     """Raise if vLLM runs a model's MTP layers in a proposer that this package does not extend.
 
     Raises:
-        UnusableError: naming the model.
+        InvalidCheckpointError: naming the model.
     """
     types = [part.get("model_type") for part in (config, text)]
     found = next((name for name in types if name in OTHER_PROPOSERS), None)
@@ -89,7 +89,7 @@ def require_tensors(found: Checkpoint) -> None:
     vLLM finds that out after loading the target, or drafts with uninitialized weights.
 
     Raises:
-        UnusableError: the files have no tensor of these layers.
+        InvalidCheckpointError: the files have no tensor of these layers.
     """
     if has_mtp_layers(found.tensors, found.text) is False:
         first = found.text["num_hidden_layers"]
@@ -103,7 +103,7 @@ def require_layers(architecture: str, config: Mapping[str, Any]) -> None:
     """Raise if a model is known to have no MTP layers.
 
     Raises:
-        UnusableError: it has none.
+        InvalidCheckpointError: it has none.
     """
     if architecture in llama.VARIANTS:
         raise InvalidCheckpointError(
