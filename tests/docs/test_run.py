@@ -79,8 +79,10 @@ def test_command(command: Command) -> None:
     "command", [c for c in COMMANDS if isinstance(table.how(c), table.Serve)], ids=where
 )
 def test_server(command: Command) -> None:
-    with server(command.text, **small(command.where)) as running:
-        client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0)
+    with (
+        server(command.text, **small(command.where)) as running,
+        openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0) as client,
+    ):
         (model,) = client.models.list().data
         answer = client.completions.create(
             model=model.id, prompt="import os\n\ndef ", temperature=0

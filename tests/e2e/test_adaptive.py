@@ -149,7 +149,7 @@ def test_drafts_that_are_never_accepted_are_given_up(
 
     def ended(step: TimedStep, now: float, running: Any) -> None:
         """Let a step take as long as its drafts say, not as long as a busy machine needs."""
-        seconds[0] += 1e-3 * (1 + 0.2 * step.drafts)
+        seconds[0] += 1e-3 * (1 + 0.2 * step.k)
         stock(step, seconds[0], running)
 
     monkeypatch.setattr(kind, "ended", ended)
@@ -168,11 +168,11 @@ def test_some_lengths_are_left_out(
     options = {"ascend_spec": {"draft_length": "adaptive", "draft_lengths": [1, 3]}}
     llm = make_engine(EVERY["medusa"], additional_config=options)
     kind = scheduler_of(llm).classes[False]
-    stock, chosen = kind.length, []
-    monkeypatch.setattr(kind, "length", lambda n: chosen.append(stock(n)) or chosen[-1])
+    stock, chosen = kind.choose, []
+    monkeypatch.setattr(kind, "choose", lambda n: chosen.append(stock(n)) or chosen[-1])
     with watch(llm) as seen:
         generate(llm, prompts[:8])
-    assert set(chosen) <= {1, 3}
+    assert {choice.k for choice in chosen} <= {1, 3}
     # Of a request fewer may be verified.
     assert {num for step in seen.steps for num in step.drafts} <= {1, 2, 3}
 
@@ -189,7 +189,7 @@ def test_requests_of_which_fewer_drafts_are_verified(
     scheduler = scheduler_of(llm)
     chooser, each = scheduler.classes[False].chooser, scheduler.classes[False].per_request
     numbers = itertools.count()
-    monkeypatch.setattr(batch_class, "HOLD", 1)
+    monkeypatch.setattr(batch_class, "HOLD_STEPS", 1)
     monkeypatch.setattr(chooser, "choose", lambda requests: KChoice(3, PAYS))
     monkeypatch.setattr(chooser, "choice", KChoice(3, PAYS))
     monkeypatch.setattr(chooser.costs, "row_seconds", lambda requests: 1e-3)

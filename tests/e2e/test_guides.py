@@ -126,8 +126,10 @@ def test_a_command_serves(name: str) -> None:
     text = command.ours
     if "\\   #" in text:  # which no shell takes as it is meant
         text = rewrite(text).text
-    with server(text.rstrip(), **MACHINE, **SMALL) as running:
-        client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0)
+    with (
+        server(text.rstrip(), **MACHINE, **SMALL) as running,
+        openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0) as client,
+    ):
         model = client.models.list().data[0].id
         assert model == command.name or command.name is None
         stream = False
@@ -204,8 +206,10 @@ def test_mtp_with_quantized_experts_serves(devices: int) -> None:
     """As it is, but for the zoo's model and for as many devices as there are."""
     text = with_our_models(MTP_ON_NPUS).replace(NPUS, HERE.format(devices))
     assert NPUS not in text
-    with server(text.rstrip(), **MACHINE, **SMALL) as running:
-        client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0)
+    with (
+        server(text.rstrip(), **MACHINE, **SMALL) as running,
+        openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0) as client,
+    ):
         for prompt in TEXTS:
             answer = client.completions.create(
                 model="dsv3", prompt=prompt, max_tokens=32, temperature=0

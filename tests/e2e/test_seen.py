@@ -67,10 +67,9 @@ def server(prompts: list[str]) -> Iterator[Server]:
 
 def ask(server: Server, prompt: str) -> Any:
     """Return the answer to a prompt."""
-    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
-    return client.completions.create(
-        model=TARGET, prompt=prompt, temperature=0, max_tokens=40, extra_body={"ignore_eos": True}
-    )
+    asked = {"model": TARGET, "prompt": prompt, "temperature": 0, "max_tokens": 40}
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
+        return client.completions.create(**asked, extra_body={"ignore_eos": True})
 
 
 def get(server: Server, path: str, key: str | None = None) -> tuple[int, str]:

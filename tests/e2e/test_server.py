@@ -33,8 +33,10 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def client(server: Server) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="EMPTY", max_retries=0)
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="EMPTY", max_retries=0) as found:
+        yield found
 
 
 @pytest.mark.core
@@ -52,9 +54,11 @@ def test_our_platform_is_active_and_drafts_are_accepted(server: Server, prompts:
     assert rule_from_prometheus(server.metrics()) == "token"
 
 
-def test_a_request_without_drafts(server: Server, prompts: list[str]) -> None:
+def test_a_request_without_drafts(
+    server: Server, client: openai.OpenAI, prompts: list[str]
+) -> None:
     def complete(value: Any) -> str:
-        answer = client(server).completions.create(
+        answer = client.completions.create(
             model=TARGET,
             prompt=prompts[0],
             temperature=0,
@@ -134,11 +138,11 @@ def test_aborted_requests_leave_the_others_alone(server: Server, prompts: list[s
     ids=["oversized prompt", "negative temperature", "token out of range"],
 )
 def test_a_bad_request_is_refused_and_the_server_goes_on(
-    server: Server, prompts: list[str], bad: dict[str, object]
+    client: openai.OpenAI, prompts: list[str], bad: dict[str, object]
 ) -> None:
     with pytest.raises(openai.BadRequestError):
-        client(server).completions.create(model=TARGET, **{"max_tokens": 8, **bad})
-    good = client(server).completions.create(model=TARGET, prompt=prompts[0], max_tokens=8)
+        client.completions.create(model=TARGET, **{"max_tokens": 8, **bad})
+    good = client.completions.create(model=TARGET, prompt=prompts[0], max_tokens=8)
     assert good.usage is not None
     assert good.usage.completion_tokens > 0
 
@@ -164,8 +168,8 @@ def test_a_worker_in_a_process_of_its_own(
     assert [answer.token_ids for answer in served.answers] == expected
 
 
-def test_chat(server: Server) -> None:
-    answer = client(server).chat.completions.create(
+def test_chat(client: openai.OpenAI) -> None:
+    answer = client.chat.completions.create(
         model=TARGET, messages=[{"role": "user", "content": "import"}], max_tokens=16
     )
     assert answer.choices[0].message.content
@@ -173,7 +177,12 @@ def test_chat(server: Server) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_stop_string_ends_what_is_billed(
-    server: Server, prompts: list[str], make_engine: object, generate: object, stream: bool
+    server: Server,
+    client: openai.OpenAI,
+    prompts: list[str],
+    make_engine: object,
+    generate: object,
+    stream: bool,
 ) -> None:
     """Two answers to a prompt, of which each is billed."""
     offline = generate(  # type: ignore[operator]
@@ -186,7 +195,7 @@ def test_a_stop_string_ends_what_is_billed(
     options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
     before = generated(server)
     for prompt, expected in zip(prompts, offline, strict=False):
-        answer = client(server).completions.create(
+        answer = client.completions.create(
             model=TARGET,
             prompt=prompt,
             max_tokens=48,

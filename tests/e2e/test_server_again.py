@@ -15,8 +15,9 @@ from vllm_ascend_spec.bench.server import Server
 
 
 def answer_of(server: Server) -> str:
-    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="EMPTY", max_retries=0)
-    answer = client.completions.create(model=TARGET, prompt="def f(", max_tokens=16, temperature=0)
+    asked = {"model": TARGET, "prompt": "def f(", "max_tokens": 16, "temperature": 0}
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="EMPTY", max_retries=0) as client:
+        answer = client.completions.create(**asked)
     return answer.choices[0].text
 
 

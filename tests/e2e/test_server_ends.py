@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import openai
@@ -42,10 +43,11 @@ def new_server(launcher: list[str], *arguments: str) -> Server:
     )
 
 
-def long_answer(server: Server) -> Iterator[Any]:
-    """Start an answer, and wait for its first piece."""
-    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="EMPTY", max_retries=0)
-    stream = iter(
+@contextmanager
+def long_answer(server: Server) -> Iterator[Iterator[Any]]:
+    """Start an answer, wait for its first chunk, and yield the others."""
+    with (
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="EMPTY", max_retries=0) as client,
         client.completions.create(
             model=TARGET,
             prompt="def f(",
@@ -53,10 +55,11 @@ def long_answer(server: Server) -> Iterator[Any]:
             max_tokens=400,
             temperature=0,
             extra_body={"ignore_eos": True},
-        )
-    )
-    next(stream)
-    return stream
+        ) as answer,
+    ):
+        chunks = iter(answer)
+        next(chunks)
+        yield chunks
 
 
 def kill_engine(server: Server) -> None:
@@ -78,10 +81,10 @@ def wait(server: Server) -> tuple[int, float]:
 
 def end_by_a_kill(server: Server) -> tuple[int, str]:
     """Kill a server's engine while it answers; return the server's status and its log."""
-    stream = long_answer(server)
-    kill_engine(server)
-    with pytest.raises(openai.APIError):
-        list(stream)
+    with long_answer(server) as chunks:
+        kill_engine(server)
+        with pytest.raises(openai.APIError):
+            list(chunks)
     status, seconds = wait(server)
     assert seconds < MOST_SECONDS
     return status, server.log_text()
@@ -99,9 +102,9 @@ def test_a_killed_engine_without_the_patch() -> None:
 def test_a_server_that_is_asked_to_end_while_it_answers() -> None:
     """The one that is started after a failure, say; with time to end what it has begun."""
     with new_server(OURS, "--shutdown-timeout", "30") as server:
-        stream = long_answer(server)
-        psutil.Process(server.pid).terminate()
-        reasons = [chunk.choices[0].finish_reason for chunk in stream if chunk.choices]
+        with long_answer(server) as chunks:
+            psutil.Process(server.pid).terminate()
+            reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices]
         status, _ = wait(server)
     assert reasons[-1] == "length"
     assert status == 0
