@@ -122,7 +122,8 @@ def test_what_a_child_holds_counts() -> None:
         child.stdout.readline()
         after = uses_of(os.getpid())
         child.stdin.close()
-    assert memory_of(after) - memory_of(before) >= 32 << 20
+    # The child takes 32 MiB; this process may give some back meanwhile.
+    assert memory_of(after) - memory_of(before) >= 30 << 20
     (name,) = (name for name in more_descriptors(before, after) if str(child.pid) in name)
     assert more_descriptors(before, after)[name] == 1
     assert "MB, " in told(before, after)

@@ -65,5 +65,5 @@ def test_nothing_that_we_override_is_among_them(runners: Any) -> None:
 def test_they_differ_by_the_cpus_patches_alone(runners: Any) -> None:
     cpu, gpu = runners[:2]
     ours = [{name for name in vars(runner) if not name.startswith("__")} for runner in (cpu, gpu)]
-    assert ours == [{"patches"}, set()]
-    assert (cpu.patches, gpu.patches) == (("cpu",), ())
+    assert ours == [{"patch_stages"}, set()]
+    assert (cpu.patch_stages, gpu.patch_stages) == (("cpu",), ())
