@@ -15,7 +15,11 @@ SUITE = $(PYTHON) -m tests.suite --python "$(PYTHON)" --make "$(MAKE)" --venv $(
   --npu-venv $(NPU_VENV) --at-once $(TESTS_AT_ONCE) --npu-at-once $(NPU_TESTS_AT_ONCE) \
   $(addprefix --optional ,$(OPTIONAL)) $(addprefix --only ,$(ONLY))
 
-.PHONY: demo docs test test-all test-npu-sim setup-npu-sim setup-triton-ascend bench bench-npu-sim lint format clean
+# Without engines, servers and compilers.
+QUICK = $(addprefix tests/,test_structure.py test_errors.py test_messages.py test_step_report.py \
+  checkpoint config control graphs hooks legacy metrics page platform worker)
+
+.PHONY: demo docs quick test test-all test-npu-sim setup-npu-sim setup-triton-ascend bench bench-npu-sim lint format clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo_serve.py
@@ -23,6 +27,10 @@ demo: $(VENV)/.installed
 # Its parts, and at the end what took longest. It sets up what is missing.
 test:
 	$(SUITE) $(filter-out tests,$(TESTS))
+
+# What to run while you write: lint, types, and the tests that take no engine.
+quick: lint
+	$(VENV)/bin/python -m pytest -q -n $(TESTS_AT_ONCE) $(QUICK) --deselect tests/config/test_fuzz.py
 
 # Also the tests that repeat a path which another one takes; they are marked `nightly`.
 test-all:

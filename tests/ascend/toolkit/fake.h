@@ -1,4 +1,4 @@
-// What the launchers of the fake for CANN's toolkit do. They run the kernel under the emulator,
+// What the launchers of the fake of CANN's toolkit do. They run the kernel under the emulator,
 // unless VLLM_ASCEND_SPEC_TEST_LAUNCH says otherwise: a number is the error code that a launch fails
 // with; "unregistered" runs nothing and returns 0, as CANN's do where the kernels' binary was not
 // registered with the device.
@@ -16,7 +16,7 @@
 #include "verify_sample/arguments.h"
 #include "verify_sample/call.h"
 
-namespace emulator {
+namespace fake {
 
 constexpr uint32_t kBroken = 999;  // the kernel broke a rule of the hardware
 
@@ -126,4 +126,4 @@ inline uint32_t launch(int32_t dtype, uint32_t cores, void* logits, void* bitmas
   return run("grammar_mask", call, cores, tile, spec::Mode::kAuto);
 }
 
-}  // namespace emulator
+}  // namespace fake
