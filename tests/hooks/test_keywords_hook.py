@@ -36,7 +36,9 @@ CLASSES = pytest.mark.parametrize("kind", [EngineArgs, AsyncEngineArgs])
 
 @pytest.fixture(autouse=True)
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is logged, which is each line once in a process."""
+    """What is logged, which is each line once in a process; with the hook in place."""
+    # Only the first engine of a process loads plugins.
+    keywords_hook.apply()
     lines: list[str] = []
     monkeypatch.setattr(keywords_hook, "log_once", lambda _level, text: lines.append(text))
     return lines
