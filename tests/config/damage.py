@@ -14,6 +14,7 @@ from tests.config.checkpoints import (
     edit_config,
     edit_header,
     edit_tensors,
+    read_file,
     read_tensors,
     write_file,
     write_tensors,
@@ -109,6 +110,16 @@ def swapped(folder: Path) -> None:
         second["data_offsets"] = first["data_offsets"]
 
     edit_header(folder, change)
+
+
+def twice(folder: Path) -> None:
+    """Name a tensor twice in one header."""
+    entries, body = read_file(folder / WEIGHTS)
+    name = find(entries, "o_proj.weight")
+    text = json.dumps(entries)
+    write_file(
+        folder / WEIGHTS, f"{text[:-1]}, {json.dumps(name)}: {json.dumps(entries[name])}}}", body
+    )
 
 
 def replaced(make: Callable[[Path], Any], name: str = WEIGHTS) -> Damage:
@@ -220,6 +231,7 @@ HEADERS: Table = {
     ),
     "overlapping tensors": (swapped, [WEIGHTS, "offset", "_proj.weight"]),
     "a hole": (header(lambda h: h.pop(find(h, "o_proj.weight"))), [WEIGHTS, "offset"]),
+    "a tensor twice": (twice, ["o_proj.weight", "twice"]),
     "metadata that is a number": (header(lambda h: h.update(__metadata__=3)), [WEIGHTS, "a map"]),
 }
 

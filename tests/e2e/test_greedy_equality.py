@@ -118,8 +118,8 @@ def test_more_drafts_than_an_npu_takes(
     check: Any,
 ) -> None:
     llm = make_engine({**EVERY[method], "num_speculative_tokens": num_tokens})
-    answer = partial(ask, llm, generate, prompts[:8])
-    check(method, llm, answer, expected[:8], num_tokens)
+    answer = partial(ask, llm, generate, prompts[:16])
+    check(method, llm, answer, expected[:16], num_tokens)
 
 
 def ask(llm: Any, generate: Any, prompts: list[str], batch: int = 8) -> list[list[int]]:
@@ -133,7 +133,7 @@ def test_stock_draft_loop(
 ) -> None:
     options = {"ascend_spec": {"draft_loop": "stock"}}
     llm = make_engine(EVERY[method], additional_config=options)
-    check(method, llm, partial(ask, llm, generate, prompts[:8]), expected[:8])
+    check(method, llm, partial(ask, llm, generate, prompts[:16]), expected[:16])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -146,11 +146,11 @@ def test_chunked_prefill_and_prefix_caching(
     """
     chunks = {"max_num_batched_tokens": 48, "max_num_seqs": 4}
     llm = make_engine(EVERY[method], enable_prefix_caching=True, block_size=32, **chunks)
-    check(method, llm, partial(ask, llm, generate, prompts[:8]), expected[:8])
+    check(method, llm, partial(ask, llm, generate, prompts[:16]), expected[:16])
     if method not in LOOPS:
         return
     before = count(llm, "vllm:prefix_cache_hits")
-    check(method, llm, partial(ask, llm, generate, prompts[:8]), expected[:8])
+    check(method, llm, partial(ask, llm, generate, prompts[:16]), expected[:16])
     assert count(llm, "vllm:prefix_cache_hits") > before
 
 
@@ -160,12 +160,12 @@ def test_end_of_the_context(
 ) -> None:
     """Drafts that would pass ``max_model_len`` are dropped; the last token is still right."""
     arguments = {"max_model_len": 160}
-    plain = generate(make_engine(**arguments), prompts[:8], max_tokens=200)
+    plain = generate(make_engine(**arguments), prompts[:16], max_tokens=200)
     assert all(output.finish_reason == "length" for output in plain)
     assert any(len(output.token_ids) > 8 for output in plain)
     llm = make_engine(EVERY[method], **arguments)
     with watch(llm) as seen:
-        speculative = generate(llm, prompts[:8], max_tokens=200)
+        speculative = generate(llm, prompts[:16], max_tokens=200)
     assert_same(token_ids(speculative), token_ids(plain))
     check_drafts(seen, EVERY[method]["num_speculative_tokens"])
     if method in ALWAYS_K:  # which make fewer drafts nowhere else

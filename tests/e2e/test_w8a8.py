@@ -147,13 +147,13 @@ def test_heads_of_a_quantized_checkpoint(
     modelslim.quantize_dynamic(ZOO / model, tmp_path)
     target = {"model": str(tmp_path), **ASCEND}
     spec = {"method": "mtp", "num_speculative_tokens": 3}
-    expected = token_ids(generate(make_engine(**target), prompts[:32]))
+    expected = token_ids(generate(make_engine(**target), prompts[:64]))
     with watch(make_engine(spec, **target)) as seen:
-        assert_same(token_ids(generate(make_engine(spec, **target), prompts[:32])), expected)
+        assert_same(token_ids(generate(make_engine(spec, **target), prompts[:64])), expected)
     check_drafts(seen, 3)
     in_float = make_engine(spec, model=str(ZOO / model))
     with watch(in_float) as seen_in_float:
-        generate(in_float, prompts[:32])
+        generate(in_float, prompts[:64])
     assert seen.acceptance.rate == pytest.approx(seen_in_float.acceptance.rate, rel=0.03)
 
 

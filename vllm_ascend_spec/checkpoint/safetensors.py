@@ -6,12 +6,12 @@ length, and the tensors' bytes.
 
 from __future__ import annotations
 
-import json
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vllm_ascend_spec.checkpoint.config_json import parse_object
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
 
 HEADER_PREFIX = 8
@@ -51,7 +51,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     _require_whole(path)
     with path.open("rb") as file:
         length = int.from_bytes(file.read(HEADER_PREFIX), "little")
-        header = json.loads(file.read(length))
+        content = file.read(length)
+    # The library takes the last of two tensors with one name.
+    header = parse_object(f"the header of {path.name}", content, unique=True)
     header.pop("__metadata__", None)
     if not header:
         raise InvalidCheckpointError(f"{path.name} has no tensors")
