@@ -53,7 +53,7 @@ def _echo(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["keys", "short flag"],
 )
-def test_vllm_gets_the_carrier_and_we_keep_the_method(given: dict[str, Any]) -> None:
+def test_vllm_gets_the_alias_and_we_keep_the_method(given: dict[str, Any]) -> None:
     args = EngineArgs(**ENGINE, **given)
     config = args.create_engine_config()
     built = config.speculative_config
@@ -73,7 +73,7 @@ def test_its_own_rules_hold() -> None:
         EngineArgs(**ENGINE, speculative_config={**SPEC, "echo_distance": 0}).create_engine_config()
 
 
-def test_options_of_the_carrier_are_not_its_own() -> None:
+def test_options_of_the_alias_are_not_its_own() -> None:
     with pytest.raises(ConfigError, match="has no effect with method 'echo', only with 'ngram'"):
         EngineArgs(
             **ENGINE, speculative_config={**SPEC, "prompt_lookup_max": 3}
@@ -88,7 +88,7 @@ def test_a_config_built_by_hand_cannot_have_it() -> None:
         attach.attach_resolved(config, device=None)  # type: ignore[arg-type]
 
 
-def test_without_a_carrier_vllm_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_alias_vllm_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     methods = {**BUILT_IN, "echo": replace_record(ECHO, vllm_method=None)}
     monkeypatch.setattr(preflight, "all_methods", lambda: methods)
     with pytest.raises(ValueError, match="Input should be"):

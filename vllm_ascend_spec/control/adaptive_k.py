@@ -83,7 +83,7 @@ class AdaptiveK:
             raise ValueError(f"no K to choose from: {list(k_values)}")
         self.k_values = sorted(set(k_values))
         self.acceptance = RecentAcceptance(self.k_values[-1])
-        # Tokens per request and step by number of drafts; ``Kind`` may set that of its batch here.
+        # Tokens per request and step by number of drafts; ``BatchClass`` may set its own.
         self.expected_tokens: Callable[[int], float] = self.acceptance.tokens
         self.costs = CostModel()
         self.choice = KChoice(self.k_values[-1], UNKNOWN)

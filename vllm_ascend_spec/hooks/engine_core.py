@@ -32,20 +32,20 @@ def apply() -> None:
     start, loop = EngineCore.__init__, EngineCoreProc.run_busy_loop
 
     @wraps(start)
-    def start_and_rehearse(self: Any, *args: Any, **kwargs: Any) -> None:
+    def start_and_warm_up(self: Any, *args: Any, **kwargs: Any) -> None:
         start(self, *args, **kwargs)
-        _rehearse(self)
+        _warm_up(self)
 
     @wraps(loop)
     def warm_up_and_loop(self: Any) -> None:
-        _rehearse(self)
+        _warm_up(self)
         loop(self)
 
-    _patches.set(EngineCore, "__init__", start_and_rehearse)
+    _patches.set(EngineCore, "__init__", start_and_warm_up)
     _patches.set(EngineCoreProc, "run_busy_loop", warm_up_and_loop)
 
 
-def _rehearse(core: Any) -> None:
+def _warm_up(core: Any) -> None:
     from vllm_ascend_spec.control.warmup import profile_steps
 
     profile_steps(core)
