@@ -42,8 +42,9 @@ GPU = Tried(
         **{name: value for name, value in COMMON.items() if name not in FOR_A_CPU},
         **CHOSEN,
         "VLLM_ASCEND_SPEC_DEVICE": "cuda",
-        # With the engine in a process of its own, as `vllm serve` has it.
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+        # Else products of float32 in Triton's attention are TF32's, and their sums differ with the
+        # number of rows by more than the gap between the best two tokens.
+        "TRITON_F32_DEFAULT": "ieee",
     },
 )
 CPU = Tried("cpu", "SpecCpuPlatform", {**COMMON, **CHOSEN, "VLLM_ASCEND_SPEC_DEVICE": "cpu"})

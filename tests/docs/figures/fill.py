@@ -23,6 +23,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "step": steps.parts,
     "overhead": steps.overhead,
     "verification": verification.to_peers,
+    "verification-cuda": verification.on_a_gpu,
     "block-rule": verification.block_rule,
     "device-counts": device_counts.rows,
 }

@@ -21,6 +21,14 @@ def to_peers() -> Iterator[str]:
             yield row(found["kind"], *cells, spread(cold[found["kind"]]["share_of_read"], ".0%"))
 
 
+def on_a_gpu() -> Iterator[str]:
+    """Yield the same of a GPU, without the comparison with a plain read."""
+    for found in read("verify-cuda")["summary"]["by_kind"]:
+        means = found["geomeans"]
+        if BLOCK not in means:
+            yield row(found["kind"], *(spread(means[peer], ".1f") for peer in ("vllm", "torch")))
+
+
 def block_rule() -> Iterator[str]:
     """Yield what the block rule takes of the token rule's time."""
     for found in read("verify-cpu")["summary"]["by_kind"]:
