@@ -73,7 +73,7 @@ def test_the_gpus_is_started_by_hand_and_runs_tests_that_exist() -> None:
     tests = triggers["workflow_dispatch"]["inputs"]["tests"]["default"].split()
     assert tests[0] == "tests/cuda"
     assert all((ROOT / test).exists() for test in tests)
-    assert "bench verify --device cuda" in commands(path)
+    assert "-m tests.benchmarks verify --device cuda" in commands(path)
 
 
 def test_by_night_every_part_of_the_suite_runs_and_the_newest_vllm_is_looked_at() -> None:

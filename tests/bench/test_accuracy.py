@@ -16,7 +16,7 @@ from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec.bench.accuracy import fall_of_score, format_table
 from vllm_ascend_spec.bench.differences import ROUNDING, argmax, first_difference, judge
 from vllm_ascend_spec.bench.lm_eval import compare, equal_answers
-from vllm_ascend_spec.bench.timed_engine import ENVIRONMENT
+from vllm_ascend_spec.bench.local_engine import ENVIRONMENT
 from vllm_ascend_spec.cli.main import main
 
 LIKELY = {7: -0.5, 8: -0.6, 9: -3.0}

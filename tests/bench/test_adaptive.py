@@ -1,4 +1,4 @@
-"""``bench adaptive``: what its figures are made of, and one small run of it."""
+"""``benchmarks adaptive``: what its figures are made of, and one small run of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.bench import adaptive, adaptive_picture
-from vllm_ascend_spec.bench.adaptive import (
+from tests.benchmarks import adaptive, adaptive_picture
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.adaptive import (
     ADAPTIVE,
     CONTROL,
     NONE,
@@ -24,8 +24,8 @@ from vllm_ascend_spec.bench.adaptive import (
     steps_by_length,
     thinned,
 )
+from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.closed_loop import Phase, Run
-from vllm_ascend_spec.cli.main import main
 
 SPEEDS = {NONE: [100.0, 110.0], "K=1": [150.0, 140.0], "K=2": [120.0, 90.0], ADAPTIVE: [135, 154]}
 
@@ -200,12 +200,12 @@ def test_the_picture_has_speed_and_length(tmp_path: Path) -> None:
 def test_what_cannot_be_measured_is_refused(
     option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bench", "adaptive", option, value]) == 2
+    assert main(["adaptive", option, value]) == 2
     assert option in capsys.readouterr().err
 
 
 def test_a_picture_of_what_is_left_out_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "adaptive", "--cells-only", "--png", "x.png"]) == 2
+    assert main(["adaptive", "--cells-only", "--png", "x.png"]) == 2
     assert "--png='x.png': draws the load that --cells-only leaves out" in capsys.readouterr().err
 
 
@@ -213,7 +213,7 @@ def test_a_picture_of_what_is_left_out_is_refused(capsys: pytest.CaptureFixture[
 def test_a_small_run(tmp_path: Path) -> None:
     output = tmp_path / "record.json"
     spec: dict[str, Any] = {**SPECS["eagle"], "num_speculative_tokens": 1}
-    arguments = ["bench", "adaptive", "--model", TARGET, "--rounds", "1", "--clients", "2"]
+    arguments = ["adaptive", "--model", TARGET, "--rounds", "1", "--clients", "2"]
     arguments += ["--speculative-config", json.dumps(spec), "--max-tokens", "8"]
     arguments += ["--temperatures", "0", "--control", "--output", str(output)]
     assert main(arguments) == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.peer_engine import PeerEngine, PeerError
 from vllm_ascend_spec.bench import peer
 from vllm_ascend_spec.bench.interleaved import OfflineLoad
 from vllm_ascend_spec.errors import ConfigError
@@ -72,8 +73,8 @@ def test_an_engine_that_ends_says_why_without_secrets(tmp_path: Path) -> None:
     text = "echo 'out of memory, hf_token=hf_abcdefghijklmnopqrstuvwxyz0123456789' >&2"
     found = peer.Peer(script(tmp_path, text), {"vllm": "0.32.0"})
     with (
-        peer.PeerEngine(found, {}, LOAD, {}) as engine,
-        pytest.raises(peer.PeerError, match="out of memory") as raised,
+        PeerEngine(found, {}, LOAD, {}) as engine,
+        pytest.raises(PeerError, match="out of memory") as raised,
     ):
         engine.start()
     assert "hf_abcdefghijklmnopqrstuvwxyz" not in str(raised.value)
@@ -86,7 +87,7 @@ def test_figures_come_over_line_by_line(tmp_path: Path) -> None:
     )
     text = f"while read line; do echo '{figures}'; done"
     found = peer.Peer(script(tmp_path, text), {"vllm": "0.32.0"})
-    with peer.PeerEngine(found, {}, LOAD, {"draft": ("runner.drafter", "propose")}) as engine:
+    with PeerEngine(found, {}, LOAD, {"draft": ("runner.drafter", "propose")}) as engine:
         engine.start()
         engine.generate(record=True)
         assert engine.tokens_per_engine_step == 2.0

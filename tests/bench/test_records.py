@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.bench import propose, serve, step
+from tests.benchmarks import propose, step
+from vllm_ascend_spec.bench import serve
 from vllm_ascend_spec.bench.client import ClientLoad, LoadResult, ServerAnswer
 from vllm_ascend_spec.bench.interleaved import Clock
 from vllm_ascend_spec.bench.peer import Peer

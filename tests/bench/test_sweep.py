@@ -13,11 +13,11 @@ import pytest
 from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec.bench import sweep_page
 from vllm_ascend_spec.bench.closed_loop import Run
+from vllm_ascend_spec.bench.local_engine import ENVIRONMENT
 from vllm_ascend_spec.bench.svg import Line, line_chart, ticks
 from vllm_ascend_spec.bench.sweep import format_table
 from vllm_ascend_spec.bench.sweep_configurations import cross, grouped
 from vllm_ascend_spec.bench.sweep_figures import EVERY, NONE, best_of, figures, percentile
-from vllm_ascend_spec.bench.timed_engine import ENVIRONMENT
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts

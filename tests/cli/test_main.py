@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.benchmarks import __main__ as benchmarks
 from tests.installed import pretend_devices
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.cli import bench, info, serve
+from vllm_ascend_spec.cli.bench import MOVED
 from vllm_ascend_spec.cli.main import COMMANDS, main
 from vllm_ascend_spec.devices import cpu
 from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
@@ -369,3 +371,20 @@ def test_bench_serve_refuses(arguments: list[str], words: list[str], capsys) -> 
 
 def test_bench_defaults_are_the_zoo() -> None:
     assert "examples/zoo/eagle" in bench.DEFAULT_SPEC
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_command_that_left_the_package_says_where_it_went(name: str, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", name, "--rounds", "3"])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"python -m tests.benchmarks {name}")
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_it_names_is_there(name: str, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        benchmarks.main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"tests.benchmarks {name}" in capsys.readouterr().out

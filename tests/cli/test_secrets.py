@@ -16,11 +16,13 @@ import pytest
 
 from tests.ascend.bench import counts
 from tests.bench.test_npu_sim import GOOD
-from vllm_ascend_spec.bench import propose, serve, server, step
+from tests.benchmarks import __main__ as benchmarks
+from tests.benchmarks import propose, step
+from tests.benchmarks.verify import overhead, timing
+from vllm_ascend_spec.bench import serve, server
 from vllm_ascend_spec.bench.client import ClientLoad
 from vllm_ascend_spec.bench.interleaved import Clock
-from vllm_ascend_spec.bench.verify import overhead, timing
-from vllm_ascend_spec.cli import bench, elsewhere, info
+from vllm_ascend_spec.cli import elsewhere, info
 from vllm_ascend_spec.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +123,7 @@ def test_info_as_a_command() -> None:
     assert "ready" in done.stdout
 
 
-def test_record_of_bench_verify(
+def test_record_of_verification(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(timing, "MIN_SAMPLE_S", 0.0)
@@ -129,9 +131,9 @@ def test_record_of_bench_verify(
     monkeypatch.setattr(server, "stop_servers_on_sigterm", lambda: None)
     record = tmp_path / "record.json"
     small = ["--kinds", "greedy", "--vocab", "64", "--batch", "1", "--rounds", "1"]
-    arguments = ["bench", "verify", *small, "--backend", "reference", "--output", str(record)]
+    arguments = ["verify", *small, "--backend", "reference", "--output", str(record)]
     monkeypatch.setattr(sys, "argv", ["vllm-ascend-spec", *arguments, *ARGUMENTS])
-    assert main(arguments) == 0
+    assert benchmarks.main(arguments) == 0
     assert_hidden("".join(capfd.readouterr()) + record.read_text())
     argv = json.loads(record.read_text())["provenance"]["argv"]
     assert argv[1 : len(arguments)] == arguments[:-1]
@@ -180,9 +182,10 @@ def test_record_of_benchmarks_in_this_process(
         tokens_per_engine_step=1.0,
     )
     monkeypatch.setattr(benchmark, "TimedEngine", lambda *_, **__: engine)
-    monkeypatch.setattr(bench, "resolve_engine", lambda *_, **__: None)
+    monkeypatch.setattr(benchmarks, "resolve_engine", lambda *_, **__: None)
     name = benchmark.__name__.rpartition(".")[2]
-    assert main(["bench", name, "--model", MODEL, "--speculative-config", json.dumps(SPEC)]) == 0
+    arguments = [name, "--model", MODEL, "--speculative-config", json.dumps(SPEC)]
+    assert benchmarks.main(arguments) == 0
     output = "".join(capsys.readouterr())
     assert_hidden(output)
     assert '"num_speculative_tokens": 3' in output
@@ -228,7 +231,7 @@ def test_a_server_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path:
         ["info", "--api-key", WORD],
         ["info", f"--api-key={WORD}"],
         ["info", WORD, f"-k{WORD}"],
-        ["bench", "verify", "--hf-token", WORD],
+        ["bench", "sweep", "--hf-token", WORD],
         ["check", "model", "--speculative-config", f'{{"method": "eagle", "hf_token": "{WORD}"}}'],
         ["check", "model", "--speculative-config", f'{{"hf_token": "{WORD}"'],
         ["bench", "serve", "--speculative-config", f'{{"method": "eagle", "api_key": "{WORD}"}}'],

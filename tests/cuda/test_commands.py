@@ -17,11 +17,12 @@ from tests.zoo import SPECS, TARGET
 
 pytestmark = [requires_gpu, pytest.mark.cuda, pytest.mark.timeout(1800)]
 EAGLE = SPECS["eagle"]
+COMMAND = "vllm_ascend_spec.cli.main"
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "vllm_ascend_spec.cli.main", *arguments],
+        [sys.executable, "-m", module, *arguments],
         env={**os.environ, **TRIED.environment, **environment},
         cwd=ROOT,
         capture_output=True,
@@ -33,7 +34,8 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def test_bench_verify_measures_and_judges_the_backends(tmp_path: Path) -> None:
     output = tmp_path / "verify.json"
-    done = run("bench", "verify", "--device", TRIED.device, "--quick", "--output", str(output))
+    small = ("--device", TRIED.device, "--quick")
+    done = run("tests.benchmarks", "verify", *small, "--output", str(output))
     assert done.returncode == 0, done.stderr[-3000:]
     record = json.loads(output.read_text())
     assert record["device"]["type"] == TRIED.device
@@ -42,7 +44,7 @@ def test_bench_verify_measures_and_judges_the_backends(tmp_path: Path) -> None:
 
 
 def test_info_names_the_device_and_what_is_ready() -> None:
-    done = run("info")
+    done = run(COMMAND, "info")
     assert done.returncode == 0, done.stderr[-3000:]
     assert TRIED.platform in done.stdout
 

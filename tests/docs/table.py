@@ -84,6 +84,9 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
         checks.our_parser,
     ),
     "vllm-ascend-spec bench sweep --record": Run(),
+    "python -m tests.benchmarks": NotRun(
+        "minutes; tests/bench and tests/cli run small ones", checks.python_parses
+    ),
     "pip install": NotRun("changes the environment that the tests run in", checks.pip),
     "pip uninstall": NotRun("changes the environment that the tests run in", checks.pip),
     "pip install torch==2.13.0": NotRun("sets up another environment", checks.pip),

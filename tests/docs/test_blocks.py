@@ -97,8 +97,11 @@ def test_command_in_the_text_exists(code: Command) -> None:
     if command == "make":
         assert re.search(rf"^{re.escape(name)}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return
+    from vllm_ascend_spec.cli.bench import MOVED
     from vllm_ascend_spec.cli.main import build_parser
 
+    if code.where.startswith("CHANGELOG") and name == "bench" and words[0] in MOVED:
+        return  # of an earlier version
     # `bench …` stands for any benchmark.
     given = [name, *words] if (name, words) != ("bench", []) else ["bench", "serve"]
     build_parser().parse_args(given)

@@ -14,10 +14,10 @@ from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.differences import Difference, argmax, first_difference, judge
+from vllm_ascend_spec.bench.local_engine import build_engine, end_engines, prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.sweep_configurations import Configuration
 from vllm_ascend_spec.bench.tasks import Task, mean
-from vllm_ascend_spec.bench.timed_engine import build_engine, end_engines, prepare_environment
 from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
 
 # Chance explains a drop in a sampled score up to this many standard errors.

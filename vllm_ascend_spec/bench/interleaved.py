@@ -1,7 +1,7 @@
 """Run an engine in turn with others, and time its parts.
 
 This file imports nothing of this package, because the interpreter of another environment, with
-another vLLM, runs it as a script (:mod:`vllm_ascend_spec.bench.peer`). The script reads commands,
+another vLLM, runs it as a script (tests/benchmarks/peer_engine.py). The script reads commands,
 one per line, and answers each with a line of JSON.
 """
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench.local_engine import end_engines, engine_arguments, prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.sweep_configurations import Configuration
-from vllm_ascend_spec.bench.timed_engine import end_engines, engine_arguments, prepare_environment
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.metrics.rule import note_on_rule, rule_from_engine
 

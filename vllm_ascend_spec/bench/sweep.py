@@ -17,11 +17,11 @@ from typing import Any
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
 from vllm_ascend_spec.bench.interleaved import keep_out_of_collections
+from vllm_ascend_spec.bench.local_engine import end_engines, prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary
 from vllm_ascend_spec.bench.sweep_configurations import Configuration, grouped
 from vllm_ascend_spec.bench.sweep_figures import NONE, best_of, figures
-from vllm_ascend_spec.bench.timed_engine import end_engines, prepare_environment
 from vllm_ascend_spec.config.schema import FIXED
 from vllm_ascend_spec.metrics.rule import note_on_rule
 

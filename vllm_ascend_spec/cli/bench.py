@@ -13,25 +13,29 @@ from typing import Any
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench import peer
 from vllm_ascend_spec.bench.start_timeout import add_start_timeout
-from vllm_ascend_spec.cli import bench_accuracy, bench_adaptive, bench_sweep, bench_verify
+from vllm_ascend_spec.cli import bench_accuracy, bench_sweep
 from vllm_ascend_spec.cli.bench_engine import numbers
-from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.json_option import parse_speculative
-from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
 from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 HELP = (
-    "measure: `bench serve` end to end, `bench step` by parts, `bench propose` drafting, "
-    "`bench adaptive` a K that is chosen, `bench verify` the kernels, "
-    "`bench sweep` methods and K under many loads, `bench accuracy` the answers"
+    "measure: `bench serve` end to end, `bench sweep` methods and K under many loads, "
+    "`bench accuracy` the answers"
 )
+# For developers, in tests/benchmarks/ of a checkout.
+MOVED = ("verify", "step", "propose", "adaptive")
 DEFAULT_SPEC = '{"method": "eagle", "model": "examples/zoo/eagle", "num_speculative_tokens": 3}'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a subcommand for each benchmark."""
     benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="NAME")
+    vars(benchmarks)["moved"] = {
+        name: f"`bench {name}` is for developers and left the package; in a checkout: "
+        f"python -m tests.benchmarks {name}"
+        for name in MOVED
+    }
     serve = benchmarks.add_parser("serve", help="two servers, with and without speculation")
     add_common(serve)
     serve.add_argument("--modes", default="eager,compiled", help="eager, compiled or both")
@@ -42,35 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_start_timeout(serve)
     add_peer(serve, several=True)
     serve.set_defaults(benchmark_run=run_serve)
-    step = benchmarks.add_parser("step", help="one engine step by its parts, in this process")
-    add_common(step)
-    step.add_argument("--batch", type=int, default=1)
-    step.add_argument("--temperature", type=float, default=0.0)
-    step.add_argument("--rounds", type=int, default=3)
-    step.add_argument("--compiled", action="store_true", help="with torch.compile")
-    step.add_argument(
-        "--idle", action="store_true", help="one more engine that could draft, held at K=0"
-    )
-    add_peer(step)
-    step.set_defaults(benchmark_run=run_step)
-    propose = benchmarks.add_parser("propose", help="what drafting costs beside the draft model")
-    add_common(propose, several=True)
-    propose.add_argument("--batches", default="1,8", help="concurrent requests, a list")
-    propose.add_argument("--temperature", type=float, default=0.0)
-    propose.add_argument("--rounds", type=int, default=3)
-    propose.add_argument("--compiled", action="store_true", help="with torch.compile")
-    propose.set_defaults(benchmark_run=run_propose)
-    adaptive = benchmarks.add_parser("adaptive", help="K chosen in each step beside fixed ones")
-    bench_adaptive.add_arguments(adaptive, add_common)
-    adaptive.set_defaults(benchmark_run=run_adaptive)
     sweep = benchmarks.add_parser("sweep", help="methods and K beside none, under many loads")
     bench_sweep.add_arguments(sweep)
     sweep.set_defaults(benchmark_run=run_sweep)
     accuracy = benchmarks.add_parser("accuracy", help="answers and scores, with and without")
     bench_accuracy.add_arguments(accuracy)
     accuracy.set_defaults(benchmark_run=run_accuracy)
-    verify = benchmarks.add_parser("verify", help="verification kernels against their peers")
-    bench_verify.add_arguments(verify)
 
 
 def add_common(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
@@ -169,73 +150,6 @@ def run_serve(args: argparse.Namespace) -> int:
         start_timeout_s=args.start_timeout,
     )
     return finish(serve.run(plan, teller(args.output)), args.output)
-
-
-def run_step(args: argparse.Namespace) -> int:
-    """Run ``bench step``."""
-    from vllm_ascend_spec.bench import step
-    from vllm_ascend_spec.bench.interleaved import OfflineLoad
-
-    spec = parse_speculative(args.speculative_config)
-    resolve_engine(args.model, spec, engine=EngineOptions(device=select.find_device()))
-    other = None if args.peer_python is None else peer.find_peer(args.peer_python)
-    plan = step.StepBenchConfig(
-        model=args.model,
-        speculative_config=spec,
-        load=OfflineLoad(
-            prompts=read_prompts(args.prompts)[: 8 * args.batch],
-            max_tokens=args.max_tokens,
-            batch=args.batch,
-            temperature=args.temperature,
-        ),
-        rounds=args.rounds,
-        compiled=args.compiled,
-        idle=args.idle,
-        peer=other,
-    )
-    return finish(step.run(plan, teller(args.output)), args.output)
-
-
-def run_propose(args: argparse.Namespace) -> int:
-    """Run ``bench propose``."""
-    from vllm_ascend_spec.bench import propose
-    from vllm_ascend_spec.bench.interleaved import OfflineLoad
-
-    specs = [parse_speculative(text) for text in args.speculative_config or [DEFAULT_SPEC]]
-    for spec in specs:
-        resolve_engine(args.model, spec, engine=EngineOptions(device=select.find_device()))
-    prompts = read_prompts(args.prompts)
-    plan = propose.ProposeBenchConfig(
-        model=args.model,
-        speculative_configs=specs,
-        loads=[
-            OfflineLoad(
-                prompts=prompts[: 8 * batch],
-                max_tokens=args.max_tokens,
-                batch=batch,
-                temperature=args.temperature,
-            )
-            for batch in numbers("--batches", args.batches, int, 1)
-        ],
-        rounds=args.rounds,
-        compiled=args.compiled,
-    )
-    return finish(propose.run(plan, teller(args.output)), args.output)
-
-
-def run_adaptive(args: argparse.Namespace) -> int:
-    """Run ``bench adaptive``."""
-    spec = parse_speculative(args.speculative_config)
-    section = {"ascend_spec": {"draft_length": args.draft_length}}
-    resolve_engine(args.model, spec, section, EngineOptions(device=select.find_device()))
-    prompts = read_prompts(args.prompts)
-    repetitive = read_prompts(args.repetitive)
-    clients = numbers("--clients", args.clients, int, 1)
-    temperatures = numbers("--temperatures", args.temperatures, float, 0)
-    record = bench_adaptive.measure(
-        args, spec, prompts, repetitive, clients, temperatures, teller(args.output)
-    )
-    return finish(record, args.output)
 
 
 def run_sweep(args: argparse.Namespace) -> int:

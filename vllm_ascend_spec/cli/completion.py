@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vllm_ascend_spec.cli import bench_verify, check_light
+from vllm_ascend_spec.cli import check_light
 from vllm_ascend_spec.cli.parsers import commands_in
 from vllm_ascend_spec.devices import registry as devices
 from vllm_ascend_spec.errors import ConfigError
@@ -18,7 +18,7 @@ MISSING = (
 )
 # Commands that take vLLM's arguments: its flags that matter to speculation are offered.
 WITH_FLAGS = (("check",), ("serve",))
-FILES = ("prompts", "record", "repetitive", "output", "png", "step_times", "peer_python", "old")
+FILES = ("prompts", "record", "output", "png", "step_times", "peer_python", "old")
 FOLDERS = ("model", "spec_model", "speculative_model")
 
 
@@ -34,14 +34,10 @@ def offered() -> dict[tuple[tuple[str, ...], str], list[str]]:
         for path in WITH_FLAGS
         for name in ("spec_method", "speculative_method")
     }
-    verify = ("bench", "verify")
     return {
         **found,
         (("check",), "device"): list(devices.all_devices()),
         (("bench", "serve"), "modes"): ["eager", "compiled", "eager,compiled"],
-        (verify, "device"): list(bench_verify.DEVICES),
-        (verify, "dtype"): list(bench_verify.DTYPES),
-        (verify, "kinds"): bench_verify.KIND_LIST.split(","),
     }
 
 

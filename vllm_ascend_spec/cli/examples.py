@@ -41,27 +41,12 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("info",): ("vllm-ascend-spec info", "vllm-ascend-spec info --json > report.json"),
     ("bench",): (
         "vllm-ascend-spec bench serve --output bench-results/serve.json",
-        "vllm-ascend-spec bench verify --quick --markdown",
-        "vllm-ascend-spec bench step --help",
+        "vllm-ascend-spec bench sweep --concurrency 1,8 --html bench-results/sweep.html",
     ),
     ("bench", "serve"): (
         "vllm-ascend-spec bench serve --modes eager --batches 1,8 --rounds 3",
         "vllm-ascend-spec bench serve --output bench-results/ngram.json \\\n"
         f"    --speculative-config '{NGRAM}'",
-    ),
-    ("bench", "step"): (
-        "vllm-ascend-spec bench step --batch 8 --compiled",
-        "vllm-ascend-spec bench step --peer-python ../other/.venv/bin/python",
-    ),
-    ("bench", "propose"): (
-        "vllm-ascend-spec bench propose --batches 1,8 --rounds 3",
-        "vllm-ascend-spec bench propose \\\n"
-        f"    --speculative-config '{EAGLE}' \\\n"
-        f"    --speculative-config '{NGRAM}'",
-    ),
-    ("bench", "adaptive"): (
-        "vllm-ascend-spec bench adaptive --clients 1,4,16 --temperatures 0 \\\n"
-        "    --png bench-results/adaptive.png",
     ),
     ("bench", "sweep"): (
         "vllm-ascend-spec bench sweep --concurrency 1,8 --html bench-results/sweep.html",
@@ -74,11 +59,6 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
         "vllm-ascend-spec bench accuracy --temperatures 0,0.8",
         f"vllm-ascend-spec bench accuracy --tasks examples/zoo/tasks.jsonl \\\n"
         f"    --speculative-config '{NGRAM}'",
-    ),
-    ("bench", "verify"): (
-        "vllm-ascend-spec bench verify --quick --markdown",
-        "vllm-ascend-spec bench verify --kinds greedy,top-p --vocab 151936 --batch 1,8",
-        "vllm-ascend-spec bench verify --record bench-results/verify.json --markdown",
     ),
     ("migrate",): (
         "vllm-ascend-spec migrate -- vllm serve MODEL --speculative-model '[ngram]' \\\n"

@@ -34,7 +34,13 @@ class CommandParser(argparse.ArgumentParser):
         return found, []
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Reject a value that is not a choice, as argparse does, and suggest the nearest one."""
+        """Reject a value that is not a choice, as argparse does, and suggest the nearest one.
+
+        An action with ``moved``, old choices and where they went, rejects those in one line.
+        """
+        for name, went in getattr(action, "moved", {}).items():
+            if value == name:
+                self.exit(2, f"{self.prog}: error: {went}\n")
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:

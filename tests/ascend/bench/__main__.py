@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from tests.ascend.bench import counts
+from tests.benchmarks.verify.options import names
 from vllm_ascend_spec.cli import bench
-from vllm_ascend_spec.cli.bench_verify import names
 from vllm_ascend_spec.cli.env import plugins
 from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices.plugins import PLUGIN_NAME

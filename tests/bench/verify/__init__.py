@@ -1,1 +1,1 @@
-"""What ``bench verify`` measures, and how."""
+"""What ``benchmarks verify`` measures, and how."""

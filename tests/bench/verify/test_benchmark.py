@@ -1,4 +1,4 @@
-"""``bench verify`` as a whole, at sizes that take no time."""
+"""``benchmarks verify`` as a whole, at sizes that take no time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.bench.verify import benchmark, cases, overhead, timing
-from vllm_ascend_spec.bench.verify.cases import KINDS, VerifyCase
-from vllm_ascend_spec.bench.verify.timing import Samples
+from tests.benchmarks.verify import benchmark, cases, overhead, timing
+from tests.benchmarks.verify.cases import KINDS, VerifyCase
+from tests.benchmarks.verify.timing import Samples
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_a_backend_that_was_skipped_has_no_figures(monkeypatch) -> None:
 
 THREADS = """
 import torch
-from vllm_ascend_spec.bench.verify import benchmark
+from tests.benchmarks.verify import benchmark
 
 seen = []
 benchmark.run_case = lambda *args: seen.append(torch.get_num_threads()) or {}

@@ -1,11 +1,11 @@
-"""The batches that ``bench verify`` makes."""
+"""The batches that ``benchmarks verify`` makes."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from vllm_ascend_spec.bench.verify.cases import (
+from tests.benchmarks.verify.cases import (
     ACCEPTANCES,
     KINDS,
     NUM_DRAFTS,
@@ -15,7 +15,7 @@ from vllm_ascend_spec.bench.verify.cases import (
     make_batch,
     plan_cases,
 )
-from vllm_ascend_spec.bench.verify.peers import our_call
+from tests.benchmarks.verify.peers import our_call
 
 CPU = torch.device("cpu")
 VOCAB = 96

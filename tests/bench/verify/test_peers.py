@@ -1,12 +1,12 @@
-"""The peers of ``bench verify`` verify; figures of something broken would be worth nothing."""
+"""The peers of ``benchmarks verify`` verify; figures of something broken would be worth nothing."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from vllm_ascend_spec.bench.verify import eager, peers, stock
-from vllm_ascend_spec.bench.verify.cases import (
+from tests.benchmarks.verify import eager, peers, stock
+from tests.benchmarks.verify.cases import (
     KINDS,
     NUM_DRAFTS,
     VerifyBatch,

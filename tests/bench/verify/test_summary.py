@@ -1,4 +1,4 @@
-"""What the figures of ``bench verify`` come to, as lines, as Markdown and as a picture."""
+"""What the figures of ``benchmarks verify`` come to, as lines, as Markdown and as a picture."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.bench.verify import report, summary
-from vllm_ascend_spec.bench.verify.cases import KINDS
-from vllm_ascend_spec.bench.verify.summary import AIMS, SHARE, Aim, judge, summarise
+from tests.benchmarks.verify import report, summary
+from tests.benchmarks.verify.cases import KINDS
+from tests.benchmarks.verify.summary import AIMS, SHARE, Aim, judge, summarise
 
 JUDGED = "cpu"
 

@@ -1,4 +1,4 @@
-"""How ``bench verify`` takes time and memory."""
+"""How ``benchmarks verify`` takes time and memory."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from tests.benchmarks.verify import memory, overhead, timing
+from tests.benchmarks.verify.cases import VerifyCase, make_batch
+from tests.benchmarks.verify.peers import our_call
 from vllm_ascend_spec.bench.stats import paired_ratio
-from vllm_ascend_spec.bench.verify import memory, overhead, timing
-from vllm_ascend_spec.bench.verify.cases import VerifyCase, make_batch
-from vllm_ascend_spec.bench.verify.peers import our_call
 
 CPU = torch.device("cpu")
 

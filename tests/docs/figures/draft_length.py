@@ -1,4 +1,4 @@
-"""``bench adaptive``: a row for each load, eager and compiled side by side."""
+"""``benchmarks adaptive``: a row for each load, eager and compiled side by side."""
 
 from __future__ import annotations
 

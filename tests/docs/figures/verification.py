@@ -1,4 +1,4 @@
-"""``bench verify``: geometric means of its cases."""
+"""``benchmarks verify``: geometric means of its cases."""
 
 from __future__ import annotations
 

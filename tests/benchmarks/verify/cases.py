@@ -1,4 +1,4 @@
-"""What ``bench verify`` measures: kinds of request, sizes, and the batches made for them."""
+"""What ``benchmarks verify`` measures: kinds of request, sizes, and the batches made for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Format the record of ``bench adaptive`` as a table."""
+"""Format the record of ``benchmarks adaptive`` as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summarise the cases of ``bench verify`` and compare them with the aims."""
+"""Summarise the cases of ``benchmarks verify`` and compare them with the aims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls that ``bench verify`` times: our backends, their peers, and passes that only read."""
+"""The calls that ``benchmarks verify`` times: our backends, their peers, passes that only read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from vllm_ascend_spec.bench.verify import eager, stock
-from vllm_ascend_spec.bench.verify.cases import KINDS, NUM_DRAFTS, VerifyBatch, VerifyCase
-from vllm_ascend_spec.bench.verify.timing import Call
+from tests.benchmarks.verify import eager, stock
+from tests.benchmarks.verify.cases import KINDS, NUM_DRAFTS, VerifyBatch, VerifyCase
+from tests.benchmarks.verify.timing import Call
 from vllm_ascend_spec.errors import BackendUnavailableError, ConfigError
 from vllm_ascend_spec.ops import verify_greedy, verify_sample
 from vllm_ascend_spec.ops.registry import ANY_DEVICE, PREFERENCE

@@ -1,4 +1,4 @@
-"""Draw the picture of ``bench adaptive``: tokens per second and K over time."""
+"""Draw the picture of ``benchmarks adaptive``: tokens per second and K over time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.bench.adaptive import chosen_in
+from tests.benchmarks.adaptive import chosen_in
 from vllm_ascend_spec.bench.picture import NO_MATPLOTLIB, save
 
 Trace = Sequence[Sequence[Any]]

@@ -1,4 +1,4 @@
-"""``bench step``: measure where the time of an engine step goes, for several configurations.
+"""``benchmarks step``: measure where the time of an engine step goes, for several configurations.
 
 It compares no speculation, speculation with vLLM's own draft loop (before), and with ours (after).
 Methods without a draft model have no draft loop, so only two configurations remain. An optional one
@@ -16,12 +16,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from tests.benchmarks.peer_engine import PeerEngine
+from tests.benchmarks.timed_engine import TimedEngine
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.interleaved import OfflineLoad, scheduler_of
-from vllm_ascend_spec.bench.peer import Peer, PeerEngine
+from vllm_ascend_spec.bench.local_engine import engine_arguments, prepare_environment
+from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
-from vllm_ascend_spec.bench.timed_engine import TimedEngine, engine_arguments, prepare_environment
 from vllm_ascend_spec.config.examine import check_method, with_underscores
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.metrics.rule import note_on_rule
@@ -56,7 +58,7 @@ PARTS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class StepBenchConfig:
-    """What ``bench step`` measures; see the command's options."""
+    """What ``benchmarks step`` measures; see the command's options."""
 
     model: str
     speculative_config: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""The peer "PyTorch eager" of ``bench verify``: verification in plain PyTorch.
+"""The peer "PyTorch eager" of ``benchmarks verify``: verification in plain PyTorch.
 
 The formulas are vLLM's: float32 softmax, top-k and top-p by sorting, sampling by exponential noise.
 All requests have the same number of drafts here, so this peer needs no indexing of ragged rows. It
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.bench.verify.cases import NUM_DRAFTS, VerifyBatch
+from tests.benchmarks.verify.cases import NUM_DRAFTS, VerifyBatch
 
 NEGATIVE_INFINITY = float("-inf")
 

@@ -1,4 +1,4 @@
-"""``bench verify``: time the verification kernels and their peers in turn, in this process."""
+"""``benchmarks verify``: time the verification kernels and their peers in turn, in this process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import Any
 
 import torch
 
-from vllm_ascend_spec.bench import provenance
-from vllm_ascend_spec.bench.progress import Progress
-from vllm_ascend_spec.bench.stats import Summary, paired_ratio
-from vllm_ascend_spec.bench.verify import peers, stock
-from vllm_ascend_spec.bench.verify.cases import (
+from tests.benchmarks.verify import peers, stock
+from tests.benchmarks.verify.cases import (
     KINDS,
     NUM_DRAFTS,
     VerifyBatch,
@@ -23,11 +20,11 @@ from vllm_ascend_spec.bench.verify.cases import (
     make_batch,
     plan_cases,
 )
-from vllm_ascend_spec.bench.verify.memory import memory_record, peak_bytes
-from vllm_ascend_spec.bench.verify.overhead import OVERHEAD_KINDS, measure_overhead
-from vllm_ascend_spec.bench.verify.peers import ARGMAX, BY_TOKEN_RULE, READS, TORCH, VLLM
-from vllm_ascend_spec.bench.verify.summary import format_row, format_summary, summarise
-from vllm_ascend_spec.bench.verify.timing import (
+from tests.benchmarks.verify.memory import memory_record, peak_bytes
+from tests.benchmarks.verify.overhead import OVERHEAD_KINDS, measure_overhead
+from tests.benchmarks.verify.peers import ARGMAX, BY_TOKEN_RULE, READS, TORCH, VLLM
+from tests.benchmarks.verify.summary import format_row, format_summary, summarise
+from tests.benchmarks.verify.timing import (
     Call,
     Calls,
     Samples,
@@ -35,6 +32,9 @@ from vllm_ascend_spec.bench.verify.timing import (
     make_timer,
     measure,
 )
+from vllm_ascend_spec.bench import provenance
+from vllm_ascend_spec.bench.progress import Progress
+from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 
 METHOD = (
     "Each figure is the median, lowest and highest over the rounds; a round's figure is the median "
@@ -51,7 +51,7 @@ METHOD = (
 
 @dataclass(frozen=True)
 class VerifyBenchConfig:
-    """What ``bench verify`` measures; see the command's options."""
+    """What ``benchmarks verify`` measures; see the command's options."""
 
     kinds: tuple[str, ...] = tuple(KINDS)
     vocabs: tuple[int, ...] = (32_000, 151_936)

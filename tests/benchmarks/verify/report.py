@@ -1,4 +1,4 @@
-"""Show the record of ``bench verify`` as Markdown and as a picture."""
+"""Show the record of ``benchmarks verify`` as Markdown and as a picture."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.verify.cases import KINDS
+from tests.benchmarks.verify.peers import BY_TOKEN_RULE
+from tests.benchmarks.verify.summary import aim_lines
 from vllm_ascend_spec.bench.stats import Summary
-from vllm_ascend_spec.bench.verify.cases import KINDS
-from vllm_ascend_spec.bench.verify.peers import BY_TOKEN_RULE
-from vllm_ascend_spec.bench.verify.summary import aim_lines
 
 Row = Mapping[str, Any]
 NONE = "-"

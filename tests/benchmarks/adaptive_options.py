@@ -1,4 +1,4 @@
-"""``vllm-ascend-spec bench adaptive``: its options, and what is run with them."""
+"""``python -m tests.benchmarks adaptive``: its options, and what is run with them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def measure(
     Raises:
         ConfigError: an option is out of range.
     """
-    from vllm_ascend_spec.bench import adaptive, adaptive_picture
+    from tests.benchmarks import adaptive, adaptive_picture
 
     if args.rounds < 1:
         raise ConfigError("--rounds", args.rounds, "valid: 1 and more")

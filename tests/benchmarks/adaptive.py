@@ -1,4 +1,4 @@
-"""``bench adaptive``: compare a K chosen for each step with no speculation and with fixed K.
+"""``benchmarks adaptive``: compare a K chosen for each step with no speculation and with fixed K.
 
 Engines of all configurations live in this process and take turns, phase by phase, so the machine's
 drift affects them alike. Each serves all loads in the same order: the engine that chooses K has to
@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.benchmarks.adaptive_table import format_table
 from vllm_ascend_spec.bench import provenance, redaction
-from vllm_ascend_spec.bench.adaptive_table import format_table
 from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
 from vllm_ascend_spec.bench.interleaved import keep_out_of_collections
+from vllm_ascend_spec.bench.local_engine import prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
-from vllm_ascend_spec.bench.timed_engine import prepare_environment
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, FIXED
 
 NONE = "none"
@@ -32,7 +32,7 @@ ALTERNATING = ((1, PLAIN), (16, PLAIN), (1, REPETITIVE), (16, REPETITIVE))
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveBenchConfig:
-    """What ``bench adaptive`` measures; see the command's options.
+    """What ``benchmarks adaptive`` measures; see the command's options.
 
     Attributes:
         model: the target.

@@ -1,4 +1,4 @@
-"""``bench propose``: measure drafting overhead, that is, drafting without the draft model.
+"""``benchmarks propose``: measure drafting overhead, that is, drafting without the draft model.
 
 A method's own share is its time outside the model's forward pass and output layer: it prepares
 inputs and metadata, looks up, copies and picks tokens. Engines of all configurations live in this
@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.benchmarks.timed_engine import TimedEngine
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.interleaved import OfflineLoad
+from vllm_ascend_spec.bench.local_engine import prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary
-from vllm_ascend_spec.bench.timed_engine import TimedEngine, prepare_environment
 
 DRAFT = "draft, all"
 # The draft model's own work. Our loop calls a Llama draft's kernels through ``direct``. EAGLE-3
@@ -34,7 +35,7 @@ PARTS = {DRAFT: ("runner.drafter", "draft"), **OF_THE_MODEL}
 
 @dataclass(frozen=True, kw_only=True)
 class ProposeBenchConfig:
-    """What ``bench propose`` measures; see the command's options."""
+    """What ``benchmarks propose`` measures; see the command's options."""
 
     model: str
     speculative_configs: Sequence[Mapping[str, Any]]

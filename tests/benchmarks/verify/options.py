@@ -1,4 +1,4 @@
-"""The options of ``vllm-ascend-spec bench verify``."""
+"""The options of ``python -m tests.benchmarks verify``."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``bench verify``."""
+    """Run ``benchmarks verify``."""
     # All are read when torch or vLLM is loaded; Kineto is PyTorch's profiler.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+    from tests.benchmarks.verify import benchmark, report
     from vllm_ascend_spec.bench import progress
-    from vllm_ascend_spec.bench.verify import benchmark, report
 
     if args.record:
         record = read_record(args.record)
@@ -91,9 +91,9 @@ def make_plan(args: argparse.Namespace) -> Any:
     Raises:
         ConfigError: naming the option and what is valid.
     """
+    from tests.benchmarks.verify import benchmark
+    from tests.benchmarks.verify.cases import ACCEPTANCES, KINDS
     from vllm_ascend_spec.bench import provenance
-    from vllm_ascend_spec.bench.verify import benchmark
-    from vllm_ascend_spec.bench.verify.cases import ACCEPTANCES, KINDS
 
     _check_device(args.device)
     if args.output and args.output.suffix == ".png":
@@ -162,7 +162,7 @@ def _sizes(option: str, text: str | None) -> tuple[int, ...] | None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read a record that ``bench verify`` wrote."""
+    """Read a record that ``benchmarks verify`` wrote."""
     try:
         record = json.loads(path.read_text())
     except (OSError, ValueError) as error:

@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from vllm_ascend_spec.bench.stats import Summary, paired_ratio
-from vllm_ascend_spec.bench.verify.cases import (
+from tests.benchmarks.verify.cases import (
     KINDS,
     NUM_DRAFTS,
     VerifyBatch,
     VerifyCase,
     make_batch,
 )
-from vllm_ascend_spec.bench.verify.peers import our_call
-from vllm_ascend_spec.bench.verify.timing import CpuTimer, Timer
+from tests.benchmarks.verify.peers import our_call
+from tests.benchmarks.verify.timing import CpuTimer, Timer
+from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.verification.uniforms import draw_uniforms
 
 # Greedy is the shortest call, so checks weigh most there; the other one has many arguments.

@@ -1,4 +1,4 @@
-"""The peer "vllm" of ``bench verify``: vLLM's rejection sampler, as its V1 runner calls it."""
+"""The peer "vllm" of ``benchmarks verify``: vLLM's rejection sampler, as its V1 runner calls it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from vllm_ascend_spec.bench.verify.cases import NUM_DRAFTS, VerifyBatch
+from tests.benchmarks.verify.cases import NUM_DRAFTS, VerifyBatch
 
 NOTE = "vLLM's RejectionSampler and Sampler"
 

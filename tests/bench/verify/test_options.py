@@ -1,4 +1,4 @@
-"""The options of ``vllm-ascend-spec bench verify``."""
+"""The options of ``python -m tests.benchmarks verify``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from vllm_ascend_spec.bench.verify import benchmark, report, timing
-from vllm_ascend_spec.bench.verify.cases import KINDS
-from vllm_ascend_spec.cli import bench_verify
-from vllm_ascend_spec.cli.main import main
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.verify import benchmark, options, report, timing
+from tests.benchmarks.verify.cases import KINDS
 
 TINY = ["--vocab", "50", "--batch", "2", "--rounds", "1", "--backend", "reference"]
 
@@ -31,8 +30,8 @@ def environment(monkeypatch) -> None:
 
 def plan_of(*arguments: str) -> Any:
     parser = argparse.ArgumentParser()
-    bench_verify.add_arguments(parser)
-    return bench_verify.make_plan(parser.parse_args(arguments))
+    options.add_arguments(parser)
+    return options.make_plan(parser.parse_args(arguments))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ def plan_of(*arguments: str) -> Any:
     ],
 )
 def test_bad_options_are_one_message(arguments: list[str], words: list[str], capsys) -> None:
-    assert main(["bench", "verify", *arguments]) == 2
+    assert main(["verify", *arguments]) == 2
     error = capsys.readouterr().err
     for word in words:
         assert word in error
@@ -66,7 +65,7 @@ def test_bad_options_are_one_message(arguments: list[str], words: list[str], cap
 
 def test_cuda_without_a_gpu_is_one_message(monkeypatch, capsys) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert main(["bench", "verify", "--device", "cuda"]) == 2
+    assert main(["verify", "--device", "cuda"]) == 2
     assert "PyTorch finds no CUDA device here; valid: cpu" in capsys.readouterr().err
 
 
@@ -74,7 +73,7 @@ def test_defaults() -> None:
     plan = plan_of()
     assert plan == benchmark.VerifyBenchConfig()
     assert plan.kinds == tuple(KINDS)
-    assert ",".join(KINDS) == bench_verify.KIND_LIST
+    assert ",".join(KINDS) == options.KIND_LIST
     assert (plan.vocabs, plan.batches) == ((32_000, 151_936), (1, 8, 32))
 
 
@@ -106,7 +105,7 @@ def test_record_picture_and_tables(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(timing, "MIN_SAMPLE_S", 0.0)
     output = tmp_path / "new" / "record.json"
     arguments = [*TINY, "--kinds", "greedy,block", "--output", str(output), "--markdown"]
-    assert main(["bench", "verify", *arguments]) == 0
+    assert main(["verify", *arguments]) == 0
     record = json.loads(output.read_text())
     assert [row["kind"] for row in record["results"]] == ["greedy", "block", "block"]
     printed = capsys.readouterr()
@@ -114,13 +113,13 @@ def test_record_picture_and_tables(tmp_path: Path, monkeypatch, capsys) -> None:
     assert "no picture" in printed.err or output.with_suffix(".png").is_file()
     assert printed.out.startswith("| case |")
     # An earlier record is reported as it was.
-    assert main(["bench", "verify", "--record", str(output)]) == 0
+    assert main(["verify", "--record", str(output)]) == 0
     assert capsys.readouterr().out == printed.out
 
 
 def test_without_output_the_record_is_printed(monkeypatch, capsys) -> None:
     monkeypatch.setattr(benchmark, "run", lambda plan, tell: {"benchmark": "verify"})
-    assert main(["bench", "verify", *TINY]) == 0
+    assert main(["verify", *TINY]) == 0
     assert json.loads(capsys.readouterr().out) == {"benchmark": "verify"}
 
 
@@ -128,18 +127,18 @@ def test_a_missed_aim_is_no_failure(tmp_path: Path, monkeypatch) -> None:
     missed = {"benchmark": "verify", "summary": {"aims": [{"met": False}]}}
     monkeypatch.setattr(benchmark, "run", lambda plan, tell: missed)
     monkeypatch.setattr(report, "draw", lambda record, path: "")
-    assert main(["bench", "verify", *TINY, "--output", str(tmp_path / "x.json")]) == 0
+    assert main(["verify", *TINY, "--output", str(tmp_path / "x.json")]) == 0
 
 
 @pytest.mark.parametrize("text", ["[]", '{"benchmark": "serve"}'])
 def test_the_record_of_something_else_is_refused(text: str, tmp_path: Path, capsys) -> None:
     path = tmp_path / "record.json"
     path.write_text(text)
-    assert main(["bench", "verify", "--record", str(path)]) == 2
+    assert main(["verify", "--record", str(path)]) == 2
     assert "not a record of bench verify" in capsys.readouterr().err
 
 
 def test_threads_of_libraries_are_set_before_they_are_loaded(monkeypatch) -> None:
     monkeypatch.setattr(benchmark, "run", lambda plan, tell: {})
-    assert main(["bench", "verify", *TINY, "--threads", "1"]) == 0
+    assert main(["verify", *TINY, "--threads", "1"]) == 0
     assert os.environ["OMP_NUM_THREADS"] == "1"

@@ -1,0 +1,1 @@
+"""Benchmarks for developers, by parts of the engine: ``python -m tests.benchmarks``."""

@@ -1,0 +1,1 @@
+"""``benchmarks verify``: compare the verification kernels with their peers."""

@@ -1,1 +1,0 @@
-"""``bench verify``: compare the verification kernels with their peers."""
