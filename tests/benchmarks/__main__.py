@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tests.benchmarks import adaptive_options
 from tests.benchmarks.verify import options as verify_options
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.bench import peer, redaction
+from vllm_ascend_spec.bench import peer
 from vllm_ascend_spec.bench.redact_text import redact
 from vllm_ascend_spec.cli import bench
 from vllm_ascend_spec.cli.bench_engine import numbers
@@ -124,10 +124,7 @@ def run_adaptive(args: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a benchmark and return its exit status."""
-    parser = make_parser()
-    args, rest = parser.parse_known_args(argv)
-    if rest:
-        parser.error(f"unrecognized arguments: {' '.join(redaction.arguments(rest))}")
+    args = make_parser().parse_args(argv)
     try:
         versions.require_vllm()
         return args.benchmark_run(args)
