@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from tests.benchmarks import adaptive_options
 from tests.benchmarks.verify import options as verify_options
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.bench import peer
+from vllm_ascend_spec.bench import peer, redaction
 from vllm_ascend_spec.bench.redact_text import redact
+from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
 from vllm_ascend_spec.cli import bench
 from vllm_ascend_spec.cli.bench_engine import numbers
-from vllm_ascend_spec.cli.parsers import CommandParser
+from vllm_ascend_spec.cli.parsers import CommandParser, unknown
 from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.json_option import parse_speculative
 from vllm_ascend_spec.devices import select
@@ -124,9 +125,14 @@ def run_adaptive(args: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a benchmark and return its exit status."""
-    args = make_parser().parse_args(argv)
+    parser = make_parser()
+    args, rest = parser.parse_known_args(argv)
+    if rest:
+        parser.error(unknown(parser, args.benchmark, redaction.arguments(rest)))
     try:
         versions.require_vllm()
+        # A peer's process ends with this one.
+        stop_servers_on_sigterm()
         return args.benchmark_run(args)
     except AscendSpecError as error:
         message = redact(str(error), sys.argv[1:] if argv is None else argv)

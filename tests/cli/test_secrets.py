@@ -231,6 +231,7 @@ def test_a_server_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path:
         ["info", "--api-key", WORD],
         ["info", f"--api-key={WORD}"],
         ["info", WORD, f"-k{WORD}"],
+        ["bench", "verify", "--hf-token", WORD],
         ["bench", "sweep", "--hf-token", WORD],
         ["check", "model", "--speculative-config", f'{{"method": "eagle", "hf_token": "{WORD}"}}'],
         ["check", "model", "--speculative-config", f'{{"hf_token": "{WORD}"'],
@@ -247,6 +248,13 @@ def test_errors_of_the_command(arguments: list[str], capsys) -> None:
     except SystemExit as end:
         status = end.code
     assert status == 2
+    assert_hidden("".join(capsys.readouterr()))
+
+
+def test_errors_of_the_developers_benchmarks(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        benchmarks.main(["verify", "--hf-token", WORD])
+    assert ended.value.code == 2
     assert_hidden("".join(capsys.readouterr()))
 
 

@@ -42,8 +42,7 @@ GPU = Tried(
         **{name: value for name, value in COMMON.items() if name not in FOR_A_CPU},
         **CHOSEN,
         "VLLM_ASCEND_SPEC_DEVICE": "cuda",
-        # Else products of float32 in Triton's attention are TF32's, and their sums differ with the
-        # number of rows by more than the gap between the best two tokens.
+        # Else Triton's attention multiplies float32 as TF32, with ten bits of a mantissa.
         "TRITON_F32_DEFAULT": "ieee",
     },
 )

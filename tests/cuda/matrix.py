@@ -8,7 +8,7 @@ from tests.ascend.matrix import END, EXACT, MODES, Case
 from tests.zoo import SPECS
 
 # As vLLM has it on a GPU, where tests/ascend says otherwise; a draft's graphs are in DEFAULT.
-# A small share of the GPU each, so that engines of several processes (`-n 4`) fit beside others.
+# A small share of the GPU each, so that engines of several processes fit beside each other.
 ENGINE: dict[str, Any] = {"async_scheduling": None, "gpu_memory_utilization": 0.05}
 EAGER, FULL, DEFAULT = "eager", "full_decode_only", "default"
 assert set(MODES) == {EAGER, FULL, DEFAULT}

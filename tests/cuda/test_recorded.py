@@ -22,21 +22,14 @@ RECORD = json.loads((ROOT / "docs" / "records" / "engine-cuda.json").read_text()
 EXACT = ("greedy", "penalties")
 
 
-@pytest.fixture(scope="module")
-def answered() -> dict[str, Any]:
-    return RECORD["tokens"]
-
-
-def test_a_gpus_greedy_answers_are_those_of_a_cpu_without_speculation(
-    answered: dict[str, Any], run_engine: Any
-) -> None:
+def test_a_gpus_greedy_answers_are_those_of_a_cpu_without_speculation(run_engine: Any) -> None:
     case = replace(without_speculation(), engine={}, requests=EXACT)
     expected = run_engine(case, CPU.environment)["answers"]
     for kind in EXACT:
-        assert_same(answered[kind], [answer["tokens"] for answer in expected[kind]])
+        assert_same(RECORD["tokens"][kind], [answer["tokens"] for answer in expected[kind]])
 
 
-def test_the_gpu_drafted_and_verified(answered: dict[str, Any]) -> None:
+def test_the_gpu_drafted_and_verified() -> None:
     """Negative control: one token a step would be the same text."""
     assert RECORD["platform"] == "SpecCudaPlatform"
     for kind in EXACT:
@@ -44,7 +37,10 @@ def test_the_gpu_drafted_and_verified(answered: dict[str, Any]) -> None:
         drafted = counted["vllm:spec_decode_num_draft_tokens"]
         accepted = counted["vllm:spec_decode_num_accepted_tokens"]
         assert 0.1 * drafted < accepted < drafted
-        steps, tokens = counted["vllm:spec_decode_num_drafts"], sum(map(len, answered[kind]))
+        steps, tokens = (
+            counted["vllm:spec_decode_num_drafts"],
+            sum(map(len, RECORD["tokens"][kind])),
+        )
         # Each step gives what was accepted and one more; the first token is of the prompt's step,
         # and what is past the end of an answer is dropped.
-        assert steps < tokens <= steps + accepted + len(answered[kind])
+        assert steps < tokens <= steps + accepted + len(RECORD["tokens"][kind])

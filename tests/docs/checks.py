@@ -153,6 +153,14 @@ def our_parser(text: str) -> None:
     build_parser().parse_args(words)
 
 
+def benchmark(text: str) -> None:
+    """The developers' benchmarks take these arguments."""
+    from tests.benchmarks.__main__ import PROGRAM, make_parser
+
+    assert text.startswith(PROGRAM)
+    make_parser().parse_args(shlex.split(text.removeprefix(PROGRAM)))
+
+
 # The zoo's models in the place of those that the documents name.
 OF_THE_ZOO = {
     "/models/DeepSeek-V3-W8A8": "target-deepseek-w8a8",

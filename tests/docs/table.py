@@ -85,7 +85,7 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     ),
     "vllm-ascend-spec bench sweep --record": Run(),
     "python -m tests.benchmarks": NotRun(
-        "minutes; tests/bench and tests/cli run small ones", checks.python_parses
+        "minutes; tests/bench and tests/cli run small ones", checks.benchmark
     ),
     "pip install": NotRun("changes the environment that the tests run in", checks.pip),
     "pip uninstall": NotRun("changes the environment that the tests run in", checks.pip),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -148,3 +149,18 @@ def check_can_be_written(option: str, path: Path | None) -> None:
         raise ConfigError(
             option, str(path), "cannot be written; valid: a file in a folder of yours"
         )
+
+
+def read_record(path: Path, benchmark: str) -> dict[str, Any]:
+    """Read an earlier record, the value of ``--record``.
+
+    Raises:
+        ConfigError: it cannot be read, or another benchmark wrote it.
+    """
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError("--record", str(path), f"cannot be read: {error}") from None
+    if not isinstance(record, dict) or record.get("benchmark") != benchmark:
+        raise ConfigError("--record", str(path), f"is not a record of bench {benchmark}")
+    return record

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -151,13 +150,7 @@ def _read(args: argparse.Namespace) -> dict[str, Any]:
     _require_no_measures(args)
     if args.html is None:
         raise ConfigError("--record", str(path), "needs --html FILE, where its report goes")
-    try:
-        record = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError("--record", str(path), f"cannot be read: {error}") from None
-    if not isinstance(record, dict) or record.get("benchmark") != "sweep":
-        raise ConfigError("--record", str(path), "is not a record of bench sweep")
-    return record
+    return bench_engine.read_record(path, "sweep")
 
 
 def _require_no_measures(args: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from vllm_ascend_spec.cli.bench_engine import read_record
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from vllm_ascend_spec.bench import progress
 
     if args.record:
-        record = read_record(args.record)
+        record = read_record(args.record, "verify")
     else:
         # Progress goes to stdout unless the record or the tables do.
         tell = functools.partial(progress.tell, to_stderr=args.markdown or not args.output)
@@ -159,14 +160,3 @@ def _sizes(option: str, text: str | None) -> tuple[int, ...] | None:
     if not sizes or min(sizes) < 1:
         raise ConfigError(option, text, "valid: a comma-separated list of numbers of 1 or more")
     return sizes
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Read a record that ``benchmarks verify`` wrote."""
-    try:
-        record = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError("--record", str(path), f"cannot be read: {error}") from None
-    if not isinstance(record, dict) or record.get("benchmark") != "verify":
-        raise ConfigError("--record", str(path), "is not a record of bench verify")
-    return record

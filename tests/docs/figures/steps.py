@@ -1,4 +1,4 @@
-"""``benchmarks step`` and ``tests.benchmarks propose``: where the time of a step goes."""
+"""``benchmarks step`` and ``benchmarks propose``: where the time of a step goes."""
 
 from __future__ import annotations
 
