@@ -39,11 +39,11 @@ def test_demo() -> None:
     assert "tokens/step" in output
 
 
-def test_bench_step(tmp_path: Path) -> None:
+def test_benchmarks_step(tmp_path: Path) -> None:
     """This environment is its own peer."""
     record_path = tmp_path / "step.json"
     arguments = ("--rounds", "1", "--max-tokens", "8", "--output", str(record_path))
-    run(COMMAND, "bench", "step", *arguments, "--peer-python", sys.executable)
+    run("-m", "tests.benchmarks", "step", *arguments, "--peer-python", sys.executable)
     record = json.loads(record_path.read_text())
     after = record["results"]["our draft loop"]
     assert after["parts_ms"]["target forward"] > 0
@@ -59,12 +59,12 @@ def test_bench_step(tmp_path: Path) -> None:
     assert record["peer"]["ours_to_peer"]["median"] > 0
 
 
-def test_bench_propose(tmp_path: Path) -> None:
+def test_benchmarks_propose(tmp_path: Path) -> None:
     record_path = tmp_path / "propose.json"
     specs = [SPECS["eagle"], SPECS["ngram"]]
     given = [word for spec in specs for word in ("--speculative-config", json.dumps(spec))]
     few = ("--rounds", "1", "--max-tokens", "8", "--batches", "2")
-    run(COMMAND, "bench", "propose", *given, *few, "--output", str(record_path))
+    run("-m", "tests.benchmarks", "propose", *given, *few, "--output", str(record_path))
     eagle, ngram = json.loads(record_path.read_text())["results"]
     assert (eagle["method"], ngram["method"]) == ("eagle", "ngram")
     assert 0 < eagle["model_ms"] < eagle["draft_ms"] < eagle["ms_per_step"]["median"]
