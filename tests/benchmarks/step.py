@@ -24,7 +24,7 @@ from vllm_ascend_spec.bench.local_engine import engine_arguments, prepare_enviro
 from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
-from vllm_ascend_spec.config.examine import check_method, with_underscores
+from vllm_ascend_spec.config.spec_options import check_method, with_underscores
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.metrics.rule import note_on_rule
 

@@ -14,10 +14,11 @@ from vllm.config import SpeculativeConfig
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import EngineOptions
-from vllm_ascend_spec.config.examine import _why_not, examine
+from vllm_ascend_spec.config.examine import examine
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.old_names import ALIASES, KEYS
 from vllm_ascend_spec.config.options import ABSENT, INTERNAL, OPTIONS, OURS, is_unset
+from vllm_ascend_spec.config.spec_options import _why_not
 from vllm_ascend_spec.devices import cpu, cuda, npu
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine

@@ -11,8 +11,9 @@ import pytest
 
 from tests.config.checkpoints import write_checkpoint, write_eagle
 from vllm_ascend_spec.config.engine import EngineOptions
-from vllm_ascend_spec.config.examine import NOTHING, check_port
+from vllm_ascend_spec.config.examine import NOTHING
 from vllm_ascend_spec.config.options import DRAFT_SAMPLE_METHODS, MAX_DRAFT_TOKENS
+from vllm_ascend_spec.config.port import check_port
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS

@@ -20,9 +20,10 @@ from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import because
 from vllm_ascend_spec.config.dynamic_k import blocker_of_auto
 from vllm_ascend_spec.config.engine import EngineOptions
-from vllm_ascend_spec.config.examine import Problems, check_port
 from vllm_ascend_spec.config.ineffective import LEAVE_OUT, NoEffect, without_effect
 from vllm_ascend_spec.config.json_option import check_texts
+from vllm_ascend_spec.config.port import check_port
+from vllm_ascend_spec.config.problems import Problems
 from vllm_ascend_spec.config.resolved import ATTRIBUTE, SpecConfig
 from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.config.speculators_format import read_head

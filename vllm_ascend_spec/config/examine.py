@@ -6,13 +6,10 @@ first reports all problems, the others raise the first of them.
 
 from __future__ import annotations
 
-import errno
-import socket
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from difflib import SequenceMatcher
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from vllm_ascend_spec.config.additional import check_additional
 from vllm_ascend_spec.config.combinations import rules_of
@@ -23,84 +20,20 @@ from vllm_ascend_spec.config.draft_tp import with_split
 from vllm_ascend_spec.config.engine import EngineOptions, SpecInput
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.old_names import check_names
-from vllm_ascend_spec.config.options import ABSENT, INTERNAL, NOT_POSSIBLE, OPTIONS, is_unset
+from vllm_ascend_spec.config.problems import Examined, Problems, option_of
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
-from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.schedule import with_schedule
-from vllm_ascend_spec.config.schema import CHECKS, SECTION, SpecOptions
+from vllm_ascend_spec.config.schema import SECTION, SpecOptions
+from vllm_ascend_spec.config.spec_options import (
+    SPEC,
+    check_method,
+    check_options,
+    with_underscores,
+)
 from vllm_ascend_spec.config.string_values import with_texts_read
-from vllm_ascend_spec.errors import AscendSpecError, ConfigError, did_you_mean
-from vllm_ascend_spec.upstream.limits import WITHOUT_OPTIONS
 
-T = TypeVar("T")
-SPEC, SECTION_OPTION = "speculative_config", f"additional_config.{SECTION}"
+SECTION_OPTION = f"additional_config.{SECTION}"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-# The types of JSON values; a value of any other type was set by a program.
-JSON_TYPES = (type(None), bool, int, float, str, list, dict)
-# Methods of vLLM that this package does not support, and why.
-REFUSED = {
-    "dspark": ": vLLM has it in model runner V2 alone, and this package drafts by V1's; another "
-    "one that drafts in one pass is 'dflash'"
-}
-OURS = frozenset(CHECKS)
-# At most this many names are shown, so that a message stays on one line.
-MOST_NAMES = 4
-
-
-class Problems(list[AscendSpecError]):
-    """Everything that is wrong, in the order in which it is found; one problem for each option."""
-
-    def run(self, check: Callable[..., T], *args: Any) -> T | None:
-        """Run a check that raises what is wrong; return its result, or None if it raised."""
-        try:
-            return check(*args)
-        except AscendSpecError as error:
-            self.add(error)
-            return None
-
-    def add(self, problem: AscendSpecError) -> None:
-        """Add a problem, unless its option has one."""
-        if option_of(problem) not in map(option_of, self):
-            self.append(problem)
-
-    def has(self, option: str) -> bool:
-        """Tell whether an option has a problem."""
-        return option in map(option_of, self)
-
-
-def option_of(problem: AscendSpecError) -> str:
-    """Return the option that a problem is about, or its text if it is about none."""
-    return getattr(problem, "option", str(problem))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Examined:
-    """What became of a speculative config.
-
-    Attributes:
-        problems: everything that is wrong; an engine raises the first.
-        request: what was asked for; None without speculation, or if that cannot be read.
-        speculation: the resolved record; None without speculation, or with problems.
-    """
-
-    problems: tuple[AscendSpecError, ...] = ()
-    request: SpecInput | None = None
-    speculation: SpecConfig | None = None
-
-    def with_problems(self, problems: Iterable[AscendSpecError]) -> Examined:
-        """Return a copy with these problems, which include its own."""
-        found = tuple(problems)
-        return replace(self, problems=found, speculation=None if found else self.speculation)
-
-    def resolved(self) -> SpecConfig | None:
-        """Return the speculation; None without one.
-
-        Raises:
-            AscendSpecError: the first problem.
-        """
-        if self.problems:
-            raise self.problems[0]
-        return self.speculation
 
 
 def examine(
@@ -225,113 +158,3 @@ def _read_options(
     valid = check_options(method, spec, methods, problems)
     lacks = any(problems.has(f"{SPEC}.{key}") for key in method.required)
     return None if lacks else (valid, method, warnings)
-
-
-def with_underscores(spec: Any) -> dict[str, Any]:
-    """Return ``spec`` with underscores for dashes in its keys, as vLLM names them.
-
-    Raises:
-        ConfigError: it is not a JSON object, or has a key in both spellings.
-    """
-    if not isinstance(spec, Mapping):
-        raise ConfigError(SPEC, spec, "must be a JSON object, or left out for no speculation")
-    named: dict[str, Any] = {}
-    for key, value in spec.items():
-        name = str(key).replace("-", "_")
-        if name in named:
-            raise ConfigError(f"{SPEC}.{name}", value, "is given twice, with - and with _")
-        named[name] = value
-    return named
-
-
-def check_method(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Method:
-    """Return the method that ``spec`` names, by its name or an alias."""
-    name = spec.get("method")
-    valid = ", ".join(repr(known) for known in methods)
-    if name is None:
-        raise ConfigError(f"{SPEC}.method", None, f"name the method; valid: {valid}")
-    found = None
-    if isinstance(name, str):
-        known_as = (method for method in methods.values() if name in method.aliases)
-        found = methods.get(name) or next(known_as, None)
-    if found is None:
-        reason = REFUSED.get(name, "") if isinstance(name, str) else ""
-        near = "" if reason else did_you_mean(name, methods)
-        problem = f"not supported by this release{reason}; {near}valid: {valid}"
-        raise ConfigError(f"{SPEC}.method", name, problem)
-    return found
-
-
-def check_options(
-    method: Method, spec: Mapping[str, Any], methods: Mapping[str, Method], problems: Problems
-) -> dict[str, Any]:
-    """Return the options that are right; add the others, and missing ones, to ``problems``."""
-    valid = {}
-    for key, value in spec.items():
-        if problem := _problem_of(key, value, method, methods):
-            problems.add(ConfigError(f"{SPEC}.{key}", value, problem))
-        else:
-            valid[key] = value
-    for key in method.required:
-        if spec.get(key) is None:
-            example = f"; {OPTIONS[key].check(None)}" if key in OPTIONS else ""
-            problem = f"method {method.name!r} needs it{example}"
-            problems.add(ConfigError(f"{SPEC}.{key}", None, problem))
-    return valid
-
-
-def _problem_of(key: str, value: Any, method: Method, methods: Mapping[str, Method]) -> str | None:
-    """Return what is wrong with an option by itself; None if nothing is."""
-    if key in INTERNAL and not isinstance(value, JSON_TYPES):
-        return None
-    if key in WITHOUT_OPTIONS:
-        return _why_not(key, method, methods)
-    if key not in method.options:
-        return None if is_unset(key, value) else _why_not(key, method, methods)
-    if value is None and key in method.required:
-        return None
-    # A method of another package may have options of its own, which its own rules check.
-    return OPTIONS[key].check(value) if key in OPTIONS else None
-
-
-def _why_not(key: str, method: Method, methods: Mapping[str, Method]) -> str:
-    """Return why a key cannot be used with a method, and which keys can."""
-    if key in ABSENT:
-        return ABSENT[key][1]
-    if key in WITHOUT_OPTIONS:
-        return f"not possible with {WITHOUT_OPTIONS[key]}"
-    if key in OURS or key == SECTION:
-        return f"is an option of --additional-config '{{\"{SECTION}\": {{…}}}}'; write it there"
-    owners = [repr(other.name) for other in methods.values() if key in other.options]
-    only = f", only with {' and '.join(owners)}" if owners else ""
-    what = "is not possible" if key in NOT_POSSIBLE else "has no effect"
-    near = "" if owners else did_you_mean(key, method.options)
-    valid = nearest(key, method.options)
-    return f"{what} with method {method.name!r}{only}; {near}valid: {valid}"
-
-
-def nearest(key: str, names: Iterable[str]) -> str:
-    """Return the names most similar to ``key``, and where to find the others."""
-    ordered = sorted(names, key=lambda name: (-SequenceMatcher(None, key, name).ratio(), name))
-    more = len(ordered) - MOST_NAMES
-    shown = ", ".join(ordered[:MOST_NAMES])
-    return f"{shown} and {more} more, see docs/configuration.md" if more > 0 else shown
-
-
-def check_port(host: str | None, port: int) -> None:
-    """Raise if another process listens on the port.
-
-    Raises:
-        ConfigError: the port is taken.
-    """
-    family = socket.AF_INET6 if host and ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host or "", port))
-        except OSError as error:
-            # Anything else (no such interface, no permission) is vLLM's to report.
-            if error.errno == errno.EADDRINUSE:
-                raise ConfigError(
-                    "--port", port, "another process listens on it; choose a free port"
-                ) from None

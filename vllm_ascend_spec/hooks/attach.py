@@ -19,12 +19,12 @@ from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import LENGTH, because
 from vllm_ascend_spec.config.draft_sampling import OPTION as SAMPLING
 from vllm_ascend_spec.config.engine import UNKNOWN, EngineOptions, SpecInput, kv_connector_of
-from vllm_ascend_spec.config.examine import check_method
 from vllm_ascend_spec.config.options import is_unset
 from vllm_ascend_spec.config.page import refuse_page
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
 from vllm_ascend_spec.config.resolved import ATTRIBUTE, SpecConfig, attach
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, SpecOptions
+from vllm_ascend_spec.config.spec_options import check_method
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.registry import all_methods
 

@@ -13,7 +13,7 @@ from vllm_ascend_spec.config.engine import (
     is_compiled,
     kv_connector_of,
 )
-from vllm_ascend_spec.config.examine import Examined, Problems
+from vllm_ascend_spec.config.problems import Examined, Problems
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.speculators_format import HeadAsModel
 from vllm_ascend_spec.devices.select import find_device

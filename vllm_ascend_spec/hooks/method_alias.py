@@ -8,10 +8,10 @@ from typing import Any
 
 from vllm_ascend_spec.config.draft_sampling import OPTION as SAMPLING
 from vllm_ascend_spec.config.draft_tp import SIZE
-from vllm_ascend_spec.config.examine import with_underscores
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.rules import GREEDY
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
+from vllm_ascend_spec.config.spec_options import with_underscores
 from vllm_ascend_spec.config.speculators_format import HeadAsModel
 
 # vLLM refuses a key that one of these flags also gives.

@@ -14,9 +14,9 @@ import logging
 import sys
 from typing import Any
 
-from vllm_ascend_spec.config.examine import check_port
 from vllm_ascend_spec.config.json_option import check_texts
 from vllm_ascend_spec.config.page import refuse_page, unseen
+from vllm_ascend_spec.config.port import check_port
 from vllm_ascend_spec.errors import AscendSpecError
 from vllm_ascend_spec.hooks import engine_args, legacy_flags
 from vllm_ascend_spec.log import log_once

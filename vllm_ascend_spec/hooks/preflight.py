@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from vllm_ascend_spec.config.engine import EngineOptions
-from vllm_ascend_spec.config.examine import NOTHING, Examined, Problems
+from vllm_ascend_spec.config.examine import NOTHING
 from vllm_ascend_spec.config.examine import examine as examine_config
+from vllm_ascend_spec.config.problems import Examined, Problems
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.hooks.writable_dirs import check_folders
 from vllm_ascend_spec.log import log_once
