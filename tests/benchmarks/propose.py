@@ -24,8 +24,8 @@ DRAFT = "draft, all"
 OF_THE_MODEL: dict[str, tuple[str, str]] = {
     "forward": ("runner.drafter.model", "forward"),
     "logits": ("runner.drafter.model.logits_processor", "forward"),
-    "forward, directly": ("runner.drafter.direct", "forward"),
-    "logits, directly": ("runner.drafter.direct", "logits"),
+    "forward, directly": ("runner.drafter.steps.direct", "forward"),
+    "logits, directly": ("runner.drafter.steps.direct", "logits"),
     "heads": ("runner.drafter.heads", "forward"),
     "joined states": ("runner.drafter.model", "combine_hidden_states"),
     "keys of the text": ("runner.drafter.model", "precompute_and_store_context_kv"),

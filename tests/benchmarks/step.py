@@ -47,10 +47,9 @@ PARTS: dict[str, tuple[str, str]] = {
     "bookkeeping": ("runner", "_bookkeeping_sync"),
     "draft, all": ("runner", "propose_draft_token_ids"),
     "- draft inputs": ("runner.drafter", "set_inputs_first_pass"),
-    "- draft inputs, on the host": ("runner.drafter", "inputs_on_host"),
     "- draft metadata": ("runner.drafter", "build_per_group_and_layer_attn_metadata"),
     "- draft forward": ("runner.drafter.model", "forward"),
-    "- draft forward, directly": ("runner.drafter.direct", "forward"),
+    "- draft forward, directly": ("runner.drafter.steps.direct", "forward"),
     "- draft logits, argmax": ("runner.drafter", "_greedy_sample"),
     "take up the step": ("scheduler", "update_from_output"),
 }

@@ -24,6 +24,7 @@ from vllm.config import CUDAGraphMode
 from vllm.forward_context import BatchDescriptor, get_forward_context
 
 from vllm_ascend_spec.config.capture import set_draft_rows
+from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
 
 Outputs = torch.Tensor | tuple[torch.Tensor, ...]
 
@@ -138,21 +139,22 @@ def graphs_of(
     config = drafter.vllm_config.compilation_config
     dispatcher = drafter.cudagraph_dispatcher
     was = config.cudagraph_capture_sizes, config.max_cudagraph_capture_size
-    model, direct = drafter.model, drafter.direct
+    # vLLM's own loop has none.
+    model, steps = drafter.model, vars(drafter).get("steps")
     graphed = GraphedModel(model)
     config.cudagraph_capture_sizes, config.max_cudagraph_capture_size = sizes, max(sizes)
     set_draft_rows(config, rows or {})
     try:
         drafter.initialize_cudagraph_keys(CUDAGraphMode.FULL_AND_PIECEWISE)
         # A GPU's draft is called through its modules.
-        drafter.model, drafter.direct = graphed, None
+        drafter.model, drafter.steps = graphed, ModuleSteps(drafter)
         graphed.is_capturing = True
         for size in sorted(sizes, reverse=True):
             drafter.dummy_run(size, use_cudagraphs=True, is_graph_capturing=True)
         graphed.is_capturing = False
         yield graphed
     finally:
-        drafter.model, drafter.direct = model, direct
+        drafter.model, drafter.steps = model, steps
         config.cudagraph_capture_sizes, config.max_cudagraph_capture_size = was
         set_draft_rows(config, {})
         drafter.cudagraph_dispatcher = dispatcher

@@ -30,27 +30,28 @@ def test_drafts_are_accepted_as_often(
     llm = make_engine(EVERY[method], additional_config=ADAPTIVE)
     core = llm.llm_engine
     drafter = core.model_executor.driver_worker.worker.model_runner.drafter
+    steps = drafter.steps
     chooser = core.engine_core.engine_core.scheduler.chooser
     passes = [0]
-    forward = drafter.direct.forward
+    forward = steps.direct.forward
 
     def counted(*arguments: Any, **more: Any) -> Any:
         passes[0] += 1
         return forward(*arguments, **more)
 
-    monkeypatch.setattr(drafter.direct, "forward", counted)
+    monkeypatch.setattr(steps.direct, "forward", counted)
 
     def accepted(reads: DeferredKVWrites | None) -> int:
         turn = itertools.cycle(LENGTHS)
         monkeypatch.setattr(chooser, "choose", lambda _: KChoice(next(turn), PAYS))
-        monkeypatch.setattr(drafter, "deferred", reads)
+        monkeypatch.setattr(steps, "deferred", reads)
         passes[0] = 0
         with watch(llm) as seen:
             assert_same(token_ids(generate(llm, prompts[:24])), token_ids(expect(prompts))[:24])
         return int(seen.acceptance.num_accepted_tokens)
 
-    assert isinstance(drafter.deferred, DeferredKVWrites)
-    later, of_later = accepted(drafter.deferred), passes[0]
+    assert isinstance(steps.deferred, DeferredKVWrites)
+    later, of_later = accepted(steps.deferred), passes[0]
     at_once, of_at_once = accepted(None), passes[0]
     # The last bits of what many rows at a time come to may differ.
     assert later == pytest.approx(at_once, rel=0.02)

@@ -17,6 +17,7 @@ import torch
 from tests.e2e.graphs import GraphedModel, graphs_of
 from tests.engines import assert_same, token_ids
 from tests.zoo import SPECS, WITH_A_LOOP
+from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
 from vllm_ascend_spec.upstream.ranges import vllm_is
 
 pytestmark = pytest.mark.skipif(
@@ -144,13 +145,12 @@ def test_inputs_that_are_not_in_the_buffers_are_found(
     from vllm.config import CUDAGraphMode
 
     llm, model = graphed
-    drafter = drafter_of(llm)
-    stock = type(drafter)._step_inputs
+    stock = ModuleSteps._step_inputs
 
     def without_copies(self: Any, tokens: Any, positions: Any, hidden: Any, *_: Any) -> Any:
         return stock(self, tokens, positions, hidden, len(tokens), CUDAGraphMode.NONE)
 
-    monkeypatch.setattr(type(drafter), "_step_inputs", without_copies)
+    monkeypatch.setattr(ModuleSteps, "_step_inputs", without_copies)
     generate(llm, some, batch=8)
     assert model.strangers
 

@@ -11,7 +11,9 @@ from vllm.forward_context import set_forward_context
 
 from tests.zoo import SPECS, WITH_A_LOOP
 from vllm_ascend_spec.methods.loops.vllm import direct
+from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
 from vllm_ascend_spec.methods.loops.vllm.step_plan import LastRows
+from vllm_ascend_spec.methods.loops.vllm.steps import FirstStep
 from vllm_ascend_spec.metrics.acceptance import from_engine
 from vllm_ascend_spec.upstream.cpu_attention import WRITES_APART
 
@@ -31,19 +33,19 @@ class Shadow:
 
     def __init__(self, drafter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.drafter = drafter
-        self.direct = drafter.direct
+        self.direct = drafter.steps.direct
         self.argmax = self.direct.argmax
         self.layers = self.direct.layers
         self.passes = self.firsts = self.widest = 0
-        stock = drafter.draft_directly
+        stock = drafter.steps.draft
 
-        def draft_directly(first: Any, metadata: Any, *arguments: Any) -> torch.Tensor:
-            whole = copy.copy(metadata)
+        def draft(k: int, first: FirstStep, sampling: Any) -> torch.Tensor:
+            whole = copy.copy(first.metadata)
             self.of_all_rows = drafter.build_per_group_and_layer_attn_metadata(whole)[1]
-            return stock(first, metadata, *arguments)
+            return stock(k, first, sampling)
 
-        monkeypatch.setattr(drafter, "draft_directly", draft_directly)
-        monkeypatch.setattr(drafter, "direct", self)
+        monkeypatch.setattr(drafter.steps, "draft", draft)
+        monkeypatch.setattr(drafter.steps, "direct", self)
 
     def forward(
         self,
@@ -63,7 +65,7 @@ class Shadow:
         with set_forward_context(
             whole, self.drafter.vllm_config, slot_mapping=dict.fromkeys(names, slots)
         ):
-            expected = self.drafter._run_model(inputs)
+            expected = ModuleSteps(self.drafter)._run_model(inputs)
         if last is not None:
             expected = tuple(states[last.rows] for states in expected)
             self.firsts += 1
@@ -135,8 +137,8 @@ def test_a_wrong_kernel_would_be_noticed(
     """Negative controls of the test above: the last layer has a fault."""
     llm = make_engine(SPECS[method], max_num_seqs=7)
     drafter = drafter_of(llm)
-    *others, last = drafter.direct.layers
-    monkeypatch.setattr(drafter.direct, "layers", [*others, FAULTS[fault](**vars(last))])
+    *others, last = drafter.steps.direct.layers
+    monkeypatch.setattr(drafter.steps.direct, "layers", [*others, FAULTS[fault](**vars(last))])
     Shadow(drafter, monkeypatch)
     with pytest.raises(AssertionError, match="not close"):
         generate(llm, prompts[:1], max_tokens=8)
@@ -162,7 +164,7 @@ def test_all_loops_accept_as_much(
     for options, modules in (({}, False), ({}, True), ({"draft_loop": "stock"}, False)):
         llm = make_engine(SPECS[method], additional_config={"ascend_spec": options})
         if modules:
-            monkeypatch.setattr(drafter_of(llm), "direct", None)
+            monkeypatch.setattr(drafter_of(llm), "steps", ModuleSteps(drafter_of(llm)))
         before = from_engine(llm.get_metrics())
         generate(llm, prompts[:16])
         rates.append((from_engine(llm.get_metrics()) - before).rate)

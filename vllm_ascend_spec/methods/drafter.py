@@ -25,6 +25,7 @@ class Runner(Protocol):
         uniform_decode_query_len: number of rows per request in a decode batch.
         optimistic_seq_lens_cpu: int32 [max_num_reqs], computed length of each request after a step
             whose drafts are all accepted.
+        kv_cache_config: vLLM's layout of the KV cache; set before the first step.
     """
 
     requests: dict[str, Any]
@@ -32,6 +33,7 @@ class Runner(Protocol):
     cudagraph_dispatcher: Any
     uniform_decode_query_len: int
     optimistic_seq_lens_cpu: torch.Tensor
+    kv_cache_config: Any
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,7 @@ class SpecRunnerMixin(PerRequestMixin, KeepGeneratorsMixin, StepReportsMixin):
     requests: dict[str, Any]
     cudagraph_dispatcher: Any
     optimistic_seq_lens_cpu: torch.Tensor
+    kv_cache_config: Any
     sampler: Any
     rejection_sampler: Any
     execute_model_state: Any

@@ -17,7 +17,6 @@ from vllm_ascend_spec.methods.loops.vllm.step_plan import (
     PADDING_SLOT,
     StepPlan,
     plan_steps,
-    plan_steps_on_host,
 )
 from vllm_ascend_spec.patches import cpu_eagle_step_kernel
 
@@ -37,7 +36,37 @@ def _working_kernel() -> Iterator[None]:
         cpu_eagle_step_kernel.revert()
 
 
-@pytest.fixture(scope="module", params=[plan_steps, plan_steps_on_host])
+def plan_one_by_one(
+    positions: torch.Tensor,  # [num_reqs]
+    seq_lens: torch.Tensor,  # [num_reqs]
+    block_table: torch.Tensor,  # [num_reqs, max_blocks]
+    block_size: int,
+    max_model_len: int,
+    num_steps: int,
+) -> StepPlan:
+    """Do the same for one request and one step at a time."""
+    table = block_table.numpy()
+    requests = list(enumerate(zip(positions.tolist(), seq_lens.tolist(), strict=True)))
+    last_block = table.shape[1] - 1
+    steps: list[tuple[torch.Tensor, ...]] = []
+    for ahead in range(1, num_steps + 1):
+        places, slots, lengths = [], [], []
+        for index, (position, seq_len) in requests:
+            place, slot, length = 0, PADDING_SLOT, 1
+            if position + ahead < max_model_len:
+                place = position + ahead
+                block = int(table[index, min(place // block_size, last_block)])
+                slot = block * block_size + place % block_size
+                length = min(seq_len + ahead, max_model_len)
+            places.append(place)
+            slots.append(slot)
+            lengths.append(length)
+        step = (torch.tensor(places), torch.tensor(slots))
+        steps.append((*step, torch.tensor(lengths, dtype=torch.int32)))
+    return StepPlan(*zip(*steps, strict=True))
+
+
+@pytest.fixture(scope="module", params=[plan_steps, plan_one_by_one])
 def planner(request: pytest.FixtureRequest) -> Planner:
     return request.param
 
@@ -213,7 +242,7 @@ def test_planners_agree_before_at_and_past_the_end(
     for name, mine, theirs in zip(
         StepPlan._fields,
         batch.plan(plan_steps, num_steps),
-        batch.plan(plan_steps_on_host, num_steps),
+        batch.plan(plan_one_by_one, num_steps),
         strict=True,
     ):
         assert torch.equal(mine, theirs), name
@@ -223,7 +252,7 @@ def test_planners_agree_before_at_and_past_the_end(
 def test_planners_agree_on_the_steps_that_write_nowhere() -> None:
     batch = make_batch([0, 27, 30, 31], 4, 32)
     batch.positions[-1] = 32
-    plans = [batch.plan(planner, 6) for planner in (plan_steps, plan_steps_on_host)]
+    plans = [batch.plan(planner, 6) for planner in (plan_steps, plan_one_by_one)]
     for mine, theirs in zip(*plans, strict=True):
         assert torch.equal(mine, theirs)
     assert (plans[0].slots == PADDING_SLOT).sum(0).tolist() == [0, 2, 5, 6]

@@ -149,33 +149,32 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, DraftLoopMixi
                 is_prefill,
                 sampling_metadata,
             )
+        k = self.num_speculative_tokens  # of this step: vllm-ascend sets it in _propose
         sampling = sampling_metadata or self.runner.input_batch.sampling_metadata
         if self.parallel_drafting:
-            wanted = token_indices_to_sample, batch_size, sampling
-            return self._draft_in_one_pass(num_input_tokens, *wanted)
+            rows = rows_of_drafts(token_indices_to_sample, batch_size, k)
+            return self._draft_in_one_pass(num_input_tokens, rows, sampling)
         last, hidden = self._run_model(num_input_tokens)
         rows = self.rows_to_draft_from(token_indices_to_sample)
         positions = self.positions[rows]
         sampler = self.sampler_of(sampling, positions)
         drafts = [self.pick(last[rows], sampler)]
-        if self.num_speculative_tokens > 1:
+        if k > 1:
             # The first step's metadata is in the forward context already.
             later: list[dict[str, Any] | None] = [*multi_steps_attn_metadata[1:]]
             if not later:
-                later = [None] * (self.num_speculative_tokens - 1)
+                later = [None] * (k - 1)
             self._later_steps(later, hidden[rows], positions, drafts, sampler)
         return self.join(drafts)
 
     def _draft_in_one_pass(
         self,
         num_input_tokens: int,
-        indices: torch.Tensor,  # [num_reqs * rows of each]
-        num_reqs: int,
+        rows: torch.Tensor,  # [num_reqs, K]
         sampling: SamplingMetadata,
     ) -> torch.Tensor:
-        """Run the draft once and return the drafts of all its mask rows, [num_reqs, K]."""
+        """Run the draft once and return the drafts of its mask rows, [num_reqs, K]."""
         last, _ = self._run_model(num_input_tokens)
-        rows = rows_of_drafts(indices, num_reqs, self.num_speculative_tokens)
         sampler = self.sampler_of(sampling, self.positions[rows[:, 0]])
         return self.pick_all(last[rows], sampler)
 

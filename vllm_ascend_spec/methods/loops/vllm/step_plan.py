@@ -71,36 +71,3 @@ def plan_steps(
     lengths = (seq_lens + ahead).clamp_(max=max_model_len).masked_fill_(past, 1)
     slots = slots.long().masked_fill_(past, PADDING_SLOT)
     return StepPlan(clamped.unbind(), slots.unbind(), lengths.int().unbind())
-
-
-def plan_steps_on_host(
-    positions: torch.Tensor,  # [num_reqs]
-    seq_lens: torch.Tensor,  # [num_reqs]
-    block_table: torch.Tensor,  # [num_reqs, max_blocks]
-    block_size: int,
-    max_model_len: int,
-    num_steps: int,
-) -> StepPlan:
-    """Do the same as :func:`plan_steps` for tensors in host memory, with few calls of PyTorch.
-
-    For a handful of numbers PyTorch's dispatch is the whole cost; see ``host_inputs.py``.
-    """
-    table = block_table.numpy()
-    requests = list(enumerate(zip(positions.tolist(), seq_lens.tolist(), strict=True)))
-    last_block = table.shape[1] - 1
-    steps: list[tuple[torch.Tensor, ...]] = []
-    for ahead in range(1, num_steps + 1):
-        places, slots, lengths = [], [], []
-        for index, (position, seq_len) in requests:
-            place, slot, length = 0, PADDING_SLOT, 1
-            if position + ahead < max_model_len:
-                place = position + ahead
-                block = int(table[index, min(place // block_size, last_block)])
-                slot = block * block_size + place % block_size
-                length = min(seq_len + ahead, max_model_len)
-            places.append(place)
-            slots.append(slot)
-            lengths.append(length)
-        step = (torch.tensor(places), torch.tensor(slots))
-        steps.append((*step, torch.tensor(lengths, dtype=torch.int32)))
-    return StepPlan(*zip(*steps, strict=True))

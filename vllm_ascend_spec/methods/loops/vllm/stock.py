@@ -36,7 +36,6 @@ class StockProposer:
     uses_mrope: bool
     supports_mm_inputs: bool
     parallel_drafting: bool
-    needs_extra_input_slots: bool
     constant_draft_positions: bool
     use_heterogeneous_vocab: bool
     use_local_argmax_reduction: bool
