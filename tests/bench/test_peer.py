@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import interleaved
 from tests.benchmarks.interleaved import OfflineLoad
 from tests.benchmarks.peer_engine import PeerEngine, PeerError, fixed_length
+from tests.imports import all_imports
 from vllm_ascend_spec.bench import peer
 from vllm_ascend_spec.errors import ConfigError
 
@@ -67,6 +69,12 @@ def test_what_is_none_is_refused(text: str, words: str, tmp_path: Path) -> None:
 def test_no_such_interpreter(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="FileNotFoundError"):
         peer.find_peer(tmp_path / "nowhere")
+
+
+def test_what_a_peer_runs_needs_nothing_of_this_project() -> None:
+    names = {name.partition(".")[0] for name in all_imports(Path(interleaved.__file__))}
+    assert "vllm" in names
+    assert not names & {"tests", "vllm_ascend_spec"}
 
 
 def test_an_engine_that_ends_says_why_without_secrets(tmp_path: Path) -> None:
