@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.peer_engine import PeerEngine, PeerError
+from tests.benchmarks import interleaved
+from tests.benchmarks.interleaved import OfflineLoad
+from tests.benchmarks.peer_engine import PeerEngine, PeerError, fixed_length
+from tests.imports import all_imports
 from vllm_ascend_spec.bench import peer
-from vllm_ascend_spec.bench.interleaved import OfflineLoad
 from vllm_ascend_spec.errors import ConfigError
 
 LOAD = OfflineLoad(prompts=["a"], max_tokens=1, batch=1)
@@ -40,13 +42,13 @@ def test_it_is_without_the_plugins_of_the_checkout_that_it_is_run_in(tmp_path: P
     found = peer.find_peer(script(tmp_path, answer))
     assert found.name == "vLLM 0.32.0"
     assert found.environment == {"VLLM_PLUGINS": ""}
-    assert found.arguments == {}
+    assert fixed_length(found) == {}
 
 
 def test_a_peer_with_this_package_has_a_fixed_length_too() -> None:
     """By default K follows from how long steps take, and the two would differ by chance."""
     found = peer.Peer(Path("python"), {"vllm": "0.30.0"}, ["ascend_spec", "ascend_spec"])
-    assert found.arguments == {"additional_config": {"ascend_spec": {"draft_length": "fixed"}}}
+    assert fixed_length(found) == {"additional_config": {"ascend_spec": {"draft_length": "fixed"}}}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,12 @@ def test_what_is_none_is_refused(text: str, words: str, tmp_path: Path) -> None:
 def test_no_such_interpreter(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="FileNotFoundError"):
         peer.find_peer(tmp_path / "nowhere")
+
+
+def test_what_a_peer_runs_needs_nothing_of_this_project() -> None:
+    names = {name.partition(".")[0] for name in all_imports(Path(interleaved.__file__))}
+    assert "vllm" in names
+    assert not names & {"tests", "vllm_ascend_spec"}
 
 
 def test_an_engine_that_ends_says_why_without_secrets(tmp_path: Path) -> None:

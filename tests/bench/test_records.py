@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.benchmarks import propose, step
+from tests.benchmarks.interleaved import Clock
 from vllm_ascend_spec.bench import serve
 from vllm_ascend_spec.bench.client import ClientLoad, LoadResult, ServerAnswer
-from vllm_ascend_spec.bench.interleaved import Clock
 from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts
 from vllm_ascend_spec.metrics.rule import NAME

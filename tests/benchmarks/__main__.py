@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.benchmarks import adaptive_options
 from tests.benchmarks.verify import options as verify_options
@@ -39,10 +40,16 @@ def make_parser() -> argparse.ArgumentParser:
     step.add_argument(
         "--idle", action="store_true", help="one more engine that could draft, held at K=0"
     )
-    bench.add_peer(step)
+    step.add_argument(
+        peer.OPTION,
+        type=Path,
+        metavar="PYTHON",
+        help="interpreter of another environment, whose vLLM takes turns with this one",
+    )
     step.set_defaults(benchmark_run=run_step)
     propose = benchmarks.add_parser("propose", help="what drafting costs beside the draft model")
-    bench.add_common(propose, several=True)
+    several = f"once or several times; default: {bench.DEFAULT_SPEC}"
+    bench.add_common(propose, action="append", default=None, help=several)
     propose.add_argument("--batches", default="1,8", help="concurrent requests, a list")
     propose.add_argument("--temperature", type=float, default=0.0)
     propose.add_argument("--rounds", type=int, default=3)
@@ -57,7 +64,7 @@ def make_parser() -> argparse.ArgumentParser:
 def run_step(args: argparse.Namespace) -> int:
     """Run ``step``."""
     from tests.benchmarks import step
-    from vllm_ascend_spec.bench.interleaved import OfflineLoad
+    from tests.benchmarks.interleaved import OfflineLoad
 
     spec = parse_speculative(args.speculative_config)
     resolve_engine(args.model, spec, engine=EngineOptions(device=select.find_device()))
@@ -82,7 +89,7 @@ def run_step(args: argparse.Namespace) -> int:
 def run_propose(args: argparse.Namespace) -> int:
     """Run ``propose``."""
     from tests.benchmarks import propose
-    from vllm_ascend_spec.bench.interleaved import OfflineLoad
+    from tests.benchmarks.interleaved import OfflineLoad
 
     specs = [parse_speculative(text) for text in args.speculative_config or [bench.DEFAULT_SPEC]]
     for spec in specs:

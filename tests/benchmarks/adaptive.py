@@ -16,8 +16,7 @@ from typing import Any
 from tests.benchmarks.adaptive_table import format_table
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
-from vllm_ascend_spec.bench.interleaved import keep_out_of_collections
-from vllm_ascend_spec.bench.local_engine import prepare_environment
+from vllm_ascend_spec.bench.local_engine import keep_out_of_collections, prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, FIXED

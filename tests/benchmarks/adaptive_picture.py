@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.adaptive import chosen_in
-from vllm_ascend_spec.bench.picture import NO_MATPLOTLIB, save
+from tests.benchmarks.picture import NO_MATPLOTLIB, save
 
 Trace = Sequence[Sequence[Any]]
 

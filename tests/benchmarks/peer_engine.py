@@ -11,13 +11,21 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from vllm_ascend_spec.bench import interleaved
-from vllm_ascend_spec.bench.interleaved import OfflineLoad, PassFigures
+from tests.benchmarks import interleaved
+from tests.benchmarks.interleaved import OfflineLoad, PassFigures
 from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.bench.redact_text import redact
+from vllm_ascend_spec.config.schema import FIXED, SECTION
 from vllm_ascend_spec.errors import AscendSpecError
 
 LOG_TAIL_LINES = 20
+
+
+def fixed_length(peer: Peer) -> dict[str, Any]:
+    """Return arguments of its ``LLM`` that fix K as in ours, if it has this package."""
+    if SECTION not in peer.plugins:  # our plugin has the name of our options
+        return {}
+    return {"additional_config": {SECTION: {"draft_length": FIXED}}}
 
 
 class PeerError(AscendSpecError, RuntimeError):
@@ -46,7 +54,7 @@ class PeerEngine(PassFigures):
         super().__init__()
         self.load = load
         self._asked = {
-            "arguments": {**arguments, **peer.arguments},
+            "arguments": {**arguments, **fixed_length(peer)},
             "load": dataclasses.asdict(load),
             "parts": dict(parts),
         }

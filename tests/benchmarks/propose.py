@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.benchmarks.interleaved import OfflineLoad
 from tests.benchmarks.timed_engine import TimedEngine
 from vllm_ascend_spec.bench import provenance, redaction
-from vllm_ascend_spec.bench.interleaved import OfflineLoad
 from vllm_ascend_spec.bench.local_engine import prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary

@@ -16,10 +16,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from tests.benchmarks.interleaved import OfflineLoad
 from tests.benchmarks.peer_engine import PeerEngine
 from tests.benchmarks.timed_engine import TimedEngine
 from vllm_ascend_spec.bench import provenance, redaction
-from vllm_ascend_spec.bench.interleaved import OfflineLoad, scheduler_of
 from vllm_ascend_spec.bench.local_engine import engine_arguments, prepare_environment
 from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.bench.progress import Progress
@@ -114,7 +114,7 @@ def _start(plan: StepBenchConfig, stack: ExitStack) -> dict[str, TimedEngine | P
             compiled=plan.compiled,
         )
         if name == IDLE:
-            scheduler_of(engine.llm).warmup_k = 0
+            engine.scheduler.warmup_k = 0
         engine.start()
         engines[name] = engine
     if plan.peer is not None:

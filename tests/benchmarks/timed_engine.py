@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_ascend_spec.bench.interleaved import InterleavedEngine, OfflineLoad
+from tests.benchmarks.interleaved import InterleavedEngine, OfflineLoad
 from vllm_ascend_spec.bench.local_engine import build_engine
 from vllm_ascend_spec.config.schema import FIXED
 from vllm_ascend_spec.metrics.rule import rule_from_engine

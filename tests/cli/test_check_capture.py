@@ -1,4 +1,4 @@
-"""What ``check`` estimates of an engine's graphs: the same as the engine says at its start."""
+"""How many graphs ``check`` says an engine has: as many as the engine says at its start."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from vllm_ascend_spec.cli.check_capture import capture_of_engine
 from vllm_ascend_spec.config import resolved
 from vllm_ascend_spec.config.capture import set_sizes_by_k
 from vllm_ascend_spec.config.engine import EngineOptions
-from vllm_ascend_spec.config.graph_estimates import capture_within_streams, layers_of
+from vllm_ascend_spec.config.graph_estimates import capture_within_streams, estimates_of, layers_of
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.graphs.capture import Capture, Wanted
-from vllm_ascend_spec.graphs.estimates import estimate
 from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts
-from vllm_ascend_spec.platform.capture import MIB, estimated
+from vllm_ascend_spec.platform.capture import estimated
 
 DECODE, MIXED = (4, 8, 16), (64, 128)
 
@@ -60,9 +59,9 @@ def engine(asked: SpecConfig | None, *, draft_layers: int = 2) -> Any:
     return found
 
 
-def checked(asked: SpecConfig | None, built: Any) -> dict[str, Any]:
+def checked(asked: SpecConfig | None, built: Any) -> int:
     record = capture_of_engine(None, asked, EngineOptions(), built, is_elsewhere=False)
-    return record["estimates"]
+    return record["graphs"]
 
 
 @pytest.mark.parametrize(
@@ -74,15 +73,17 @@ def test_the_layers_of_a_draft_are_those_of_its_loop(
     asked = speculation(draft_loop)
     built = engine(asked, draft_layers=given)
     assert layers_of(built, asked) == (10, layers)
-    cost = estimate(10, draft_layers=layers, hidden_size=64)
-    assert checked(asked, built)["bytes"] == cost.bytes_of(8, 128)
+    assert checked(asked, built) == 8
+    found = estimates_of(built, asked, "FULL_AND_PIECEWISE", [*DECODE, *MIXED], {3: DECODE})
+    assert found is not None
+    assert found.streams == 8 * (11 + (layers and layers + 1))
 
 
 def test_only_sizes_of_decode_batches_are_captured_both_ways() -> None:
     asked = speculation()
-    assert checked(asked, engine(asked))["graphs"] == 2 * len(DECODE) + len(MIXED)
+    assert checked(asked, engine(asked)) == 2 * len(DECODE) + len(MIXED)
     # Without speculation a batch of 4 requests has 4 tokens.
-    assert checked(None, engine(None))["graphs"] == 1 + 5
+    assert checked(None, engine(None)) == 1 + 5
 
 
 @pytest.mark.parametrize(
@@ -108,13 +109,13 @@ def test_an_engine_says_the_same(changes: bool) -> None:
     if changes:
         by_k = {0: (4,), 1: (4, 8), 3: (16,)}
         set_sizes_by_k(built.compilation_config, by_k)
-        cost = estimate(10, draft_layers=2 * 2, hidden_size=64)
-    else:
-        cost = estimate(10, draft_layers=2, hidden_size=64)
     found = checked(asked, built)
     # Two K with a graph of four tokens have two graphs.
-    assert found["bytes"] == cost.bytes_of(8 + changes, 128)
+    assert found == 8 + changes
     capture = Capture(DECODE, MIXED, "1/n", 0.0, decode_by_k=by_k)
     told = estimated(capture, built, "FULL_AND_PIECEWISE")
     assert told is not None
-    assert f"{found['graphs']} graphs take {found['bytes'] / MIB:.0f} MiB" in told
+    # With several K the draft has a graph for each number of draft steps.
+    streams = found * (11 + (2 * 2 if changes else 2) + 1)
+    assert told.startswith(f"{found} graphs; ")
+    assert f"estimated to take {streams} of about 1920 streams" in told

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from vllm_ascend_spec.cli import plan_picture
+from vllm_ascend_spec.cli import plan
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.graphs.budget import OWN_GRAPHS
 
@@ -45,14 +45,6 @@ def test_record(capsys) -> None:
     assert found["ours"]["sizes"][-1] == 256
     assert found["vllm"]["source"].startswith("port")
     assert found["load"] == "zipf"
-    assert set(found["same_graphs"]) == {
-        "vllm_cut",
-        "vllm_thinned",
-        "vllm_ascend_cut",
-        "vllm_ascend_thinned",
-        "even_grid",
-    }
-    assert all(policy["graphs"] <= 12 for policy in found["same_graphs"].values())
 
 
 def test_without_a_budget_there_are_as_many_graphs_as_vllm_captures(capsys) -> None:
@@ -200,40 +192,24 @@ def test_step_times_and_eager_steps(capsys, tmp_path: Path) -> None:
     assert "cost the load more than they save" in found["ours"]["notes"][0]
 
 
-def test_estimates_are_labelled_and_bound_the_plan(capsys) -> None:
-    model = ("--layers", "48", "--hidden-size", "4096", "--tp", "4")
-    found = record_of(capsys, *ENGINE, *model, "--old-cann")
-    estimates = found["estimates"]
-    assert estimates["what"] == "estimates, not measured"
-    assert estimates["most_graphs_old_cann"] == 19
-    assert found["ours"]["graphs"] == 19
-    assert main(["plan", *ENGINE, *model, "--memory-mib", "40"]) == 0
-    text = capsys.readouterr().out
-    assert "estimates, not measured" in text
-    assert "no limit known" in text
-    memory = next(line for line in text.splitlines() if line.startswith("memory: "))
-    assert float(memory.split()[1]) <= 40
+def test_measured_memory_bounds_the_plan(capsys) -> None:
+    measured = ("--graph-mib", "4", "--row-kib", "16")
+    found = record_of(capsys, *ENGINE, "--memory-mib", "40", *measured)
+    # 4 MiB for the 256 tokens of the largest, and nine graphs of 4 MiB.
+    assert found["ours"]["graphs"] == 9
+    assert found["graphs_limited_by"] == "the budget"
+    found = record_of(capsys, *ENGINE, "--memory-mib", "6", *measured)
+    assert found["ours"]["sizes"] == [128]
+    assert "bytes=6291456" in found["ours"]["notes"][0]
 
 
-def test_picture(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
-    picture = tmp_path / "new" / "waste.png"
-    assert main(["plan", *ENGINE, "--png", str(picture)]) == 0
-    assert capsys.readouterr().err == f"picture: {picture}\n"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    kept: list[Any] = []
-    monkeypatch.setattr(plan_picture, "save", lambda figure, path: str(kept.append(figure)))
-    assert main(["plan", "--max-num-seqs", "4", "--tiers", "1,3", "--png", str(picture)]) == 0
-    (figure,) = kept
-    assert figure.get_suptitle()
-    assert len({panel.get_xlim() for panel in figure.axes}) == 1
-    assert all(float(tick).is_integer() for tick in figure.axes[-1].get_xticks())
-
-
-def test_without_matplotlib_one_line_says_so(capsys, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    assert main(["plan", *ENGINE, "--png", str(tmp_path / "x.png")]) == 0
-    assert "matplotlib is not installed" in capsys.readouterr().err
+@pytest.mark.parametrize("option", plan.MOVED)
+def test_an_option_that_is_gone_says_why_in_one_line(option: str, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", *ENGINE, f"{option}=1"])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"vllm-ascend-spec plan: error: {option} {plan.MOVED[option]}"
 
 
 @pytest.mark.parametrize(
@@ -259,12 +235,14 @@ def test_without_matplotlib_one_line_says_so(capsys, monkeypatch, tmp_path: Path
         ([*ENGINE, "--load", "normal:4,0"], ["--load"]),
         ([*ENGINE, "--step-times", "no-such-file"], ["--step-times", "cannot be read"]),
         ([*ENGINE, "--eager-factor", "0.5"], ["--eager-factor=0.5"]),
-        ([*ENGINE, "--old-cann"], ["--old-cann", "--layers"]),
-        ([*ENGINE, "--dp", "4"], ["--dp=4", "--layers"]),
-        ([*ENGINE, "--memory-mib", "100"], ["--memory-mib", "--layers"]),
-        ([*ENGINE, "--layers", "0"], ["--layers=0"]),
-        ([*ENGINE, "--layers", "8", "--memory-mib", "1"], ["--memory-mib", "nearest that works"]),
-        ([*ENGINE, "--layers", "9", "--graph-mib", "-1"], ["--graph-mib=-1"]),
+        ([*ENGINE, "--memory-mib", "100"], ["--memory-mib=100", "--graph-mib"]),
+        ([*ENGINE, "--row-kib", "8"], ["--row-kib=8", "no effect without --memory-mib"]),
+        ([*ENGINE, "--graph-mib", "8"], ["--graph-mib=8", "no effect without --memory-mib"]),
+        (
+            [*ENGINE, "--graph-mib", "8", "--memory-mib", "1"],
+            ["--memory-mib", "nearest that works"],
+        ),
+        ([*ENGINE, "--graph-mib", "-1"], ["--graph-mib=-1"]),
         ([*ENGINE, "--max-num-batched-tokens", "3"], ["--max-num-batched-tokens=3", "64 or more"]),
     ],
 )

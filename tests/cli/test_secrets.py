@@ -18,10 +18,10 @@ from tests.ascend.bench import counts
 from tests.bench.test_npu_sim import GOOD
 from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks import propose, step
+from tests.benchmarks.interleaved import Clock
 from tests.benchmarks.verify import overhead, timing
 from vllm_ascend_spec.bench import serve, server
 from vllm_ascend_spec.bench.client import ClientLoad
-from vllm_ascend_spec.bench.interleaved import Clock
 from vllm_ascend_spec.cli import elsewhere, info
 from vllm_ascend_spec.cli.main import main
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from vllm_ascend_spec.graphs import baselines, stock_rules
+from tests.graphs import baselines
 from vllm_ascend_spec.graphs import batch_distribution as loads
+from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution, uniform, weights_of, zipf
 from vllm_ascend_spec.graphs.budget import Budget
 from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts, grid_of

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.graphs import baselines
 from tests.graphs.cases import CLOSE, Case, cases, coverings, everything
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs import baselines, stock_rules
 from vllm_ascend_spec.graphs import batch_distribution as loads
+from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.budget import Budget
 from vllm_ascend_spec.graphs.k_buckets import (
     KBucket,

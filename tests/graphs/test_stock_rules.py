@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from vllm_ascend_spec.graphs import baselines, stock_rules
+from tests.graphs import baselines
+from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.batch_distribution import uniform, weights_of
 from vllm_ascend_spec.graphs.k_buckets import SizeGrid, buckets_of_drafts, buckets_of_schedule
 from vllm_ascend_spec.graphs.padding_stats import padding_of
 from vllm_ascend_spec.graphs.step_cost import StepCost
-from vllm_ascend_spec.graphs.stock_rules import CaptureInputs, even_grid, thinned
+from vllm_ascend_spec.graphs.stock_rules import CaptureInputs
 
 
 def engine(k: int, max_num_seqs: int = 256, **details) -> CaptureInputs:
@@ -68,5 +69,5 @@ def test_peers_of_as_many_graphs() -> None:
     assert baselines.thin(sizes, 4) == {1: (2, 16), 3: (4, 12)}
     assert baselines.thin(sizes, 1) == {1: (), 3: (12,)}
     assert baselines.even({3: SizeGrid(4, 1, 1, 10)}, 4) == {3: (12, 20, 32, 40)}
-    assert thinned(range(1, 11), 3) == (1, 5, 10)
-    assert even_grid(8, 4, 100) == (4, 8)
+    assert baselines.thinned(range(1, 11), 3) == (1, 5, 10)
+    assert baselines.even_grid(8, 4, 100) == (4, 8)

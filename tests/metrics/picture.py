@@ -18,10 +18,10 @@ from typing import Any
 
 import openai
 
+from tests.benchmarks.picture import save
 from tests.metrics.dashboard import FOLDER, filled, read
 from tests.metrics.prometheus_server import Prometheus
 from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.bench.picture import save
 from vllm_ascend_spec.bench.server import Server
 
 ENGLISH = FOLDER / "dashboards" / "speculation.json"

@@ -72,13 +72,14 @@ FLAGS = frozenset(
             "--compiled",
             "--control",
             "--enable-eplb",
+            "--enable-expert-parallel",
             "--enforce-eager",
             "--idle",
             "--markdown",
             "--quick",
         ),
         # of plan
-        *("--allow-eager", "--enable-expert-parallel", "--json", "--old-cann"),
+        *("--allow-eager", "--json"),
         *("--sequence-parallel", "--no-sequence-parallel"),
         # of check and migrate
         *("--light", "--strict", "--write"),
@@ -115,8 +116,8 @@ PLAIN_OPTIONS = frozenset(
         *("--draft-length", "--start-timeout"),
         *("--rounds", "--temperature", "--temperatures", "--threads", "--vocab", "--workloads"),
         # of plan
-        *("--dp", "--draft-layers", "--eager-factor", "--graph-mib", "--graphs", "--hidden-size"),
-        *("--layers", "--memory-mib", "--num-speculative-tokens", "--tiers", "--row-kib", "--tp"),
+        *("--eager-factor", "--graph-mib", "--graphs", "--memory-mib", "--num-speculative-tokens"),
+        *("--tiers", "--row-kib", "--tp"),
         # of sweep and accuracy
         *("--at-once", "--categories", "--concurrency", "--kv-cache-mib", "--lm-eval"),
         *("--rounding", "--samples", "--tolerance"),

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vllm_ascend_spec.bench.interleaved import forget_answers, scheduler_of
-from vllm_ascend_spec.bench.local_engine import build_engine
+from vllm_ascend_spec.bench.local_engine import build_engine, forget_answers, scheduler_of
 from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, added_up
 from vllm_ascend_spec.metrics.rule import rule_from_engine
 

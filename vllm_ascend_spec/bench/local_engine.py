@@ -1,4 +1,4 @@
-"""Build and end the engines of benchmarks that run in this process."""
+"""Build, look into and end the engines of benchmarks that run in this process."""
 
 from __future__ import annotations
 
@@ -52,6 +52,25 @@ def build_engine(
     )
     arguments |= others or {}
     return LLM(**arguments, additional_config={SECTION: dict(section)} if section else {})
+
+
+def scheduler_of(llm: Any) -> Any:
+    """Return the scheduler of an engine of this process."""
+    return llm.llm_engine.engine_core.engine_core.scheduler
+
+
+def forget_answers(llm: Any) -> None:
+    """Clear suffix trees, which would otherwise know the answers of the previous round."""
+    runner = llm.llm_engine.model_executor.driver_worker.worker.model_runner
+    forget = getattr(getattr(runner, "drafter", None), "forget_answers", None)
+    if forget is not None:
+        forget()
+
+
+def keep_out_of_collections() -> None:
+    """Exempt all present objects from garbage collections, which would slow the engines down."""
+    gc.collect()
+    gc.freeze()
 
 
 def end_engines(engines: list[Any]) -> None:

@@ -7,10 +7,9 @@ import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from vllm_ascend_spec.bench.provenance import DISTRIBUTIONS
-from vllm_ascend_spec.config.schema import FIXED, SECTION
+from vllm_ascend_spec.config.schema import SECTION
 from vllm_ascend_spec.errors import ConfigError
 
 OPTION = "--peer-python"
@@ -62,13 +61,6 @@ class Peer:
     def environment(self) -> dict[str, str]:
         """Variables that it needs: in our checkout, vLLM would also load this package's plugins."""
         return {"VLLM_PLUGINS": ",".join(self.plugins)}
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Further arguments of its ``LLM``: if it has this package, K is fixed as in ours."""
-        if SECTION not in self.plugins:  # our plugin has the name of our options
-            return {}
-        return {"additional_config": {SECTION: {"draft_length": FIXED}}}
 
 
 def find_peer(python: Path) -> Peer:

@@ -7,11 +7,9 @@ request to the last.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
@@ -209,9 +207,3 @@ def format_row(row: Mapping[str, Any]) -> str:
         f"{note_on_rule(row['acceptance']['rule'])}  "
         f"identical: {row['identical'] or '-'}{peers}"
     )
-
-
-def write(record: Mapping[str, Any], path: Path) -> None:
-    """Write the record as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")

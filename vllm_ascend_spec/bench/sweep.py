@@ -16,8 +16,11 @@ from typing import Any
 
 from vllm_ascend_spec.bench import provenance, redaction
 from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
-from vllm_ascend_spec.bench.interleaved import keep_out_of_collections
-from vllm_ascend_spec.bench.local_engine import end_engines, prepare_environment
+from vllm_ascend_spec.bench.local_engine import (
+    end_engines,
+    keep_out_of_collections,
+    prepare_environment,
+)
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary
 from vllm_ascend_spec.bench.sweep_configurations import Configuration, grouped

@@ -44,7 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument("--rounds", type=int, default=5, help="starts of each server")
     serve.add_argument("--num-prompts", type=int, default=16)
     add_start_timeout(serve)
-    add_peer(serve, several=True)
+    serve.add_argument(
+        peer.OPTION,
+        type=Path,
+        metavar="PYTHON",
+        action="append",
+        help="interpreter of another environment, whose vLLM takes turns with this one; once or "
+        "several times",
+    )
     serve.set_defaults(benchmark_run=run_serve)
     sweep = benchmarks.add_parser("sweep", help="methods and K beside none, under many loads")
     bench_sweep.add_arguments(sweep)
@@ -54,43 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     accuracy.set_defaults(benchmark_run=run_accuracy)
 
 
-def add_common(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Add the options that all benchmarks of an engine share.
+def add_common(parser: argparse.ArgumentParser, **config: Any) -> None:
+    """Add the options that benchmarks of one model share.
 
     Args:
         parser: parser of the benchmark.
-        several: whether it takes several speculative configs.
+        config: how ``--speculative-config`` differs from one config with a default.
     """
     parser.add_argument("--model", default="examples/zoo/target", help="the target")
-    if several:
-        parser.add_argument(
-            "--speculative-config",
-            action="append",
-            metavar="JSON",
-            help=f"once or several times; default: {DEFAULT_SPEC}",
-        )
-    else:
-        parser.add_argument("--speculative-config", default=DEFAULT_SPEC, metavar="JSON")
+    how = {"default": DEFAULT_SPEC, "metavar": "JSON", **config}
+    parser.add_argument("--speculative-config", **how)
     parser.add_argument("--prompts", type=Path, default=Path("examples/zoo/prompts.json"))
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--output", type=Path, help="where the JSON record goes")
-
-
-def add_peer(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Add the option that names another environment.
-
-    Args:
-        parser: parser of the benchmark.
-        several: whether the option may be repeated.
-    """
-    parser.add_argument(
-        peer.OPTION,
-        type=Path,
-        metavar="PYTHON",
-        action="append" if several else "store",
-        help="interpreter of another environment, whose vLLM takes turns with this one"
-        + ("; once or several times" if several else ""),
-    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 NONE = "NONE"
-ESTIMATED = "estimates, nothing measured"
 ELSEWHERE = "planned here; an engine on that device says at its start what it captures"
 
 
@@ -60,7 +59,7 @@ def capture_of_engine(
     *,
     is_elsewhere: bool,
 ) -> dict[str, Any]:
-    """Return the graph mode, the capture sizes and estimates of their memory.
+    """Return the graph mode, the capture sizes and the number of graphs.
 
     Args:
         device: the kind of device to check for.
@@ -96,7 +95,7 @@ def _record(
         "sizes": list(sizes),
         "sizes_by_k": by_k,
         "expected_padding": None,
-        "estimates": None,
+        "graphs": None,
         "note": note or None,
     }
 
@@ -113,7 +112,7 @@ def _built(speculation: SpecConfig | None, engine: VllmConfig) -> dict[str, Any]
     record = _record(mode, sizes, by_k, "as an engine captures them")
     if MODES[mode].has_full_decode and not laid:
         laid = _of_one_k(sizes, engine.scheduler_config.max_num_seqs, speculation)
-    return {**record, "estimates": _estimates(mode, sizes, laid, speculation, engine)}
+    return {**record, "graphs": _graphs(mode, sizes, laid, speculation, engine)}
 
 
 def _of_one_k(
@@ -180,7 +179,7 @@ def _planned(
     return {
         **record,
         "expected_padding": capture.expected_padding,
-        "estimates": _estimates(mode, sizes, capture.decode_by_k, speculation, engine),
+        "graphs": _graphs(mode, sizes, capture.decode_by_k, speculation, engine),
     }
 
 
@@ -192,14 +191,12 @@ def _tiers(speculation: SpecConfig, widest: int) -> tuple[KBucket, ...]:
     return buckets_of_drafts(widest, [speculation.max_k])
 
 
-def _estimates(
+def _graphs(
     mode: str,
     sizes: Sequence[int],
     by_k: Mapping[int, Sequence[int]],
     speculation: SpecConfig | None,
     engine: VllmConfig,
-) -> dict[str, Any] | None:
+) -> int | None:
     found = estimates_of(engine, speculation, mode, sizes, by_k)
-    if found is None:
-        return None
-    return {"what": ESTIMATED, "graphs": found.graphs, "bytes": found.bytes}
+    return None if found is None else found.graphs

@@ -211,9 +211,8 @@ def _graphs(rows: Mapping[str, Any]) -> Iterator[str]:
         yield _row(f"  for K={k}", sizes)
     if found["expected_padding"] is not None:
         yield _row("expected padding", f"{found['expected_padding']:.1%}", "of the useful work")
-    if estimates := found["estimates"]:
-        size = f"{estimates['bytes'] / MIB:.0f} MiB in {estimates['graphs']} graphs"
-        yield _row("memory", size, estimates["what"])
+    if found["graphs"] is not None:
+        yield _row("number of graphs", found["graphs"])
 
 
 def _of_memory(rows: Mapping[str, Any]) -> Iterator[str]:

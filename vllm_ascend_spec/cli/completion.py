@@ -18,7 +18,7 @@ MISSING = (
 )
 # Commands that take vLLM's arguments: its flags that matter to speculation are offered.
 WITH_FLAGS = (("check",), ("serve",))
-FILES = ("prompts", "record", "output", "png", "step_times", "peer_python", "old")
+FILES = ("prompts", "record", "output", "step_times", "peer_python", "old")
 FOLDERS = ("model", "spec_model", "speculative_model")
 
 

@@ -36,7 +36,7 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
         "vllm-ascend-spec plan --max-num-seqs 256 --tiers '[[1,64,3],[65,256,1]]' --json",
         "vllm-ascend-spec plan --max-num-seqs 64 --tiers 0,1,3 --load normal:40,12",
         "vllm-ascend-spec plan --max-num-seqs 256 --num-speculative-tokens 3 \\\n"
-        "    --layers 36 --draft-layers 1 --hidden-size 4096 --memory-mib 2048",
+        "    --memory-mib 2048 --graph-mib 40 --row-kib 100",
     ),
     ("info",): ("vllm-ascend-spec info", "vllm-ascend-spec info --json > report.json"),
     ("bench",): (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vllm_ascend_spec.cli.examples import EXAMPLES
@@ -18,16 +18,22 @@ class CommandParser(argparse.ArgumentParser):
 
     Attributes:
         passes_on: whether other arguments are passed on; False for plain argparse.
+        moved: old options and where they went; each is rejected in one line.
     """
 
     passes_on = False
+    moved: Mapping[str, str] = {}
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse the options; arguments passed on become ``arguments``, in their order."""
         if not self.passes_on or args is None:
-            return super().parse_known_args(args, namespace)
+            parsed, rest = super().parse_known_args(args, namespace)
+            for word in rest:
+                if went := self.moved.get(word.partition("=")[0]):
+                    self.exit(2, f"{self.prog}: error: {word.partition('=')[0]} {went}\n")
+            return parsed, rest
         own, handed = self.split(args)
         found, _ = super().parse_known_args(own, namespace)
         found.arguments = handed

@@ -27,15 +27,20 @@ OPTIONS = {
     "budget.graphs": "--graphs",
     "budget.max_tokens": "--max-num-batched-tokens",
     "budget.bytes": "--memory-mib, in bytes,",
-    "budget.streams": "--old-cann",
-    "layers": "--layers",
-    "draft_layers": "--draft-layers",
-    "hidden_size": "--hidden-size",
+}
+# Options that are gone, and why.
+ESTIMATES = "is gone with the estimates of memory: --memory-mib takes --graph-mib, as measured"
+MOVED = {
+    "--png": "is gone; --json has the sizes, and what each policy wastes",
+    "--old-cann": "is gone: give --graphs how many fit into the streams, see docs/graphs.md",
+    **dict.fromkeys(("--layers", "--draft-layers", "--hidden-size"), ESTIMATES),
+    **dict.fromkeys(("--dp", "--data-parallel-size", "--enable-expert-parallel"), ESTIMATES),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the engine, the load and the budget."""
+    vars(parser)["moved"] = MOVED
     add = parser.add_argument
     add("--max-num-seqs", type=int, metavar="N", help="as for vllm serve; has to be given")
     add("--num-speculative-tokens", type=int, metavar="K", help="drafts for each request")
@@ -81,30 +86,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave wide batches without a graph where --eager-factor makes that cheaper",
     )
-    add_estimates(parser.add_argument_group("estimates of memory and streams, with --layers"))
-    add("--json", action="store_true", help="print a record, not a table")
-    add("--png", type=Path, metavar="FILE", help="draw the waste over the batch size")
-
-
-def add_estimates(group: argparse._ArgumentGroup) -> None:
-    """Add the options for the model and the device."""
-    add = group.add_argument
-    add("--layers", type=int, metavar="N", help="of the target")
-    add("--draft-layers", type=int, default=0, metavar="N", help="of the draft model or head")
-    add("--hidden-size", type=int, default=0, metavar="N", help="of the target")
-    add(
-        "--dp",
-        "--data-parallel-size",
-        type=int,
-        default=1,
-        metavar="N",
-        help="data-parallel replicas",
-    )
-    add("--enable-expert-parallel", action="store_true", help="as for vllm serve")
-    add("--graph-mib", type=float, metavar="MIB", help="of each graph, if it was measured")
+    add("--memory-mib", type=float, metavar="MIB", help="for all graphs; with --graph-mib")
+    add("--graph-mib", type=float, metavar="MIB", help="of each graph, as measured")
     add("--row-kib", type=float, metavar="KIB", help="of each token of the largest, likewise")
-    add("--memory-mib", type=float, metavar="MIB", help="for all graphs: a budget")
-    add("--old-cann", action="store_true", help="streams are a budget, as before HDK 25.5.1")
+    add("--json", action="store_true", help="print a record, not a table")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,10 +100,6 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         option = OPTIONS.get(error.option, error.option)
         raise ConfigError(option, error.value, error.problem) from None
-    if args.png:
-        from vllm_ascend_spec.cli import plan_picture
-
-        sys.stderr.write(plan_picture.draw(case, comparison, args.png) + "\n")
     if args.json:
         record = plan_report.record(case, comparison)
         sys.stdout.write(json.dumps(record, indent=1) + "\n")

@@ -13,8 +13,7 @@ from typing import Any
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import distribution_file, distribution_metrics, distribution_name
 from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution
-from vllm_ascend_spec.graphs.budget import Budget
-from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS, GraphCost, estimate
+from vllm_ascend_spec.graphs.budget import Budget, GraphCost
 from vllm_ascend_spec.graphs.k_buckets import (
     KBucket,
     buckets_of_drafts,
@@ -40,7 +39,6 @@ class PlanCase:
         budget: limits on what is captured.
         work: what steps cost.
         cover: whether every batch that can be replayed must be.
-        cost: memory and streams of a graph; None if the model is unknown.
     """
 
     engine: CaptureInputs
@@ -48,13 +46,11 @@ class PlanCase:
     budget: Budget
     work: StepCost
     cover: bool
-    cost: GraphCost | None
 
     @property
     def has_limit_on_graphs(self) -> bool:
         """Whether something bounds the number of graphs."""
-        budget = self.budget
-        return any(limit is not None for limit in (budget.graphs, budget.streams, budget.bytes))
+        return self.budget.graphs is not None or self.budget.bytes is not None
 
 
 def case_of(args: argparse.Namespace) -> PlanCase:
@@ -66,8 +62,7 @@ def case_of(args: argparse.Namespace) -> PlanCase:
     if args.max_num_seqs is None:
         raise ConfigError("--max-num-seqs", None, "is missing; valid: 1 or more, e.g. 256")
     check_count("--max-num-seqs", args.max_num_seqs, 1)
-    for option, value in (("--tp", args.tp), ("--dp", args.dp)):
-        check_count(option, value, 1)
+    check_count("--tp", args.tp, 1)
     if args.max_num_batched_tokens is not None:
         check_count("--max-num-batched-tokens", args.max_num_batched_tokens, args.max_num_seqs)
     tiers, schedule = buckets_of(args.tiers, args.num_speculative_tokens, args.max_num_seqs)
@@ -79,13 +74,11 @@ def case_of(args: argparse.Namespace) -> PlanCase:
         sequence_parallel=args.sequence_parallel and args.tp > 1,
         max_num_batched_tokens=args.max_num_batched_tokens,
     )
-    cost = cost_of(args)
     budget = Budget(
         graphs=args.graphs,
         max_tokens=args.max_num_batched_tokens,
-        streams=USABLE_STREAMS if args.old_cann else None,
         bytes=None if args.memory_mib is None else int(args.memory_mib * MIB),
-        cost=cost,
+        cost=cost_of(args),
     )
     return PlanCase(
         engine=engine,
@@ -93,7 +86,6 @@ def case_of(args: argparse.Namespace) -> PlanCase:
         budget=budget,
         work=work_of(args),
         cover=not args.allow_eager,
-        cost=cost,
     )
 
 
@@ -189,40 +181,21 @@ def work_of(args: argparse.Namespace) -> StepCost:
     )
 
 
-# Options that do nothing without the model's layers.
-WITH_LAYERS = (
-    "--draft-layers",
-    "--hidden-size",
-    "--graph-mib",
-    "--row-kib",
-    "--memory-mib",
-    "--old-cann",
-    "--dp",
-    "--enable-expert-parallel",
-)
-
-
 def cost_of(args: argparse.Namespace) -> GraphCost | None:
-    """Return the memory and streams of a graph of the model; None without ``--layers``.
+    """Return what a graph was measured to take; None without ``--memory-mib``.
 
     Raises:
-        ConfigError: an option needs ``--layers``, or is out of range.
+        ConfigError: one of the three options lacks another, or is out of range.
     """
-    if args.layers is None:
-        for option in WITH_LAYERS:
-            value = getattr(args, option.removeprefix("--").replace("-", "_"))
-            if value not in (None, False, 0, 1 if option == "--dp" else None):
-                raise ConfigError(option, value, "has no effect without --layers; give that, too")
-        return None
     for option in ("graph_mib", "row_kib", "memory_mib"):
-        value = getattr(args, option)
+        value, name = getattr(args, option), f"--{option.replace('_', '-')}"
         if value is not None and not 0 < value < float("inf"):
-            raise ConfigError(f"--{option.replace('_', '-')}", value, "valid: above 0")
-    return estimate(
-        args.layers,
-        draft_layers=args.draft_layers,
-        hidden_size=args.hidden_size,
-        communication_domains=sum((args.tp > 1, args.dp > 1, args.enable_expert_parallel)),
-        bytes_each=None if args.graph_mib is None else int(args.graph_mib * MIB),
-        bytes_per_token=None if args.row_kib is None else int(args.row_kib * 1024),
-    )
+            raise ConfigError(name, value, "valid: above 0")
+        if value is not None and args.memory_mib is None:
+            raise ConfigError(name, value, "has no effect without --memory-mib; give that, too")
+    if args.memory_mib is None:
+        return None
+    if args.graph_mib is None:
+        problem = "needs what a graph was measured to take: --graph-mib"
+        raise ConfigError("--memory-mib", args.memory_mib, problem)
+    return GraphCost(int(args.graph_mib * MIB), int((args.row_kib or 0) * 1024))

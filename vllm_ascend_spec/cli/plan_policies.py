@@ -1,12 +1,12 @@
-"""Compare our plan with what others capture, for ``vllm-ascend-spec plan``."""
+"""Compare our plan with what vLLM and vllm-ascend capture, for ``vllm-ascend-spec plan``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from vllm_ascend_spec.cli.plan_inputs import PlanCase
-from vllm_ascend_spec.graphs import baselines, stock_rules
+from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.batch_distribution import weights_of
 from vllm_ascend_spec.graphs.budget import default_graphs
 from vllm_ascend_spec.graphs.k_buckets import grid_of
@@ -47,19 +47,17 @@ class Policy:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Our plan and the policies that it is compared with.
+    """Our plan and what it is compared with.
 
     Attributes:
         ours: the plan.
         limit: what bounded the number of its graphs, for a report.
         stock: what vLLM and vllm-ascend capture, by name.
-        same_graphs: other ways to choose at most as many graphs as ours.
     """
 
     ours: Policy
     limit: str
     stock: dict[str, Policy]
-    same_graphs: dict[str, Policy] = field(default_factory=dict)
 
 
 def compare(case: PlanCase) -> Comparison:
@@ -82,11 +80,11 @@ def compare(case: PlanCase) -> Comparison:
         else judged(said.sizes_by_k, said.source, said.note)
         for name, said in answers.items()
     }
-    grids = {tier.k: grid_of(tier, engine.max_num_seqs, engine.divisor) for tier in engine.tiers}
     limit = "the budget"
     if not case.has_limit_on_graphs:
         counts = {"vLLM": stock["vllm"].graphs, "vllm-ascend": stock["vllm_ascend"].graphs}
-        graphs, limit = _unlimited(counts, sum(grid.sizes for grid in grids.values()))
+        grids = (grid_of(tier, engine.max_num_seqs, engine.divisor) for tier in engine.tiers)
+        graphs, limit = _unlimited(counts, sum(grid.sizes for grid in grids))
         budget = replace(budget, graphs=max(graphs, len(engine.tiers)))
     planned = plan(
         engine.max_num_seqs,
@@ -98,15 +96,7 @@ def compare(case: PlanCase) -> Comparison:
         cover=case.cover,
     )
     ours = Policy(planned.sizes_by_k, planned.figures, "planned", planned.notes)
-    same = {}
-    for name, policy in stock.items():
-        if policy.graphs > ours.graphs:
-            shorter = baselines.cut(policy.sizes_by_k, ours.graphs)
-            same[f"{name}_cut"] = judged(shorter, "its sizes up to max_cudagraph_capture_size")
-            spread = baselines.thin(policy.sizes_by_k, ours.graphs)
-            same[f"{name}_thinned"] = judged(spread, "its sizes, spread evenly over their list")
-    same["even_grid"] = judged(baselines.even(grids, ours.graphs), "sizes at even distances")
-    return Comparison(ours, limit, stock, same)
+    return Comparison(ours, limit, stock)
 
 
 def _unlimited(stock: Mapping[str, int], batches: int) -> tuple[int, str]:

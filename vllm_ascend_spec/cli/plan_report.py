@@ -4,46 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from vllm_ascend_spec.cli.plan_inputs import MIB, PlanCase
+from vllm_ascend_spec.cli.plan_inputs import PlanCase
 from vllm_ascend_spec.cli.plan_policies import Comparison, Policy
-from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS
 
 HEAD = ("", "graphs", "all up to", "padding", "eager", "eager cost", "waste", "worst hole")
-NAMES = {
-    "vllm": "vLLM",
-    "vllm_ascend": "vllm-ascend",
-    "vllm_cut": "vLLM, cut",
-    "vllm_thinned": "vLLM, thinned",
-    "vllm_ascend_cut": "vllm-ascend, cut",
-    "vllm_ascend_thinned": "vllm-ascend, thinned",
-    "even_grid": "even grid",
-}
-ESTIMATED = "estimates, not measured"
+NAMES = {"ours": "ours", "vllm": "vLLM", "vllm_ascend": "vllm-ascend"}
 
 
 def text(case: PlanCase, comparison: Comparison) -> str:
     """Return the table with its explanations."""
-    others = {**comparison.stock, **comparison.same_graphs}
-    rows = [HEAD, row_of("ours", comparison.ours, case)]
-    rows += [row_of(NAMES[name], policy, case) for name, policy in others.items()]
+    policies = {"ours": comparison.ours, **comparison.stock}
+    rows = [HEAD, *(row_of(NAMES[name], policy, case) for name, policy in policies.items())]
     lines = [_title(case, comparison), "", *_aligned(rows), ""]
-    lines += [f"{NAMES[name]}: {policy.source}" for name, policy in others.items()]
-    for name, policy in {"ours": comparison.ours, **others}.items():
-        lines += [f"{NAMES.get(name, name)}: {note}" for note in policy.notes]
+    lines += [f"{NAMES[name]}: {policy.source}" for name, policy in comparison.stock.items()]
+    for name, policy in policies.items():
+        lines += [f"{NAMES[name]}: {note}" for note in policy.notes]
         if policy.problem:
             lines.append(f"{NAMES[name]} does not start: {policy.problem}")
     lines.append("padding and eager cost are shares of the useful work; nothing is measured:")
     lines.append(
         f"a step costs its {case.work.unit}, an eager step {case.work.eager_factor:g} times that"
     )
-    lines += ["", *_sizes(case, comparison.ours), *_estimates(case, comparison.ours)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_sizes(case, comparison.ours)])
 
 
 def record(case: PlanCase, comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as a record."""
     engine = case.engine
-    found = {
+    return {
         "max_num_seqs": engine.max_num_seqs,
         "tiers": [{"k": tier.k, "batches": list(tier.ranges)} for tier in engine.tiers],
         "load": case.load.name,
@@ -52,11 +40,7 @@ def record(case: PlanCase, comparison: Comparison) -> dict[str, Any]:
         "graphs_limited_by": comparison.limit,
         "ours": _policy(comparison.ours, case),
         **{name: _policy(policy, case) for name, policy in comparison.stock.items()},
-        "same_graphs": {name: _policy(p, case) for name, p in comparison.same_graphs.items()},
     }
-    if case.cost is not None:
-        found["estimates"] = {"what": ESTIMATED, **_estimated(case, comparison.ours)}
-    return found
 
 
 def _policy(policy: Policy, case: PlanCase) -> dict[str, Any]:
@@ -153,34 +137,3 @@ def _sizes(case: PlanCase, ours: Policy) -> list[str]:
     if len(case.engine.tiers) == 1:
         return [f"sizes: {ours.sizes}"]
     return [f"sizes for K={k}: {list(sizes)}" for k, sizes in ours.sizes_by_k.items()]
-
-
-def _estimated(case: PlanCase, ours: Policy) -> dict[str, Any]:
-    cost = case.cost
-    assert cost is not None
-    largest = max(ours.sizes, default=0)
-    return {
-        "bytes": cost.bytes_of(ours.graphs, largest),
-        "bytes_each": cost.bytes_each,
-        "bytes_of_shared_pool": largest * cost.bytes_per_token,
-        "streams_old_cann": cost.streams_of(ours.graphs),
-        "streams_usable_old_cann": USABLE_STREAMS,
-        "most_graphs_old_cann": USABLE_STREAMS // cost.streams,
-        "most_graphs_new_cann": None,
-    }
-
-
-def _estimates(case: PlanCase, ours: Policy) -> list[str]:
-    if case.cost is None:
-        return []
-    found = _estimated(case, ours)
-    fits = "fits" if found["streams_old_cann"] <= USABLE_STREAMS else "does not fit"
-    return [
-        "",
-        f"{ESTIMATED}:",
-        f"memory: {found['bytes'] / MIB:.0f} MiB, of it {found['bytes_each'] / MIB:.1f} for each "
-        f"graph and {found['bytes_of_shared_pool'] / MIB:.0f} shared",
-        f"streams before HDK 25.5.1: {found['streams_old_cann']} of {USABLE_STREAMS}, {fits}; "
-        f"at most {found['most_graphs_old_cann']} graphs",
-        "streams from HDK 25.5.1 on: no limit known",
-    ]

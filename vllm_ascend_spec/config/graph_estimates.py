@@ -1,4 +1,4 @@
-"""Estimate the memory and streams of an engine's graphs from its models' configurations."""
+"""Count an engine's graphs, and estimate their streams from its models' configurations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.graphs.capture import Capture, Wanted, capture_of
-from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS, estimate
 from vllm_ascend_spec.graphs.modes import MODES
+from vllm_ascend_spec.graphs.streams import USABLE_STREAMS, streams_each
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimated cost of capturing an engine's graphs.
+    """What an engine captures.
 
     Attributes:
         graphs: number of captured graphs.
-        bytes: memory that they take.
-        streams: streams that they take on an old CANN.
+        streams: streams that they are estimated to take on an old CANN.
     """
 
     graphs: int
-    bytes: int
     streams: int
 
 
@@ -122,14 +120,9 @@ def estimates_of(
         parallel.data_parallel_size > 1,
         parallel.enable_expert_parallel,
     )
-    cost = estimate(
-        layers,
-        draft_layers=draft_layers,
-        hidden_size=getattr(vllm_config.model_config.hf_text_config, "hidden_size", 0),
-        communication_domains=sum(several),
-    )
+    each = streams_each(layers, draft_layers=draft_layers, communication_domains=sum(several))
     whole = sum(map(len, by_k.values()))
     decode = {size for row in by_k.values() for size in row}
     # Each K has its own graphs; with piecewise graphs these sizes are captured in both modes.
     graphs = len(sizes) + whole - (0 if MODES[mode].has_pieces else len(decode))
-    return Estimates(graphs, cost.bytes_of(graphs, max(sizes)), cost.streams_of(graphs))
+    return Estimates(graphs, graphs * each)

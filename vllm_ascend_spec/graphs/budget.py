@@ -5,12 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs.estimates import GraphCost
 from vllm_ascend_spec.graphs.k_buckets import check_count
 
 # Graphs allowed for the batch sizes of all tiers together, if no limit is given and stock has
 # fewer. vLLM itself captures 32 for 32 requests with K=7, and 50 for its default of 256.
 OWN_GRAPHS = 32
+
+
+@dataclass(frozen=True)
+class GraphCost:
+    """Memory that captured graphs take, modelled like vLLM's own profile of it.
+
+    ``vllm/v1/worker/gpu_model_runner.py:GPUModelRunner.profile_cudagraph_memory``: a pool that all
+    graphs share, as large as the largest one needs, and a part for each graph.
+
+    Attributes:
+        bytes_each: bytes per graph.
+        bytes_per_token: bytes of the shared pool per token of the largest graph.
+    """
+
+    bytes_each: int
+    bytes_per_token: int
+
+    def bytes_of(self, graphs: int, largest: int) -> int:
+        """Return the bytes of that many graphs, of which the largest has ``largest`` tokens."""
+        return graphs * self.bytes_each + largest * self.bytes_per_token if graphs else 0
 
 
 @dataclass(frozen=True)
@@ -20,14 +39,12 @@ class Budget:
     Attributes:
         graphs: number of graphs of all tiers together.
         max_tokens: tokens of a graph, e.g. ``max_num_batched_tokens``.
-        streams: streams of the device, on an old CANN.
         bytes: bytes of device memory.
-        cost: resources of a graph; needed for the two above.
+        cost: memory of a graph; needed for the one above.
     """
 
     graphs: int | None = None
     max_tokens: int | None = None
-    streams: int | None = None
     bytes: int | None = None
     cost: GraphCost | None = None
 
@@ -35,13 +52,11 @@ class Budget:
         if self.graphs is not None and self.graphs == 0:
             problem = "leaves all batches eager; nearest: 1, the largest size for all of them"
             raise ConfigError("budget.graphs", 0, problem)
-        for name in ("graphs", "max_tokens", "streams", "bytes"):
+        for name in ("graphs", "max_tokens", "bytes"):
             if (value := getattr(self, name)) is not None:
                 check_count(f"budget.{name}", value, 1)
-        if self.cost is None and (self.streams is not None or self.bytes is not None):
-            name = "streams" if self.streams is not None else "bytes"
-            problem = "needs to know what a graph takes; valid: with the model's number of layers"
-            raise ConfigError(f"budget.{name}", getattr(self, name), problem)
+        if self.cost is None and self.bytes is not None:
+            raise ConfigError("budget.bytes", self.bytes, "needs to know what a graph takes")
 
 
 @dataclass(frozen=True)
@@ -96,10 +111,6 @@ def limits_of(budget: Budget, tiers: int, smallest: int, largest: int) -> Limits
     if graphs is not None:
         reasons.append(f"graphs={graphs}")
     cost = budget.cost
-    if budget.streams is not None and cost is not None:
-        _check_least("budget.streams", budget.streams, cost.streams, "for one graph")
-        graphs = _least(graphs, budget.streams // cost.streams)
-        reasons.append(f"streams={budget.streams}")
     if budget.bytes is not None and cost is not None:
         need = cost.bytes_of(1, smallest)
         cover = f"covering all takes {cost.bytes_of(tiers, largest)}"

@@ -237,35 +237,6 @@ def _rounded(sizes: list[int], stride: int) -> list[int]:
     return found
 
 
-def thinned(sizes: Sequence[int], graphs: int) -> tuple[int, ...]:
-    """Return ``graphs`` of the sizes, spread evenly over the list, including the first and last.
-
-    vllm-ascend did this where its list was longer than its streams allowed, before its change 9962.
-
-    Args:
-        sizes: sizes, ascending.
-        graphs: how many to keep, 1 or more; a single one is the largest.
-    """
-    if graphs >= len(sizes):
-        return tuple(sizes)
-    if graphs == 1:
-        return (sizes[-1],)
-    step = (len(sizes) - 1) / (graphs - 1)
-    return tuple(sizes[round(place * step)] for place in range(graphs))
-
-
-def even_grid(top: int, unit: int, graphs: int) -> tuple[int, ...]:
-    """Return evenly spaced sizes up to ``top``, rounded up to multiples of ``unit``.
-
-    Args:
-        top: the largest size, a multiple of ``unit``.
-        unit: number of tokens.
-        graphs: most sizes.
-    """
-    places = (-(-top * place // (graphs * unit)) * unit for place in range(1, graphs + 1))
-    return tuple(sorted(set(places)))
-
-
 def _divisible(sizes: list[int], divisor: int) -> list[int]:
     return [size for size in sizes if size % divisor == 0]
 

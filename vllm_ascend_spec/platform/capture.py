@@ -28,7 +28,6 @@ from vllm_ascend_spec.config.schema import AUTO, PLANNED
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import distribution_name
 from vllm_ascend_spec.graphs.capture import Capture, Wanted, capture_of, share_of_draft
-from vllm_ascend_spec.graphs.estimates import USABLE_STREAMS
 from vllm_ascend_spec.graphs.k_buckets import (
     KBucket,
     buckets_of_drafts,
@@ -36,6 +35,7 @@ from vllm_ascend_spec.graphs.k_buckets import (
     sizes_of_buckets,
 )
 from vllm_ascend_spec.graphs.modes import MODES
+from vllm_ascend_spec.graphs.streams import USABLE_STREAMS
 from vllm_ascend_spec.graphs.validate_sizes import OPTION, check
 from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.platform.dynamic_k import fix_length
@@ -43,7 +43,6 @@ from vllm_ascend_spec.platform.dynamic_k import fix_length
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-MIB = 1024 * 1024
 # Marks vLLM's compilation config, which a draft's copy of the configuration shares, as done.
 _DONE = "ascend_spec_capture"
 # The planner's names of limits, and the options that set them.
@@ -224,12 +223,12 @@ def told(capture: Capture, vllm_config: VllmConfig, asked: SpecConfig, mode: str
 
 
 def estimated(capture: Capture, vllm_config: VllmConfig, mode: str) -> str | None:
-    """Return estimates of the graphs' memory and streams; None if the layers are unknown."""
+    """Return the number of graphs and their streams; None if the layers are unknown."""
     asked = speculation_of(vllm_config)
     found = estimates_of(vllm_config, asked, mode, capture.sizes, capture.decode_by_k)
     if found is None:
         return None
     return (
-        f"estimates, nothing measured: {found.graphs} graphs take {found.bytes / MIB:.0f} MiB and, "
-        f"before HDK 25.5.1, {found.streams} of about {USABLE_STREAMS} streams"
+        f"{found.graphs} graphs; on an NPU before HDK 25.5.1 they are estimated to take "
+        f"{found.streams} of about {USABLE_STREAMS} streams"
     )

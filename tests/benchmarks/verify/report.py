@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.picture import NO_MATPLOTLIB, save
 from tests.benchmarks.verify.cases import KINDS
 from tests.benchmarks.verify.peers import BY_TOKEN_RULE
 from tests.benchmarks.verify.summary import aim_lines
@@ -13,7 +14,6 @@ from vllm_ascend_spec.bench.stats import Summary
 
 Row = Mapping[str, Any]
 NONE = "-"
-NO_MATPLOTLIB = "no picture: matplotlib is not installed (pip install matplotlib)"
 HEAD = (
     "case",
     "V",
@@ -115,7 +115,6 @@ def _bytes(memory: Mapping[str, Any] | None) -> str:
 def draw(record: Mapping[str, Any], path: Path) -> str:
     """Draw the times of all cases by peer to ``path``; return a line that says what was done."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         return NO_MATPLOTLIB
@@ -131,8 +130,7 @@ def draw(record: Mapping[str, Any], path: Path) -> str:
     axes.set_xlabel(f"milliseconds a call, {record['plan']['dtype']}, {record['device']['name']}")
     figure.suptitle("Verification: the time of a call")
     figure.legend(loc="outside lower center", ncols=5, fontsize="small")
-    FigureCanvasAgg(figure).print_png(str(path))
-    return f"picture: {path}"
+    return save(figure, path)
 
 
 def _label(row: Row) -> str:

@@ -1,8 +1,9 @@
 """Run an engine in turn with others, and time its parts.
 
-This file imports nothing of this package, because the interpreter of another environment, with
-another vLLM, runs it as a script (tests/benchmarks/peer_engine.py). The script reads commands,
-one per line, and answers each with a line of JSON.
+The interpreter of another environment, with another vLLM, runs this file as a script
+(``peer_engine.py``). So it imports nothing of this project, and repeats a few lines of
+``vllm_ascend_spec/bench/local_engine.py``. The script reads commands, one per line, and answers
+each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -118,11 +119,16 @@ class InterleavedEngine(PassFigures):
     @property
     def runner(self) -> Any:
         """The model runner of the engine."""
-        return runner_of(self.llm)
+        return self.llm.llm_engine.model_executor.driver_worker.worker.model_runner
+
+    @property
+    def scheduler(self) -> Any:
+        """The scheduler of the engine."""
+        return self.llm.llm_engine.engine_core.engine_core.scheduler
 
     def instrument(self) -> None:
         """Start to time the parts."""
-        tops = {"runner": self.runner, "scheduler": scheduler_of(self.llm)}
+        tops = {"runner": self.runner, "scheduler": self.scheduler}
         for part, (path, method) in self.parts.items():
             top, *names = path.split(".")
             owner = tops[top]
@@ -137,7 +143,10 @@ class InterleavedEngine(PassFigures):
         Args:
             record: whether to record the figures.
         """
-        forget_answers(self.llm)
+        # Suffix trees would otherwise know the answers of the previous pass.
+        forget = getattr(getattr(self.runner, "drafter", None), "forget_answers", None)
+        if forget is not None:
+            forget()
         core = self.llm.llm_engine
         started, tokens, steps = time.perf_counter(), 0, 0
         for first in range(0, len(self.load.prompts), self.load.batch):
@@ -158,10 +167,15 @@ class InterleavedEngine(PassFigures):
 
     def start(self) -> None:
         """Warm up with one pass, then start to time the parts."""
-        self.generate(record=False)
-        keep_out_of_collections()
+        self.warm_up()
         self.instrument()
         self.clock.seconds.clear()
+
+    def warm_up(self) -> None:
+        """Answer all prompts once, and spare later passes the collections of what is there."""
+        self.generate(record=False)
+        gc.collect()
+        gc.freeze()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values, for another process."""
@@ -172,29 +186,6 @@ class InterleavedEngine(PassFigures):
             "ms_per_step": self.ms_per_step,
             "seconds": dict(self.clock.seconds),
         }
-
-
-def runner_of(llm: Any) -> Any:
-    """Return the model runner of an engine of this process."""
-    return llm.llm_engine.model_executor.driver_worker.worker.model_runner
-
-
-def scheduler_of(llm: Any) -> Any:
-    """Return the scheduler of an engine of this process."""
-    return llm.llm_engine.engine_core.engine_core.scheduler
-
-
-def forget_answers(llm: Any) -> None:
-    """Clear suffix trees, which would otherwise know the answers of the previous round."""
-    forget = getattr(getattr(runner_of(llm), "drafter", None), "forget_answers", None)
-    if forget is not None:
-        forget()
-
-
-def keep_out_of_collections() -> None:
-    """Exempt all present objects from garbage collections, which would slow the engines down."""
-    gc.collect()
-    gc.freeze()
 
 
 def follow(commands: TextIO, answers: TextIO) -> None:
@@ -211,8 +202,7 @@ def follow(commands: TextIO, answers: TextIO) -> None:
     engine = InterleavedEngine(
         LLM(**asked["arguments"]), OfflineLoad(**asked["load"]), asked["parts"]
     )
-    engine.generate(record=False)
-    keep_out_of_collections()
+    engine.warm_up()
     while True:
         answers.write(json.dumps(engine.as_dict()) + "\n")
         answers.flush()

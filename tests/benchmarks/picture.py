@@ -1,4 +1,4 @@
-"""Save pictures, if matplotlib is installed."""
+"""Save pictures of developers' benchmarks, if matplotlib is installed."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from vllm_ascend_spec.graphs.k_buckets import SizeGrid
-from vllm_ascend_spec.graphs.stock_rules import even_grid, thinned
 
 SizesByK = dict[int, tuple[int, ...]]
 
@@ -56,3 +55,32 @@ def even(grids: Mapping[int, SizeGrid], graphs: int) -> SizesByK:
 def _parts(graphs: int, tiers: int) -> list[int]:
     """Return how many graphs each tier gets; the last tiers get one of the remainder each."""
     return [(graphs + place) // tiers for place in range(tiers)]
+
+
+def thinned(sizes: Sequence[int], graphs: int) -> tuple[int, ...]:
+    """Return ``graphs`` of the sizes, spread evenly over the list, including the first and last.
+
+    vllm-ascend did this where its list was longer than its streams allowed, before its change 9962.
+
+    Args:
+        sizes: sizes, ascending.
+        graphs: how many to keep, 1 or more; a single one is the largest.
+    """
+    if graphs >= len(sizes):
+        return tuple(sizes)
+    if graphs == 1:
+        return (sizes[-1],)
+    step = (len(sizes) - 1) / (graphs - 1)
+    return tuple(sizes[round(place * step)] for place in range(graphs))
+
+
+def even_grid(top: int, unit: int, graphs: int) -> tuple[int, ...]:
+    """Return evenly spaced sizes up to ``top``, rounded up to multiples of ``unit``.
+
+    Args:
+        top: the largest size, a multiple of ``unit``.
+        unit: number of tokens.
+        graphs: most sizes.
+    """
+    places = (-(-top * place // (graphs * unit)) * unit for place in range(1, graphs + 1))
+    return tuple(sorted(set(places)))
