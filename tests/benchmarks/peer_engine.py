@@ -14,7 +14,7 @@ from typing import Any
 from vllm_ascend_spec.bench import interleaved
 from vllm_ascend_spec.bench.interleaved import OfflineLoad, PassFigures
 from vllm_ascend_spec.bench.peer import Peer
-from vllm_ascend_spec.bench.redact_text import redact
+from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.errors import AscendSpecError
 
 LOG_TAIL_LINES = 20
