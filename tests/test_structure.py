@@ -149,7 +149,7 @@ def test_tests_share_modules_and_not_each_others_conftest() -> None:
 
 def test_patches_are_one_file_each_and_say_why_how_and_until_when() -> None:
     for name in (patch.name for patch in registry.PATCHES):
-        tree = ast.parse((PACKAGE / "patches" / f"{name}.py").read_text())
+        tree = ast.parse((PACKAGE / "patches" / f"{name.replace('.', '/')}.py").read_text())
         docstring = ast.get_docstring(tree) or ""
         assert all(f"{word}: " in docstring for word in ("Why", "How", "Until")), name
 

@@ -22,7 +22,7 @@ ABSENT = {name for name in OTHERS if importlib.util.find_spec(name) is None}
 # Top folders of the checkout that no wheel has.
 CHECKOUT_ONLY = {"tests", "ops", "examples", "npu_sim"}
 # What looks for the checkout, and says in one line, or in a record, that there is none.
-LOOKS_FOR_IT = {"bench/git.py", "ops/build_ascendc.py"}
+LOOKS_FOR_IT = {"bench/provenance.py", "ops/build_ascendc.py"}
 
 # Imports every module of the wheel; says which files were opened and what could not be imported.
 IMPORT_ALL = """

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from vllm_ascend_spec.bench import git
-from vllm_ascend_spec.bench.git import PROJECT, revision
+from vllm_ascend_spec.bench import provenance
+from vllm_ascend_spec.bench.provenance import PROJECT, git_revision
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-PLACE = Path(git.__file__).relative_to(Path(git.__file__).parents[2])
+PLACE = Path(provenance.__file__).relative_to(Path(provenance.__file__).parents[2])
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def make_project(root: Path) -> Path:
     """Put this project's file and name into a folder; return the file."""
     file = root / PLACE
     file.parent.mkdir(parents=True)
-    shutil.copy(git.__file__, file)
+    shutil.copy(provenance.__file__, file)
     (root / "pyproject.toml").write_text(f"[project]\n{PROJECT}\n")
     return file
 
@@ -47,15 +47,15 @@ def commit(root: Path) -> str:
 def test_the_checkout_is_told_and_whether_it_has_changes(tmp_path: Path) -> None:
     file = make_project(tmp_path)
     made = commit(tmp_path)
-    assert revision(file) == made
+    assert git_revision(file) == made
     file.write_text("changed")
-    assert revision(file) == f"{made}-dirty"
+    assert git_revision(file) == f"{made}-dirty"
 
 
 def test_a_worktree_is_a_checkout(tmp_path: Path) -> None:
     made = (make_project(tmp_path / "main"), commit(tmp_path / "main"))[1]
     run_git(tmp_path / "main", "worktree", "add", "--quiet", str(tmp_path / "other"))
-    assert revision(tmp_path / "other" / PLACE) == made
+    assert git_revision(tmp_path / "other" / PLACE) == made
 
 
 def test_installed_in_a_folder_of_another_repository(tmp_path: Path) -> None:
@@ -63,22 +63,22 @@ def test_installed_in_a_folder_of_another_repository(tmp_path: Path) -> None:
     file = make_project(packages)
     (packages / "pyproject.toml").unlink()
     assert commit(tmp_path)  # somebody tracks the environment too
-    assert revision(file) is None
+    assert git_revision(file) is None
 
 
 def test_a_copy_in_a_folder_of_another_repository(tmp_path: Path) -> None:
     file = make_project(tmp_path / "third_party" / "vllm-ascend-spec")
     assert commit(tmp_path)
-    assert revision(file) is None
+    assert git_revision(file) is None
     (tmp_path / "third_party" / "vllm-ascend-spec" / ".git").mkdir()  # not whole: git looks above
-    assert revision(file) is None
+    assert git_revision(file) is None
 
 
 def test_a_copy_at_the_top_of_another_repository(tmp_path: Path) -> None:
     file = make_project(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "another"\n')
     assert commit(tmp_path)
-    assert revision(file) is None
+    assert git_revision(file) is None
 
 
 def test_a_file_that_is_not_tracked(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_file_that_is_not_tracked(tmp_path: Path) -> None:
     file.rename(file.with_name("other"))
     assert commit(tmp_path)
     file.with_name("other").rename(file)
-    assert revision(file) is None
+    assert git_revision(file) is None
 
 
 def test_a_repository_named_in_the_environment(
@@ -100,4 +100,4 @@ def test_a_repository_named_in_the_environment(
     # As a hook of the other repository has them.
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "other"))
-    assert revision(file) == made
+    assert git_revision(file) == made

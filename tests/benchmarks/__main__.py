@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.benchmarks import adaptive_options
 from tests.benchmarks.verify import options as verify_options
 from vllm_ascend_spec import versions
-from vllm_ascend_spec.bench import peer, redaction
-from vllm_ascend_spec.bench.redact_text import redact
+from vllm_ascend_spec.bench import peer, privacy
+from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.bench.server import stop_servers_on_sigterm
 from vllm_ascend_spec.cli import bench
 from vllm_ascend_spec.cli.bench_engine import numbers
@@ -135,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     args, rest = parser.parse_known_args(argv)
     if rest:
-        parser.error(unknown(parser, args.benchmark, redaction.arguments(rest)))
+        parser.error(unknown(parser, args.benchmark, privacy.arguments(rest)))
     try:
         versions.require_vllm()
         # A peer's process ends with this one.

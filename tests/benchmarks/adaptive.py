@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.benchmarks.adaptive_table import format_table
-from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench import privacy, provenance
 from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
 from vllm_ascend_spec.bench.local_engine import keep_out_of_collections, prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
@@ -106,8 +106,8 @@ def run(plan: AdaptiveBenchConfig, tell: Callable[[str], None]) -> dict[str, Any
         "benchmark": "adaptive",
         "provenance": provenance.collect(),
         "plan": {
-            "model": redaction.path(plan.model),
-            "speculative_config": redaction.options(plan.speculative_config),
+            "model": privacy.path(plan.model),
+            "speculative_config": privacy.options(plan.speculative_config),
             "clients": list(plan.clients),
             "temperatures": list(plan.temperatures),
             "max_tokens": plan.max_tokens,

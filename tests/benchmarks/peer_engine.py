@@ -14,7 +14,7 @@ from typing import Any
 from tests.benchmarks import interleaved
 from tests.benchmarks.interleaved import OfflineLoad, PassFigures
 from vllm_ascend_spec.bench.peer import Peer
-from vllm_ascend_spec.bench.redact_text import redact
+from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.config.schema import FIXED, SECTION
 from vllm_ascend_spec.errors import AscendSpecError
 

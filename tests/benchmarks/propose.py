@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.benchmarks.interleaved import OfflineLoad
 from tests.benchmarks.timed_engine import TimedEngine
-from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench import privacy, provenance
 from vllm_ascend_spec.bench.local_engine import prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary
@@ -86,8 +86,8 @@ def run(plan: ProposeBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]
         "benchmark": "propose",
         "provenance": provenance.collect(),
         "plan": {
-            "model": redaction.path(plan.model),
-            "speculative_configs": [redaction.options(s) for s in plan.speculative_configs],
+            "model": privacy.path(plan.model),
+            "speculative_configs": [privacy.options(s) for s in plan.speculative_configs],
             "prompts": [len(load.prompts) for load in plan.loads],
             "max_tokens": plan.loads[0].max_tokens,
             "temperature": plan.loads[0].temperature,

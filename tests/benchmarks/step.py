@@ -19,7 +19,7 @@ from typing import Any
 from tests.benchmarks.interleaved import OfflineLoad
 from tests.benchmarks.peer_engine import PeerEngine
 from tests.benchmarks.timed_engine import TimedEngine
-from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench import privacy, provenance
 from vllm_ascend_spec.bench.local_engine import engine_arguments, prepare_environment
 from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.bench.progress import Progress
@@ -145,8 +145,8 @@ def _run(plan: StepBenchConfig, engines: Mapping[str, TimedEngine | PeerEngine])
         "benchmark": "step",
         "provenance": provenance.collect(),
         "plan": {
-            "model": redaction.path(plan.model),
-            "speculative_config": redaction.options(plan.speculative_config),
+            "model": privacy.path(plan.model),
+            "speculative_config": privacy.options(plan.speculative_config),
             "prompts": len(plan.load.prompts),
             "max_tokens": plan.load.max_tokens,
             "batch": plan.load.batch,

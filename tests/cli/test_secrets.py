@@ -286,16 +286,16 @@ def test_a_process_that_ends_instead_of_answering(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "records").glob("*.json")), ids=str)
 def test_committed_records(path: Path) -> None:
     """They show nothing that the present form would hide, but for random names of vLLM's."""
-    from vllm_ascend_spec.bench import redaction
+    from vllm_ascend_spec.bench import privacy
 
     record = json.loads(path.read_text())
     # That of versions was made once for each.
     for found in [made["provenance"] for made in (record.get("versions") or {"": record}).values()]:
-        assert redaction.arguments(found["argv"][1:]) == found["argv"][1:]
+        assert privacy.arguments(found["argv"][1:]) == found["argv"][1:]
         random = {"VLLM_DIST_IDENT", "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"}
         shown = {name: value for name, value in found["environment"].items() if name not in random}
-        assert redaction.environment(shown) == shown
+        assert privacy.environment(shown) == shown
     for part in (record, record.get("plan", {})):
         if "speculative_config" in part:
-            assert redaction.options(part["speculative_config"]) == part["speculative_config"]
-            assert redaction.path(part["model"]) == part["model"]
+            assert privacy.options(part["speculative_config"]) == part["speculative_config"]
+            assert privacy.path(part["model"]) == part["model"]

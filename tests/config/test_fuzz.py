@@ -24,7 +24,7 @@ import examples.custom_proposer  # noqa: F401 - looked at in this process, where
 from tests.config import fuzz
 from tests.engines import ENGINE
 from tests.zoo import SPECS, TARGET
-from vllm_ascend_spec.bench.redact_text import redact
+from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.cli import main as main_module
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.config.resolved import speculation_of

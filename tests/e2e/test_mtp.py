@@ -20,7 +20,7 @@ from tests.engines import Generate, MakeEngine, assert_same, token_ids
 from tests.marks import requires_mla
 from tests.patches.cases import taking_out
 from tests.zoo import ZOO
-from vllm_ascend_spec.patches import cpu_rotary_layout
+from vllm_ascend_spec.patches.upstream import cpu_rotary_layout
 
 DEEPSEEK, MIMO = ZOO / "target-deepseek", ZOO / "target-mimo"
 MODELS = {"DeepSeek": DEEPSEEK, "MiMo": MIMO}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 import openai
 import psutil
-import pytest
 
 from tests.e2e.test_server_ends import DEAD, OURS, end_by_a_kill, new_server, wait
 from tests.zoo import TARGET
@@ -43,16 +41,3 @@ def test_a_server_serves_again() -> None:
         status, _ = wait(server)
     assert "Traceback" not in server.log_text()[already:]
     assert status == 0
-
-
-@pytest.mark.nightly  # test_folders.py tries folders, test_model_info_cache.py the patch
-def test_a_server_without_a_cache(tmp_path: Path) -> None:
-    """It takes longer to start, and says so once in each of its processes."""
-    (tmp_path / "file").touch()
-    server = new_server(OURS)
-    server.environment["VLLM_CACHE_ROOT"] = str(tmp_path / "file")
-    with server:
-        assert answer_of(server)
-    assert "Traceback" not in server.log_text()
-    said = [line for line in server.log_text().splitlines() if " VLLM_CACHE_ROOT: " in line]
-    assert ["(APIServer" in line for line in said] == [True, False]

@@ -25,7 +25,7 @@ ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": 
 # Beside what vllm's command does, take out the patch.
 STOCK = """\
 import sys
-from vllm_ascend_spec.patches import dead_engine_status
+from vllm_ascend_spec.patches.upstream import dead_engine_status
 dead_engine_status.apply = lambda: None
 from vllm.entrypoints.cli.main import main
 main()

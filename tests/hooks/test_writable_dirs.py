@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.zoo import SPECS, TARGET
+from tests.zoo import TARGET
 from vllm_ascend_spec.config.engine import EngineOptions, is_compiled
 from vllm_ascend_spec.devices.registry import BUILT_IN as DEVICES
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.hooks import preflight, writable_dirs
 
-VARIABLES = ("TMPDIR", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+VARIABLES = ("TMPDIR", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR")
 NOBODY = 65534
 
 
@@ -147,8 +147,9 @@ def test_what_an_engine_needs(
     [
         ("TORCHINDUCTOR_CACHE_DIR", "cpu", {}),
         ("TORCHINDUCTOR_CACHE_DIR", "npu", {"enforce_eager": True}),
-        ("TRITON_CACHE_DIR", "cpu", {"enforce_eager": True}),
-        ("TRITON_CACHE_DIR", "cuda", {}),
+        ("TORCHINDUCTOR_CACHE_DIR", "cuda", {"compiles": False}),
+        ("VLLM_CACHE_ROOT", "cpu", {"enforce_eager": True}),
+        ("VLLM_CACHE_ROOT", "npu", {"compiles": False}),
         ("TMPDIR", "cpu", {}),
     ],
 )
@@ -156,74 +157,36 @@ def test_what_an_engine_does_not_need(
     variable: str, device: str, options: dict[str, Any], blocked: Callable[[str], Path]
 ) -> None:
     blocked(variable)
-    assert writable_dirs.check_folders(engine(device, **options)) == ()
-
-
-@pytest.mark.parametrize(
-    ("variable", "device", "options"),
-    [
-        ("VLLM_CACHE_ROOT", "cpu", {"enforce_eager": True}),
-        ("TORCHINDUCTOR_CACHE_DIR", "cuda", {"compiles": False}),
-        ("TRITON_CACHE_DIR", "cuda", {"enforce_eager": True}),
-        ("TRITON_CACHE_DIR", "npu", {"enforce_eager": True}),
-    ],
-)
-def test_what_is_told_and_not_refused(
-    variable: str, device: str, options: dict[str, Any], blocked: Callable[[str], Path]
-) -> None:
-    folder = blocked(variable)
-    (warning,) = writable_dirs.check_folders(engine(device, **options))
-    assert warning.startswith(f"{variable}: {folder} cannot be used")
+    writable_dirs.check_folders(engine(device, **options))
 
 
 def test_compiled_models_that_are_there_are_read(
     mount: Callable[[str], Path], blocked: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in an image that brings them along."""
-    blocked("TRITON_CACHE_DIR")
+    blocked("TORCHINDUCTOR_CACHE_DIR")
     full = mount("size=64k")
     monkeypatch.setenv("VLLM_CACHE_ROOT", str(full))
     with pytest.raises(ConfigError, match="VLLM_CACHE_ROOT="):
         writable_dirs.check_folders(engine())
     (full / "torch_compile_cache").mkdir()
-    (warning,) = writable_dirs.check_folders(engine())
-    assert "what is not there yet is not kept" in warning
+    writable_dirs.check_folders(engine())
 
 
-def test_folders_of_another_machine_are_left_alone(
-    blocked: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_of_another_machine_are_left_alone(blocked: Callable[[str], Path]) -> None:
     """Where `check` is asked of a device that is not here."""
     blocked("VLLM_CACHE_ROOT")
-    monkeypatch.setattr(preflight, "log_once", lambda level, text: None)
     with pytest.raises(ConfigError, match="VLLM_CACHE_ROOT="):
         preflight.resolve_engine(TARGET, None, {}, engine())
     gone = replace(DEVICES["npu"], find=lambda: False)
     assert preflight.resolve_engine(TARGET, None, {}, EngineOptions(device=gone)) is None
 
 
-def test_an_engine_that_goes_on_without(
-    blocked: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logged: list[str] = []
-    monkeypatch.setattr(preflight, "log_once", lambda level, text: logged.append(text))
-    folder = blocked("VLLM_CACHE_ROOT")
-    eager = engine(enforce_eager=True)
-    (warning,) = writable_dirs.check_folders(eager)
-    assert warning.startswith(f"VLLM_CACHE_ROOT: {folder} cannot be used (Not a directory).")
-    assert "goes on without it" in warning
-    found = preflight.resolve_engine(TARGET, SPECS["eagle"], {}, eager)
-    assert found is not None
-    assert warning in found.warnings
-    assert preflight.resolve_engine(TARGET, None, {}, eager) is None
-    assert logged == [warning]
-
-
 def test_a_full_folder_for_temporary_files(
     mount: Callable[[str], Path], blocked: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python turns to another one; a compiler does not."""
-    blocked("TRITON_CACHE_DIR")
+    blocked("TORCHINDUCTOR_CACHE_DIR")
     monkeypatch.setenv("TMPDIR", str(mount("size=32k")))
     with pytest.raises(ConfigError, match=r"^TMPDIR=.*No space left on device"):
         writable_dirs.check_folders(engine())
@@ -247,7 +210,6 @@ def test_where_the_folders_are(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES[1:]:
         monkeypatch.delenv(name, raising=False)
     assert str(writable_dirs.inductor_cache()) == default_cache_dir()
-    assert writable_dirs.triton_cache() == Path.home() / ".triton" / "cache"
     for cache in ("/caches", "~/caches"):
         monkeypatch.setenv("XDG_CACHE_HOME", cache)
         assert str(writable_dirs.vllm_cache()) == envs.environment_variables["VLLM_CACHE_ROOT"]()

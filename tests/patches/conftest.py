@@ -10,7 +10,7 @@ import pytest
 from tests.patches.cases import TakeOut, taking_out
 from vllm_ascend_spec.patches.registry import PATCHES
 
-REASONS = {f"test_{patch.name}": patch.reason_not_needed() for patch in PATCHES}
+REASONS = {f"test_{patch.name.rpartition('.')[2]}": patch.reason_not_needed() for patch in PATCHES}
 
 
 class NotHere(pytest.File):

@@ -8,7 +8,7 @@ import sys
 import torch
 from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 
-from vllm_ascend_spec.patches import cpu_expert_exchange as patch
+from vllm_ascend_spec.patches.upstream import cpu_expert_exchange as patch
 
 RANKS, SIZES = 2, [3, 1]
 

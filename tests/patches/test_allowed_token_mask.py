@@ -9,7 +9,7 @@ from vllm import SamplingParams
 from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 
 from tests.patches.batches import empty_batch
-from vllm_ascend_spec.patches import allowed_token_mask
+from vllm_ascend_spec.patches.upstream import allowed_token_mask
 
 VOCAB = 16
 

@@ -15,7 +15,7 @@ from vllm.v1.engine.core_client import AsyncMPClient
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from tests.patches.cases import TakeOut
-from vllm_ascend_spec.patches import asked_end_log as patch
+from vllm_ascend_spec.patches.upstream import asked_end_log as patch
 
 
 class Records(logging.Handler):

@@ -13,7 +13,7 @@ from vllm.config import CompilationConfig, CompilationMode, VllmConfig, set_curr
 
 from tests.marks import requires_cpu_build
 from tests.patches.cases import TakeOut
-from vllm_ascend_spec.patches import cpu_compiled_code as patch
+from vllm_ascend_spec.patches.upstream import cpu_compiled_code as patch
 
 pytestmark = requires_cpu_build
 

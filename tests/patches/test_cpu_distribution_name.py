@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.patches.cases import TakeOut
-from vllm_ascend_spec.patches import cpu_distribution_name as patch
+from vllm_ascend_spec.patches.upstream import cpu_distribution_name as patch
 
 
 def is_installed(name: str) -> bool:

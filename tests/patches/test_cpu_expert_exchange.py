@@ -15,7 +15,7 @@ from tests.marks import requires_cpu_build
 from tests.patches import exchange_rank
 from tests.patches.cases import TakeOut
 from tests.patches.exchange_rank import RANKS, SIZES, rows
-from vllm_ascend_spec.patches import cpu_expert_exchange as patch
+from vllm_ascend_spec.patches.upstream import cpu_expert_exchange as patch
 
 pytestmark = requires_cpu_build
 

@@ -15,7 +15,7 @@ from vllm.platforms import current_platform
 
 from tests.marks import requires_cpu_build
 from tests.patches.cases import TakeOut
-from vllm_ascend_spec.patches import cpu_matmul_release as patch
+from vllm_ascend_spec.patches.upstream import cpu_matmul_release as patch
 
 pytestmark = requires_cpu_build
 

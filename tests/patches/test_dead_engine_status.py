@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.patches.cases import TakeOut
-from vllm_ascend_spec.patches import dead_engine_status as patch
+from vllm_ascend_spec.patches.upstream import dead_engine_status as patch
 from vllm_ascend_spec.upstream.api_server import entry
 
 

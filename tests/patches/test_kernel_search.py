@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.patches.cases import TakeOut
-from vllm_ascend_spec.patches import kernel_search as patch
+from vllm_ascend_spec.patches.upstream import kernel_search as patch
 
 # The search asks PyTorch for what it deprecates, too.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")

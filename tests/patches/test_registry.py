@@ -59,8 +59,10 @@ def outside(patch: Patch) -> str:
 
 
 def test_every_module_has_a_record_and_the_other_way_round() -> None:
-    files = {path.stem for path in Path(str(registry.__file__)).parent.glob("*.py")}
-    assert files - NO_MENDS == set(BY_NAME)
+    folder = Path(str(registry.__file__)).parent
+    files = {path.stem for path in folder.glob("*.py")}
+    upstream = {f"upstream.{path.stem}" for path in folder.glob("upstream/*.py")}
+    assert (files - NO_MENDS) | (upstream - {"upstream.__init__"}) == set(BY_NAME)
     assert len(BY_NAME) == len(registry.PATCHES)
     assert {patch.stage for patch in registry.PATCHES} == set(registry.STAGES)
 
@@ -183,7 +185,9 @@ def test_versions_are_compared_as_pep_440_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pretend(monkeypatch, "vllm", installed)
-    patch = Patch("allowed_token_mask", "vllm", SpecifierSet(versions_with_fault), "front_end")
+    patch = Patch(
+        "upstream.allowed_token_mask", "vllm", SpecifierSet(versions_with_fault), "front_end"
+    )
     assert patch.reason_not_needed() == reason
 
 
@@ -197,9 +201,9 @@ def test_report_has_the_patches_of_the_device(device: str | None) -> None:
 
 def test_report_tells_the_fault_or_why_it_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, "vllm", "0.31.0")
-    report = registry.report("cpu")
-    assert report["allowed_token_mask"] == "not needed: vllm 0.31.0 is not <0.31,>=0.23.dev0"
+    report, name = registry.report("cpu"), "upstream.allowed_token_mask"
+    assert report[name] == "not needed: vllm 0.31.0 is not <0.31,>=0.23.dev0"
     assert report["stop_string_tokens"].startswith("active: Answers that end at a stop string")
     pretend(monkeypatch, "vllm", "0.30.0")
     allowed = "active: allowed_token_ids of one request applied to another"
-    assert registry.report("cpu")["allowed_token_mask"] == allowed
+    assert registry.report("cpu")[name] == allowed

@@ -14,7 +14,7 @@ from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 
 from tests.patches.batches import empty_batch
 from tests.patches.cases import TakeOut
-from vllm_ascend_spec.patches import thinking_budget_state
+from vllm_ascend_spec.patches.upstream import thinking_budget_state
 
 START, END = [8, 9], [10]
 

@@ -13,7 +13,7 @@ from vllm.utils import system_utils
 
 from tests.patches.cases import TakeOut
 from vllm_ascend_spec.errors import UnguardedScriptError
-from vllm_ascend_spec.patches import unguarded_script as patch
+from vllm_ascend_spec.patches.upstream import unguarded_script as patch
 
 ROOT = Path(__file__).parents[2]
 METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
@@ -22,7 +22,7 @@ SCRIPT = """
 import multiprocessing
 import sys
 
-from vllm_ascend_spec.patches import unguarded_script
+from vllm_ascend_spec.patches.upstream import unguarded_script
 
 
 def start():
@@ -144,7 +144,7 @@ AT_TOP_LEVEL = """
 import multiprocessing.spawn
 import sys
 
-from vllm_ascend_spec.patches.unguarded_script import telling_less
+from vllm_ascend_spec.patches.upstream.unguarded_script import telling_less
 
 print("script runs", flush=True)
 if {patched}:

@@ -193,4 +193,4 @@ def test_patches_of_other_versions_are_not_looked_at() -> None:
     without = set(look.patches_without_fault({"vllm": "0.33.0"}))
     assert "vllm_ascend_spec.patches.cpu_rejection_kernels" in without
     assert "vllm_ascend_spec.patches.npu_mtp_lm_head" in without
-    assert "vllm_ascend_spec.patches.unguarded_script" not in without
+    assert "vllm_ascend_spec.patches.upstream.unguarded_script" not in without

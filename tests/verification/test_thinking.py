@@ -24,7 +24,7 @@ from tests.verification.requests import (
     spec_metadata,
     tokens_of,
 )
-from vllm_ascend_spec.patches import thinking_budget_state
+from vllm_ascend_spec.patches.upstream import thinking_budget_state
 from vllm_ascend_spec.verification.rows import expand_rows, process_rows
 from vllm_ascend_spec.verification.thinking import FORCED, UNKNOWN, force_closing
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench import privacy, provenance
 from vllm_ascend_spec.bench.differences import Difference, argmax, first_difference, judge
 from vllm_ascend_spec.bench.local_engine import build_engine, end_engines, prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
@@ -108,9 +108,7 @@ def run(plan: AccuracyConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     finally:
         progress.close()
         end_engines(engines)
-    record["configurations"] = {
-        one.name: redaction.options(one.spec) for one in plan.configurations
-    }
+    record["configurations"] = {one.name: privacy.options(one.spec) for one in plan.configurations}
     record["results"] = rows
     record["passed"] = all(row["passed"] for row in rows)
     tell(format_table(record))
@@ -119,7 +117,7 @@ def run(plan: AccuracyConfig, tell: Callable[[str], None]) -> dict[str, Any]:
 
 def _plan(plan: AccuracyConfig) -> dict[str, Any]:
     return {
-        "model": redaction.path(plan.model),
+        "model": privacy.path(plan.model),
         "device": plan.device,
         "tasks": len(plan.tasks),
         "temperatures": list(plan.temperatures),

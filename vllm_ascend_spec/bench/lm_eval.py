@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench import privacy, provenance
 from vllm_ascend_spec.bench.local_engine import end_engines, engine_arguments, prepare_environment
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.sweep_configurations import Configuration
@@ -79,7 +79,7 @@ def run(plan: LmEvalConfig, tell: Callable[[str], None]) -> dict[str, Any]:
         "benchmark": "accuracy",
         "provenance": provenance.collect(),
         "plan": {
-            "model": redaction.path(plan.model),
+            "model": privacy.path(plan.model),
             "device": plan.device,
             "lm_eval": list(plan.tasks),
             "concurrency": plan.concurrency,
@@ -99,9 +99,7 @@ def run(plan: LmEvalConfig, tell: Callable[[str], None]) -> dict[str, Any]:
                 {"configuration": one.name, "rule": rule, **row}
                 for row in compare(expected, found, plan.tolerance, plan.arguments["dtype"])
             ]
-    record["configurations"] = {
-        one.name: redaction.options(one.spec) for one in plan.configurations
-    }
+    record["configurations"] = {one.name: privacy.options(one.spec) for one in plan.configurations}
     record["results"] = rows
     record["passed"] = all(row["passed"] for row in rows)
     tell(format_table(record))

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench import privacy, provenance
 from vllm_ascend_spec.bench.client import ClientLoad, LoadResult, run_load
 from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.bench.progress import Progress
@@ -64,10 +64,10 @@ def run(plan: ServeBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     record: dict[str, Any] = {
         "benchmark": "serve",
         "provenance": provenance.collect(),
-        "model": redaction.path(plan.model),
-        "speculative_config": redaction.options(plan.speculative_config),
-        "arguments": redaction.arguments(plan.arguments),
-        "server_environment": redaction.environment(plan.environment),
+        "model": privacy.path(plan.model),
+        "speculative_config": privacy.options(plan.speculative_config),
+        "arguments": privacy.arguments(plan.arguments),
+        "server_environment": privacy.environment(plan.environment),
         "rounds": plan.rounds,
         "results": [],
     }

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.bench.progress import Progress
-from vllm_ascend_spec.bench.redact_text import redact
 from vllm_ascend_spec.bench.signs_of_life import SignsOfLife
 from vllm_ascend_spec.bench.start_timeout import START_TIMEOUT_S
 from vllm_ascend_spec.errors import AscendSpecError

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench import privacy, provenance
 from vllm_ascend_spec.bench.closed_loop import ClosedLoopEngine, Phase, Run
 from vllm_ascend_spec.bench.local_engine import (
     end_engines,
@@ -77,7 +77,7 @@ class SweepConfig:
     def as_dict(self) -> dict[str, Any]:
         """Return what a record may show of the plan."""
         return {
-            "model": redaction.path(self.model),
+            "model": privacy.path(self.model),
             "device": self.device,
             "prompts": {name: len(prompts) for name, prompts in self.prompts.items()},
             "concurrency": list(self.concurrency),
@@ -122,7 +122,7 @@ def run(plan: SweepConfig, tell: Callable[[str], None]) -> dict[str, Any]:
             "method": one.method,
             "drafts": one.drafts,
             "rule": rules[one.name],
-            "speculative_config": redaction.options(one.spec),
+            "speculative_config": privacy.options(one.spec),
         }
         for one in plan.configurations
     }

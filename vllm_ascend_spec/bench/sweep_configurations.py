@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_ascend_spec.bench import redaction
+from vllm_ascend_spec.bench import privacy
 from vllm_ascend_spec.errors import ConfigError
 
 OPTION, LENGTHS, LENGTH = (
@@ -53,13 +53,13 @@ def cross(specs: Sequence[Mapping[str, Any]], lengths: Sequence[int] | None) -> 
         if LENGTH in spec:
             raise ConfigError(
                 OPTION,
-                redaction.options(spec),
+                privacy.options(spec),
                 f"has {LENGTH}, and {LENGTHS} says it too; valid: one of them",
             )
         crossed += [{**spec, LENGTH: drafts} for drafts in lengths]
     for place, spec in enumerate(crossed):
         if spec in crossed[:place]:
-            raise ConfigError(OPTION, redaction.options(spec), "is there twice; valid: once each")
+            raise ConfigError(OPTION, privacy.options(spec), "is there twice; valid: once each")
     return _named(crossed)
 
 
@@ -85,7 +85,7 @@ def _method(spec: Mapping[str, Any], specs: Sequence[Mapping[str, Any]]) -> str:
     peers = [other for other in specs if other.get("method") == spec.get("method")]
     keys = sorted({key for other in peers for key in other} - {LENGTH, "method"})
     differing = [key for key in keys if any(other.get(key) != spec.get(key) for other in peers)]
-    shown = redaction.options({key: spec[key] for key in differing if key in spec})
+    shown = privacy.options({key: spec[key] for key in differing if key in spec})
     options = ", ".join(f"{key}={_short(value)}" for key, value in shown.items())
     return f"{name} ({options})" if options else name
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from vllm_ascend_spec.bench.redact_text import redact
+from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.cli import check_report
 from vllm_ascend_spec.cli.check_command import asked_of, device_variable, variables
 from vllm_ascend_spec.cli.check_found import CheckResult, find

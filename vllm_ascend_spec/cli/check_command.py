@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from vllm_ascend_spec.bench.redact_text import redact
+from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices import registry, select
 from vllm_ascend_spec.errors import ConfigError, did_you_mean

@@ -13,7 +13,7 @@ from typing import Any
 
 from vllm_ascend_spec import __version__, versions
 from vllm_ascend_spec.bench import provenance
-from vllm_ascend_spec.bench.safe_probe import Probes, problem_of
+from vllm_ascend_spec.bench.provenance import Probes, problem_of
 from vllm_ascend_spec.cli import info_text
 from vllm_ascend_spec.cli.elsewhere import call_elsewhere
 from vllm_ascend_spec.cli.patience import waiting

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from vllm_ascend_spec import __version__
-from vllm_ascend_spec.bench import redaction
-from vllm_ascend_spec.bench.redact_text import redact
+from vllm_ascend_spec.bench import privacy
+from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.cli.parsers import CommandParser, add_examples, unknown
 from vllm_ascend_spec.errors import AscendSpecError
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     args, rest = parser.parse_known_args(argv)
     if rest:
-        parser.error(unknown(parser, args.command, redaction.arguments(rest)))
+        parser.error(unknown(parser, args.command, privacy.arguments(rest)))
     try:
         return args.run(args)
     except AscendSpecError as error:

@@ -6,8 +6,6 @@ what the others do.
 
 from __future__ import annotations
 
-import logging
-from dataclasses import replace
 from typing import Any, TypeGuard
 
 from vllm_ascend_spec.config.engine import EngineOptions
@@ -16,7 +14,6 @@ from vllm_ascend_spec.config.examine import examine as examine_config
 from vllm_ascend_spec.config.problems import Examined, Problems
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.hooks.writable_dirs import check_folders
-from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.methods.registry import all_methods
 
 
@@ -39,18 +36,14 @@ def examine(
     )
     # Last: wrong options are reported before problems of the machine.
     problems = Problems(found.problems)
-    warnings = (problems.run(check_folders, engine) if is_here(engine) else None) or ()
+    if is_here(engine):
+        problems.run(check_folders, engine)
     speculation = found.speculation
-    if speculation is None:
-        for warning in () if problems else warnings:
-            log_once(logging.WARNING, warning)
-        return found.with_problems(problems)
-    if speculation.verify_backend is not None:
+    if speculation is not None and speculation.verify_backend is not None:
         from vllm_ascend_spec.verification.backend import require_backend
 
         problems.run(require_backend, speculation.verify_backend, speculation.device or "cpu")
-    speculation = replace(speculation, warnings=speculation.warnings + warnings)
-    return replace(found, speculation=speculation).with_problems(problems)
+    return found.with_problems(problems)
 
 
 def resolve_engine(

@@ -17,7 +17,7 @@ class Patch:
     """A fault in other people's code, and the module here that patches it.
 
     Attributes:
-        name: name of the module, whose docstring says why, how and until when.
+        name: the module below ``patches``, whose docstring says why, how and until when.
         distribution: distribution with the fault; ``vllm`` stands for every build of vLLM.
         versions: versions of the distribution that have the fault.
         stage: when the patch is needed; see ``registry.py``.
@@ -31,7 +31,8 @@ class Patch:
     @property
     def about(self) -> str:
         """The fault in one line."""
-        source = Path(__file__).with_name(f"{self.name}.py").read_text(encoding="utf-8")
+        place = Path(__file__).parent / f"{self.name.replace('.', '/')}.py"
+        source = place.read_text(encoding="utf-8")
         docstring = ast.get_docstring(ast.parse(source)) or ""
         return docstring.partition("\n")[0].rstrip(".").replace("``", "")
 

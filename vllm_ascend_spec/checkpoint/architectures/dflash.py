@@ -6,19 +6,20 @@ Their layers are Qwen3's; the names of tensors do not begin with ``model.``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from vllm_ascend_spec.checkpoint import config_json
+from vllm_ascend_spec.checkpoint import config_json, target_states
 from vllm_ascend_spec.checkpoint.architectures import llama
-from vllm_ascend_spec.checkpoint.architectures.llama import EMBEDDING, HEAD, VOCAB, LlamaVariant
+from vllm_ascend_spec.checkpoint.architectures.llama import LlamaVariant
 from vllm_ascend_spec.checkpoint.masks import DFLASH
 from vllm_ascend_spec.checkpoint.target_states import (
+    Settings,
     check_layers,
     check_width,
     layers_of,
+    shapes_outside_layers,
 )
-from vllm_ascend_spec.checkpoint.tensors import Shape, Table
+from vllm_ascend_spec.checkpoint.tensors import Table
 
 ARCHITECTURE = "DFlashDraftModel"
 LAYER_IDS = "target_layer_ids"
@@ -36,26 +37,6 @@ VARIANT = LlamaVariant(
 )
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a head reads and drafts, from its config.
-
-    Attributes:
-        layer_ids: the target's layers whose output states it reads, counted from 0; None if it
-            reads the target's last states.
-        target_hidden: width of each state.
-        hidden: the head's own width.
-        vocab: number of tokens of the target.
-        draft_vocab: number of tokens that it can draft.
-    """
-
-    layer_ids: tuple[int, ...] | None
-    target_hidden: int
-    hidden: int
-    vocab: int
-    draft_vocab: int
-
-
 def settings_of(config: Mapping[str, Any]) -> Settings:
     """Read and check what decides the tensors outside of the layers.
 
@@ -64,15 +45,9 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     """
     config_json.check_table(config, DFLASH)
     own = config.get(DFLASH) or {}
-    hidden, vocab = config_json.size(config, "hidden_size"), config_json.size(config, "vocab_size")
     uses_states = config_json.flag(own, "use_aux_hidden_state", True)
-    return Settings(
-        layer_ids=layers_of(own.get(LAYER_IDS), OPTION, (1, 17, 32)) if uses_states else None,
-        target_hidden=config_json.size(config, "target_hidden_size", hidden),
-        hidden=hidden,
-        vocab=vocab,
-        draft_vocab=config_json.size(config, "draft_vocab_size", vocab),
-    )
+    ids = layers_of(own.get(LAYER_IDS), OPTION, (1, 17, 32)) if uses_states else None
+    return target_states.settings_of(config, ids, len(ids or ()))
 
 
 def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
@@ -100,23 +75,10 @@ def table_of(config: Mapping[str, Any], settings: Settings) -> Table:
     llama.check_settings(config)
     sizes = llama.sizes_of(config, VARIANT)
     layer = llama.layer_shapes(config, sizes, VARIANT)
-    hidden = Shape((settings.hidden,), "hidden_size")
-    outside = {"norm.weight": hidden, "hidden_norm.weight": hidden}
-    if settings.layer_ids is not None:
-        states = len(settings.layer_ids) * settings.target_hidden
-        because = f"hidden_size, target_hidden_size and {LAYER_IDS}"
-        outside["fc.weight"] = Shape((settings.hidden, states), because)
-    # With another width or vocabulary than the target's, a head cannot use the target's tensors.
-    embedding = Shape((settings.vocab, settings.hidden), VOCAB)
-    head = Shape((settings.draft_vocab, settings.hidden), "draft_vocab_size and hidden_size")
-    optional: dict[str, Shape] = {}
-    same_width = settings.target_hidden == settings.hidden
-    (optional if same_width else outside)[EMBEDDING] = embedding
-    same_vocab = settings.draft_vocab == settings.vocab
-    (optional if same_width and same_vocab else outside)[HEAD] = head
+    outside, optional = shapes_outside_layers(settings, LAYER_IDS)
     return Table(
         name=ARCHITECTURE,
-        outside=outside,
+        outside={**outside, "hidden_norm.weight": outside["norm.weight"]},
         stack="layers.",
         layers=sizes.layers,
         layer=lambda number: layer,

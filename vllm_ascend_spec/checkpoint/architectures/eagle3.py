@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from vllm_ascend_spec.checkpoint import config_json
+from vllm_ascend_spec.checkpoint import config_json, target_states
 from vllm_ascend_spec.checkpoint.architectures import llama
-from vllm_ascend_spec.checkpoint.architectures.llama import EMBEDDING, HEAD, VOCAB, LlamaVariant
+from vllm_ascend_spec.checkpoint.architectures.llama import LlamaVariant
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, printable, short_value
-from vllm_ascend_spec.checkpoint.target_states import layers_of
+from vllm_ascend_spec.checkpoint.target_states import Settings, layers_of, shapes_outside_layers
 from vllm_ascend_spec.checkpoint.tensors import Shape, Table
 
 LLAMA, QWEN3 = "Eagle3LlamaForCausalLM", "Eagle3Qwen3ForCausalLM"
@@ -47,29 +46,6 @@ STACK, MIDLAYER = "layers.", "midlayer."
 LATER_NORM = re.compile(r"layers\.[1-9]\d*\.hidden_norm\.weight")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a head reads and drafts, from its config.
-
-    Attributes:
-        uses_states: whether it reads states of the target's inner layers, or only the last state.
-        layer_ids: the target's layers that the states come from; None for vLLM's default.
-        num_states: number of states that it reads.
-        target_hidden: width of each state.
-        hidden: the head's own width.
-        vocab: number of tokens of the target.
-        draft_vocab: number of tokens that it can draft.
-    """
-
-    uses_states: bool
-    layer_ids: tuple[int, ...] | None
-    num_states: int
-    target_hidden: int
-    hidden: int
-    vocab: int
-    draft_vocab: int
-
-
 def settings_of(config: Mapping[str, Any]) -> Settings:
     """Read and check what decides the tensors outside of the layers.
 
@@ -78,24 +54,17 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     """
     config_json.check_table(config, "eagle_config")
     eagle = config.get("eagle_config") or {}
-    hidden, vocab = config_json.size(config, "hidden_size"), config_json.size(config, "vocab_size")
     named = config.get(LAYER_IDS) or eagle.get(LAYER_IDS)
     ids = layers_of(named, LAYER_IDS, (2, 18, 33)) if named else None
-    settings = Settings(
-        uses_states=config_json.flag(eagle, "use_aux_hidden_state", True),
-        layer_ids=ids,
-        num_states=_num_states(config, eagle, ids),
-        target_hidden=config_json.size(config, "target_hidden_size", hidden),
-        hidden=hidden,
-        vocab=vocab,
-        draft_vocab=config_json.size(config, "draft_vocab_size", vocab),
-    )
-    if settings.uses_states and ids is not None and len(ids) != settings.num_states:
+    count = _num_states(config, eagle, ids)
+    if not config_json.flag(eagle, "use_aux_hidden_state", True):
+        return target_states.settings_of(config, None, 0)
+    if ids is not None and len(ids) != count:
         raise InvalidCheckpointError(
             f"config.json: {LAYER_IDS} names {len(ids)} layers, and vLLM builds fc for "
-            f"{settings.num_states}; valid: num_aux_hidden_states {len(ids)} beside it"
+            f"{count}; valid: num_aux_hidden_states {len(ids)} beside it"
         )
-    return settings
+    return target_states.settings_of(config, ids, count)
 
 
 def _num_states(
@@ -170,25 +139,14 @@ def _outside(
     config: Mapping[str, Any], settings: Settings
 ) -> tuple[dict[str, Shape], dict[str, Shape]]:
     """Return the required and the optional tensors outside of the layers."""
-    hidden, states = settings.hidden, settings.num_states * settings.target_hidden
-    outside = {"norm.weight": Shape((hidden,), "hidden_size")}
-    optional: dict[str, Shape] = {}
-    if settings.uses_states:
-        because = "hidden_size, target_hidden_size and the number of states"
-        outside["fc.weight"] = Shape((hidden, states), because)
-        eagle = config.get("eagle_config") or {}
-        before = "norm_before_fc"
+    outside, optional = shapes_outside_layers(settings, "the number of states")
+    eagle, before = config.get("eagle_config") or {}, "norm_before_fc"
+    if settings.num_states:
         if config_json.flag(eagle, before, config_json.flag(config, before)):
-            outside["input_norm.weight"] = Shape((states,), because)
+            states = outside["fc.weight"]
+            outside["input_norm.weight"] = Shape(states.sizes[1:], states.because)
         if config_json.flag(config, "fc_norm"):
             for number in range(settings.num_states):
                 shape = Shape((settings.target_hidden,), "target_hidden_size")
                 outside[f"fc_norm.{number}.weight"] = shape
-    # With another width or vocabulary than the target's, a head cannot use the target's tensors.
-    embedding = Shape((settings.vocab, hidden), VOCAB)
-    head = Shape((settings.draft_vocab, hidden), "draft_vocab_size and hidden_size")
-    same_width = settings.target_hidden == hidden
-    (optional if same_width else outside)[EMBEDDING] = embedding
-    same_vocab = settings.draft_vocab == settings.vocab
-    (optional if same_width and same_vocab else outside)[HEAD] = head
     return outside, optional

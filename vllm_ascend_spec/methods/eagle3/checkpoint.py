@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec.checkpoint.architectures import eagle3, llama
-from vllm_ascend_spec.checkpoint.architectures.eagle3 import LAYER_IDS, Settings
+from vllm_ascend_spec.checkpoint.architectures.eagle3 import LAYER_IDS
 from vllm_ascend_spec.checkpoint.config_json import architecture_of
 from vllm_ascend_spec.checkpoint.draft import Checkpoint, Draft
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, blame, short_value
 from vllm_ascend_spec.checkpoint.heads import ABOUT, kind_of, method_of_a_model
 from vllm_ascend_spec.checkpoint.masks import check_mask
-from vllm_ascend_spec.checkpoint.target_states import check_layers, check_width
+from vllm_ascend_spec.checkpoint.target_states import Settings, check_layers, check_width
 from vllm_ascend_spec.checkpoint.tensors import check_tensors
 from vllm_ascend_spec.checkpoint.vocabulary import MAPS, check_map
 
@@ -83,9 +83,7 @@ def check_masked_states(found: Checkpoint, settings: Settings) -> None:
     Raises:
         InvalidCheckpointError: the tensor is missing, or has another size.
     """
-    width = (
-        settings.num_states * settings.target_hidden if settings.uses_states else settings.hidden
-    )
+    width = settings.num_states * settings.target_hidden or settings.hidden
     tensor = found.tensors.get(PARALLEL)
     if tensor is None:
         raise InvalidCheckpointError(
@@ -111,7 +109,7 @@ def check_target(settings: Settings, target: Mapping[str, Any]) -> None:
     """
     check_width(settings.target_hidden, target)
     layers = target.get("num_hidden_layers")
-    if not settings.uses_states or not isinstance(layers, int):
+    if not settings.num_states or not isinstance(layers, int):
         return
     if settings.layer_ids is None:
         _check_default(settings, layers, target)
