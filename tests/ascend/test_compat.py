@@ -20,8 +20,8 @@ from vllm_ascend_spec.patches import (
     npu_logprobs_mode,
     npu_mtp_first_position,
     registry,
-    thinking_budget_state,
 )
+from vllm_ascend_spec.patches.upstream import thinking_budget_state
 
 
 def test_stages_apply_every_patch_once() -> None:
