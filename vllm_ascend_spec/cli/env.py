@@ -10,7 +10,7 @@ from importlib import metadata
 
 from vllm_ascend_spec.devices import plugins as known
 
-HELP = 'print the line that chooses this plugin on an Ascend host; eval "$(vllm-ascend-spec env)"'
+HELP = 'print the line that selects this plugin on an Ascend host: eval "$(vllm-ascend-spec env)"'
 VARIABLE = "VLLM_PLUGINS"
 # vLLM loads plugins of this group only if they are named, which is left to the user.
 NAMED_ONLY = "vllm.endpoint_plugins"

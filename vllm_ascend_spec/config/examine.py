@@ -315,7 +315,7 @@ def nearest(key: str, names: Iterable[str]) -> str:
     ordered = sorted(names, key=lambda name: (-SequenceMatcher(None, key, name).ratio(), name))
     more = len(ordered) - MOST_NAMES
     shown = ", ".join(ordered[:MOST_NAMES])
-    return f"{shown} and {more} more, see docs/configuration.md" if more > 0 else shown
+    return f"{shown} and {more} more, see docs/reference.md" if more > 0 else shown
 
 
 def check_port(host: str | None, port: int) -> None:
