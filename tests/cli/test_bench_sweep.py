@@ -38,7 +38,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         (["--num-speculative-tokens", "3,5", "--speculative-config", MEDUSA], ["=5", "up to 4"]),
         (["--speculative-config", EAGLE, "--speculative-config", EAGLE], ["is there twice"]),
-        (["--speculative-config", EAGLE, "--num-speculative-tokens", "1"], ["says it too"]),
+        (["--speculative-config", EAGLE, "--num-speculative-tokens", "1"], ["give one of the two"]),
         (["--speculative-config", "{oops"], ["--speculative-config", "not JSON"]),
         (["--speculative-config", "[1]"], ["--speculative-config", "a JSON object"]),
         (["--speculative-config", '{"method": "eagel"}'], ["eagel", "'eagle'"]),

@@ -22,7 +22,7 @@ from vllm_ascend_spec.errors import ConfigError
 CLASS = re.compile(r"^class (\w+)\(([^)]*)\):", re.MULTILINE)
 NGRAM, DRAFT = SPECS["ngram"], SPECS["draft_model"]
 MTP = {"method": "mtp", "num_speculative_tokens": 1}
-STATE = "whose layers keep a state: there vLLM stops, or answers otherwise"
+STATE = "whose layers keep a state: vLLM stops, or its answers differ"
 
 
 def write(folder: Path, architecture: str, **config: Any) -> str:

@@ -130,7 +130,7 @@ def _with_lm_eval(args: argparse.Namespace, tell: Callable[[str], None]) -> dict
             raise ConfigError(
                 option,
                 str(getattr(args, name)),
-                "belongs to a file of tasks; --lm-eval has its own",
+                "has no effect with --lm-eval, whose tasks set it; leave it out",
             )
     names = args.lm_eval.split(",")
     lm_eval.require(args.lm_eval)

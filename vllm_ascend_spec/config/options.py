@@ -5,7 +5,7 @@ Each option has one record here. The records in ``methods/`` say which methods a
 by vLLM's own config class, because importing that takes six seconds and ``check`` a tenth of one.
 vLLM is asked only for values that its plugins can add to (``known_to_vllm.py``), and only if the
 option is given. JSON has types, so ``1`` is not a flag, although vLLM would accept it. Strings that
-hold a number or a flag are converted first (``texts.py``).
+hold a number or a flag are converted first (``string_values.py``).
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ OPTIONS: dict[str, Option] = {
         ),
     )
 }
-_V2 = "is for vLLM's model runner V2, and this package drafts by V1's; leave it out"
+_V2 = "is for vLLM's model runner V2, and this package uses V1; leave it out"
 _FLY = "is for the rule 'fly', which is not lossless; leave it out"
 # vLLM's other keys: their default, and why this release does not have them.
 # tests/config/test_options.py compares both tables with vLLM.
@@ -232,7 +232,7 @@ ABSENT: dict[str, tuple[Any, str]] = {
     "fly_window_size": (None, _FLY),
     "index_share_for_mtp_iteration": (
         None,
-        "is not supported by this release, in whose draft loop each step finds its own indices; "
+        "is not supported by this release, whose draft steps each compute their own indices; "
         "leave it out",
     ),
     "tensor_parallel_size": (None, "has another name here; write 'draft_tensor_parallel_size'"),

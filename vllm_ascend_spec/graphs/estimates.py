@@ -40,11 +40,11 @@ class GraphCost:
     bytes_per_token: int
 
     def bytes_of(self, graphs: int, largest: int) -> int:
-        """Return the bytes of that many graphs, of which the largest has ``largest`` tokens."""
+        """Return the memory of ``graphs`` graphs in bytes; the largest has ``largest`` tokens."""
         return graphs * self.bytes_each + largest * self.bytes_per_token if graphs else 0
 
     def streams_of(self, graphs: int) -> int:
-        """Return the streams of that many graphs on an old CANN."""
+        """Return the number of streams that ``graphs`` graphs need on an old CANN."""
         return graphs * self.streams
 
 

@@ -111,12 +111,12 @@ def _num_states(
 
 
 def class_of(config: Mapping[str, Any]) -> str | None:
-    """Return vLLM's class of a head; None for one whose layers are not known here."""
+    """Return vLLM's class of a head; None if this package does not know its layers."""
     return CLASSES.get(config_json.architecture_of(config))
 
 
 def table_of(config: Mapping[str, Any], settings: Settings, names: Collection[str]) -> Table | None:
-    """Return the tensors of an EAGLE-3 head, or None for one whose layers are not known here.
+    """Return the tensors of an EAGLE-3 head; None if this package does not know its layers.
 
     Args:
         config: the head's config.
