@@ -33,7 +33,7 @@ ADDITIONAL: dict[tuple[str, str], str] = {
 }
 # By key of speculative_config: why it is refused.
 SPECULATIVE: dict[str, str] = {
-    "quantization": "vllm-ascend ignores it and quantizes the draft as the target",
+    "quantization": "vllm-ascend ignores it and quantizes the draft like the target",
     "use_local_argmax_reduction": "vllm-ascend ignores it",
     "use_heterogeneous_vocab": "vllm-ascend ignores it and would take draft ids for target ids",
     "moe_backend": "vllm-ascend ignores it",
