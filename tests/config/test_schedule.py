@@ -42,7 +42,7 @@ def test_right_schedules_pass(rows: Any) -> None:
         ([[1, 8, -1]], "K=-1 is not within 0 to num_speculative_tokens=3"),
         ([[1, 8, 4]], "K=4 is not within 0 to num_speculative_tokens=3"),
         ([[1, 4, 99]], "K=99 is not within 0 to num_speculative_tokens=3"),
-        ([[2, 8, 3]], "the first row [2, 8, 3] has to begin with a batch of 1"),
+        ([[2, 8, 3]], "the first row [2, 8, 3] must begin with batch size 1"),
         ([[1, 8, 3], [8, 9, 1]], "row [8, 9, 1] has to begin one after"),
         ([[1, 8, 3], [10, 12, 1]], "ends, with 9"),
         ([[9, 12, 1], [1, 8, 3]], "the first row [9, 12, 1] has to begin"),

@@ -16,7 +16,7 @@ VARIABLE = "VLLM_PLUGINS"
 NAMED_ONLY = "vllm.endpoint_plugins"
 NOTHING_TO_SET = (
     "vllm-ascend is not installed and VLLM_PLUGINS is not set: "
-    "vLLM takes vllm-ascend-spec by itself, there is nothing to set"
+    "vLLM uses vllm-ascend-spec by itself, and nothing has to be set"
 )
 
 

@@ -39,8 +39,8 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 JSON_TYPES = (type(None), bool, int, float, str, list, dict)
 # Methods of vLLM that this package does not support, and why.
 REFUSED = {
-    "dspark": ": vLLM has it in model runner V2 alone, and this package drafts by V1's; another "
-    "one that drafts in one pass is 'dflash'"
+    "dspark": ": vLLM has it only in model runner V2, and this package uses V1; 'dflash' also "
+    "drafts in one pass"
 }
 OURS = frozenset(CHECKS)
 # At most this many names are shown, so that a message stays on one line.

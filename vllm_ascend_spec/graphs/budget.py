@@ -40,7 +40,7 @@ class Budget:
                 check_count(f"budget.{name}", value, 1)
         if self.cost is None and (self.streams is not None or self.bytes is not None):
             name = "streams" if self.streams is not None else "bytes"
-            problem = "needs to know what a graph takes; valid: with the model's number of layers"
+            problem = "needs the cost of a graph; valid: with the model's number of layers"
             raise ConfigError(f"budget.{name}", getattr(self, name), problem)
 
 

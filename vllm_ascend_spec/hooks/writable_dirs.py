@@ -175,7 +175,7 @@ def try_folder(folder: Folder) -> tuple[Path | str | None, str | None]:
         path = folder.path()
     except FileNotFoundError:  # Python has found none of its temporary folders writable
         given = os.environ.get(folder.variable)
-        return given, "neither it nor /tmp, /var/tmp and the current folder can be written to"
+        return given, "it cannot be written to, nor can /tmp, /var/tmp and the current folder"
     return path, problem_of(path)
 
 

@@ -224,7 +224,7 @@ def told(given: Mapping[str, Any], found: Modern, *, as_flags: bool = True) -> s
     if found.guessed:
         text += f" ({'; '.join(found.guessed)})"
     if found.without_effect:
-        text += f" Without effect any more, leave out: {', '.join(found.without_effect)}"
+        text += f" No longer has an effect, leave out: {', '.join(found.without_effect)}"
     return text
 
 

@@ -29,6 +29,12 @@ CELLS = {
     f"| {english} |": f"| {chinese} |"
     for english, chinese in json.loads(Path(__file__).with_name("chinese.json").read_text()).items()
 }
+METHODS = {
+    "| all |": "| 全部 |",
+    "| all except ": "| 全部，除了 ",
+    "| those with a draft model |": "| 带草稿模型的 |",
+    "| those with a draft model except ": "| 带草稿模型的，除了 ",
+}
 STOCK, OLDER = "vLLM 0.32.0", "vLLM 0.30.0 with this package"
 
 # Made from the code and not from records.
@@ -77,5 +83,5 @@ def filled(text: str, page: str) -> str:
 def words_of(page: str, table: str) -> Mapping[str, str]:
     """Return what words of a table are in a page's language."""
     if table in REFERENCE:
-        return CELLS if page.endswith(".zh.md") else {}
+        return {**CELLS, **METHODS} if page.endswith(".zh.md") else {}
     return CHINESE if page.endswith(".zh.md") else ENGLISH

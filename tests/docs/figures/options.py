@@ -77,7 +77,7 @@ def methods_with(option: Option) -> str:
     for group, members in (("all", list(BUILT_IN)), ("those with a draft model", with_draft)):
         others = [name for name in members if name not in names]
         if set(names) <= set(members) and len(others) < 3:
-            return f"{group}, but {', '.join(map(quoted, others))}" if others else group
+            return f"{group} except {', '.join(map(quoted, others))}" if others else group
     return ", ".join(map(quoted, names))
 
 

@@ -92,8 +92,8 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     )
     if settings.uses_states and ids is not None and len(ids) != settings.num_states:
         raise InvalidCheckpointError(
-            f"config.json: {LAYER_IDS} names {len(ids)} layers, and vLLM builds fc for "
-            f"{settings.num_states}; valid: num_aux_hidden_states {len(ids)} beside it"
+            f"config.json: {LAYER_IDS} names {len(ids)} layers, but vLLM builds fc for "
+            f"{settings.num_states}; valid: with num_aux_hidden_states {len(ids)}"
         )
     return settings
 

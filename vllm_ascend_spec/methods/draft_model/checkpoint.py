@@ -33,8 +33,8 @@ def check_draft_model(draft: Draft) -> None:
             raise InvalidCheckpointError("is an EAGLE head; use method 'eagle'")
         if (stateful := with_state(found.config)) is not None:
             raise InvalidCheckpointError(
-                f"is of {stateful}, whose layers keep a state, and vLLM 0.30 drafts with layers of "
-                "attention alone; use another draft, or another method"
+                f"is of {stateful}, whose layers keep a state, but vLLM 0.30 drafts only with "
+                "attention layers; use another draft, or another method"
             )
         if draft.in_one_pass:
             check_mask(found.config)

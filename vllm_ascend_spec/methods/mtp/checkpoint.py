@@ -107,7 +107,7 @@ def require_layers(architecture: str, config: Mapping[str, Any]) -> None:
     """
     if architecture in llama.VARIANTS:
         raise InvalidCheckpointError(
-            f"has no MTP layers: {architecture} never has; use another method"
+            f"has no MTP layers, as no {architecture} has; use another method"
         )
     counted = any(architecture in family.ARCHITECTURES for family in FAMILIES)
     count = config.get("num_nextn_predict_layers")
