@@ -140,7 +140,7 @@ def test_options_without_effect_are_named_at_once(capsys: pytest.CaptureFixture[
         (["--concurrency", "0"], ["--concurrency"]),
         (["--max-tokens", "600"], ["--tasks", "--max-model-len 512"]),
         (["--lm-eval-path", "."], ["--lm-eval-path", "needs --lm-eval"]),
-        (["--lm-eval", "gsm8k", "--samples", "2"], ["--samples", "has its own"]),
+        (["--lm-eval", "gsm8k", "--samples", "2"], ["--samples", "whose tasks set it"]),
         (["--speculative-config", MEDUSA], ["num_speculative_tokens"]),
     ],
 )

@@ -446,7 +446,7 @@ def test_without_any_device_nothing_is_read_by_vllm(
     monkeypatch.setattr(check_found.serve_flags, "parser", lambda: pytest.fail("parsed"))
     record = check(capsys, *device, TARGET, *EAGLE)
     assert record["exit"] == 3
-    assert "vLLM finds no device that it can use on this machine" in record["unchecked"]
+    assert "vLLM finds no usable device on this machine" in record["unchecked"]
     assert check(capsys, *device, TARGET, "--light", *EAGLE)["exit"] == 0
 
 

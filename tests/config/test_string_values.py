@@ -19,7 +19,7 @@ PADDED = "disable_padded_drafter_batch"
 def test_texts_are_flags(text: str, meant: bool) -> None:
     found, (warning,) = with_texts_read({"method": "eagle", PADDED: text})
     assert found == {"method": "eagle", PADDED: meant}
-    assert f"speculative_config.{PADDED}={text!r} is a text" in warning
+    assert f"speculative_config.{PADDED}={text!r} is text" in warning
 
 
 def test_every_flag_and_nothing_else() -> None:

@@ -39,7 +39,7 @@ CASES: dict[str, Callable[[Path], tuple[str, Any, str]]] = {
     "a draft with a state": lambda f: (
         TARGET,
         {**DRAFT, "model": write(f, "GraniteMoeHybridForCausalLM", vocab_size=4096)},
-        "whose layers keep a state, and vLLM 0.30 drafts with layers of attention alone",
+        "whose layers keep a state, but vLLM 0.30 drafts only with attention layers",
     ),
     "no tensors of MTP layers": lambda f: (
         write(f, "Glm4MoeForCausalLM", model_type="glm4_moe"),
