@@ -75,7 +75,7 @@ class StepReport(msgspec.Struct, omit_defaults=True):
 
     @classmethod
     def parse(cls, text: str) -> StepReport:
-        """Read a text back; vLLM's own text is a report of which only the graph is known."""
+        """Parse a report's text; vLLM's own text only names the graph."""
         return _DECODER.decode(text) if text.startswith("{") else cls(graph=text)
 
 

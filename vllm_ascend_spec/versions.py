@@ -191,7 +191,7 @@ def installation_problem(name: str, version: str) -> str | None:
         told = " and ".join(f"{other} {metadata.version(other)}" for other in builds)
         return (
             f"{told} are installed, and both write the package vllm. Remedy: pip uninstall "
-            f"{' '.join(builds)}, and put one of them back."
+            f"{' '.join(builds)}, and reinstall one of them."
         )
     if importlib.util.find_spec("vllm") is None:
         return (

@@ -58,7 +58,7 @@ def test_two_that_differ_in_what_is_not_shown_are_told_apart() -> None:
     ("specs", "lengths", "words"),
     [
         ([EAGLE, EAGLE], [1], "is there twice"),
-        ([{**EAGLE, "num_speculative_tokens": 2}], [1], "says it too"),
+        ([{**EAGLE, "num_speculative_tokens": 2}], [1], "give one of the two"),
     ],
 )
 def test_what_cannot_be_compared(specs: Any, lengths: Any, words: str) -> None:

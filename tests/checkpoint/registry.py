@@ -15,7 +15,7 @@ from tests.config.checkpoints import LLAMA, VOCAB, eagle3_shapes, eagle_shapes
 from tests.methods.mtp.models import DEEPSEEK, MIMO, shapes_of
 
 LAYERS = 2
-OWN_LOOP = "whose layers vLLM runs in a loop of their own"
+OWN_LOOP = "for whose MTP layers vLLM has a draft loop of its own"
 
 
 @dataclass(frozen=True)

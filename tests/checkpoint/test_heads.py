@@ -196,9 +196,9 @@ def test_damaged_mlp_speculator(name: str, tmp_path: Path, target: Path) -> None
 @pytest.mark.parametrize(
     ("tokens", "problem"),
     [
-        ([3, 1, 16, 0], "none of the 16 of the vocabulary, or one twice"),
-        ([3, 1, -1, 0], "none of the 16"),
-        ([3, 1, 3, 0], "one twice"),
+        ([3, 1, 16, 0], "outside the vocabulary of 16, or a token twice"),
+        ([3, 1, -1, 0], "outside the vocabulary of 16"),
+        ([3, 1, 3, 0], "a token twice"),
         ([3, 1, 0], r"is I64, \[3\]; valid: I64 or I32, \[4\]"),
     ],
 )

@@ -35,8 +35,8 @@ def test_a_token_of_the_vocabulary_passes(config: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({}, "no token for masks"),
-        ({"mask_token_id": None}, "no token for masks"),
+        ({}, "names no mask token"),
+        ({"mask_token_id": None}, "names no mask token"),
         ({"pard_token": VOCAB}, "pard_token is 4096; valid: a token, 0 to 4095"),
         ({"pard_token": -1}, "pard_token is -1"),
         ({"pard_token": True}, "pard_token is True"),

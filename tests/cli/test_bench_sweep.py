@@ -38,7 +38,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         (["--num-speculative-tokens", "3,5", "--speculative-config", MEDUSA], ["=5", "up to 4"]),
         (["--speculative-config", EAGLE, "--speculative-config", EAGLE], ["is there twice"]),
-        (["--speculative-config", EAGLE, "--num-speculative-tokens", "1"], ["says it too"]),
+        (["--speculative-config", EAGLE, "--num-speculative-tokens", "1"], ["give one of the two"]),
         (["--speculative-config", "{oops"], ["--speculative-config", "not JSON"]),
         (["--speculative-config", "[1]"], ["--speculative-config", "a JSON object"]),
         (["--speculative-config", '{"method": "eagel"}'], ["eagel", "'eagle'"]),
@@ -140,7 +140,7 @@ def test_options_without_effect_are_named_at_once(capsys: pytest.CaptureFixture[
         (["--concurrency", "0"], ["--concurrency"]),
         (["--max-tokens", "600"], ["--tasks", "--max-model-len 512"]),
         (["--lm-eval-path", "."], ["--lm-eval-path", "needs --lm-eval"]),
-        (["--lm-eval", "gsm8k", "--samples", "2"], ["--samples", "has its own"]),
+        (["--lm-eval", "gsm8k", "--samples", "2"], ["--samples", "whose tasks set it"]),
         (["--speculative-config", MEDUSA], ["num_speculative_tokens"]),
     ],
 )

@@ -263,12 +263,12 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ),
         (
             [TARGET, "--light", "--speculativ-config", "{}"],
-            "--speculativ-config is not looked at with --light; did you mean '--speculative-con",
+            "--speculativ-config cannot be checked with --light; did you mean '--speculative-con",
         ),
         ([TARGET, "--enable-auto-tool-choice"], "Error: --enable-auto-tool-choice requires"),
         ([TARGET, "--config", "/no/such/file.yaml"], ""),
         ([TARGET, "--max-model-len", "999999"], "Value error, User-specified max_model_len"),
-        ([TARGET, "--light", "--port", "1"], "--port is not looked at with --light; leave out"),
+        ([TARGET, "--light", "--port", "1"], "--port cannot be checked with --light; leave out"),
         ([TARGET, "--light", "-O2"], "-O2 cannot be read without vLLM"),
     ],
 )
@@ -446,7 +446,7 @@ def test_without_any_device_nothing_is_read_by_vllm(
     monkeypatch.setattr(check_found.serve_flags, "parser", lambda: pytest.fail("parsed"))
     record = check(capsys, *device, TARGET, *EAGLE)
     assert record["exit"] == 3
-    assert "vLLM finds no device that it can use on this machine" in record["unchecked"]
+    assert "vLLM finds no usable device on this machine" in record["unchecked"]
     assert check(capsys, *device, TARGET, "--light", *EAGLE)["exit"] == 0
 
 

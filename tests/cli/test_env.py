@@ -101,7 +101,7 @@ def test_without_vllm_ascend_there_is_nothing_to_set(monkeypatch, capsys) -> Non
     assert main(["env"]) == 0
     told = capsys.readouterr()
     assert told.out == ""
-    assert "nothing to set" in told.err
+    assert "nothing has to be set" in told.err
 
 
 def test_serve_sets_the_line(monkeypatch) -> None:

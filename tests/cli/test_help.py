@@ -82,4 +82,4 @@ def test_an_example_runs(example: str, monkeypatch: pytest.MonkeyPatch, capsys) 
     monkeypatch.chdir(Path(__file__).parents[2])
     assert main(shlex.split(example)) == 0
     output = capsys.readouterr()
-    assert output.out or "nothing to set" in output.err
+    assert output.out or "nothing has to be set" in output.err

@@ -181,7 +181,7 @@ def test_check_without_speculation_prints_no_options_of_ours(capsys) -> None:
             {"verify_rule": "block"},
             "block",
             True,
-            "where drafts are greedy",
+            "if drafts are greedy",
         ),
         (
             {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.5},

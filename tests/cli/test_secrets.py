@@ -279,7 +279,7 @@ def test_a_process_that_ends_instead_of_answering(monkeypatch: pytest.MonkeyPatc
     report = info.report()
     assert report["op_backends"] == "cannot be told"
     assert report["failed"]["op_backends"] == (
-        "RuntimeError: the process that looked ended with status 3: last: …"
+        "RuntimeError: the process that checked ended with status 3: last: …"
     )
 
 

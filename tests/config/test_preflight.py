@@ -114,7 +114,7 @@ def test_misspelt_option_is_refused_with_the_right_one(target: str, eagle: Spec)
     error = refusal(target, {**eagle, "draft_sampling_method": "greedy"})
     said = "; did you mean 'draft_sample_method'? valid: draft_sample_method, "
     assert said in error.problem
-    assert "see docs/configuration.md" in error.problem
+    assert "see docs/reference.md" in error.problem
 
 
 @pytest.mark.parametrize(

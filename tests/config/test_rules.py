@@ -84,7 +84,7 @@ def test_methods_are_those_of_vllm() -> None:
         ("token", "eagle", "probabilistic", None),
         ("token", "ngram", "greedy", None),
         ("block", "eagle", "probabilistic", None),
-        ("block", "eagle", "greedy", "where drafts are greedy"),
+        ("block", "eagle", "greedy", "if drafts are greedy"),
         ("block", "ngram", "greedy", "with method 'ngram', which cannot sample"),
         ("block", "custom_class", "greedy", "with method 'custom_class', which cannot sample"),
         ("synthetic", "eagle", "greedy", "not the target's"),

@@ -19,7 +19,7 @@ PADDED = "disable_padded_drafter_batch"
 def test_texts_are_flags(text: str, meant: bool) -> None:
     found, (warning,) = with_texts_read({"method": "eagle", PADDED: text})
     assert found == {"method": "eagle", PADDED: meant}
-    assert f"speculative_config.{PADDED}={text!r} is a text" in warning
+    assert f"speculative_config.{PADDED}={text!r} is text" in warning
 
 
 def test_every_flag_and_nothing_else() -> None:
@@ -62,7 +62,7 @@ def test_every_number_and_nothing_else() -> None:
     assert all(type(value) in (int, str) for value in found.values())
     found, _ = with_texts_read(dict.fromkeys(OPTIONS, "1.0"))
     assert {name for name, value in found.items() if value == 1.0} == NUMBERS
-    assert any("'3' is a text and taken as 3; write" in warning for warning in warnings)
+    assert any("'3' is text; it is read as 3; write" in warning for warning in warnings)
 
 
 @pytest.mark.parametrize("text", ["-3", "3x", "", "0x3", "3 ", "٣", "1_0", "1e1", "9" * 5000])

@@ -74,7 +74,7 @@ def test_standing_aside_says_so_and_how_to_choose(monkeypatch: pytest.MonkeyPatc
     asked = pretend_devices(monkeypatch, "npu", "cpu")
     choice = select.select_platform()
     assert choice.note_level == logging.INFO
-    assert "stands aside" in choice.note
+    assert "vllm-ascend-spec is not used" in choice.note
     assert "VLLM_PLUGINS" in choice.note
     assert "ascend_spec" in choice.note
     assert asked == []

@@ -197,7 +197,7 @@ def test_mtp_with_quantized_experts_is_asked_for_on_npus(monkeypatch: pytest.Mon
     # A text that is false, by the engine too, with its warning.
     spec, (warning,) = with_texts_read(args.speculative_config)
     assert spec["disable_padded_drafter_batch"] is False
-    assert "'False' is a text and taken as false" in warning
+    assert "'False' is text; it is read as false" in warning
 
 
 @requires_mla

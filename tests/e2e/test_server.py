@@ -72,7 +72,9 @@ def test_a_request_without_drafts(
     assert (from_prometheus(server.metrics()) - before).num_drafts == 0
     assert complete(3) == text
     assert (from_prometheus(server.metrics()) - before).num_drafts > 0
-    with pytest.raises(openai.BadRequestError, match="valid: 'off', or at most so many drafts"):
+    with pytest.raises(
+        openai.BadRequestError, match="valid: 'off', or the maximum number of drafts"
+    ):
         complete(4)
     assert 'vllm:spec_decode_draft_length_steps_total{engine="0",k="3",' in server.metrics()
 

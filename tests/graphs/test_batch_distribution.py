@@ -157,7 +157,7 @@ def test_vllms_tokens_by_step_where_there_is_nothing_better() -> None:
     assert load.counts == (1, 1, 0.5, 0.5, 0, 0, 0, 0)
     assert "vllm:iteration_tokens_total of server" in load.name
     assert "without 25% of steps" in load.name
-    with pytest.raises(ConfigError, match="does not tell K"):
+    with pytest.raises(ConfigError, match="does not show K"):
         distribution_metrics.load_of(samples, "server", buckets_of_drafts(8, [1, 3]), 8)
 
 

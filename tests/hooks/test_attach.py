@@ -135,7 +135,7 @@ def test_a_config_built_by_hand_has_no_page(config: Any) -> None:
     other = copy.deepcopy(config)
     vars(other.speculative_config).pop(ATTRIBUTE)
     other.additional_config = {"ascend_spec": {"spec_page": True}}
-    with pytest.raises(ValueError, match="a page is that of an HTTP server"):
+    with pytest.raises(ValueError, match="the page needs an HTTP server"):
         replace_config(other)
 
 

@@ -114,7 +114,7 @@ def test_a_page_without_statistics_or_without_a_server_is_refused(
         engine_args(target, spec, disable_log_stats=True, **wanted).create_engine_config()
     # Whoever calls LLM() hears that first, for it has no statistics unless it is told to.
     args = engine_args(target, spec, disable_log_stats=True, **wanted)
-    with pytest.raises(ConfigError, match="a page is that of an HTTP server"):
+    with pytest.raises(ConfigError, match="the page needs an HTTP server"):
         args.create_engine_config(usage_context=UsageContext.LLM_CLASS)
     assert stock_calls == []
     engine_args(target, spec, **wanted).create_engine_config(UsageContext.OPENAI_API_SERVER)

@@ -46,7 +46,7 @@ def test_heads_for_rotated_states_are_warned_of(
 ) -> None:
     quantized.check(asked(rotated), SPECS[method])
     (line,) = lines
-    assert f"method {method!r} will have hardly any draft accepted" in line
+    assert f"method {method!r} will have hardly any drafts accepted" in line
     assert "optional.quarot" in line
 
 

@@ -39,7 +39,7 @@ def test_requests_that_do_not_ask_are_not_looked_at(extra_args: Any) -> None:
 @pytest.mark.parametrize(
     ("method", "scheduler", "value", "problem"),
     [
-        ("eagle", OURS, 4, "a number from 0 to 3"),
+        ("eagle", OURS, 4, "the maximum number of drafts, 0 to 3"),
         ("eagle", "their.Scheduler", "off", "not possible with the scheduler 'their.Scheduler'"),
         ("extract_hidden_states", OURS, "off", "method 'extract_hidden_states', whose drafts are"),
         (None, None, 1, "does not speculate"),

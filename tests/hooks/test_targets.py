@@ -22,7 +22,7 @@ from vllm_ascend_spec.errors import ConfigError
 CLASS = re.compile(r"^class (\w+)\(([^)]*)\):", re.MULTILINE)
 NGRAM, DRAFT = SPECS["ngram"], SPECS["draft_model"]
 MTP = {"method": "mtp", "num_speculative_tokens": 1}
-STATE = "whose layers keep a state: there vLLM stops, or answers otherwise"
+STATE = "whose layers keep a state: vLLM stops, or its answers differ"
 
 
 def write(folder: Path, architecture: str, **config: Any) -> str:
@@ -39,7 +39,7 @@ CASES: dict[str, Callable[[Path], tuple[str, Any, str]]] = {
     "a draft with a state": lambda f: (
         TARGET,
         {**DRAFT, "model": write(f, "GraniteMoeHybridForCausalLM", vocab_size=4096)},
-        "whose layers keep a state, and vLLM 0.30 drafts with layers of attention alone",
+        "whose layers keep a state, but vLLM 0.30 drafts only with attention layers",
     ),
     "no tensors of MTP layers": lambda f: (
         write(f, "Glm4MoeForCausalLM", model_type="glm4_moe"),

@@ -140,7 +140,7 @@ def test_variables_stay_and_comments_behind_backslashes_go() -> None:
 def test_a_variable_that_nobody_sets_is_told() -> None:
     result = rewrite(f'{SERVE} --speculative-model "$DRAFT" --num-speculative-tokens $K')
     assert '\\"model\\": \\"$DRAFT\\", \\"num_speculative_tokens\\": $K}"' in result.text
-    assert any("--speculative-model $DRAFT is put in later" in note for note in result.notes)
+    assert any("--speculative-model $DRAFT is filled in later" in note for note in result.notes)
 
 
 def test_text_without_old_options_stays() -> None:

@@ -108,7 +108,7 @@ def test_kubernetes_own_variables_stay() -> None:
     assert spec == (
         '{"method": "draft_model", "model": "$(DRAFT)", "num_speculative_tokens": $(STEPS)}'
     )
-    assert any("put in later" in note for note in result.notes)
+    assert any("is filled in later" in note for note in result.notes)
 
 
 def test_variables_of_compose_stay() -> None:

@@ -114,7 +114,7 @@ def test_what_full_graphs_cannot_hold_is_named(
     assert sees_schedule(found)
     (line,) = told
     assert problem in line
-    assert line.startswith("Graphs of pieces are used")
+    assert line.startswith("Piecewise graphs are used")
 
 
 def test_drafts_of_one_pass_may_be_sampled() -> None:

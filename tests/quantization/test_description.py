@@ -119,7 +119,7 @@ def test_layers_that_run_as_one_differ(tmp_path: Path) -> None:
     tensors[f"{name}.weight"] = tensors[f"{name}.weight"].to(torch.bfloat16)
     kept = {k: v for k, v in DESCRIBED.items() if not k.startswith(f"{name}.")}
     content = described(tmp_path / "x", tensors, {**kept, f"{name}.weight": FLOAT})
-    assert "layers that run as one differ" in refusal(tmp_path / "x", content)
+    assert "fused layers have different types" in refusal(tmp_path / "x", content)
     assert f"has no {name}.weight" in refusal(tmp_path / "x", json.dumps(kept).encode())
 
 

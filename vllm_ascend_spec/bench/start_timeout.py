@@ -14,8 +14,8 @@ def add_start_timeout(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=START_TIMEOUT_S,
         metavar="SECONDS",
-        help="give up a server that is not ready and for so long neither writes nor computes; "
-        "default: %(default)g",
+        help="give a server up once it has neither logged nor computed for this long before it is "
+        "ready; default: %(default)g",
     )
 
 

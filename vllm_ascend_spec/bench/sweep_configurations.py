@@ -54,7 +54,7 @@ def cross(specs: Sequence[Mapping[str, Any]], lengths: Sequence[int] | None) -> 
             raise ConfigError(
                 OPTION,
                 privacy.options(spec),
-                f"has {LENGTH}, and {LENGTHS} says it too; valid: one of them",
+                f"has {LENGTH}, and {LENGTHS} is given, too; give one of the two",
             )
         crossed += [{**spec, LENGTH: drafts} for drafts in lengths]
     for place, spec in enumerate(crossed):

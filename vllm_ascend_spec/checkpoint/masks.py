@@ -22,8 +22,8 @@ def check_mask(config: Mapping[str, Any]) -> None:
     name, token = next(_named(config), (None, None))
     if name is None:
         raise InvalidCheckpointError(
-            "config.json names no token for masks, so it is not made to draft in one pass; valid: "
-            f"one of {', '.join((f'{DFLASH}.{NAMES[0]}', *NAMES))}"
+            "config.json names no mask token, so it cannot draft in one pass; valid: one of "
+            f"{', '.join((f'{DFLASH}.{NAMES[0]}', *NAMES))}"
         )
     last = config_json.size(config, "vocab_size") - 1
     if type(token) is not int or not 0 <= token <= last:

@@ -68,7 +68,7 @@ def _tensor(entry: dict[str, Any], path: Path, begin: int) -> Tensor:
 
 
 def _require_file(path: Path) -> None:
-    """Raise for what the library would wait for, or has no word for."""
+    """Raise for files that the library hangs on or whose fault it does not name."""
     status = path.stat()
     if stat.S_ISDIR(status.st_mode):
         raise InvalidCheckpointError(f"{path.name} is a folder; valid: a safetensors file")

@@ -47,7 +47,7 @@ EAGLE3 = {"llama": "Eagle3LlamaForCausalLM", "qwen3": "Eagle3Qwen3ForCausalLM"}
 
 
 def _eagle3(config: Config, decoder: Config) -> dict[str, Any]:
-    """Do the same as vllm/transformers_utils/configs/speculators/algos.py:update_eagle3."""
+    """Port of vllm/transformers_utils/configs/speculators/algos.py:update_eagle3."""
     settings = {
         "draft_vocab_size": config.get("draft_vocab_size"),
         "norm_before_residual": config.get("norm_before_residual", True),
@@ -67,7 +67,7 @@ PEAGLE = {"llama": "PeagleLlamaForCausalLM", "qwen3": "PeagleQwen3ForCausalLM"}
 
 
 def _peagle(config: Config, decoder: Config) -> dict[str, Any]:
-    """Do the same as vllm/transformers_utils/configs/speculators/algos.py:update_peagle."""
+    """Port of vllm/transformers_utils/configs/speculators/algos.py:update_peagle."""
     return {
         **_eagle3(config, decoder),
         "norm_before_residual": config.get("norm_before_residual", False),
@@ -77,7 +77,7 @@ def _peagle(config: Config, decoder: Config) -> dict[str, Any]:
 
 
 def _dflash(config: Config, decoder: Config) -> dict[str, Any]:
-    """Do the same as vllm/transformers_utils/configs/speculators/algos.py:update_dflash."""
+    """Port of vllm/transformers_utils/configs/speculators/algos.py:update_dflash."""
     layers = config.get("aux_hidden_state_layer_ids")
     if not isinstance(layers, list) or not all(type(layer) is int for layer in layers):
         raise InvalidCheckpointError(

@@ -20,8 +20,8 @@ from vllm_ascend_spec.errors import ConfigError, did_you_mean
 from vllm_ascend_spec.hooks.preflight import resolve_engine
 
 HELP = (
-    "measure: `bench serve` end to end, `bench sweep` methods and K under many loads, "
-    "`bench accuracy` the answers"
+    "measure speculation: `bench serve` with a server, `bench sweep` every method and K under many "
+    "loads, `bench accuracy` the answers"
 )
 # For developers, in tests/benchmarks/ of a checkout.
 MOVED = ("verify", "step", "propose", "adaptive")
@@ -36,13 +36,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"python -m tests.benchmarks {name}"
         for name in MOVED
     }
-    serve = benchmarks.add_parser("serve", help="two servers, with and without speculation")
+    serve = benchmarks.add_parser("serve", help="compare a server with speculation and one without")
     add_common(serve)
-    serve.add_argument("--modes", default="eager,compiled", help="eager, compiled or both")
-    serve.add_argument("--batches", default="1,8", help="concurrent requests, a list")
-    serve.add_argument("--temperatures", default="0,0.8", help="a list; 0 is greedy")
-    serve.add_argument("--rounds", type=int, default=5, help="starts of each server")
-    serve.add_argument("--num-prompts", type=int, default=16)
+    serve.add_argument(
+        "--modes", default="eager,compiled", help="eager, compiled or both, as a list"
+    )
+    serve.add_argument("--batches", default="1,8", help="numbers of concurrent requests, a list")
+    serve.add_argument(
+        "--temperatures", default="0,0.8", help="sampling temperatures, a list; 0 is greedy"
+    )
+    serve.add_argument(
+        "--rounds", type=int, default=5, help="how often each server is started and measured"
+    )
+    serve.add_argument(
+        "--num-prompts", type=int, default=16, help="how many prompts of the file are used"
+    )
     add_start_timeout(serve)
     serve.add_argument(
         peer.OPTION,
@@ -53,10 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "several times",
     )
     serve.set_defaults(benchmark_run=run_serve)
-    sweep = benchmarks.add_parser("sweep", help="methods and K beside none, under many loads")
+    sweep = benchmarks.add_parser(
+        "sweep", help="compare methods and K with no speculation, under many loads"
+    )
     bench_sweep.add_arguments(sweep)
     sweep.set_defaults(benchmark_run=run_sweep)
-    accuracy = benchmarks.add_parser("accuracy", help="answers and scores, with and without")
+    accuracy = benchmarks.add_parser(
+        "accuracy", help="compare answers and scores with those without speculation"
+    )
     bench_accuracy.add_arguments(accuracy)
     accuracy.set_defaults(benchmark_run=run_accuracy)
 
@@ -68,12 +80,19 @@ def add_common(parser: argparse.ArgumentParser, **config: Any) -> None:
         parser: parser of the benchmark.
         config: how ``--speculative-config`` differs from one config with a default.
     """
-    parser.add_argument("--model", default="examples/zoo/target", help="the target")
-    how = {"default": DEFAULT_SPEC, "metavar": "JSON", **config}
+    parser.add_argument("--model", default="examples/zoo/target", help="the target model")
+    how = {"default": DEFAULT_SPEC, "metavar": "JSON", "help": "as for vllm serve", **config}
     parser.add_argument("--speculative-config", **how)
-    parser.add_argument("--prompts", type=Path, default=Path("examples/zoo/prompts.json"))
-    parser.add_argument("--max-tokens", type=int, default=64)
-    parser.add_argument("--output", type=Path, help="where the JSON record goes")
+    parser.add_argument(
+        "--prompts",
+        type=Path,
+        default=Path("examples/zoo/prompts.json"),
+        help="a JSON list of prompts",
+    )
+    parser.add_argument("--max-tokens", type=int, default=64, help="maximum length of an answer")
+    parser.add_argument(
+        "--output", type=Path, help="file for the JSON record; default: standard output"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,24 +23,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--speculative-config",
         action="append",
         metavar="JSON",
-        help=f"once or several times; default: {SPECS[0]}",
+        help=f"may be repeated; default: {SPECS[0]}",
     )
-    parser.add_argument("--tasks", type=Path, help=f"a file of tasks; default: {TASKS}")
+    parser.add_argument("--tasks", type=Path, help=f"file of tasks; default: {TASKS}")
     parser.add_argument(
-        "--lm-eval", metavar="TASK,TASK", help="tasks of lm-eval instead, whose data is here"
+        "--lm-eval",
+        metavar="TASK,TASK",
+        help="use these tasks of lm-eval; their data must be on this machine",
     )
     parser.add_argument(
-        "--lm-eval-path", type=Path, metavar="FOLDER", help="tasks of your own for lm-eval"
+        "--lm-eval-path", type=Path, metavar="FOLDER", help="folder with more tasks for lm-eval"
     )
-    parser.add_argument("--temperatures", help="a list; 0, the default, is greedy")
-    parser.add_argument("--samples", type=int, help="sampled answers to each task; 4")
-    parser.add_argument("--max-tokens", type=int, help="of an answer; 64")
-    parser.add_argument("--concurrency", type=int, default=8, help="requests of a batch; 8")
-    parser.add_argument("--tolerance", type=float, default=0.0, help="allowed fall of a score; 0")
+    parser.add_argument("--temperatures", help="sampling temperatures, a list; default 0, greedy")
+    parser.add_argument("--samples", type=int, help="sampled answers per task; default 4")
+    parser.add_argument("--max-tokens", type=int, help="maximum length of an answer; default 64")
+    parser.add_argument("--concurrency", type=int, default=8, help="requests in a batch")
+    parser.add_argument("--tolerance", type=float, default=0.0, help="by how much a score may fall")
     parser.add_argument(
         "--rounding",
         type=float,
-        help="gap of log-probabilities that is taken for rounding; "
+        help="difference of log-probabilities that counts as rounding; default "
         "0 in float32, 0.05 in float16, 0.25 in bfloat16",
     )
 
@@ -128,7 +130,7 @@ def _with_lm_eval(args: argparse.Namespace, tell: Callable[[str], None]) -> dict
             raise ConfigError(
                 option,
                 str(getattr(args, name)),
-                "belongs to a file of tasks; --lm-eval has its own",
+                "has no effect with --lm-eval, whose tasks set it; leave it out",
             )
     names = args.lm_eval.split(",")
     lm_eval.require(args.lm_eval)

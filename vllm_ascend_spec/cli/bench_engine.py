@@ -21,14 +21,16 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the target's engines."""
-    parser.add_argument("--model", default="examples/zoo/target", help="the target")
-    parser.add_argument("--dtype", default="float32", choices=DTYPES)
-    parser.add_argument("--max-model-len", type=int, default=512)
+    parser.add_argument("--model", default="examples/zoo/target", help="the target model")
+    parser.add_argument("--dtype", default="float32", choices=DTYPES, help="dtype of the weights")
+    parser.add_argument("--max-model-len", type=int, default=512, help="as for vllm serve")
     parser.add_argument(
-        "--kv-cache-mib", type=int, help="of each engine; default: as vLLM's variables say"
+        "--kv-cache-mib", type=int, help="KV cache of each engine; default: as vLLM's variables say"
     )
-    parser.add_argument("--compiled", action="store_true", help="with torch.compile")
-    parser.add_argument("--output", type=Path, help="where the JSON record goes")
+    parser.add_argument("--compiled", action="store_true", help="use torch.compile")
+    parser.add_argument(
+        "--output", type=Path, help="file for the JSON record; default: standard output"
+    )
 
 
 def read_specs(texts: Sequence[str]) -> list[dict[str, Any]]:

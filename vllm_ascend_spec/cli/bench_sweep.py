@@ -31,25 +31,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--speculative-config",
         action="append",
         metavar="JSON",
-        help="once or several times; default: eagle, draft_model, ngram and suffix of the zoo",
+        help="may be repeated; default: eagle, draft_model, ngram and suffix of the zoo",
     )
     parser.add_argument(
         "--num-speculative-tokens",
         metavar="K,K",
-        help=f"each K for each method, a list; default: {LENGTHS} where no config is given",
+        help=f"values of K to try with each config, a list; default without a config: {LENGTHS}",
     )
-    parser.add_argument("--prompts", type=Path, default=Path("examples/zoo/sweep_prompts.jsonl"))
-    parser.add_argument("--categories", metavar="NAME,NAME", help="of the prompts; default: all")
-    parser.add_argument("--num-prompts", type=int, help="of each category; default: all")
-    parser.add_argument("--concurrency", default="1,4,16", help="clients that each wait, a list")
-    parser.add_argument("--temperatures", default="0,0.8", help="a list; 0 is greedy")
-    parser.add_argument("--max-tokens", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--at-once", type=int, default=6, help="engines that take turns, beside one without; 6"
+        "--prompts",
+        type=Path,
+        default=Path("examples/zoo/sweep_prompts.jsonl"),
+        help="lines of JSON with prompt and category",
     )
-    parser.add_argument("--record", type=Path, help="make the report of an earlier record")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="where the report goes")
+    parser.add_argument(
+        "--categories", metavar="NAME,NAME", help="categories of prompts to use; default: all"
+    )
+    parser.add_argument("--num-prompts", type=int, help="prompts of each category; default: all")
+    parser.add_argument(
+        "--concurrency",
+        default="1,4,16",
+        help="numbers of clients; each waits for its answer before it asks again, a list",
+    )
+    parser.add_argument(
+        "--temperatures", default="0,0.8", help="sampling temperatures, a list; 0 is greedy"
+    )
+    parser.add_argument("--max-tokens", type=int, default=64, help="maximum length of an answer")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each engine is measured")
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=6,
+        help="engines that run at a time, besides one without speculation",
+    )
+    parser.add_argument(
+        "--record", type=Path, help="measure nothing; make the report of this record"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="file for the report")
 
 
 def measure(args: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, Any]:

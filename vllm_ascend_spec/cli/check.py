@@ -14,7 +14,7 @@ from vllm_ascend_spec.cli.check_found import CheckResult, find
 from vllm_ascend_spec.cli.patience import waiting
 from vllm_ascend_spec.devices import select
 
-HELP = "check the flags of `vllm serve`, or a whole command, without loading weights"
+HELP = "check the flags of `vllm serve`, or a whole command; loads no weights"
 USAGE = """vllm-ascend-spec check [options] MODEL [flags of vllm serve]
        vllm-ascend-spec check [options] -- [NAME=VALUE ...] vllm serve MODEL ..."""
 DESCRIPTION = f"""{HELP}.
@@ -34,16 +34,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add our own options; all other arguments are vLLM's."""
     parser.usage = USAGE
     parser.description = DESCRIPTION
-    parser.add_argument("--json", action="store_true", help="print a record, not a text")
-    parser.add_argument("--strict", action="store_true", help="warnings count: exit status 1")
+    parser.add_argument("--json", action="store_true", help="print a JSON record")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 on warnings and options without effect"
+    )
     parser.add_argument(
         "--light",
         action="store_true",
-        help="do not ask vLLM: a tenth of a second, but only the flags that matter to speculation, "
-        "no memory and no graphs",
+        help="check without vLLM, in a tenth of a second: only flags that affect speculation, and "
+        "no graphs, memory or backends",
     )
     parser.add_argument(
-        "--device", metavar="KIND", help="cpu, cuda or npu; default: the one that is found"
+        "--device",
+        metavar="KIND",
+        help="apply our rules for cpu, cuda or npu; default: the device found",
     )
 
 

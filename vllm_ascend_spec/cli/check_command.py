@@ -47,7 +47,7 @@ def asked_of(words: Sequence[str]) -> CheckTarget:
     if words[0] == END:
         return _of_command(words[1:])
     if END in words:
-        problem = "a command behind -- is all there is; leave out what stands before it"
+        problem = "a command after -- must be the only argument; leave out what is before it"
         raise ConfigError("MODEL", words[0], problem)
     return CheckTarget(words)
 

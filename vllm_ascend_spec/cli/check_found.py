@@ -44,8 +44,8 @@ REMEDY = re.compile(
 )
 OF_ARGPARSE = re.compile(r"argument ([^:]+): (.*)", re.DOTALL)
 NO_DEVICE = (
-    "vLLM finds no device that it can use on this machine, and cannot read its flags without one; "
-    "--light checks those that matter to speculation"
+    "vLLM finds no usable device on this machine, and cannot read its flags without one; --light "
+    "checks the flags that affect speculation"
 )
 
 
@@ -131,7 +131,7 @@ def find(
     else:
         if is_light and rest:
             near = check_light.near(rest[0])
-            message = f"{rest[0]} is not looked at with --light; {near}leave out --light"
+            message = f"{rest[0]} cannot be checked with --light; {near}leave out --light"
             remedy = f"{near}leave out --light"
             found.problems.append(Problem(rest[0], plain_line(message), remedy))
         if namespace.model is None and not rest:
@@ -230,7 +230,7 @@ def _build(
         return
     if found.is_elsewhere:
         found.notes.append(
-            f"vLLM's own defaults and checks are those of this machine's device, {vllm_device}"
+            f"vLLM's own defaults and checks are for this machine's device, {vllm_device}"
         )
         found.speculation = _settled(found)
     else:

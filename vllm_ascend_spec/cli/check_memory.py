@@ -12,7 +12,7 @@ from vllm_ascend_spec.config.resolved import SpecConfig
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-PROFILED = "found out when an engine starts: what --gpu-memory-utilization leaves over"
+PROFILED = "known only when an engine starts: what --gpu-memory-utilization leaves"
 IN_TARGET = "in the target's"
 
 

@@ -24,7 +24,7 @@ FOLDERS = ("model", "spec_model", "speculative_model")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names the shell."""
-    parser.add_argument("shell", choices=SHELLS, help="for which the script is")
+    parser.add_argument("shell", choices=SHELLS, help="the shell that will read the script")
 
 
 def offered() -> dict[tuple[tuple[str, ...], str], list[str]]:

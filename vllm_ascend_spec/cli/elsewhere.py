@@ -41,7 +41,7 @@ def call_elsewhere(module: str, function: str, *arguments: str) -> Any:
     results = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if done.returncode != 0 or not results:
         last = (done.stderr.strip().splitlines() or ["no error is told"])[-1]
-        raise RuntimeError(f"the process that looked ended with status {done.returncode}: {last}")
+        raise RuntimeError(f"the process that checked ended with status {done.returncode}: {last}")
     return json.loads(results[-1].removeprefix(MARK))
 
 

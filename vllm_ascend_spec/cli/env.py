@@ -10,13 +10,13 @@ from importlib import metadata
 
 from vllm_ascend_spec.devices import plugins as known
 
-HELP = 'print the line that chooses this plugin on an Ascend host; eval "$(vllm-ascend-spec env)"'
+HELP = 'print the line that selects this plugin on an Ascend host: eval "$(vllm-ascend-spec env)"'
 VARIABLE = "VLLM_PLUGINS"
 # vLLM loads plugins of this group only if they are named, which is left to the user.
 NAMED_ONLY = "vllm.endpoint_plugins"
 NOTHING_TO_SET = (
     "vllm-ascend is not installed and VLLM_PLUGINS is not set: "
-    "vLLM takes vllm-ascend-spec by itself, there is nothing to set"
+    "vLLM uses vllm-ascend-spec by itself, and nothing has to be set"
 )
 
 

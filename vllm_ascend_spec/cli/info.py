@@ -23,14 +23,16 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.upstream import limits
 
-HELP = "say what works here, what would be used and what is wrong; --json for a bug report"
+HELP = "report what works here, what would be used and what is wrong; --json for a bug report"
 # Their PyPI builds are for CUDA; with a CPU build of torch they break `import transformers`.
 CUDA_ONLY = ("torchvision", "torchaudio", "torchcodec")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
-    parser.add_argument("--json", action="store_true", help="print the whole report, as a record")
+    parser.add_argument(
+        "--json", action="store_true", help="print the whole report as a JSON record"
+    )
 
 
 def report() -> dict[str, Any]:

@@ -11,14 +11,14 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.legacy.rewrite import Rewritten, has_old, rewrite
 from vllm_ascend_spec.legacy.yaml_file import rewrite_yaml
 
-HELP = "write a command, a script or a YAML file with vLLM's old options anew"
+HELP = "rewrite vLLM's old options in a command, a script or a YAML file"
 STDIN = "-"
 YAML = (".yaml", ".yml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--write``, and the file or the command after ``--``."""
-    parser.add_argument("--write", action="store_true", help="put the new text into the file")
+    parser.add_argument("--write", action="store_true", help="write the result into the file")
     parser.add_argument(
         "old",
         nargs="*",

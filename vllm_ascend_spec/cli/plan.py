@@ -13,7 +13,7 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.budget import OWN_GRAPHS
 from vllm_ascend_spec.graphs.step_cost import EAGER_FACTOR
 
-HELP = "plan which graphs to capture for speculative decoding, beside what vLLM captures"
+HELP = "plan which graphs to capture for speculation, and compare with vLLM's choice"
 
 # Command-line options by the names that errors from graphs/ use.
 OPTIONS = {
@@ -42,54 +42,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the engine, the load and the budget."""
     vars(parser)["moved"] = MOVED
     add = parser.add_argument
-    add("--max-num-seqs", type=int, metavar="N", help="as for vllm serve; has to be given")
-    add("--num-speculative-tokens", type=int, metavar="K", help="drafts for each request")
+    add("--max-num-seqs", type=int, metavar="N", help="as for vllm serve; required")
+    add("--num-speculative-tokens", type=int, metavar="K", help="drafts per request")
     add(
         "--tiers",
         metavar="LIST",
-        help="several K instead of one: a list like 1,3 where any batch may have any of them, or "
-        "a schedule like [[1,64,3],[65,256,1]]",
+        help="several values of K: a list like 1,3 if any batch may have any of them, or a "
+        "schedule like [[1,64,3],[65,256,1]]",
     )
     add(
         "--graphs",
         type=int,
-        help=f"at most; default: as many as vLLM captures, or up to {OWN_GRAPHS} if that is more",
+        help="maximum number of graphs; default: as many as vLLM captures, or up to "
+        f"{OWN_GRAPHS} if that is more",
     )
     add(
         "--load",
         default="zipf",
         metavar="zipf|uniform|normal:MEAN,DEVIATION|FILE|URL",
-        help="how often batches of n requests are decoded: weights 1/n, all the same, around a "
-        "mean, a file of counts, or a server's metrics (a file of them or http://…/metrics); "
-        "default zipf",
+        help="expected batch sizes: weights 1/n, equal, or around a mean; a file of counts; or a "
+        "server's metrics, as a file or http://…/metrics; default zipf",
     )
-    add("--tp", "--tensor-parallel-size", type=int, default=1, metavar="N", help="ranks")
+    add(
+        "--tp", "--tensor-parallel-size", type=int, default=1, metavar="N", help="as for vllm serve"
+    )
     add(
         "--sequence-parallel",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="sizes are multiples of --tp, too; default: yes, which fits engines with sequence "
-        "parallelism and without",
+        help="plan only multiples of --tp, as sequence parallelism needs; other engines can use "
+        "them, too",
     )
-    add("--max-num-batched-tokens", type=int, metavar="N", help="as for vllm serve, if it is set")
-    add("--step-times", type=Path, metavar="FILE", help="weigh by measured times, not by tokens")
+    add("--max-num-batched-tokens", type=int, metavar="N", help="as for vllm serve")
+    add(
+        "--step-times",
+        type=Path,
+        metavar="FILE",
+        help="measured times of steps, used as their cost; default: their number of tokens",
+    )
     add(
         "--eager-factor",
         type=float,
         default=EAGER_FACTOR,
         metavar="X",
-        help=f"an eager step costs X replayed ones of its size; default {EAGER_FACTOR:g}, an "
-        "assumption",
+        help=f"assumed cost of an eager step, in replays of its size; default {EAGER_FACTOR:g}",
     )
     add(
         "--allow-eager",
         action="store_true",
-        help="leave wide batches without a graph where --eager-factor makes that cheaper",
+        help="leave large batches without a graph where --eager-factor makes that cheaper",
     )
-    add("--memory-mib", type=float, metavar="MIB", help="for all graphs; with --graph-mib")
-    add("--graph-mib", type=float, metavar="MIB", help="of each graph, as measured")
-    add("--row-kib", type=float, metavar="KIB", help="of each token of the largest, likewise")
-    add("--json", action="store_true", help="print a record, not a table")
+    add(
+        "--memory-mib",
+        type=float,
+        metavar="MIB",
+        help="memory budget of all graphs; needs --graph-mib",
+    )
+    add("--graph-mib", type=float, metavar="MIB", help="measured memory of a graph")
+    add(
+        "--row-kib",
+        type=float,
+        metavar="KIB",
+        help="measured memory per token of the largest graph",
+    )
+    add("--json", action="store_true", help="print a JSON record")
 
 
 def run(args: argparse.Namespace) -> int:

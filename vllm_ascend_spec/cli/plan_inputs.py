@@ -114,7 +114,7 @@ def buckets_of(
     if most == 0:
         raise ConfigError("--tiers", text, "has no K above 0; nearest: add one, e.g. 1")
     if drafts is not None and most > drafts:
-        problem = f"K={most} is more than --num-speculative-tokens {drafts}; nearest: that many"
+        problem = f"K={most} is more than --num-speculative-tokens {drafts}; nearest: that number"
         raise ConfigError("--tiers", text, problem)
     return tiers, schedule
 

@@ -12,7 +12,7 @@ from vllm_ascend_spec.cli import env
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.errors import PlatformError
 
-HELP = "run `vllm serve` with this plugin; takes all its arguments"
+HELP = "run `vllm serve` with this plugin selected; takes all arguments of `vllm serve`"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

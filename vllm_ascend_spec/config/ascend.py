@@ -23,17 +23,17 @@ ADDITIONAL: dict[tuple[str, str], str] = {
     ),
     ("rejection_sampler_config", "enable_entropy_verify"): LOSSY,
     ("dynamic_spec_config", "method"): (
-        "has an effect in vllm-ascend's own loops of dspark and dflash only, and this package has "
-        "its own; use speculative_config.num_speculative_tokens_per_batch_size"
+        "has an effect only in vllm-ascend's own loops of dspark and dflash, which this package "
+        "replaces; use speculative_config.num_speculative_tokens_per_batch_size"
     ),
     ("xlite_graph_config", "enabled"): (
-        "brings a worker of its own, which knows nothing of this package; leave it out, or "
+        "replaces the worker of this package with another one; leave it out, or "
         "leave ascend_spec out of VLLM_PLUGINS"
     ),
 }
 # By key of speculative_config: why it is refused.
 SPECULATIVE: dict[str, str] = {
-    "quantization": "vllm-ascend ignores it and quantizes the draft as the target",
+    "quantization": "vllm-ascend ignores it and quantizes the draft like the target",
     "use_local_argmax_reduction": "vllm-ascend ignores it",
     "use_heterogeneous_vocab": "vllm-ascend ignores it and would take draft ids for target ids",
     "moe_backend": "vllm-ascend ignores it",
@@ -129,8 +129,8 @@ def check_full_graph(mode: str, *, samples_drafts: bool) -> None:
         raise ConfigError(
             "compilation_config.cudagraph_mode",
             mode,
-            "not possible with a draft model on an NPU: a graph for any mixture of requests "
-            "drafts for too few of them; valid: FULL_AND_PIECEWISE, FULL_DECODE_ONLY, PIECEWISE",
+            "not possible with a draft model on an NPU: such a graph drafts for too few of a "
+            "batch's requests; valid: FULL_AND_PIECEWISE, FULL_DECODE_ONLY, PIECEWISE",
         )
     if samples_drafts:
         raise ConfigError(

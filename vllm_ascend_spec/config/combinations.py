@@ -61,8 +61,8 @@ def check_scheduling(request: SpecInput) -> None:
         raise ConfigError(
             "--async-scheduling",
             True,
-            f"not possible with method {request.method.name!r}, which drafts from the tokens of "
-            "the step before; leave it out",
+            f"not possible with method {request.method.name!r}, which needs the tokens of the "
+            "previous step to draft; leave it out",
         )
 
 

@@ -76,7 +76,7 @@ USUAL_NAMES = {
 
 
 def asked_for(model: str | None, spec: Any) -> HeadAsModel:
-    """Return what is asked for with this model and speculative config, the method included.
+    """Return the target and the speculative config; a method that is not given is detected.
 
     Args:
         model: the target, or a head's folder; None if it is not known.
@@ -182,7 +182,7 @@ def _by_checkpoint(folder: Path, config: Config) -> Detected | None:
 
 
 def _is_path_of_class(model: str) -> bool:
-    """Do the same as SpeculativeConfig._is_custom_proposer_path."""
+    """Port of SpeculativeConfig._is_custom_proposer_path."""
     parts = model.split(".")
     is_dotted = len(parts) > 1 and all(part.isidentifier() for part in parts)
     return is_dotted and "/" not in model and not model.startswith(URLS)

@@ -59,13 +59,11 @@ def check_draft_length(request: SpecInput) -> None:
             raise ConfigError(LENGTHS, options.draft_lengths, problem)
         return
     if SCHEDULE not in request.method.options:
-        problem = (
-            f"not possible with method {request.method.name!r}, which drafts nothing that pays"
-        )
+        problem = f"not possible with method {request.method.name!r}, whose drafts never pay"
         raise ConfigError(LENGTH, ADAPTIVE, problem)
     lengths = options.draft_lengths
     if lengths is not None and not (min(lengths) >= 0 and 0 < max(lengths) <= longest):
-        valid = f"valid: numbers from 0 to num_speculative_tokens={longest}, one above 0 at least"
+        valid = f"valid: numbers from 0 to num_speculative_tokens={longest}, at least one above 0"
         raise ConfigError(LENGTHS, lengths, valid)
 
 
@@ -80,7 +78,7 @@ def reason_for_fixed(request: SpecInput) -> str | None:
     if FIXED_K is not None:
         return FIXED_K
     if SCHEDULE not in request.method.options:
-        return f"method {request.method.name!r}, which drafts nothing that pays"
+        return f"method {request.method.name!r}, whose drafts never pay"
     if request.spec.get(SCHEDULE) is not None:
         return option_of(request.spec)
     if request.method.has_draft_loop:

@@ -73,7 +73,7 @@ def examine(
 
 
 def without(request: SpecInput, option: str) -> SpecInput | None:
-    """Return what was asked for without an option; None where nothing can be said without it."""
+    """Return the request without an option; None if the rest cannot be checked without it."""
     where, _, key = option.rpartition(".")
     if where == SPEC and key in request.spec and key not in request.method.required:
         return replace(request, spec={k: v for k, v in request.spec.items() if k != key})

@@ -5,7 +5,7 @@ Each option has one record here. The records in ``methods/`` say which methods a
 by vLLM's own config class, because importing that takes six seconds and ``check`` a tenth of one.
 vLLM is asked only for values that its plugins can add to (``known_to_vllm.py``), and only if the
 option is given. JSON has types, so ``1`` is not a flag, although vLLM would accept it. Strings that
-hold a number or a flag are converted first (``texts.py``).
+hold a number or a flag are converted first (``string_values.py``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Option:
 
     Attributes:
         name: the key.
-        about: what it is, in a few words.
+        about: what it is or does; its row in docs/reference.md.
         check: returns what is valid if a value is not, else None.
         unset: vLLM's default, which counts as not given. Methods without the option accept it.
     """
@@ -61,111 +61,164 @@ class Option:
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
-        Option("method", "how drafts are made", anything("a method's name")),
+        Option("method", "the drafting method", anything("a method's name")),
         # Which of the two it is depends on the method, see draft_options.py and custom_class.py.
-        Option("model", "the draft", anything("a folder or a hub's name; of custom_class a class")),
+        Option(
+            "model",
+            "the draft model or head; with custom_class the Python class",
+            anything("a folder or a hub's name; of custom_class a class"),
+        ),
         Option(
             "num_speculative_tokens",
-            "drafts per step, K",
+            "K, the maximum number of drafts per request and step",
             int_in(1, MAX_DRAFT_TOKENS),
         ),
         Option(
             "num_speculative_tokens_per_batch_size",
-            "K by the number of requests",
+            "K by batch size; batches larger than the last row use its K",
             optional(non_empty_list("rows [first, last, K]")),
         ),
         Option(
             "rejection_sample_method",
-            "how drafts are accepted",
+            "the acceptance rule: standard (the token rule, or verify_rule), block, or synthetic "
+            "(accepts drafts at given rates, for benchmarks; not lossless)",
             one_of(*RULE_METHODS),
             unset=RULE_METHODS[0],
         ),
         Option(
             "synthetic_acceptance_rates",
-            "how often the first i drafts are accepted, for benchmarks",
+            "with synthetic: K probabilities; the i-th is that drafts 1 to i are all accepted",
             optional(non_empty_list("numbers")),
         ),
         Option(
             "synthetic_acceptance_length",
-            "tokens per step, for benchmarks",
+            "with synthetic: the mean number of tokens per step, at most K + 1",
             optional(number(1, MAX_DRAFT_TOKENS + 1)),
         ),
         Option(
             "draft_sample_method",
-            "how drafts are picked",
+            "how drafts of sampled requests are picked: probabilistic (sampled from the draft "
+            "model's distribution), greedy, or auto (probabilistic where possible)",
             one_of(*DRAFT_SAMPLE_METHODS),
             unset=DRAFT_SAMPLE_METHODS[1],
         ),
         Option(
             "disable_by_batch_size",
-            "no drafts in batches of more requests",
+            "batches of more requests than this get no drafts",
             optional(int_in(1, MAX_LENGTH)),
         ),
         Option(
             "hybrid_model_method",
-            "method of the model beside the suffix trees",
+            "the method of the draft model beside the suffix trees; left out: the one that fits "
+            "the checkpoint",
             optional(text("a method with a draft model")),
         ),
-        Option("prompt_lookup_min", "shortest n-gram", optional(int_in(1, MAX_NGRAM))),
-        Option("prompt_lookup_max", "longest n-gram", optional(int_in(1, MAX_NGRAM))),
+        Option(
+            "prompt_lookup_min",
+            "the shortest n-gram to look up; left out: the longest, or 5",
+            optional(int_in(1, MAX_NGRAM)),
+        ),
+        Option(
+            "prompt_lookup_max",
+            "the longest n-gram to look up; left out: the shortest, or 5",
+            optional(int_in(1, MAX_NGRAM)),
+        ),
         # A tree of depth 1 has no room for a draft after a match.
         Option(
             "suffix_decoding_max_tree_depth",
-            "tokens of a match and its draft together",
+            "the maximum number of tokens in a match and its drafts together",
             int_in(2, MAX_TREE_DEPTH),
             unset=24,
         ),
         Option(
             "suffix_decoding_max_cached_requests",
-            "how many earlier answers are kept",
+            "how many earlier answers are kept; the oldest are removed first",
             int_in(0, MAX_LENGTH),
             unset=10000,
         ),
         Option(
             "suffix_decoding_max_spec_factor",
-            "drafts for each token of the match",
+            "the maximum number of drafts per matched token",
             number(0, MAX_TREE_DEPTH),
             unset=1.0,
         ),
         Option(
             "suffix_decoding_min_token_prob",
-            "how often a draft has to have followed",
+            "the share of earlier matches that a draft must have followed",
             number(0, 1),
             unset=0.1,
         ),
-        Option("revision", "branch, tag or commit of the draft", optional(text("a name"))),
-        Option("code_revision", "the same of its code", optional(text("a name"))),
-        Option("max_model_len", "longest request with drafts", optional(int_in(1, MAX_LENGTH))),
         Option(
-            "draft_tensor_parallel_size",
-            "devices that share the draft",
+            "revision", "branch, tag or commit of the draft on its hub", optional(text("a name"))
+        ),
+        Option("code_revision", "the same for the draft's code", optional(text("a name"))),
+        Option(
+            "max_model_len",
+            "longer requests go on without drafts; left out: the draft's max_position_embeddings",
             optional(int_in(1, MAX_LENGTH)),
         ),
-        Option("enforce_eager", "no graphs for the draft", optional(boolean())),
         Option(
-            "disable_padded_drafter_batch", "drafts of different lengths", boolean(), unset=False
+            "draft_tensor_parallel_size",
+            "how many devices share the draft: 1, or as many as the target",
+            optional(int_in(1, MAX_LENGTH)),
         ),
+        Option("enforce_eager", "run the draft without graphs", optional(boolean())),
         Option(
-            "disable_eagle_block_drop", "keep the last block of a prefix", boolean(), unset=False
-        ),
-        Option(
-            "disable_lookahead_block_hashes",
-            "hash a block of a prefix without the tokens that the draft reads behind it",
+            "disable_padded_drafter_batch",
+            "do not pad the draft's input, so requests have different lengths in it",
             boolean(),
             unset=False,
         ),
-        Option("use_local_argmax_reduction", "argmax before the gather", boolean(), unset=False),
-        Option("parallel_drafting", "all drafts in one pass, from masks", boolean(), unset=False),
-        Option("use_heterogeneous_vocab", "another vocabulary", boolean(), unset=False),
-        Option("quantization", "of the draft", optional(known_to_vllm.quantization)),
-        Option("kv_cache_dtype", "of the draft", optional(known_to_vllm.kv_cache_dtype)),
-        Option("attention_backend", "of the draft", optional(known_to_vllm.attention_backend)),
-        Option("moe_backend", "of the draft's experts", optional(known_to_vllm.moe_backend)),
-        Option("draft_model_config", "which hidden states are kept", optional(json_object())),
-        Option("draft_load_config", "how to load it", optional(known_to_vllm.load_config)),
+        Option(
+            "disable_eagle_block_drop",
+            "also reuse the last block of a cached prefix",
+            boolean(),
+            unset=False,
+        ),
+        Option(
+            "disable_lookahead_block_hashes",
+            "hash a prefix block without the next tokens, which the draft reads",
+            boolean(),
+            unset=False,
+        ),
+        Option(
+            "use_local_argmax_reduction",
+            "each device takes the argmax of its part of the vocabulary before the gather",
+            boolean(),
+            unset=False,
+        ),
+        Option(
+            "parallel_drafting", "make all drafts in one pass, from masks", boolean(), unset=False
+        ),
+        Option(
+            "use_heterogeneous_vocab",
+            "the draft has another vocabulary than the target; drafts are greedy",
+            boolean(),
+            unset=False,
+        ),
+        Option("quantization", "the draft's quantization", optional(known_to_vllm.quantization)),
+        Option(
+            "kv_cache_dtype",
+            "the dtype of the draft's KV cache",
+            optional(known_to_vllm.kv_cache_dtype),
+        ),
+        Option(
+            "attention_backend",
+            "the draft's attention backend",
+            optional(known_to_vllm.attention_backend),
+        ),
+        Option(
+            "moe_backend", "the backend of the draft's experts", optional(known_to_vllm.moe_backend)
+        ),
+        Option("draft_model_config", "which hidden states are exported", optional(json_object())),
+        Option(
+            "draft_load_config",
+            "how the draft is loaded: vLLM's LoadConfig",
+            optional(known_to_vllm.load_config),
+        ),
     )
 }
-_V2 = "is for vLLM's model runner V2, and this package drafts by V1's; leave it out"
+_V2 = "is for vLLM's model runner V2, and this package uses V1; leave it out"
 _FLY = "is for the rule 'fly', which is not lossless; leave it out"
 # vLLM's other keys: their default, and why this release does not have them.
 # tests/config/test_options.py compares both tables with vLLM.
@@ -179,7 +232,7 @@ ABSENT: dict[str, tuple[Any, str]] = {
     "fly_window_size": (None, _FLY),
     "index_share_for_mtp_iteration": (
         None,
-        "is not supported by this release, in whose draft loop each step finds its own indices; "
+        "is not supported by this release, whose draft steps each compute their own indices; "
         "leave it out",
     ),
     "tensor_parallel_size": (None, "has another name here; write 'draft_tensor_parallel_size'"),

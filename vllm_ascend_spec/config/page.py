@@ -28,7 +28,7 @@ def refuse_page(additional_config: Any) -> None:
         ConfigError: it is asked for.
     """
     if wants_page(additional_config):
-        problem = "has no effect here: a page is that of an HTTP server (vllm serve)"
+        problem = "has no effect here: the page needs an HTTP server (vllm serve)"
         raise ConfigError(OPTION, True, problem)
 
 

@@ -30,12 +30,12 @@ def check_one_pass(request: SpecInput) -> None:
         raise ConfigError(
             "speculative_config.disable_padded_drafter_batch",
             True,
-            f"not possible with {PARALLEL}: masks go behind a padded batch only; leave it out",
+            f"not possible with {PARALLEL}, which adds masks to a padded batch; leave it out",
         )
     if spec.get(SCHEDULE) is not None and request.section.get("draft_loop") == STOCK:
         raise ConfigError(
             LOOP,
             STOCK,
-            f"not possible with {option_of(spec)} and drafts of one pass, of which vLLM's own loop "
-            "always makes as many; valid here: 'auto', 'ours'",
+            f"not possible with {option_of(spec)} and drafts in one pass: vLLM's own loop always "
+            "makes K of them; valid here: 'auto', 'ours'",
         )

@@ -7,9 +7,9 @@ from vllm_ascend_spec.errors import ConfigError
 
 OPTION = "--pipeline-parallel-size"
 REASON = (
-    "not possible with speculation: vLLM 0.30 numbers a draft model's layers like those of the "
-    "target's last stage and stops, and its CPU runner stops with several stages in any case; "
-    "use --tensor-parallel-size"
+    "not possible with speculation: vLLM 0.30 gives a draft model's layers the numbers of the "
+    "target's last stage and stops; its CPU runner stops with several stages anyway; use "
+    "--tensor-parallel-size"
 )
 
 

@@ -99,8 +99,8 @@ def _scheduling_warnings(request: SpecInput) -> list[str]:
         return []
     name = request.method.name
     return [
-        f"Asynchronous scheduling is off: method {name!r} drafts from the tokens of the step "
-        "before."
+        f"Asynchronous scheduling is off: method {name!r} needs the tokens of the previous step to "
+        "draft."
     ]
 
 
@@ -114,8 +114,8 @@ def _seed_warnings(request: SpecInput) -> list[str]:
         return []
     option = LENGTH if lengths_of(request) is not None else option_of(spec)
     return [
-        f"A request with a seed may give another text beside other requests: {option} changes the "
-        "number of drafts with the load (docs/losslessness.md)."
+        f"A request with a seed may give another text when other requests run: {option} changes "
+        "the number of drafts with the load (docs/losslessness.md)."
     ]
 
 

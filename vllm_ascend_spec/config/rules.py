@@ -66,8 +66,8 @@ def rule_warnings(rule: str, method: Method, draft_sample_method: str) -> list[s
         ]
     if rule == BLOCK and draft_sample_method == GREEDY:
         return [
-            "The block rule accepts no more drafts than the token rule where "
-            "drafts are greedy; it gains where they are sampled."
+            "The block rule accepts no more drafts than the token rule if drafts are greedy; it "
+            "gains if they are sampled."
         ]
     return []
 

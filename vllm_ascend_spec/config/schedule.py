@@ -63,12 +63,12 @@ def check_schedule(request: SpecInput) -> None:
     longest = request.spec["num_speculative_tokens"]
     problem = next((found for row in rows if (found := _problem_of_row(row, longest))), None)
     if problem is None and rows[0][0] != 1:
-        problem = f"the first row {short_repr(list(rows[0]), 40)} has to begin with a batch of 1"
+        problem = f"the first row {short_repr(list(rows[0]), 40)} must begin with batch size 1"
     if problem is None:
         problem = next(
             (
-                f"row {short_repr(list(row), 40)} has to begin one after the row before it ends, "
-                f"with {short_repr(before[1] + 1, 20)}"
+                f"row {short_repr(list(row), 40)} must begin right after the previous row, with "
+                f"{short_repr(before[1] + 1, 20)}"
                 for before, row in pairwise(rows)
                 if row[0] != before[1] + 1
             ),
@@ -88,7 +88,7 @@ def _problem_of_row(row: Any, longest: int) -> str | None:
         return f"{short_repr(row, 40)} is no row of three whole numbers"
     first, last, k = row
     if not 1 <= first <= last:
-        return f"row {short_repr(list(row), 40)} has to go upwards from 1 or more"
+        return f"row {short_repr(list(row), 40)} must ascend from 1 or more"
     if not 0 <= k <= longest:
         return f"K={short_repr(k, 20)} is not within 0 to num_speculative_tokens={longest}"
     return None

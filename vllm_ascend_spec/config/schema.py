@@ -56,23 +56,24 @@ class SpecOptions:
     """Options of this package; everything about the draft is in ``--speculative-config``.
 
     Attributes:
-        capture: ``planned`` captures the graphs with the least expected padding, for every batch
-            size; ``stock`` captures those of vLLM or vllm-ascend.
-        capture_graphs: maximum number of graphs for decode batches; ``None`` for stock's number,
-            or up to 32 if that is more.
-        capture_load: expected distribution of decode batch sizes; ``None`` for ``zipf``, 1/n.
-        draft_length: ``fixed`` drafts K tokens, or as many as a schedule says; ``auto`` drafts
-            K or none, whichever pays off; ``adaptive`` chooses the best number in each step.
-        draft_lengths: the numbers that ``adaptive`` chooses from; ``None`` for 0 to K, or some of
+        capture: which graphs are captured: ``planned`` for the least expected padding, or ``stock``
+            for those of vLLM or vllm-ascend.
+        capture_graphs: maximum number of graphs for decode batches; left out: stock's number, or
+            up to 32 if that is more.
+        capture_load: expected batch sizes: ``uniform``, ``zipf`` (weights 1/n),
+            ``normal:MEAN,DEVIATION`` or a file of counts; left out: ``zipf``.
+        draft_length: how K is chosen: ``fixed`` (always K, or as a schedule says), ``auto`` (K or
+            none in each step, whichever pays off) or ``adaptive`` (the best number in each step).
+        draft_lengths: the numbers that ``adaptive`` chooses from; left out: 0 to K, or some of
             these if K is above 5.
-        draft_loop: ``ours`` plans draft steps 2..K at once; ``stock`` is vLLM's own loop, or
-            vllm-ascend's, to compare against; ``auto`` is ``ours`` where that is possible.
-            Methods without a draft model have no loop.
-        spec_page: whether the server has ``/spec``, a page that shows how drafts fare.
-        verify_backend: backend of the verification ops by name, ``None`` for the best one.
-        verify_rule: how sampled drafts are accepted: ``token`` one at a time, ``block`` all of a
-            request together (at least as many, if drafts are sampled). For greedy requests both
-            are the same.
+        draft_loop: who makes draft steps 2 to K: ``ours`` (plans all of them at once; refused where
+            that is impossible), ``stock`` (vLLM's or vllm-ascend's loop) or ``auto`` (ours where
+            possible, else stock with a warning).
+        spec_page: whether the server has the live page ``/spec``.
+        verify_backend: backend of the verification ops: ``cpu`` (C++), ``triton``, ``ascendc`` or
+            ``reference`` (PyTorch); refused if it cannot run; left out: the best that can.
+        verify_rule: how drafts of sampled requests are accepted: ``token`` (one by one) or
+            ``block`` (all of a request together). Greedy requests have the same output with both.
     """
 
     capture: str = PLANNED

@@ -18,8 +18,8 @@ SPEC = "speculative_config"
 JSON_TYPES = (type(None), bool, int, float, str, list, dict)
 # Methods of vLLM that this package does not support, and why.
 REFUSED = {
-    "dspark": ": vLLM has it in model runner V2 alone, and this package drafts by V1's; another "
-    "one that drafts in one pass is 'dflash'"
+    "dspark": ": vLLM has it only in model runner V2, and this package uses V1; 'dflash' also "
+    "drafts in one pass"
 }
 OURS = frozenset(CHECKS)
 # At most this many names are shown, so that a message stays on one line.
@@ -114,4 +114,4 @@ def nearest(key: str, names: Iterable[str]) -> str:
     ordered = sorted(names, key=lambda name: (-SequenceMatcher(None, key, name).ratio(), name))
     more = len(ordered) - MOST_NAMES
     shown = ", ".join(ordered[:MOST_NAMES])
-    return f"{shown} and {more} more, see docs/configuration.md" if more > 0 else shown
+    return f"{shown} and {more} more, see docs/reference.md" if more > 0 else shown

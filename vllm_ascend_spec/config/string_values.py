@@ -29,7 +29,7 @@ def with_texts_read(spec: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str,
         found[key] = meant
         text = json.dumps(meant)
         warnings.append(
-            f"speculative_config.{key}={value!r} is a text and taken as {text}; "
+            f"speculative_config.{key}={value!r} is text; it is read as {text}; "
             f'write "{key}": {text}, without quotes.'
         )
     return found, tuple(warnings)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class AdaptiveKMixin(SpecSchedulerMixin):
     """Mixin that chooses K for each step of a vLLM scheduler, which it precedes in the bases."""
 
-    remedy = "Drafting pauses where it does not pay, and is tried again from time to time."
+    remedy = "Drafting pauses while it does not pay, and is tried again from time to time."
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

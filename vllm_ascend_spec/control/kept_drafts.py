@@ -80,7 +80,7 @@ class KeptDraftsMixin(PromptHooks):
         super()._preempt_request(request, *args, **kwargs)  # type: ignore[misc]
 
     def shorten_hit(self, request: Request, blocks: Any, num_tokens: int) -> tuple[Any, int]:
-        """Shorten a prefix cache hit that leaves only the last token, where drafts are kept."""
+        """Shorten a prefix cache hit if drafts are kept and it leaves only the last token."""
         is_whole = num_tokens == request.num_tokens - 1 and num_tokens % self.block_size == 0
         if request.request_id in self._kept and num_tokens and is_whole:
             num_tokens -= self.block_size

@@ -25,8 +25,8 @@ class Counts:
     """Counts of a request's drafts.
 
     Attributes:
-        verified, accepted: number of drafts by position, with older ones faded.
-        step: step up to which they have faded.
+        verified, accepted: number of drafts by position; older ones count less.
+        step: the step that the counts were last aged to.
     """
 
     verified: list[float]
@@ -122,7 +122,7 @@ class PerRequestAcceptance:
         return 1.0 + sum(self._mean[:drafts])
 
     def limits(self, price: float, drafts: int | None = None) -> Mapping[str, int]:
-        """Return the most drafts of each request that has drafts not worth their row.
+        """Return how many drafts pay for their rows, for each request that has more than that.
 
         Args:
             price: tokens that the batch produces in the time of a row.

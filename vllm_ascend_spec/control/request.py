@@ -44,7 +44,7 @@ def check_request(
         if max_k is None:
             problem = f"this engine does not speculate; valid: {OFF!r}"
         else:
-            problem = f"valid: {OFF!r}, or at most so many drafts: a number from 0 to {max_k}"
+            problem = f"valid: {OFF!r}, or the maximum number of drafts, 0 to {max_k}"
         raise ConfigError(OPTION, value, problem)
     if max_k is not None and refusal is not None:
         raise ConfigError(OPTION, value, refusal)

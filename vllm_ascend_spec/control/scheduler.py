@@ -65,7 +65,7 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
 
     dynamic_sd_lookup: Any
     num_spec_tokens: int
-    remedy = 'With draft_length="auto" drafting pauses where it does not pay.'
+    remedy = 'With draft_length="auto" drafting pauses while it does not pay.'
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -57,7 +57,7 @@ def profile_steps(core: Any) -> None:
     # No real request has these prefixes.
     core.reset_prefix_cache()
     seconds = time.perf_counter() - begin
-    logger.info("Timed steps of dummy requests for %.1f s, to choose K by.", seconds)
+    logger.info("Timed steps of dummy requests for %.1f s to choose K.", seconds)
 
 
 def reason_against(vllm_config: VllmConfig) -> str | None:

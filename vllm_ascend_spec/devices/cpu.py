@@ -88,8 +88,8 @@ def refuse_state(method: str, architecture: str) -> None:
     raise ConfigError(
         "speculative_config.method",
         method,
-        f"not possible on a CPU with a target of {architecture}, whose layers keep a state: there "
-        "vLLM stops, or answers otherwise than without speculation; leave out "
+        f"not possible on a CPU with a target of {architecture}, whose layers keep a state: vLLM "
+        "stops, or its answers differ from those without speculation; leave out "
         "--speculative-config",
     )
 

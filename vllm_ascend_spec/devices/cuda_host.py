@@ -24,7 +24,7 @@ def host_problem() -> str | None:
     """Return what is missing or incompatible, without importing anything; None if nothing."""
     if versions.is_cpu_build():
         return (
-            "An NVIDIA GPU needs vLLM for CUDA, and the one that is installed is for a CPU. "
+            "An NVIDIA GPU needs vLLM for CUDA, but the installed one is for a CPU. "
             f"Remedy: {INSTALL}, or leave VLLM_ASCEND_SPEC_DEVICE unset."
         )
     torch = versions.installed_version("torch") or ""
@@ -38,8 +38,8 @@ def host_problem() -> str | None:
         )
     if importlib.util.find_spec("triton") is None:
         return (
-            "Speculative decoding on an NVIDIA GPU needs Triton, which PyTorch for CUDA brings "
-            f"along and which is not installed. Remedy: {INSTALL}."
+            "Speculative decoding on an NVIDIA GPU needs Triton, which comes with PyTorch for "
+            f"CUDA and is not installed. Remedy: {INSTALL}."
         )
     return None
 

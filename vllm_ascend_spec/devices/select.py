@@ -21,15 +21,15 @@ NOT_YET = (
     "vLLM runs as if the plugin were not installed."
 )
 STANDS_ASIDE = (
-    "vllm-ascend's platform is active and vllm-ascend-spec stands aside. To choose it, set "
+    "vllm-ascend's platform is active, so vllm-ascend-spec is not used. To choose it, set "
     "VLLM_PLUGINS to a list that names ascend_spec and not ascend."
 )
 NO_DEVICE = (
-    "vllm-ascend-spec found no device that this build of vLLM can use and stands aside; "
-    "`vllm-ascend-spec info` tells what is installed."
+    "vllm-ascend-spec found no device that this build of vLLM can use, and does nothing; "
+    "`vllm-ascend-spec info` shows what is installed."
 )
 TWO_PLATFORMS = (
-    "VLLM_PLUGINS names both ascend and ascend_spec, and vLLM can have one platform only. Remedy: "
+    "VLLM_PLUGINS names both ascend and ascend_spec, but vLLM can have only one platform. Remedy: "
     "take ascend out of the list to use vllm-ascend-spec (`vllm-ascend-spec env` prints the "
     "line), or ascend_spec to use vllm-ascend alone."
 )

@@ -34,7 +34,7 @@ class GraphCost:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits on what is captured; None for no limit. All of them hold.
+    """Limits on the captured graphs, which all apply; None means no limit.
 
     Attributes:
         graphs: number of graphs of all tiers together.

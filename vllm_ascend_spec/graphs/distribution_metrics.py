@@ -64,7 +64,7 @@ def load_of(
         problem = f"no counts in it; expected the histogram {REQUESTS} or {TOKENS}"
         raise ConfigError("load", source, problem)
     if len(tiers) > 1:
-        problem = f"has {TOKENS} only, which does not tell K; valid with one K, or a file of counts"
+        problem = f"has {TOKENS} only, which does not show K; valid with one K, or a file of counts"
         raise ConfigError("load", source, problem)
     return _from_tokens(tokens, source, tiers[0], max_num_seqs)
 

@@ -47,7 +47,8 @@ def named_or_read(text: str, max_num_seqs: int, option: str) -> BatchDistributio
     """Return the load that a text names, or read it from a file of counts.
 
     Raises:
-        ConfigError: the text is neither, or the file is unreadable or invalid; names a bad line.
+        ConfigError: the text is neither, or the file is unreadable or invalid; the message names a
+            bad line.
     """
     found = named(text, max_num_seqs, option)
     if found is not None:

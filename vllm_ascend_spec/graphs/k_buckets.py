@@ -46,7 +46,7 @@ class KBucket:
         return self.ranges[-1][1]
 
     def batches(self) -> Iterable[int]:
-        """Return the numbers of requests of its batches, ascending."""
+        """Return the batch sizes of this tier, ascending."""
         return (n for first, last in self.ranges for n in range(first, last + 1))
 
 

@@ -89,7 +89,7 @@ def resolve_built(vllm_config: VllmConfig, device: Device) -> SpecConfig:
     refuse_page(vllm_config.additional_config)
     if SpecOptions.from_mapping(section).draft_length == ADAPTIVE:
         problem = (
-            "vLLM's own configuration has to be prepared for it; build it by EngineArgs or LLM()"
+            "vLLM's configuration has to be prepared for it; build it with EngineArgs or LLM()"
         )
         raise ConfigError(LENGTH, ADAPTIVE, problem)
     request = SpecInput(

@@ -20,7 +20,7 @@ METHOD = "ascend"
 FROM_STATES = ("eagle", "eagle3", "hybrid", "medusa", "mlp_speculator", "dflash")
 ROTATED = (
     "The model's states are rotated (QuaRot, optional.quarot in its " + NAME + "), which only "
-    "vllm-ascend undoes for a head: method {method!r} will have hardly any draft accepted here, "
+    "vllm-ascend undoes for a head: method {method!r} will have hardly any drafts accepted here, "
     "unless its head was trained on such states."
 )
 

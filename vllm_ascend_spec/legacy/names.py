@@ -116,7 +116,7 @@ def given_of(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def taken(values: dict[str, Any], *, as_flags: bool = True) -> tuple[dict[str, Any], Modern] | None:
-    """Replace the old options among an engine's options by what they mean, in place.
+    """Translate the old options among an engine's options, in place.
 
     Args:
         values: options of a command line or keyword arguments, by new and old names; modified.
@@ -224,7 +224,7 @@ def told(given: Mapping[str, Any], found: Modern, *, as_flags: bool = True) -> s
     if found.guessed:
         text += f" ({'; '.join(found.guessed)})"
     if found.without_effect:
-        text += f" Without effect any more, leave out: {', '.join(found.without_effect)}"
+        text += f" No longer has an effect, leave out: {', '.join(found.without_effect)}"
     return text
 
 

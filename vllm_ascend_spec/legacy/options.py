@@ -171,7 +171,7 @@ def _notes(found: Sequence[LegacyOption], result: Modern) -> tuple[str, ...]:
     guessed = [f"taken as {clause}" for clause in result.guessed]
     gone = [f"{name} has no effect any more, left out" for name in result.without_effect]
     unknown = [
-        f"{one.option.flag} {one.value} is put in later: see that the method fits it"
+        f"{one.option.flag} {one.value} is filled in later: check that the method fits it"
         for one in found
         if one.is_live and one.option.name == "speculative_model" and result.guessed
     ]

@@ -12,7 +12,7 @@ from vllm_ascend_spec.legacy.options import NEW, Replacement, filled_in, replace
 from vllm_ascend_spec.legacy.shell import BROKEN, CONTINUED, Word, commands, quoted
 
 ASSIGNMENT = re.compile(r"(\w+)=(.*)", re.DOTALL)
-BROKEN_NOTE = "a comment behind a \\ ends the command there, in any shell: taken out"
+BROKEN_NOTE = "a comment behind a \\ ends the command in any shell: removed"
 
 
 @dataclass(frozen=True)

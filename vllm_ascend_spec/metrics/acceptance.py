@@ -100,7 +100,7 @@ def from_engine(metrics: Iterable[Any]) -> AcceptanceCounts:
 
 
 def added_up(stats: Iterable[Any]) -> AcceptanceCounts:
-    """Add up a scheduler's counts of its steps, vLLM's ``SpecDecodingStats``."""
+    """Sum vLLM's ``SpecDecodingStats`` over a scheduler's steps."""
     total = AcceptanceCounts()
     for step in stats:
         places = tuple(step.num_accepted_tokens_per_pos)

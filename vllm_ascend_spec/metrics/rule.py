@@ -17,6 +17,8 @@ from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.metrics.prometheus import read_samples
 
 NAME = "vllm:spec_decode_verify_rule"
+ABOUT = "1 for the acceptance rule in use; synthetic is not lossless."
+LABELS = ("rule", "lossless")
 
 
 class RuleCollector:
@@ -32,8 +34,8 @@ class RuleCollector:
 
         self.gauge = Gauge(
             NAME,
-            "Rule by which drafts are accepted.",
-            labelnames=["rule", "lossless"],
+            ABOUT,
+            labelnames=LABELS,
             registry=None,
             multiprocess_mode="mostrecent",  # as vLLM's own; one line, however many API servers
         )

@@ -125,7 +125,7 @@ METRICS = (
     Metric(
         K_STEPS,
         "counter",
-        "Steps by how many drafts they make for each request, and why as many.",
+        "Steps by K, the number of drafts per request, and the reason for that K.",
         ("k", "reason"),
         _k_steps,
         "length_steps",
@@ -133,7 +133,7 @@ METRICS = (
     Metric(
         GRAPH_STEPS,
         "counter",
-        "Steps by the graph that they replayed, and why they had none.",
+        "Steps by the graph that the target replayed, and the reason if none.",
         ("graph", "reason"),
         _graph_steps,
         "graph_steps",
@@ -141,21 +141,21 @@ METRICS = (
     Metric(
         DRAFT_GRAPH_STEPS,
         "counter",
-        "Steps in which a model drafted, by the graph that draft step 1 replayed.",
+        "Steps with a draft model, by the graph of its first draft step.",
         ("graph",),
         _draft_graph_steps,
     ),
     Metric(
         REQUESTS,
         "histogram",
-        "Requests of a decode batch in which each has k drafts.",
+        "Number of requests in a decode batch, by the k drafts that each has.",
         ("k",),
         _batch_requests,
     ),
     Metric(
         "vllm:spec_decode_verified_requests",
         "counter",
-        "Verifications of k drafts, by request and step.",
+        "Verifications of k drafts: one per request and step.",
         _BY_K,
         _verified_requests,
         "verified_requests",
@@ -163,7 +163,7 @@ METRICS = (
     Metric(
         "vllm:spec_decode_verified_tokens",
         "counter",
-        "Tokens that they gave, the last one included.",
+        "Tokens from these verifications: accepted drafts and the token after them.",
         _BY_K,
         _verified_tokens,
         "verified_tokens",
@@ -171,7 +171,7 @@ METRICS = (
     Metric(
         "vllm:spec_decode_position_drafts",
         "counter",
-        "Drafts that were verified, by position.",
+        "Verified drafts by position; 0 is the first.",
         _BY_POSITION,
         _position(0),
         "position_drafts",
@@ -179,7 +179,7 @@ METRICS = (
     Metric(
         "vllm:spec_decode_position_accepted",
         "counter",
-        "Of these, the accepted ones.",
+        "Accepted drafts by position; 0 is the first.",
         _BY_POSITION,
         _position(1),
         "position_accepted",
@@ -187,7 +187,7 @@ METRICS = (
     Metric(
         "vllm:spec_decode_step_seconds",
         "counter",
-        "Seconds of the host in a model runner's steps.",
+        "Seconds of the host in steps of the model runner, without compilation.",
         (),
         _value("step_us", 1e-6),
         "step_seconds",
@@ -195,7 +195,7 @@ METRICS = (
     Metric(
         "vllm:spec_decode_verification_seconds",
         "counter",
-        "Of these, in masks of structured output, sampling and verification.",
+        "The part of the step seconds in grammar masks, sampling and verification.",
         (),
         _value("verification_us", 1e-6),
         "verification_seconds",
@@ -203,7 +203,7 @@ METRICS = (
     Metric(
         "vllm:spec_decode_drafting_seconds",
         "counter",
-        "Of these, in making drafts.",
+        "The part of the step seconds in drafting.",
         (),
         _value("drafting_us", 1e-6),
         "drafting_seconds",
@@ -211,7 +211,7 @@ METRICS = (
     Metric(
         "vllm:spec_decode_acceptance_low",
         "gauge",
-        "Whether drafts are hardly accepted.",
+        "1 from when fewer than 5% of first drafts are accepted until 15% are.",
         (),
         _flag("is_low"),
         "low",
@@ -219,7 +219,7 @@ METRICS = (
     Metric(
         "vllm:spec_decode_acceptance_alarms",
         "counter",
-        "How often acceptance became low.",
+        "How often spec_decode_acceptance_low became 1.",
         (),
         _flag("alarms"),
         "alarms",
@@ -227,7 +227,7 @@ METRICS = (
     Metric(
         "vllm:spec_decode_drafting_paused",
         "gauge",
-        "Whether no drafts are made, because they do not pay.",
+        "1 while nothing is drafted because drafting does not pay.",
         (),
         _flag("is_paused"),
         "paused",
@@ -235,7 +235,7 @@ METRICS = (
     Metric(
         "vllm:spec_decode_drafting_pauses",
         "counter",
-        "How often drafting paused for that.",
+        "How often spec_decode_drafting_paused became 1.",
         (),
         _flag("pauses"),
         "pauses",

@@ -132,7 +132,7 @@ def _chip_problem(device: str) -> str | None:
     if not device or _family(device):
         return None
     families = " and ".join(f"{family.capitalize()}*" for family in FAMILIES)
-    return f"the AscendC kernels are for {families} (Atlas A2 and A3), this is an {device}"
+    return f"the AscendC kernels are for {families} (Atlas A2 and A3), but this is an {device}"
 
 
 def _device_name() -> str:

@@ -32,7 +32,7 @@ class Patches:
         return bool(self._undo)
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        """Set ``owner.name`` and remember what was there."""
+        """Set ``owner.name`` and remember its old value."""
         self._undo.append((owner, name, vars(owner).get(name, _MISSING)))
         setattr(owner, name, value)
 

@@ -36,7 +36,7 @@ class PieceEndOverride:
         *args: Any,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the token after which each request drafts; the signature begins as vLLM's does.
+        """Return the last token of each request, which drafting starts from; parameters as in vLLM.
 
         Returns:
             int32 [num_reqs] each: that token, and how many tokens each request sampled.

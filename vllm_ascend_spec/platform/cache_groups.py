@@ -38,15 +38,15 @@ def set_one_group(vllm_config: VllmConfig) -> str | None:
     if len(kinds) < 2 or scheduler.disable_hybrid_kv_cache_manager:
         return None
     about = (
-        f"the draft has layers of {' and '.join(kinds)}, of which vLLM keeps the KV cache in "
-        "several groups, and drafts with one"
+        f"the draft has layers of {' and '.join(kinds)}, for which vLLM would keep several KV "
+        "cache groups, but it drafts with one"
     )
     if scheduler.disable_hybrid_kv_cache_manager is False:
         raise ConfigError("--no-disable-hybrid-kv-cache-manager", True, f"{about}; leave it out")
     scheduler.disable_hybrid_kv_cache_manager = True
     return (
-        f"{FLAG} is set: {about}. Layers with a window, the target's too, keep the KV cache of "
-        "their whole context."
+        f"{FLAG} is set: {about}. Layers with a window, also the target's, keep the KV cache of "
+        "the whole context."
     )
 
 

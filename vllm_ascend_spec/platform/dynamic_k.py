@@ -95,8 +95,8 @@ def hide_dynamic_k(vllm_config: VllmConfig, *, has_graphs_by_k: bool) -> None:
     elif has_graphs_by_k and is_full(vllm_config):
         log_once(
             logging.WARNING,
-            "Graphs of pieces are used, not full ones: K changes from step to step, which is not "
-            f"possible in full graphs with {problem}.",
+            "Piecewise graphs are used instead of full ones: K changes from step to step, which "
+            f"full graphs do not allow with {problem}.",
         )
 
 

@@ -69,7 +69,7 @@ def require_stock_worker() -> None:
     worker = worker_of_vllm_ascend()
     if worker != STOCK_WORKER:
         raise PlatformError(
-            f"vllm-ascend runs this NPU with {worker}, which vllm-ascend-spec does not know: there "
-            "is no speculative decoding with it here. Remedy: leave out --speculative-config, or "
+            f"vllm-ascend runs this NPU with {worker}, which vllm-ascend-spec does not know, so "
+            "speculative decoding is not possible. Remedy: leave out --speculative-config, or "
             "ascend_spec in VLLM_PLUGINS."
         )

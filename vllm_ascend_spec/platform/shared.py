@@ -59,7 +59,7 @@ def set_scheduler(vllm_config: VllmConfig) -> None:
     if scheduler.scheduler_cls in (None, *SCHEDULERS.values()):
         scheduler.scheduler_cls = SCHEDULERS[is_adaptive, bool(scheduler.async_scheduling)]
     elif is_adaptive:
-        problem = "not possible with draft_length='adaptive', whose scheduler is ours; leave it out"
+        problem = "not possible with draft_length='adaptive', which needs its own; leave it out"
         raise ConfigError("--scheduler-cls", scheduler.scheduler_cls, problem)
 
 

@@ -90,7 +90,7 @@ class Description:
         kinds = sorted(set(filter(None, found.values())))
         if len(kinds) > 1:
             names = ", ".join(f"{printable(name)}: {kind}" for name, kind in found.items())
-            raise InvalidCheckpointError(f"{NAME}: layers that run as one differ ({names})")
+            raise InvalidCheckpointError(f"{NAME}: fused layers have different types ({names})")
         return kinds[0]
 
     def type_of_experts(self, prefix: str) -> str:
@@ -222,7 +222,7 @@ def _check_together(description: Description, tensors: Mapping[str, Tensor]) -> 
 def _check_layer(name: str, kind: str, weight: Tensor, tensors: Mapping[str, Tensor]) -> None:
     if weight.dtype != "I8" or len(weight.shape) != 2:
         raise InvalidCheckpointError(
-            f"{printable(name + WEIGHT)} is {weight.dtype} {list(weight.shape)}, and {kind} by "
+            f"{printable(name + WEIGHT)} is {weight.dtype} {list(weight.shape)}, but {kind} in "
             f"{NAME}; valid: int8 of two dimensions"
         )
     for suffix, (dtypes, count) in PARTS[kind].items():

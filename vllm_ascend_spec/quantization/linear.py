@@ -124,7 +124,7 @@ class StaticLinearMethod(Int8LinearMethod):
         value = loaded.float().reshape(1).to(parameter.device)
         before = parameter.data
         if not torch.isnan(before).item() and not torch.equal(before, value):
-            problem = f"layers that run as one differ in it: {before.item()} and {value.item()}"
+            problem = f"fused layers have different ones: {before.item()} and {value.item()}"
             raise CheckpointError(f"{NAME}, {self.prefix}", "input_scale or input_offset", problem)
         parameter.data.copy_(value)
 

@@ -37,7 +37,7 @@ class SpecGPUWorker(gpu_worker.Worker):
         """
         if self.use_v2_model_runner:
             raise PlatformError(
-                f"{type(self).__name__} builds model runner V1, and this engine is to run on V2. "
+                f"{type(self).__name__} builds model runner V1, but this engine uses V2. "
                 "Remedy: leave --worker-cls out; the platform names the worker that goes with it."
             )
         with _our_runner():

@@ -94,7 +94,7 @@ class StepReportsMixin:
         if draft == NO_GRAPH != self._graph_before:
             log_once(
                 logging.WARNING,
-                "The target replayed a graph, and its drafts were made without one. "
+                "The target replayed a graph, but its drafts were made without one. "
                 f"{DRAFT_GRAPH_STEPS} counts such steps.",
             )
         return draft

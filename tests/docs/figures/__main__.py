@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.docs.blocks import documents
-from tests.docs.figures.fill import filled, words_of
+from tests.docs.figures.fill import filled
 
 for page in documents():
     text = page.read_text()
-    if (now := filled(text, words_of(page.name))) != text:
+    if (now := filled(text, page.name)) != text:
         page.write_text(now)

@@ -92,11 +92,11 @@ def test_what_vllm_can_call_passes(name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("NoDot", "is no path of a class"),
-        ("examples/my_proposers", "is no path of a class"),
-        ("my_proposers:Right", "is no path of a class"),
-        ("my_proposers.", "is no path of a class"),
-        (3, "is no path of a class"),
+        ("NoDot", "is not the path of a class"),
+        ("examples/my_proposers", "is not the path of a class"),
+        ("my_proposers:Right", "is not the path of a class"),
+        ("my_proposers.", "is not the path of a class"),
+        (3, "is not the path of a class"),
         ("no_such_module.Right", "cannot import no_such_module (ModuleNotFoundError"),
         ("my_proposers.sub.Right", "cannot import my_proposers.sub"),
         ("my_broken_proposers.Right", "(ZeroDivisionError: at import)"),

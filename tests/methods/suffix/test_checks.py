@@ -57,7 +57,7 @@ def test_others_are_refused_with_what_is_valid(option: str, value: Any, valid: s
 
 
 def test_a_factor_that_never_drafts_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"never drafts: valid is from 0.0435 on.*24 - 1|= 23"):
+    with pytest.raises(ConfigError, match=r"never drafts; valid: from 0.0435 on.*24 - 1|= 23"):
         resolve(**{FACTOR: 0.04})
     resolve(**{FACTOR: 0.0435})
     resolve(**{FACTOR: 0.04, DEPTH: 40})

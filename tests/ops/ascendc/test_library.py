@@ -117,8 +117,8 @@ def test_other_chips_have_no_kernels_and_are_told_so(
     npu = SimpleNamespace(get_device_name=lambda: device)
     monkeypatch.setattr(torch, "npu", npu, raising=False)
     assert ascendc_library.library_problem() == (
-        "the AscendC kernels are for Ascend910b* and Ascend910_93* (Atlas A2 and A3), this is an "
-        + device
+        "the AscendC kernels are for Ascend910b* and Ascend910_93* (Atlas A2 and A3), but this "
+        f"is an {device}"
     )
 
 

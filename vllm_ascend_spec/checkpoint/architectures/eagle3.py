@@ -61,8 +61,8 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
         return target_states.settings_of(config, None, 0)
     if ids is not None and len(ids) != count:
         raise InvalidCheckpointError(
-            f"config.json: {LAYER_IDS} names {len(ids)} layers, and vLLM builds fc for "
-            f"{count}; valid: num_aux_hidden_states {len(ids)} beside it"
+            f"config.json: {LAYER_IDS} names {len(ids)} layers, but vLLM builds fc for "
+            f"{count}; valid: with num_aux_hidden_states {len(ids)}"
         )
     return target_states.settings_of(config, ids, count)
 
@@ -80,12 +80,12 @@ def _num_states(
 
 
 def class_of(config: Mapping[str, Any]) -> str | None:
-    """Return vLLM's class of a head; None for one whose layers are not known here."""
+    """Return vLLM's class of a head; None if this package does not know its layers."""
     return CLASSES.get(config_json.architecture_of(config))
 
 
 def table_of(config: Mapping[str, Any], settings: Settings, names: Collection[str]) -> Table | None:
-    """Return the tensors of an EAGLE-3 head, or None for one whose layers are not known here.
+    """Return the tensors of an EAGLE-3 head; None if this package does not know its layers.
 
     Args:
         config: the head's config.

@@ -82,8 +82,8 @@ class MedusaSizes:
             tokens = array(ITEMS[table.dtype], file.read(table.end - table.start))
         if not all(0 <= token < self.vocab for token in tokens) or len(set(tokens)) < len(tokens):
             raise InvalidCheckpointError(
-                f"{TOKEN_MAP} in {table.path.name} has tokens that are none of the "
-                f"{self.vocab} of the vocabulary, or one twice"
+                f"{TOKEN_MAP} in {table.path.name} has tokens outside the vocabulary of "
+                f"{self.vocab}, or a token twice"
             )
 
     def table(self, tensors: Mapping[str, Tensor]) -> Table:

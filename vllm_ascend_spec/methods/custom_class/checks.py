@@ -34,7 +34,7 @@ def check_custom_class(request: SpecInput) -> None:
     """
     path = request.spec["model"]
     if not isinstance(path, str) or not _is_dotted(path):
-        raise ConfigError(OPTION, path, f"is no path of a class; {class_probe.FORM}")
+        raise ConfigError(OPTION, path, f"is not the path of a class; {class_probe.FORM}")
     module = path.rpartition(".")[0]
     problem = class_probe.problem(path) if module in sys.modules else _elsewhere(path, *sys.path)
     if problem is not None:

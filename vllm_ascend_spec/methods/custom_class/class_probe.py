@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-FORM = "valid: 'package.module.Class', importable, of a class with the method propose"
+FORM = "valid: 'package.module.Class', an importable class with a method propose"
 # Arguments with which vLLM calls it (vllm/v1/worker/gpu_model_runner.py:
 # GPUModelRunner.propose_draft_token_ids).
 ARGUMENTS = ("sampled_token_ids", "num_tokens_no_spec", "token_ids_cpu")

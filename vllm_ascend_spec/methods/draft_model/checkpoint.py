@@ -25,7 +25,7 @@ def check_draft_model(draft: Draft) -> None:
     found = draft.read("vocab_size")
     with blame(draft.option, draft.model):
         if (model_type := found.config.get("model_type")) in BY_MODEL_TYPE:
-            raise InvalidCheckpointError(f"is no ordinary model; use method {model_type!r}")
+            raise InvalidCheckpointError(f"is not an ordinary model; use method {model_type!r}")
         architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
         if (kind := kind_of(found.tensors)) in ("eagle3", "dflash"):
             raise InvalidCheckpointError(f"is {ABOUT[kind]}; use method {kind!r}")
@@ -33,8 +33,8 @@ def check_draft_model(draft: Draft) -> None:
             raise InvalidCheckpointError("is an EAGLE head; use method 'eagle'")
         if (stateful := with_state(found.config)) is not None:
             raise InvalidCheckpointError(
-                f"is of {stateful}, whose layers keep a state, and vLLM 0.30 drafts with layers of "
-                "attention alone; use another draft, or another method"
+                f"is of {stateful}, whose layers keep a state, but vLLM 0.30 drafts only with "
+                "attention layers; use another draft, or another method"
             )
         if draft.in_one_pass:
             check_mask(found.config)

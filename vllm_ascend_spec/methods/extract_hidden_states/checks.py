@@ -23,14 +23,14 @@ def check_extract_hidden_states(request: SpecInput) -> None:
         ConfigError: naming the option, its value and what is valid.
     """
     if request.spec[COUNT] != 1:
-        problem = "valid: 1; the method keeps hidden states, and its one draft is a placeholder"
+        problem = "valid: 1; the method exports hidden states, and its draft is only a placeholder"
         raise ConfigError(f"speculative_config.{COUNT}", request.spec[COUNT], problem)
     check_layers(layers_of(request.spec[CONFIG]), num_layers_of(request))
     if request.engine.kv_connector is None:
         raise ConfigError(
             "--kv-transfer-config",
             None,
-            "method 'extract_hidden_states' needs one, or the states are kept nowhere; valid: "
+            "method 'extract_hidden_states' needs one to store the states; valid: "
             '{"kv_connector": "ExampleHiddenStatesConnector", "kv_role": "kv_producer", …}',
         )
 
@@ -72,8 +72,8 @@ def check_layers(layers: Any, num_layers: int | None) -> None:
         raise ConfigError(
             f"speculative_config.{CONFIG}.{INNER}.{LAYERS}",
             layers,
-            f"valid: a list, not empty, of whole numbers from 0{most} in rising order; i stands "
-            "for what comes out of the first i layers",
+            f"valid: a list, not empty, of whole numbers from 0{most} in rising order; i is the "
+            "output of the first i layers",
         )
 
 

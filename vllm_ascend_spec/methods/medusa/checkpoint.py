@@ -17,5 +17,5 @@ def check_medusa(draft: Draft) -> None:
 
 
 def read_medusa(draft: Draft) -> HeadsCheckpoint[MedusaSizes]:
-    """Do the same, and return the checkpoint."""
+    """Check Medusa's heads as :func:`check_medusa` does, and return the checkpoint."""
     return read_heads(draft, sizes_of, "vocab_size", "hidden_size")

@@ -17,5 +17,5 @@ def check_mlp_speculator(draft: Draft) -> None:
 
 
 def read_mlp_speculator(draft: Draft) -> HeadsCheckpoint[MlpSizes]:
-    """Do the same, and return the checkpoint."""
+    """Check as :func:`check_mlp_speculator` does, and return the checkpoint."""
     return read_heads(draft, sizes_of, "vocab_size")

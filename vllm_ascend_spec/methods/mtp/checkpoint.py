@@ -47,7 +47,7 @@ def check_mtp(draft: Draft) -> None:
         if model_type in BY_MODEL_TYPE or kind is not None:
             method = kind or model_type
             raise InvalidCheckpointError(
-                f"is no model with MTP layers but a head; use method {method!r}"
+                f"is a draft head and not a model with MTP layers; use method {method!r}"
             )
         architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
         require_our_loop(architecture, found.config, found.text)
@@ -78,7 +78,7 @@ def require_our_loop(architecture: str, config: Mapping[str, Any], text: Mapping
     if found is not None or architecture in THEIR_ARCHITECTURES:
         what = f"model_type {found!r}" if found is not None else architecture
         raise InvalidCheckpointError(
-            f"is of {what}, whose layers vLLM runs in a loop of their own; "
+            f"is of {what}, for whose MTP layers vLLM has a draft loop of its own; "
             "not supported by this release"
         )
 
@@ -107,7 +107,7 @@ def require_layers(architecture: str, config: Mapping[str, Any]) -> None:
     """
     if architecture in llama.VARIANTS:
         raise InvalidCheckpointError(
-            f"has no MTP layers: {architecture} never has; use another method"
+            f"has no MTP layers, as no {architecture} has; use another method"
         )
     counted = any(architecture in family.ARCHITECTURES for family in FAMILIES)
     count = config.get("num_nextn_predict_layers")

@@ -43,4 +43,4 @@ NAMES = frozenset(
 def warn_of_mtp(request: SpecInput) -> Iterable[str]:
     """Warn if an old name is used."""
     if (name := request.spec.get("method")) in NAMES:
-        yield f"Method {name!r} is an old name of 'mtp'; the model says of which family it is."
+        yield f"Method {name!r} is an old name of 'mtp'; the model determines its family."

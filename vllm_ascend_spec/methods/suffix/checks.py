@@ -30,8 +30,8 @@ def check_suffix(request: SpecInput) -> None:
         raise ConfigError(
             f"speculative_config.{FACTOR}",
             value_of(request.spec, FACTOR),
-            f"never drafts: valid is from {1 / longest_match:.3g} on, one draft for the longest "
-            f"match, which is {DEPTH} - 1 = {longest_match}",
+            f"never drafts; valid: from {1 / longest_match:.3g} on, one draft for the longest "
+            f"match, {DEPTH} - 1 = {longest_match}",
         )
     if problem := library_problem():
         name = request.spec["method"]

@@ -95,7 +95,7 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         ]
 
     def _look_up(self, step: DraftStep, index: int, end: int, sampled: list[int]) -> Found | None:
-        """Do this for one request, whose text in the batch ends at ``end``."""
+        """Do this for one request; its text in the batch ends at ``end``."""
         followed = self._follow(step.batch, index)
         later = [] if step.batch_has_sampled else sampled
         if end + len(later) == followed.num_tokens + len(sampled):

@@ -120,7 +120,7 @@ def refuse(frame: FrameType | None) -> None:
     """
     sys.excepthook = _without_traceback(sys.excepthook)
     raise UnguardedScriptError(
-        f"{place(frame)}LLM(...) runs again where the engine's process imports this script; "
+        f"{place(frame)}LLM(...) runs again when the engine's process imports this script; "
         'put it under `if __name__ == "__main__":`'
     )
 
