@@ -1,4 +1,4 @@
-"""Figures in tables are those of the records."""
+"""Figures in tables and in drawings are those of the records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import documents
+from tests.docs.figures.drawings import DRAWINGS, FOLDER, svg
 from tests.docs.figures.fill import TABLE, TABLES, filled, words_of
 
 PAGES = [page for page in documents() if TABLE.search(page.read_text())]
@@ -20,6 +21,20 @@ def test_a_table_is_that_of_its_record(page: Path) -> None:
 
 def test_every_table_is_somewhere() -> None:
     assert {table[2] for page in PAGES for table in TABLE.finditer(page.read_text())} == set(TABLES)
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_is_that_of_its_record(name: str) -> None:
+    assert (FOLDER / f"{name}.svg").read_text() == svg(DRAWINGS[name]()), (
+        "python -m tests.docs.figures"
+    )
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_is_on_a_page_in_both_languages(name: str) -> None:
+    shown = [page.name for page in documents() if f"](drawings/{name}.svg)" in page.read_text()]
+    assert len(shown) == 2
+    assert shown[1].replace(".zh.md", ".md") == shown[0]
 
 
 def test_another_figure_is_noticed() -> None:

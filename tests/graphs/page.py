@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from vllm_ascend_spec.graphs import baselines, stock_rules
-from vllm_ascend_spec.graphs import batch_distribution as loads
-from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution, uniform, weights_of, zipf
-from vllm_ascend_spec.graphs.budget import Budget
-from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts, grid_of
+from vllm_ascend_spec.graphs import stock_rules
+from vllm_ascend_spec.graphs.batch_distribution import uniform, weights_of
+from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts
 from vllm_ascend_spec.graphs.padding_stats import padding_of
-from vllm_ascend_spec.graphs.planner import plan
 from vllm_ascend_spec.graphs.step_cost import StepCost
 from vllm_ascend_spec.graphs.stock_rules import CaptureInputs
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "graphs.md", DOCS / "graphs.zh.md")
-SEQS, GRAPHS, DRAFTS = 256, 12, (1, 2, 3, 5, 7)
+SEQS, DRAFTS = 256, (1, 2, 3, 5, 7)
 
 
 def stock_rows() -> list[list[str]]:
@@ -37,28 +34,6 @@ def _stock(rule: str, k: int) -> list[str]:
     ]
 
 
-def waste_rows() -> list[list[str]]:
-    """Return the waste of twelve graphs: ours, an even grid, vLLM's list thinned and cut."""
-    rows = []
-    for load in (zipf(SEQS), loads.normal(SEQS, 40, 12)):
-        name = {"zipf": "1/n"}.get(load.name, "N(40, 12)")
-        rows += [[name, str(k), *_wastes(load, k)] for k in DRAFTS]
-    return rows
-
-
-def _wastes(load: BatchDistribution, k: int) -> list[str]:
-    tiers = buckets_of_drafts(SEQS, [k])
-    stock = stock_rules.vllm(CaptureInputs(SEQS, tiers)).sizes_by_k
-    choices = (
-        plan(SEQS, tiers, load=load, budget=Budget(graphs=GRAPHS)).sizes_by_k,
-        baselines.even({k: grid_of(tiers[0], SEQS)}, GRAPHS),
-        baselines.thin(stock, GRAPHS),
-        baselines.cut(stock, GRAPHS),
-    )
-    weights = weights_of(load, tiers, SEQS)
-    return [f"{padding_of(tiers, s, weights, StepCost()).expected_waste:.3f}" for s in choices]
-
-
 def tables_of(page: Path) -> list[list[list[str]]]:
     """Return the cells of each table of a page, without its heading."""
     found: list[list[list[str]]] = []
@@ -71,8 +46,3 @@ def tables_of(page: Path) -> list[list[list[str]]]:
                 found[-1].append([cell.strip() for cell in line.strip("|").split("|")])
         before = line
     return [table[1:] for table in found]
-
-
-def as_markdown(rows: list[list[str]]) -> str:
-    """Return rows as a page has them."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
