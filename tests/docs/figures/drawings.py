@@ -35,6 +35,7 @@ class Drawing:
     Attributes:
         title: what the picture shows.
         legend: a name and a colour for each share of a bar.
+        bars: what the numbers below the bars are.
         panels: the diagrams.
         columns: panels in a row.
         size: width and height of the bars' area of a panel.
@@ -43,6 +44,7 @@ class Drawing:
 
     title: str
     legend: Mapping[str, str]
+    bars: str
     panels: Sequence[Panel]
     columns: int
     size: tuple[int, int]
@@ -61,6 +63,7 @@ def lengths() -> Drawing:
     return Drawing(
         "adaptive: share of steps by K, for 1 to 16 clients",
         {f"K = {k}": colour for k, colour in enumerate(COLOURS)},
+        "clients",
         [Panel(title, bars) for title, bars in panels.items()],
         columns=2,
         size=(260, 130),
@@ -74,6 +77,7 @@ def positions() -> Drawing:
     return Drawing(
         "Share of the steps with drafts that accepted draft 1, 2 and 3",
         {"greedy": COLOURS[3], "T=0.8": COLOURS[1]},
+        "position of the draft",
         [
             Panel(name, by_position(found))
             for name, found in record["results"].items()
@@ -105,7 +109,7 @@ def svg(drawing: Drawing) -> str:
         ' font-size="14" fill="#1c2530">',
         f"<title>{drawing.title}</title>",
         '<rect width="100%" height="100%" fill="#fff"/>',
-        *legend(drawing.legend),
+        *legend(drawing),
     ]
     for number, panel in enumerate(drawing.panels):
         row, column = divmod(number, drawing.columns)
@@ -114,12 +118,14 @@ def svg(drawing: Drawing) -> str:
     return "\n".join([*lines, "</svg>\n"])
 
 
-def legend(names: Mapping[str, str]) -> Iterator[str]:
+def legend(drawing: Drawing) -> Iterator[str]:
     """Yield the legend's line."""
-    for number, (name, colour) in enumerate(names.items()):
+    for number, (name, colour) in enumerate(drawing.legend.items()):
         left = MARGIN + number * 90
         yield f'<rect x="{left}" y="16" width="14" height="14" fill="{colour}"/>'
         yield f'<text x="{left + 20}" y="28">{name}</text>'
+    left = MARGIN + len(drawing.legend) * 90
+    yield f'<text x="{left}" y="28">below: {drawing.bars}</text>'
 
 
 def panel_lines(drawing: Drawing, panel: Panel, place: tuple[int, int]) -> Iterator[str]:

@@ -15,8 +15,7 @@ ENGLISH = {"1 clients": "1 client"}
 STOCK, OLDER = "vLLM 0.32.0", "vLLM 0.30.0 with this package"
 
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
-    "draft-length-auto": partial(draft_length.rows, "auto"),
-    "draft-length-adaptive": partial(draft_length.rows, "adaptive"),
+    "draft-length-auto": draft_length.rows,
     "serving": partial(serving.rows, "serve-cpu"),
     "serving-peer": partial(serving.rows, "serve-cpu-peer", (STOCK, OLDER)),
     "serving-peer-avx2": partial(serving.rows, "serve-cpu-peer-avx2", (STOCK,)),
