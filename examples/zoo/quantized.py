@@ -189,57 +189,30 @@ def speed(places: dict[tuple[str, str], str]) -> dict[str, dict[str, float]]:
 
 
 def table(record: dict[str, Any], language: str) -> list[str]:
-    """Return the lines of the documents' tables."""
-    heads = HEADS[language]
+    """Return the lines of the documents' table."""
     rates = {
         (row["target"], row["type"], row["method"], row["draft"]): row for row in record["drafts"]
     }
-    lines = _table(heads[0])
+    head = HEADS[language]
+    lines = [f"| {head} |", "|---" * (head.count("|") + 1) + "|"]
     for kind, row in record["targets"].items():
         drafted = (rates["target", kind, method, FLOAT] for method in ("eagle", "eagle3"))
         cells = [f"{found['rate']:.3f}, {found['tokens_per_step']:.2f}" for found in drafted]
         speeds = [f"{row[name]:.0f}" for name in row if name != "perplexity"]
         lines.append(f"| `{kind}` | {row['perplexity']:.4f} | {' | '.join([*cells, *speeds])} |")
-    lines += ["", *_table(heads[1])]
-    for (target, kind, method, draft), row in rates.items():
-        if draft == FLOAT:
-            continue
-        plain = rates[target, FLOAT, method, None if draft is None else FLOAT]
-        figures = f"{row['rate']:.3f}, {row['tokens_per_step']:.2f} | {plain['rate']:.3f}"
-        if row is not plain:
-            lines.append(f"| {target} | `{kind}` | {method} | `{draft or kind}` | {figures} |")
-    lines += ["", *_table(heads[2])]
-    for row in record["products"]:
-        shape = f"{row['rows']} × {row['inputs']} × {row['outputs']}"
-        cells = " | ".join(f"{row[kind]:.0f}" for kind in (FLOAT, STATIC, DYNAMIC))
-        lines.append(f"| {shape} | {row['dtype']} | {cells} |")
     return lines
 
 
-def _table(head: str) -> list[str]:
-    return [f"| {head} |", "|---" * (head.count("|") + 1) + "|"]
-
-
 HEADS = {
-    "en": (
-        "target | perplexity | eagle: accepted, tokens per step | eagle3: the same | tokens per "
-        "second: alone, 1 request | 8 requests | with eagle, 1 | 8",
-        "target | its type | method | the draft's type | accepted, tokens per step | "
-        "accepted with both in float",
-        "rows × inputs × outputs | dtype | float, µs | `W8A8`, µs | `W8A8_DYNAMIC`, µs",
-    ),
-    "zh": (
-        "目标模型 | 困惑度 | eagle：接受率、每步 token 数 | eagle3：同左 | "
-        "每秒 token 数：不投机，1 个请求 | 8 个请求 | eagle，1 个 | 8 个",
-        "目标模型 | 其类型 | 方法 | 草稿模型的类型 | 接受率、每步 token 数 | "
-        "两者均为浮点时的接受率",
-        "行 × 输入 × 输出 | dtype | 浮点，µs | `W8A8`，µs | `W8A8_DYNAMIC`，µs",
-    ),
+    "en": "target | perplexity | eagle: accepted, tokens per step | eagle3: the same | tokens per "
+    "second: alone, 1 request | 8 requests | with eagle, 1 | 8",
+    "zh": "目标模型 | 困惑度 | eagle：接受率、每步 token 数 | eagle3：同左 | "
+    "每秒 token 数：不投机，1 个请求 | 8 个请求 | eagle，1 个 | 8 个",
 }
 
 
 def with_table(page: str, lines: list[str]) -> str:
-    """Return a page with its tables replaced."""
+    """Return a page with its table replaced."""
     before, _, rest = page.partition(f"{BEGIN}\n")
     _, _, after = rest.partition(f"{END}\n")
     return "\n".join([f"{before}{BEGIN}", *lines, f"{END}\n{after}"])

@@ -1,4 +1,4 @@
-"""Tables are those of the records and of the code."""
+"""Tables and drawings are those of the records and of the code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.docs.blocks import documents
 from tests.docs.figures import metrics, options
+from tests.docs.figures.drawings import DRAWINGS, FOLDER, svg
 from tests.docs.figures.fill import CELLS, TABLE, TABLES, filled
 
 ROWS = (options.of_speculation, options.of_section, metrics.rows)
@@ -23,6 +24,20 @@ def test_a_table_is_up_to_date(page: Path) -> None:
 
 def test_every_table_is_somewhere() -> None:
     assert {table[2] for page in PAGES for table in TABLE.finditer(page.read_text())} == set(TABLES)
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_is_that_of_its_record(name: str) -> None:
+    assert (FOLDER / f"{name}.svg").read_text() == svg(DRAWINGS[name]()), (
+        "python -m tests.docs.figures"
+    )
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_is_on_a_page_in_both_languages(name: str) -> None:
+    shown = [page.name for page in documents() if f"](drawings/{name}.svg)" in page.read_text()]
+    assert len(shown) == 2
+    assert shown[1].replace(".zh.md", ".md") == shown[0]
 
 
 def test_another_figure_is_noticed() -> None:

@@ -19,7 +19,7 @@ DRAFTS = {
 
 
 @pytest.mark.parametrize("page", quantized.PAGES, ids=lambda page: page.name)
-def test_the_tables_are_those_of_the_record(page: Path) -> None:
+def test_the_table_is_that_of_the_record(page: Path) -> None:
     text = page.read_text()
     lines = quantized.table(RECORD, quantized.language_of(page))
     assert text == quantized.with_table(text, lines), "examples/zoo/quantized.py --report"

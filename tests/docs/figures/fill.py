@@ -49,8 +49,7 @@ REFERENCE: Mapping[str, Callable[[], Iterator[str]]] = {
 }
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     **REFERENCE,
-    "draft-length-auto": partial(draft_length.rows, "auto"),
-    "draft-length-adaptive": partial(draft_length.rows, "adaptive"),
+    "draft-length-auto": draft_length.rows,
     "serving": partial(serving.rows, "serve-cpu"),
     "serving-peer": partial(serving.rows, "serve-cpu-peer", (STOCK, OLDER)),
     "serving-peer-avx2": partial(serving.rows, "serve-cpu-peer-avx2", (STOCK,)),
