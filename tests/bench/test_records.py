@@ -116,6 +116,9 @@ def test_bench_step_compares_draft_loops_where_there_are_any(
     assert step.configurations({"method": method}) == names
     none, *others = names
     assert step.configurations({"method": method}, idle=True) == (none, step.IDLE, *others)
+    if step.AFTER in names:
+        more = (none, step.BEFORE, step.MODULES, step.AFTER)
+        assert step.configurations({"method": method}, modules=True) == more
 
 
 @pytest.mark.parametrize("rule", NOTES)

@@ -41,6 +41,11 @@ def make_parser() -> argparse.ArgumentParser:
         "--idle", action="store_true", help="one more engine that could draft, held at K=0"
     )
     step.add_argument(
+        "--modules",
+        action="store_true",
+        help="one more engine that calls the draft through its modules",
+    )
+    step.add_argument(
         peer.OPTION,
         type=Path,
         metavar="PYTHON",
@@ -81,6 +86,7 @@ def run_step(args: argparse.Namespace) -> int:
         rounds=args.rounds,
         compiled=args.compiled,
         idle=args.idle,
+        modules=args.modules,
         peer=other,
     )
     return bench.finish(step.run(plan, bench.teller(args.output)), args.output)

@@ -2,7 +2,8 @@
 
 It compares no speculation, speculation with vLLM's own draft loop (before), and with ours (after).
 Methods without a draft model have no draft loop, so only two configurations remain. An optional one
-is adaptive but held at K=0: it shows what idle speculation costs. These engines live in this
+is adaptive but held at K=0: it shows what idle speculation costs. Another one calls the draft
+through its modules where the CPU's loop calls its kernels directly. These engines live in this
 process.
 
 A peer, if one is given, is the vLLM of another environment, in its own process. All take turns, so
@@ -25,12 +26,14 @@ from vllm_ascend_spec.bench.peer import Peer
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 from vllm_ascend_spec.config.spec_options import check_method, with_underscores
+from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.metrics.rule import note_on_rule
 
 BEFORE, AFTER, NONE = "stock draft loop", "our draft loop", "none"
 WITHOUT_LOOP = "speculation"
 IDLE = "adaptive at K=0"
+MODULES = "our draft loop through modules"
 SECTIONS: dict[str, dict[str, Any]] = {
     BEFORE: {"draft_loop": "stock"},
     AFTER: {"draft_loop": "auto"},
@@ -65,6 +68,7 @@ class StepBenchConfig:
     rounds: int
     compiled: bool
     idle: bool = False
+    modules: bool = False
     peer: Peer | None = None
 
 
@@ -82,11 +86,14 @@ def figures(engine: TimedEngine | PeerEngine) -> dict[str, Any]:
     }
 
 
-def configurations(speculative_config: Mapping[str, Any], *, idle: bool = False) -> tuple[str, ...]:
+def configurations(
+    speculative_config: Mapping[str, Any], *, idle: bool = False, modules: bool = False
+) -> tuple[str, ...]:
     """Return the configurations to compare, no speculation first."""
     spec = with_underscores(speculative_config)
     has_loop = check_method(spec, all_methods()).has_draft_loop
-    drafting = (BEFORE, AFTER) if has_loop else (WITHOUT_LOOP,)
+    ours = (MODULES, AFTER) if modules else (AFTER,)
+    drafting = (BEFORE, *ours) if has_loop else (WITHOUT_LOOP,)
     return (NONE, *((IDLE,) if idle else ()), *drafting)
 
 
@@ -101,7 +108,7 @@ def run(plan: StepBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
 
 def _start(plan: StepBenchConfig, stack: ExitStack) -> dict[str, TimedEngine | PeerEngine]:
     engines: dict[str, TimedEngine | PeerEngine] = {}
-    names = configurations(plan.speculative_config, idle=plan.idle)
+    names = configurations(plan.speculative_config, idle=plan.idle, modules=plan.modules)
     progress = Progress(len(names) + (plan.peer is not None))
     for name in names:
         progress.next(f"loading {name}")
@@ -115,6 +122,8 @@ def _start(plan: StepBenchConfig, stack: ExitStack) -> dict[str, TimedEngine | P
         )
         if name == IDLE:
             engine.scheduler.warmup_k = 0
+        if name == MODULES:
+            engine.runner.drafter.steps = ModuleSteps(engine.runner.drafter)
         engine.start()
         engines[name] = engine
     if plan.peer is not None:

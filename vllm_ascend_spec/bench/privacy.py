@@ -274,7 +274,14 @@ FLAGS = frozenset(
     (
         *("--allow-eager", "--async-scheduling", "--cells-only", "--cold", "--compiled"),
         *("--control", "--enable-eplb", "--enable-expert-parallel", "--enforce-eager", "--idle"),
-        *("--json", "--light", "--markdown", "--no-async-scheduling", "--no-sequence-parallel"),
+        *(
+            "--json",
+            "--light",
+            "--markdown",
+            "--modules",
+            "--no-async-scheduling",
+            "--no-sequence-parallel",
+        ),
         *("--quick", "--sequence-parallel", "--strict", "--write"),
     )
 )
