@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.docs.person import small_server
 from tests.engines import ENGINE, Generate
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.client import ClientLoad, run_load
@@ -22,12 +23,12 @@ ARGUMENTS = (
     *("--kv-cache-memory-bytes", str(ENGINE["kv_cache_memory_bytes"])),
     *("--data-parallel-size", str(COPIES)),
 )
-ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server(TARGET, SPECS["eagle"], arguments=ARGUMENTS, environment=ENVIRONMENT) as running:
+    with small_server(TARGET, SPECS["eagle"], ARGUMENTS, **ENVIRONMENT) as running:
         yield running
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from examples.zoo.quantized import DYNAMIC, STATIC, perplexity
 from examples.zoo.training import experts, modelslim
-from tests.docs.person import ONE_THREAD, succeed
+from tests.docs.person import small, succeed
 from tests.e2e.drafts import check_drafts, watch
 from tests.engines import assert_same, token_ids
 from tests.marks import requires_mla
@@ -172,7 +172,7 @@ def test_the_zoo_is_what_its_script_writes(tmp_path: Path) -> None:
 
 @requires_mla
 def test_quantized_experts(tmp_path: Path) -> None:
-    printed = succeed("python", "-m", "tests.e2e.quantized_experts", str(tmp_path), **ONE_THREAD)
+    printed = succeed("python", "-m", "tests.e2e.quantized_experts", str(tmp_path), **small())
     plain, speculating = json.loads(printed.splitlines()[-1])
     assert_same(speculating["tokens"], plain["tokens"])
     assert speculating["accepted"] > 0
