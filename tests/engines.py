@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.zoo import TARGET
 
@@ -28,6 +32,13 @@ def with_fixed_length(arguments: dict[str, Any]) -> dict[str, Any]:
     additional = dict(arguments.get("additional_config") or {})
     section = {"draft_length": "fixed", **additional.get("ascend_spec", {})}
     return {**arguments, "additional_config": {**additional, "ascend_spec": section}}
+
+
+def session_folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    """Return the path of a folder of all processes of a session."""
+    base = factory.getbasetemp()
+    # pytest-xdist gives each of its processes a folder inside the session's.
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
 
 
 MakeEngine = Callable[..., Any]

@@ -12,7 +12,8 @@ import pytest
 
 from tests.ascend.environment import CPU, IS_HERE, NPU, REASON
 from tests.ascend.matrix import EXACT, Case
-from tests.ascend.processes import Engines, Outcome, Run, session_folder
+from tests.ascend.processes import Engines, Outcome, Run
+from tests.engines import session_folder
 from tests.patches.cases import TakeOut, taking_out
 from vllm_ascend_spec.cli import env
 
@@ -50,7 +51,7 @@ if IS_HERE:
 @pytest.fixture(scope="session")
 def run_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Return ``run(case, environment=NPU) -> outcome``; equal engines run once."""
-    with closing(Engines(session_folder(tmp_path_factory))) as engines:
+    with closing(Engines(session_folder(tmp_path_factory, "engines"))) as engines:
         yield engines.run
 
 

@@ -94,13 +94,6 @@ def assert_same_drafts(found: Outcome, expected: Outcome, kind: str) -> None:
         assert counted[name] == wanted[name] > 0, name
 
 
-def session_folder(factory: pytest.TempPathFactory) -> Path:
-    """Return one folder for all processes of a session."""
-    base = factory.getbasetemp()
-    # pytest-xdist gives each of its processes a folder inside the session's.
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "engines"
-
-
 def run_anew(job: dict[str, Any], environment: dict[str, str], time_limit_s: float) -> int:
     """Run one engine in a process that starts from nothing and return its exit status."""
     with Path(job["log"]).open("w") as log:

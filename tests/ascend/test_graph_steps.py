@@ -41,7 +41,8 @@ def misses(outcome: Outcome) -> dict[str, int]:
     return {k: n for k, n in steps.items() if k.startswith("none") and k != READS_PROMPTS and n}
 
 
-@pytest.mark.parametrize("max_num_seqs", [8, 12, 20])
+# Plans of all sizes are looked at by tests/graphs/test_planner.py.
+@pytest.mark.parametrize("max_num_seqs", [8, pytest.param(12, marks=pytest.mark.nightly), 20])
 def test_every_decode_step_replays_a_planned_graph(max_num_seqs: int, run_engine: Any) -> None:
     ours = run_engine(case("eagle", max_num_seqs))
     assert misses(ours) == {}

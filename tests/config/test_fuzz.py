@@ -24,6 +24,7 @@ import examples.custom_proposer  # noqa: F401 - looked at in this process, where
 from tests.config import fuzz
 from tests.engines import ENGINE
 from tests.zoo import SPECS, TARGET
+from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.cli import main as main_module
 from vllm_ascend_spec.cli.main import main
@@ -40,10 +41,11 @@ PREFIX = "vllm-ascend-spec check: error: "
 
 
 def be_on_a_cpu(patch: pytest.MonkeyPatch) -> None:
-    """Choose the device; and ask nothing of a hub."""
+    """Choose the device; ask nothing of a hub, and only once for vLLM's version."""
     patch.setenv("VLLM_ASCEND_SPEC_DEVICE", "cpu")
     patch.setenv("HF_HUB_OFFLINE", "1")
     patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    patch.setattr(versions, "installed_vllm", functools.cache(versions.installed_vllm))
 
 
 @pytest.fixture(autouse=True)

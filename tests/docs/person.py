@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests.docs.blocks import ROOT
+from tests.warm.programs import Programs
 from vllm_ascend_spec.bench.server import Server
 
 BIN = Path(sys.executable).parent
 # For what need not be as a person runs it in this, too. As many tests run at once as there are
 # cores, and an engine's threads that wait for each other make minutes of seconds there.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-# By default most examples run without torch.compile, which takes most of a start on a CPU and is
-# shown by others: the README's, and tests/e2e. By night all run as a person runs them.
+# By default most examples run without torch.compile and in copies of a process that has imported
+# vLLM (tests/warm). Both take most of a start on a CPU and are shown by others: the README's, and
+# tests/e2e. By night all run as a person runs them.
 COMPILES_ALL = "TESTS_COMPILE_ALL" in os.environ
 UNCOMPILED = {"TORCHDYNAMO_DISABLE": "1", "VLLM_USE_AOT_COMPILE": "0"}
 SMALL = ONE_THREAD | ({} if COMPILES_ALL else UNCOMPILED)
@@ -28,6 +33,12 @@ def environment(**more: str) -> dict[str, str]:
     """Return what a person's shell has, this virtual environment activated."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(SET_BY_TESTS)}
     return kept | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **more}
+
+
+@cache
+def small() -> dict[str, str]:
+    """Return what is set for an example that is not compiled, and runs in a copy."""
+    return SMALL if COMPILES_ALL else SMALL | Programs(environment(**SMALL)).variables
 
 
 def run(*words: str, folder: Path = ROOT, **more: str) -> subprocess.CompletedProcess[str]:
@@ -59,10 +70,25 @@ def shell(text: str, **more: str) -> str:
 
 def server(text: str, **more: str) -> Server:
     """Return the server that a line of shell starts, on a free port instead of 8000."""
-    plain = environment(**more)
-    # None takes away what this process has and a person has not.
-    unset = dict.fromkeys(name for name in os.environ if name not in plain)
-    started = Server("", environment={**unset, **plain})
+    started = Server("", environment=only(environment(**more)))
     # bash becomes its last command, so that stopping it stops the server.
     started.command = ["bash", "-c", f"{text} --port {started.port}"]
     return started
+
+
+def only(variables: Mapping[str, str]) -> dict[str, str | None]:
+    """Return an environment for a server; None takes away what this process has beside it."""
+    return {**dict.fromkeys(name for name in os.environ if name not in variables), **variables}
+
+
+def small_server(
+    model: str, spec: Mapping[str, Any], arguments: Sequence[str], **more: str
+) -> Server:
+    """Return the server of a model and a speculative config, see :func:`small`."""
+    return Server(
+        model,
+        spec,
+        arguments=arguments,
+        environment=only(environment(**small(), **more)),
+        launcher=["vllm", "serve", model],
+    )

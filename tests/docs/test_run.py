@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs import table
 from tests.docs.blocks import ROOT, Block, Command, all_blocks, all_commands
-from tests.docs.person import ONE_THREAD, SMALL, run, server, shell, succeed
+from tests.docs.person import ONE_THREAD, run, server, shell, small, succeed
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
 
 pytestmark = pytest.mark.e2e
@@ -28,9 +28,9 @@ def where(thing: Command | Block) -> str:
     return thing.where
 
 
-def small(where: str) -> dict[str, str]:
+def given(where: str) -> dict[str, str]:
     """Return what is set for an example: nothing for the README's, which stand for all."""
-    return {} if where.startswith("README") else SMALL
+    return {} if where.startswith("README") else small()
 
 
 def save(text: str, folder: Path) -> str:
@@ -41,7 +41,7 @@ def save(text: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("block", PYTHON, ids=where)
 def test_python(block: Block, tmp_path: Path) -> None:
-    printed = succeed("python", save(block.text, tmp_path), **small(block.where))
+    printed = succeed("python", save(block.text, tmp_path), **given(block.where))
     if "print(" in block.text:
         assert [line for line in printed.splitlines() if line and not line.startswith(LOG)]
 
@@ -72,7 +72,7 @@ def test_check_takes_the_class_of_a_block(block: Block, tmp_path: Path) -> None:
 def test_command(command: Command) -> None:
     row = table.how(command)
     assert isinstance(row, table.Run)
-    assert row.says in shell(command.text, **small(command.where))
+    assert row.says in shell(command.text, **given(command.where))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_command(command: Command) -> None:
 )
 def test_server(command: Command) -> None:
     with (
-        server(command.text, **small(command.where)) as running,
+        server(command.text, **given(command.where)) as running,
         openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0) as client,
     ):
         (model,) = client.models.list().data

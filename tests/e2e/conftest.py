@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from tests.engines import ENGINE, Generate, MakeEngine, with_fixed_length
+from tests.e2e.answers import Answers
+from tests.engines import ENGINE, Generate, MakeEngine, session_folder, with_fixed_length
 from tests.marks import names_a_limit
 from tests.zoo import ZOO, target_of
 from vllm_ascend_spec.errors import ConfigError
@@ -151,24 +153,42 @@ def generate() -> Generate:
 
 
 @pytest.fixture(scope="module")
-def plain(make_engine: MakeEngine) -> Any:
-    """The engine without speculation."""
-    return make_engine()
+def plain_arguments() -> dict[str, Any]:
+    """Further arguments of the engine without speculation."""
+    return {}
 
 
 @pytest.fixture(scope="module")
-def expect(plain: Any, generate: Generate) -> Callable[..., list[Any]]:
-    """Return ``expect(prompts, batch, **sampling) -> outputs``: greedily, without speculation.
+def plain(make_engine: MakeEngine, plain_arguments: dict[str, Any]) -> Any:
+    """The engine without speculation."""
+    return make_engine(**plain_arguments)
 
-    A module's tests compare many engines with the same answers; they are worked out once.
+
+@pytest.fixture(scope="session")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """What engines without speculation have answered."""
+    return Answers(session_folder(tmp_path_factory, "answers"))
+
+
+@pytest.fixture(scope="module")
+def expect(
+    answers: Answers, make_engine: MakeEngine, plain_arguments: dict[str, Any], generate: Generate
+) -> Callable[..., list[Any]]:
+    """Return ``expect(prompts, engine={}, **sampling) -> outputs``: greedily, without speculation.
+
+    ``engine`` has further arguments of the engine. Many tests compare engines with the same
+    answers; they are worked out once.
     """
-    known: dict[str, list[Any]] = {}
 
-    def expected(texts: Sequence[str], batch: int = 8, **sampling: Any) -> list[Any]:
+    def expected(
+        texts: Sequence[str], engine: Mapping[str, Any] = MappingProxyType({}), **sampling: Any
+    ) -> list[Any]:
         assert "temperature" not in sampling, "an answer that is drawn is not worked out once"
-        key = repr((texts, batch, sampling))
-        if key not in known:
-            known[key] = generate(plain, texts, batch, **sampling)
-        return known[key]
+        arguments = {**plain_arguments, **engine}
+        return answers.get(
+            texts,
+            {**arguments, **{f"request's {name}": value for name, value in sampling.items()}},
+            lambda missing: generate(make_engine(**arguments), missing, **sampling),
+        )
 
     return expected

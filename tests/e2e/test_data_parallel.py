@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.engines import ENGINE, Generate
+from tests.docs.person import small_server
+from tests.engines import ENGINE
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.client import ClientLoad, run_load
 from vllm_ascend_spec.bench.server import Server
@@ -22,12 +23,12 @@ ARGUMENTS = (
     *("--kv-cache-memory-bytes", str(ENGINE["kv_cache_memory_bytes"])),
     *("--data-parallel-size", str(COPIES)),
 )
-ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+ENVIRONMENT = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server(TARGET, SPECS["eagle"], arguments=ARGUMENTS, environment=ENVIRONMENT) as running:
+    with small_server(TARGET, SPECS["eagle"], ARGUMENTS, **ENVIRONMENT) as running:
         yield running
 
 
@@ -42,11 +43,11 @@ def by_copy(metrics: str, counter: str) -> dict[str, float]:
 
 
 def test_copies_answer_as_one_and_each_drafts(
-    server: Server, prompts: list[str], make_engine: Any, generate: Generate
+    server: Server, prompts: list[str], expect: Any
 ) -> None:
     """vLLM makes replicas of a dense target independent engines: none waits for the other."""
     served = run_load(server.url, TARGET, ClientLoad(prompts[:NUM_PROMPTS], TOKENS, concurrency=8))
-    expected = generate(make_engine(), prompts[:NUM_PROMPTS], max_tokens=TOKENS)
+    expected = expect(prompts[:NUM_PROMPTS], max_tokens=TOKENS)
     assert [a.token_ids for a in served.answers] == [tuple(o.token_ids) for o in expected]
     accepted = by_copy(server.metrics(), "vllm:spec_decode_num_accepted_tokens")
     drafted = by_copy(server.metrics(), "vllm:spec_decode_num_draft_tokens")

@@ -50,10 +50,10 @@ def graphed(request: pytest.FixtureRequest, make_engine: Any) -> Iterator[tuple[
 @pytest.mark.parametrize("graphed", WITH_A_LOOP, indirect=True)
 @pytest.mark.parametrize("batch", BATCHES)
 def test_replays_are_of_captured_widths_and_buffers(
-    batch: int, graphed: tuple[Any, GraphedModel], make_engine: Any, generate: Any, some: list[str]
+    batch: int, graphed: tuple[Any, GraphedModel], expect: Any, generate: Any, some: list[str]
 ) -> None:
     llm, model = graphed
-    expected = token_ids(generate(make_engine(), some, batch=1))
+    expected = token_ids(expect(some))
     assert sorted(key.num_tokens for key in model.captured) == SIZES
     captured = set(model.captured)
     assert_same(token_ids(generate(llm, some, batch)), expected)
@@ -118,7 +118,7 @@ def drafts_of(llm: Any, drafter: Any, generate: Any, texts: list[str]) -> list[l
 )
 @pytest.mark.parametrize("loop", ["ours", "stock"])
 def test_later_passes_have_graphs_of_their_own(
-    method: str, loop: str, make_engine: Any, generate: Any, some: list[str]
+    method: str, loop: str, make_engine: Any, expect: Any, generate: Any, some: list[str]
 ) -> None:
     """The target's sizes are in whole requests of K+1 rows, the later passes have one row each."""
     section = {"ascend_spec": {"draft_loop": loop}}
@@ -127,7 +127,7 @@ def test_later_passes_have_graphs_of_their_own(
     width = drafter.num_speculative_tokens + 1
     sizes = [requests * width for requests in (1, 2, 3, 8)]
     rows = {size: size // width for size in sizes}
-    expected = token_ids(generate(make_engine(), some, batch=1))
+    expected = token_ids(expect(some))
     for laid, later in ((rows, 3), ({}, width)):  # without them as vLLM does it
         with graphs_of(drafter, sizes, laid) as model:
             assert {key.num_tokens for key in model.captured} == {*sizes, *laid.values()}

@@ -6,15 +6,23 @@ looks at what was drafted, verified and accepted (drafts.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.e2e.drafts import check_drafts, check_every_step_drafts, check_schedule, count, watch
+from tests.e2e.drafts import (
+    Drafts,
+    check_drafts,
+    check_every_step_drafts,
+    check_schedule,
+    count,
+    watch,
+)
 from tests.e2e.gaps import assert_same_answers
-from tests.engines import assert_same, token_ids
+from tests.e2e.golden import IN_RECORD, is_worth_its_record
+from tests.engines import Generate, assert_same, token_ids
 from tests.zoo import ALWAYS_K, EVERY, KINDS, LEAST, LOOPS, MOST_DRAFTS
 
 METHODS = list(EVERY)
@@ -26,9 +34,9 @@ def expected(expect: Any, prompts: list[str]) -> list[list[int]]:
 
 
 def test_what_is_expected_is_the_same_in_any_batch(
-    expect: Any, prompts: list[str], expected: Any
+    plain: Any, generate: Generate, prompts: list[str], expected: Any
 ) -> None:
-    assert_same(token_ids(expect(prompts[:16], batch=1)), expected[:16])
+    assert_same(token_ids(generate(plain, prompts[:16], batch=1)), expected[:16])
 
 
 @pytest.mark.core
@@ -38,7 +46,10 @@ def test_every_prompt_is_answered_as_without_speculation(
 ) -> None:
     assert len(prompts) >= 50
     llm = make_engine(EVERY[method])
-    check(method, llm, partial(ask, llm, generate, prompts), expected, least=1.5)
+    seen = check(method, llm, partial(ask, llm, generate, prompts), expected, least=1.5)
+    if method in IN_RECORD:
+        assert seen.acceptance.tokens_per_step is not None
+        assert is_worth_its_record(IN_RECORD[method], "greedy", seen.acceptance.tokens_per_step)
 
 
 @pytest.mark.parametrize("num_prompts", [16, pytest.param(40, marks=pytest.mark.nightly)])
@@ -58,8 +69,10 @@ def test_requests_alone_are_answered_as_without_speculation(
 
 
 @pytest.fixture(scope="module")
-def check(plain: Any, prompts: list[str]) -> Callable[..., None]:
+def check(plain: Any, prompts: list[str]) -> Callable[..., Drafts]:
     """Return what fails unless answers are as expected and came from the drafts that they should.
+
+    It returns what it saw.
 
     Its arguments:
         method: a draft model never makes fewer drafts than it was told to.
@@ -77,7 +90,7 @@ def check(plain: Any, prompts: list[str]) -> Callable[..., None]:
         expected: list[list[int]],
         num_drafts: int | None = None,
         least: float = 1.3,
-    ) -> None:
+    ) -> Drafts:
         most = num_drafts or EVERY[method]["num_speculative_tokens"]
         with watch(llm) as seen:
             answers = answer()
@@ -85,13 +98,22 @@ def check(plain: Any, prompts: list[str]) -> Callable[..., None]:
         check_drafts(seen, most, min(least, LEAST.get(method, least)))
         if method in ALWAYS_K:
             check_every_step_drafts(seen, most, answers)
+        return seen
 
     return check
 
 
-# Everything else here makes three.
-@pytest.mark.parametrize("num_tokens", [1, pytest.param(2, marks=pytest.mark.nightly), 5])
-@pytest.mark.parametrize("method", METHODS)
+def numbers_of_drafts() -> Iterator[Any]:
+    """Yield each method with other numbers than everything else here makes."""
+    for method, spec in EVERY.items():
+        yield method, 1
+        yield pytest.param(method, 2, marks=pytest.mark.nightly)
+        most = min(5, MOST_DRAFTS.get(method, 5))
+        if most != spec["num_speculative_tokens"]:
+            yield method, most
+
+
+@pytest.mark.parametrize(("method", "num_tokens"), list(numbers_of_drafts()))
 def test_any_number_of_drafts(
     method: str,
     num_tokens: int,
@@ -101,7 +123,6 @@ def test_any_number_of_drafts(
     expected: Any,
     check: Any,
 ) -> None:
-    num_tokens = min(num_tokens, MOST_DRAFTS.get(method, num_tokens))
     llm = make_engine({**EVERY[method], "num_speculative_tokens": num_tokens})
     answer = partial(ask, llm, generate, prompts[:16])
     check(method, llm, answer, expected[:16], num_tokens)
@@ -156,11 +177,11 @@ def test_chunked_prefill_and_prefix_caching(
 
 @pytest.mark.parametrize("method", LOOPS)
 def test_end_of_the_context(
-    method: str, make_engine: Any, generate: Any, prompts: list[str]
+    method: str, make_engine: Any, expect: Any, generate: Any, prompts: list[str]
 ) -> None:
     """Drafts that would pass ``max_model_len`` are dropped; the last token is still right."""
     arguments = {"max_model_len": 160}
-    plain = generate(make_engine(**arguments), prompts[:16], max_tokens=200)
+    plain = expect(prompts[:16], arguments, max_tokens=200)
     assert all(output.finish_reason == "length" for output in plain)
     assert any(len(output.token_ids) > 8 for output in plain)
     llm = make_engine(EVERY[method], **arguments)
@@ -240,9 +261,15 @@ def test_careless_class(make_engine: Any, generate: Any, prompts: list[str], exp
 @pytest.mark.parametrize("batch", [8, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("method", KINDS)
 def test_compiled(
-    method: str, batch: int, make_engine: Any, generate: Any, prompts: list[str], check: Any
+    method: str,
+    batch: int,
+    make_engine: Any,
+    expect: Any,
+    generate: Any,
+    prompts: list[str],
+    check: Any,
 ) -> None:
     """torch.compile rounds differently than eager, so both sides are compiled here."""
-    plain = generate(make_engine(enforce_eager=False), prompts[:32], batch)
+    plain = expect(prompts[:32], {"enforce_eager": False})
     llm = make_engine(EVERY[method], enforce_eager=False)
     check(method, llm, partial(ask, llm, generate, prompts[:32], batch), token_ids(plain))

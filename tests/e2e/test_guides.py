@@ -15,7 +15,7 @@ import pytest
 from vllm import SamplingParams
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from tests.docs.person import ONE_THREAD, SMALL, environment, server, succeed
+from tests.docs.person import ONE_THREAD, SMALL, environment, server, small, succeed
 from tests.e2e.drafts import watch
 from tests.e2e.guides import (
     COMMANDS,
@@ -127,7 +127,7 @@ def test_a_command_serves(name: str) -> None:
     if "\\   #" in text:  # which no shell takes as it is meant
         text = rewrite(text).text
     with (
-        server(text.rstrip(), **MACHINE, **SMALL) as running,
+        server(text.rstrip(), **MACHINE, **small()) as running,
         openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0) as client,
     ):
         model = client.models.list().data[0].id
@@ -207,7 +207,7 @@ def test_mtp_with_quantized_experts_serves(devices: int) -> None:
     text = with_our_models(MTP_ON_NPUS).replace(NPUS, HERE.format(devices))
     assert NPUS not in text
     with (
-        server(text.rstrip(), **MACHINE, **SMALL) as running,
+        server(text.rstrip(), **MACHINE, **small()) as running,
         openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0) as client,
     ):
         for prompt in TEXTS:

@@ -25,7 +25,7 @@ NUM_PROMPTS = 4
 
 @pytest.fixture(scope="module")
 def expected(expect: Any, prompts: list[str]) -> list[list[int]]:
-    return token_ids(expect(prompts[:NUM_PROMPTS], batch=1))
+    return token_ids(expect(prompts[:NUM_PROMPTS]))
 
 
 def drafts_of_model(

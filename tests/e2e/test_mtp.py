@@ -34,9 +34,9 @@ def spec(num_drafts: int, **options: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def expected(make_engine: MakeEngine, generate: Generate, prompts: list[str]) -> list[list[int]]:
+def expected(expect: Any, prompts: list[str]) -> list[list[int]]:
     """DeepSeek's answers without speculation."""
-    return token_ids(generate(make_engine(model=str(DEEPSEEK)), prompts[:NUM_PROMPTS]))
+    return token_ids(expect(prompts[:NUM_PROMPTS], {"model": str(DEEPSEEK)}))
 
 
 @requires_mla

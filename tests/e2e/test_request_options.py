@@ -50,8 +50,8 @@ GREEDY: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def plain(make_engine: Any) -> Any:
-    return make_engine(logits_processors=[PROCESSORS])
+def plain_arguments() -> dict[str, Any]:
+    return {"logits_processors": [PROCESSORS]}
 
 
 @pytest.fixture(scope="module", params=KINDS)

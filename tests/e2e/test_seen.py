@@ -13,6 +13,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.docs.person import small_server
 from tests.engines import ENGINE
 from tests.marks import unless
 from tests.metrics.dashboard import (
@@ -46,7 +47,6 @@ ARGUMENTS = (
     *("--per-request-spec-decode-metrics", "detailed"),
     *("--additional-config", json.dumps({"ascend_spec": SECTION})),
 )
-ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_API_KEY": KEY}
 
 # What an eager engine has no samples of.
 OF_GRAPHS = {
@@ -55,7 +55,7 @@ OF_GRAPHS = {
 
 
 def serve(*more: str) -> Server:
-    return Server(TARGET, SPECS["eagle"], arguments=(*ARGUMENTS, *more), environment=ENVIRONMENT)
+    return small_server(TARGET, SPECS["eagle"], (*ARGUMENTS, *more), VLLM_API_KEY=KEY)
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ NUM_PROMPTS, MAX_TOKENS = 8, 48
 
 
 @pytest.fixture(scope="module")
-def expected(make_engine: Any, generate: Any, prompts: list[str]) -> list[tuple[int, ...]]:
-    answers = generate(make_engine(), prompts[:NUM_PROMPTS], max_tokens=MAX_TOKENS)
+def expected(expect: Any, prompts: list[str]) -> list[tuple[int, ...]]:
+    answers = expect(prompts[:NUM_PROMPTS], max_tokens=MAX_TOKENS)
     return [tuple(tokens) for tokens in token_ids(answers)]
 
 

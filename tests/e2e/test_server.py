@@ -89,10 +89,10 @@ def test_clients_beside_each_other_get_what_they_get_alone(
 
 
 def test_answers_equal_those_of_the_offline_engine(
-    server: Server, prompts: list[str], make_engine: object, generate: object
+    server: Server, prompts: list[str], expect: Any
 ) -> None:
     served = run_load(server.url, TARGET, ClientLoad(prompts[:8], 64))
-    offline = generate(make_engine(), prompts[:8])  # type: ignore[operator]
+    offline = expect(prompts[:8])
     expected = [tuple(output.token_ids) for output in offline]
     assert [answer.token_ids for answer in served.answers] == expected
 
@@ -149,9 +149,7 @@ def test_a_bad_request_is_refused_and_the_server_goes_on(
     assert good.usage.completion_tokens > 0
 
 
-def test_a_worker_in_a_process_of_its_own(
-    prompts: list[str], make_engine: object, generate: object
-) -> None:
+def test_a_worker_in_a_process_of_its_own(prompts: list[str], expect: Any) -> None:
     """What vLLM does where the number of threads is not given."""
     with Server(
         TARGET,
@@ -165,7 +163,7 @@ def test_a_worker_in_a_process_of_its_own(
     ) as server:
         assert "Worker pid=" in server.log_text()
         served = run_load(server.url, TARGET, ClientLoad(prompts[:4], 32))
-    offline = generate(make_engine(), prompts[:4], max_tokens=32)  # type: ignore[operator]
+    offline = expect(prompts[:4], max_tokens=32)
     expected = [tuple(output.token_ids) for output in offline]
     assert [answer.token_ids for answer in served.answers] == expected
 
@@ -182,18 +180,11 @@ def test_a_stop_string_ends_what_is_billed(
     server: Server,
     client: openai.OpenAI,
     prompts: list[str],
-    make_engine: object,
-    generate: object,
+    expect: Any,
     stream: bool,
 ) -> None:
     """Two answers to a prompt, of which each is billed."""
-    offline = generate(  # type: ignore[operator]
-        make_engine(),  # type: ignore[operator]
-        prompts[:8],
-        stop=["self"],
-        ignore_eos=False,
-        max_tokens=48,
-    )
+    offline = expect(prompts[:8], stop=["self"], ignore_eos=False, max_tokens=48)
     options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
     before = generated(server)
     for prompt, expected in zip(prompts, offline, strict=False):
@@ -227,12 +218,12 @@ def generated(server: Server) -> float:
 
 
 @pytest.mark.timeout(900 + SOAK_SECONDS)
-def test_a_soak(server: Server, prompts: list[str], make_engine: Any, generate: Any) -> None:
+def test_a_soak(server: Server, prompts: list[str], expect: Any) -> None:
     """Everything at once for a while: no error, no wrong answer, nothing left behind.
 
     It has a clock in it: ``SOAK_SECONDS`` sets it. ``test_soak.py`` does so for longer, by method.
     """
-    references = references_of(generate(make_engine(), prompts[:24]), prompts)
+    references = references_of(expect(prompts[:24]), prompts)
     accepted_before = accepted_alone(server, prompts)
     before = from_prometheus(server.metrics())
     drafts = SPECS["eagle"]["num_speculative_tokens"]

@@ -37,10 +37,10 @@ WAYS: dict[str, tuple[dict[str, Any] | None, tuple[str, ...]]] = {
 @pytest.mark.soak
 @pytest.mark.timeout(1800 + 2 * SECONDS)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_soak(way: str, prompts: list[str], make_engine: Any, generate: Any) -> None:
+def test_a_soak(way: str, prompts: list[str], expect: Any) -> None:
     """No error, no wrong answer, nothing left behind."""
     spec, arguments = WAYS[way]
-    references = references_of(generate(make_engine(), prompts[:24]), prompts)
+    references = references_of(expect(prompts[:24]), prompts)
     drafts = None if spec is None else spec["num_speculative_tokens"]
     environment = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", **NO_KERNEL_CACHE}
     model = target_of(spec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from safetensors.torch import load_file
 
 from examples.zoo.quantized import DYNAMIC, STATIC, perplexity
 from examples.zoo.training import experts, modelslim
-from tests.docs.person import ONE_THREAD, succeed
+from tests.docs.person import small, succeed
 from tests.e2e.drafts import check_drafts, watch
 from tests.engines import assert_same, token_ids
 from tests.marks import requires_mla
 from tests.zoo import EVERY, SPECS, TARGET, W8A8, ZOO
 from vllm_ascend_spec.errors import CheckpointError
+from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts
 from vllm_ascend_spec.quantization.description import NAME
 
 ASCEND = {"quantization": "ascend"}
@@ -37,6 +39,26 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("dynamic")
     modelslim.quantize_dynamic(Path(TARGET), folder)
     return {STATIC: W8A8, DYNAMIC: str(folder)}
+
+
+InFloat = Callable[..., AcceptanceCounts]
+
+
+@pytest.fixture(scope="module")
+def in_float(make_engine: Any, generate: Any, prompts: list[str]) -> InFloat:
+    """Return what tells what drafts are worth where nothing is quantized, by spec and target."""
+    known: dict[str, AcceptanceCounts] = {}
+
+    def accepted(spec: dict[str, Any], **target: Any) -> AcceptanceCounts:
+        key = repr((spec, target))
+        if key not in known:
+            llm = make_engine(spec, **target)
+            with watch(llm) as seen:
+                generate(llm, prompts)
+            known[key] = seen.acceptance
+        return known[key]
+
+    return accepted
 
 
 @pytest.mark.parametrize("kind", [STATIC, DYNAMIC])
@@ -63,18 +85,18 @@ def test_speculation_changes_no_answer_and_drafts_are_worth_as_much(
     kind: str,
     folders: dict[str, str],
     make_engine: Any,
+    expect: Any,
     generate: Any,
     prompts: list[str],
+    in_float: InFloat,
 ) -> None:
     target, spec = {"model": folders[kind], **ASCEND}, SPECS[method]
-    expected = token_ids(generate(make_engine(**target), prompts))
+    expected = token_ids(expect(prompts, target))
     with watch(make_engine(spec, **target)) as seen:
         answers = token_ids(generate(make_engine(spec, **target), prompts))
     assert_same(answers, expected)
     check_drafts(seen, 3)
-    with watch(make_engine(spec)) as in_float:
-        generate(make_engine(spec), prompts)
-    assert seen.acceptance.rate == pytest.approx(in_float.acceptance.rate, rel=0.03)
+    assert seen.acceptance.rate == pytest.approx(in_float(spec).rate, rel=0.03)
 
 
 def test_a_described_folder_needs_no_option(make_engine: Any) -> None:
@@ -84,9 +106,11 @@ def test_a_described_folder_needs_no_option(make_engine: Any) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_methods(method: str, make_engine: Any, generate: Any, prompts: list[str]) -> None:
+def test_methods(
+    method: str, make_engine: Any, expect: Any, generate: Any, prompts: list[str]
+) -> None:
     target = {"model": W8A8, **ASCEND}
-    expected = token_ids(generate(make_engine(**target), prompts[:16]))
+    expected = token_ids(expect(prompts[:16], target))
     with watch(make_engine(EVERY[method], **target)) as seen:
         answers = token_ids(generate(make_engine(EVERY[method], **target), prompts[:16]))
     assert_same(answers, expected)
@@ -106,11 +130,15 @@ def test_compiled(
 
 
 def test_over_two_devices(
-    make_engine: Any, generate: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+    make_engine: Any,
+    expect: Any,
+    generate: Any,
+    prompts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     target = {"model": W8A8, **ASCEND}
-    expected = token_ids(generate(make_engine(**target), prompts[:8], max_tokens=32))
+    expected = token_ids(expect(prompts[:8], target, max_tokens=32))
     split = make_engine(SPECS["eagle"], tensor_parallel_size=2, **target)
     answers = token_ids(generate(split, prompts[:8], max_tokens=32))
     # Sums are added in another order.
@@ -123,38 +151,46 @@ def test_over_two_devices(
     "method", ["draft_model", "eagle", pytest.param("eagle3", marks=pytest.mark.core)]
 )
 def test_a_quantized_draft(
-    method: str, make_engine: Any, generate: Any, prompts: list[str], tmp_path: Path
+    method: str,
+    make_engine: Any,
+    expect: Any,
+    generate: Any,
+    prompts: list[str],
+    in_float: InFloat,
+    tmp_path: Path,
 ) -> None:
     modelslim.quantize_dynamic(Path(SPECS[method]["model"]), tmp_path)
     spec = {**SPECS[method], "model": str(tmp_path), "quantization": "ascend"}
-    expected = token_ids(generate(make_engine(), prompts[:32]))
-    with watch(make_engine(SPECS[method])) as in_float:
-        generate(make_engine(SPECS[method]), prompts[:32])
+    expected = token_ids(expect(prompts))
     with watch(make_engine(spec)) as seen:
-        assert_same(token_ids(generate(make_engine(spec), prompts[:32])), expected)
-    assert seen.acceptance.rate == pytest.approx(in_float.acceptance.rate, rel=0.03)
+        assert_same(token_ids(generate(make_engine(spec), prompts)), expected)
+    accepted = in_float(SPECS[method])
+    assert seen.acceptance.rate == pytest.approx(accepted.rate, rel=0.03)
     # They are other drafts, so the layers were not left in float.
-    assert seen.acceptance != in_float.acceptance
+    assert seen.acceptance != accepted
 
 
 @pytest.mark.parametrize(
     "model", ["target-mimo", pytest.param("target-deepseek", marks=requires_mla)]
 )
 def test_heads_of_a_quantized_checkpoint(
-    model: str, make_engine: Any, generate: Any, prompts: list[str], tmp_path: Path
+    model: str,
+    make_engine: Any,
+    generate: Any,
+    prompts: list[str],
+    in_float: InFloat,
+    tmp_path: Path,
 ) -> None:
     """Layers for multi-token prediction are in their target's checkpoint, quantized as it is."""
     modelslim.quantize_dynamic(ZOO / model, tmp_path)
     target = {"model": str(tmp_path), **ASCEND}
     spec = {"method": "mtp", "num_speculative_tokens": 3}
-    expected = token_ids(generate(make_engine(**target), prompts[:64]))
+    expected = token_ids(generate(make_engine(**target), prompts))
     with watch(make_engine(spec, **target)) as seen:
-        assert_same(token_ids(generate(make_engine(spec, **target), prompts[:64])), expected)
+        assert_same(token_ids(generate(make_engine(spec, **target), prompts)), expected)
     check_drafts(seen, 3)
-    in_float = make_engine(spec, model=str(ZOO / model))
-    with watch(in_float) as seen_in_float:
-        generate(in_float, prompts[:64])
-    assert seen.acceptance.rate == pytest.approx(seen_in_float.acceptance.rate, rel=0.03)
+    accepted = in_float(spec, model=str(ZOO / model))
+    assert seen.acceptance.rate == pytest.approx(accepted.rate, rel=0.03)
 
 
 def test_the_zoo_is_what_its_script_writes(tmp_path: Path) -> None:
@@ -172,7 +208,7 @@ def test_the_zoo_is_what_its_script_writes(tmp_path: Path) -> None:
 
 @requires_mla
 def test_quantized_experts(tmp_path: Path) -> None:
-    printed = succeed("python", "-m", "tests.e2e.quantized_experts", str(tmp_path), **ONE_THREAD)
+    printed = succeed("python", "-m", "tests.e2e.quantized_experts", str(tmp_path), **small())
     plain, speculating = json.loads(printed.splitlines()[-1])
     assert_same(speculating["tokens"], plain["tokens"])
     assert speculating["accepted"] > 0
