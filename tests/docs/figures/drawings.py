@@ -1,4 +1,4 @@
-"""Drawings of records, as SVG: bars in panels of one size, on white also where pages are dark."""
+"""Drawings of records and of a simulation, as SVG: bars in panels of one size, on white."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.control.simulated import Engine, adaptive
 from tests.docs.blocks import ROOT
 from tests.docs.figures.rows import Record, read
 
@@ -71,6 +72,30 @@ def lengths() -> Drawing:
     )
 
 
+def over_time() -> Drawing:
+    """Return which K ``adaptive`` chooses while a simulated load changes, by hundreds of steps."""
+
+    def cost(requests: int, rows: int, drafts: int) -> float:
+        return 0.010 + 0.0015 * max(0, rows - 8) + 0.0003 * drafts
+
+    engine = Engine(cost, rate=0.7)
+    adaptive(engine, ([1] * 900 + [16] * 300) * 2, range(len(COLOURS)))
+    windows = [engine.chosen[start : start + 100] for start in range(0, len(engine.chosen), 100)]
+    shares = {
+        str(number): [window.count(k) / len(window) for k in range(len(COLOURS))]
+        for number, window in enumerate(windows, start=1)
+    }
+    return Drawing(
+        "adaptive over time, simulated: 1 request for 900 steps, then 16 for 300, twice",
+        {f"K = {k}": colour for k, colour in enumerate(COLOURS)},
+        "hundreds of steps",
+        [Panel("1 request for 900 steps, then 16 for 300, twice", shares)],
+        columns=1,
+        size=(534, 130),
+        stacked=True,
+    )
+
+
 def positions() -> Drawing:
     """Return the share of steps with drafts that accepted each position, by method."""
     record = json.loads((ROOT / "examples" / "zoo" / "evaluation.json").read_text())
@@ -95,7 +120,11 @@ def by_position(found: Record) -> dict[str, tuple[float, ...]]:
     return {str(position): pair for position, pair in enumerate(pairs, start=1)}
 
 
-DRAWINGS: Mapping[str, Callable[[], Drawing]] = {"lengths": lengths, "positions": positions}
+DRAWINGS: Mapping[str, Callable[[], Drawing]] = {
+    "lengths": lengths,
+    "over_time": over_time,
+    "positions": positions,
+}
 
 
 def svg(drawing: Drawing) -> str:
