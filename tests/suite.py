@@ -34,6 +34,9 @@ PARTS = (
     *(f"vllm-{minor}" for minor in OTHER_VLLM),
     *(f"vllm-ascend-{minor}" for minor in OTHER_VLLM_ASCEND),
 )
+# These run beside each other, each with half of the processes: their tests are few, and otherwise
+# every process would import vLLM for a handful, and the longest test of a part would run alone.
+BESIDE = (("simulator", "vllm-ascend-0.23"), ("vllm-0.23", "vllm-0.32"))
 # make sets them for what it starts; a make of our own must not read them. And where Python keeps
 # nothing that it has compiled, each import of vLLM takes twice as long: pip compiles nothing.
 NOT_GIVEN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHONDONTWRITEBYTECODE")
@@ -188,10 +191,13 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
     pytest = ["-m", "pytest", "--max-worker-restart", "0", "-n"]
     # The last -m counts.
     chosen = ["-m", "not soak"] if options.all else []
+    names = [name for name in PARTS if name in (options.only or PARTS)]
+    halved = {name for pair in BESIDE if set(pair) <= set(names) for name in pair}
     environment = {"TESTS_COMPILE_ALL": "1"} if options.all else {}
 
     def part(name: str, base: str, words: Sequence[str], minor: str = "", **more: Path) -> Part:
         at_once = options.at_once if base == options.venv else options.npu_at_once
+        at_once = max(at_once // 2, 1) if name in halved else at_once
         venv = f"{base}-{minor}" if minor else base
         python = str(ROOT / venv / "bin" / "python")
         # By night all of them, on every version.
@@ -216,7 +222,16 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
             for minor in OTHER_VLLM_ASCEND
         ),
     ]
-    return [part for part in parts if part.name in (options.only or [part.name])]
+    return [part for part in parts if part.name in names]
+
+
+def in_stages(parts: Sequence[Part]) -> list[list[Part]]:
+    """Return the stages of some parts, in order."""
+    stage_of = {name: pair for pair in BESIDE for name in pair}
+    stages: dict[tuple[str, ...], list[Part]] = {}
+    for part in parts:
+        stages.setdefault(stage_of.get(part.name, (part.name,)), []).append(part)
+    return list(stages.values())
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -241,7 +256,7 @@ def main(words: Sequence[str]) -> int:
     tests = pytest_parts(options)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as records:
-        stages = [*set_up(options, tests), *([part] for part in tests)]
+        stages = [*set_up(options, tests), *in_stages(tests)]
         results = run_stages([stage for stage in stages if stage], 2, Path(records))
     print("\n".join(report(results, time.monotonic() - started)))
     return int(any(result.has_failed for result in results))

@@ -29,6 +29,10 @@ sys.exit(int(sys.argv[1]))
 """
 
 
+# Of the parts that run beside another one, in no order.
+SECOND = {second for _, second in suite.BESIDE}
+
+
 def part(name: str, status: int = 0, **more: bool) -> Part:
     return Part(name, [sys.executable, "-c", RUN, str(status)], **more)
 
@@ -101,10 +105,10 @@ def test_the_list_has_the_longest_first(tmp_path: Path) -> None:
                 "set-up of .venv-npu-0.23",
                 "package",
                 "simulator",
+                "vllm-ascend-0.23",
                 "npu",
                 "vllm-0.23",
                 "vllm-0.32",
-                "vllm-ascend-0.23",
             ],
         ),
         (["tests/ops"], ["set-up of .venv", "package"]),
@@ -138,10 +142,21 @@ def test_parts(words: list[str], expected: list[str], monkeypatch: pytest.Monkey
     assert suite.main(words) == 0
     assert all(found.folder in (ROOT, suite.SIMULATOR) for found in seen)
     assert all(found.tests != found.name.startswith("set-up") for found in seen)
+    # Those of a stage begin at the same time.
     assert sorted(found.name for found in seen) == sorted(expected)
-    assert [found.name for found in seen if not found.name.startswith("set-up")] == [
-        name for name in expected if not name.startswith("set-up")
-    ]
+    first = [found.name for found in seen if found.tests and found.name not in SECOND]
+    assert first == [name for name in expected if name in suite.PARTS and name not in SECOND]
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [([], "1"), (["vllm-0.32", "vllm-0.23"], "1"), (["vllm-0.32"], "2"), (["package"], "2")],
+)
+def test_parts_beside_each_other_share_the_processes(only: list[str], expected: str) -> None:
+    options = suite.parse([word for name in only for word in ("--only", name)])
+    found = {part.name: list(part.command) for part in suite.pytest_parts(options)}
+    command = found[only[0] if only else "simulator"]
+    assert command[command.index("-n") + 1] == expected
 
 
 @pytest.mark.parametrize("every", [False, True])

@@ -94,11 +94,12 @@ def _by_day(method: str) -> Any:
 # For what knows no more of a method than its kind: the others repeat it by night.
 KINDS = [pytest.param(name, marks=_by_day(name)) for name in EVERY]
 KINDS_OF_DRAFTS = [pytest.param(*way, marks=_by_day(way[0])) for way in WAYS_TO_DRAFT]
-# Methods whose drafts come from another one's loop. Rows and blocks are the loop's, so what only
-# moves those is repeated by night.
-SAME_LOOP = ("eagle3", "mtp")
+# Methods whose drafts come from the loop of another one, or in the same places of a step: EAGLE's,
+# Medusa's heads, PARD's one pass. Rows and blocks are the same there, so what only moves those is
+# repeated by night.
+SAME_PLACES = ("eagle3", "mtp", "mlp_speculator", "peagle")
 LOOPS = [
-    pytest.param(name, marks=pytest.mark.nightly if name in SAME_LOOP else ()) for name in EVERY
+    pytest.param(name, marks=pytest.mark.nightly if name in SAME_PLACES else ()) for name in EVERY
 ]
 
 

@@ -136,15 +136,18 @@ def make_engine() -> Iterator[MakeEngine]:
 
 @pytest.fixture(scope="session")
 def generate() -> Generate:
-    """Return ``generate(llm, prompts, batch, **sampling) -> outputs``, ``batch`` at a time."""
+    """Return ``generate(llm, prompts, batch, **sampling) -> outputs``.
 
-    def run(llm: Any, texts: Sequence[str], batch: int = 8, **sampling: Any) -> list[Any]:
+    ``batch`` at a time; by default a request takes the place of each one that ends.
+    """
+
+    def run(llm: Any, texts: Sequence[str], batch: int | None = None, **sampling: Any) -> list[Any]:
         from vllm import SamplingParams
 
         parameters = SamplingParams(
             **{"temperature": 0, "max_tokens": 64, "ignore_eos": True, **sampling}
         )
-        outputs = []
+        outputs, batch = [], batch or len(texts)
         for first in range(0, len(texts), batch):
             outputs += llm.generate(texts[first : first + batch], parameters, use_tqdm=False)
         return [output.outputs[0] for output in outputs]

@@ -23,7 +23,7 @@ from tests.e2e.drafts import (
 from tests.e2e.gaps import assert_same_answers
 from tests.e2e.golden import IN_RECORD, is_worth_its_record
 from tests.engines import Generate, assert_same, token_ids
-from tests.zoo import ALWAYS_K, EVERY, KINDS, LEAST, LOOPS, MOST_DRAFTS
+from tests.zoo import ALWAYS_K, EVERY, KINDS, LEAST, LOOPS, MOST_DRAFTS, SAME_PLACES
 
 METHODS = list(EVERY)
 
@@ -45,14 +45,14 @@ def test_every_prompt_is_answered_as_without_speculation(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     assert len(prompts) >= 50
-    llm = make_engine(EVERY[method])
+    llm = make_engine(EVERY[method], max_num_seqs=32)
     seen = check(method, llm, partial(ask, llm, generate, prompts), expected, least=1.5)
     if method in IN_RECORD:
         assert seen.acceptance.tokens_per_step is not None
         assert is_worth_its_record(IN_RECORD[method], "greedy", seen.acceptance.tokens_per_step)
 
 
-@pytest.mark.parametrize("num_prompts", [16, pytest.param(40, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("num_prompts", [8, pytest.param(40, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("method", LOOPS)
 def test_requests_alone_are_answered_as_without_speculation(
     method: str,
@@ -106,11 +106,12 @@ def check(plain: Any, prompts: list[str]) -> Callable[..., Drafts]:
 def numbers_of_drafts() -> Iterator[Any]:
     """Yield each method with other numbers than everything else here makes."""
     for method, spec in EVERY.items():
-        yield method, 1
+        marks = pytest.mark.nightly if method in SAME_PLACES else ()
+        yield pytest.param(method, 1, marks=marks)
         yield pytest.param(method, 2, marks=pytest.mark.nightly)
         most = min(5, MOST_DRAFTS.get(method, 5))
         if most != spec["num_speculative_tokens"]:
-            yield method, most
+            yield pytest.param(method, most, marks=marks)
 
 
 @pytest.mark.parametrize(("method", "num_tokens"), list(numbers_of_drafts()))
@@ -143,12 +144,18 @@ def test_more_drafts_than_an_npu_takes(
     check(method, llm, answer, expected[:16], num_tokens)
 
 
-def ask(llm: Any, generate: Any, prompts: list[str], batch: int = 8) -> list[list[int]]:
+def ask(llm: Any, generate: Any, prompts: list[str], batch: int | None = None) -> list[list[int]]:
     """Return the answers to some prompts."""
     return token_ids(generate(llm, prompts, batch))
 
 
-@pytest.mark.parametrize("method", ALWAYS_K)
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=pytest.mark.nightly if name in SAME_PLACES else ())
+        for name in ALWAYS_K
+    ],
+)
 def test_stock_draft_loop(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
@@ -157,7 +164,7 @@ def test_stock_draft_loop(
     check(method, llm, partial(ask, llm, generate, prompts[:16]), expected[:16])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LOOPS)
 def test_chunked_prefill_and_prefix_caching(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
@@ -168,8 +175,6 @@ def test_chunked_prefill_and_prefix_caching(
     chunks = {"max_num_batched_tokens": 48, "max_num_seqs": 4}
     llm = make_engine(EVERY[method], enable_prefix_caching=True, block_size=32, **chunks)
     check(method, llm, partial(ask, llm, generate, prompts[:16]), expected[:16])
-    if method not in LOOPS:
-        return
     before = count(llm, "vllm:prefix_cache_hits")
     check(method, llm, partial(ask, llm, generate, prompts[:16]), expected[:16])
     assert count(llm, "vllm:prefix_cache_hits") > before

@@ -23,7 +23,9 @@ from vllm_ascend_spec.errors import CheckpointError
 from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts
 from vllm_ascend_spec.quantization.description import NAME
 
-ASCEND = {"quantization": "ascend"}
+# Every prompt is asked in many of these tests, so many run at once.
+WIDE = {"max_num_seqs": 32}
+ASCEND = {"quantization": "ascend", **WIDE}
 # A quantized target's hidden states are drafted from, and its text.
 BY_DAY = ("eagle", "eagle3", "ngram")
 METHODS = [
@@ -52,7 +54,7 @@ def in_float(make_engine: Any, generate: Any, prompts: list[str]) -> InFloat:
     def accepted(spec: dict[str, Any], **target: Any) -> AcceptanceCounts:
         key = repr((spec, target))
         if key not in known:
-            llm = make_engine(spec, **target)
+            llm = make_engine(spec, **target, **WIDE)
             with watch(llm) as seen:
                 generate(llm, prompts)
             known[key] = seen.acceptance
@@ -162,8 +164,9 @@ def test_a_quantized_draft(
     modelslim.quantize_dynamic(Path(SPECS[method]["model"]), tmp_path)
     spec = {**SPECS[method], "model": str(tmp_path), "quantization": "ascend"}
     expected = token_ids(expect(prompts))
-    with watch(make_engine(spec)) as seen:
-        assert_same(token_ids(generate(make_engine(spec), prompts)), expected)
+    llm = make_engine(spec, **WIDE)
+    with watch(llm) as seen:
+        assert_same(token_ids(generate(llm, prompts)), expected)
     accepted = in_float(SPECS[method])
     assert seen.acceptance.rate == pytest.approx(accepted.rate, rel=0.03)
     # They are other drafts, so the layers were not left in float.
