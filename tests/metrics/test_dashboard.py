@@ -30,9 +30,11 @@ BLOCK = re.compile(r"```promql\n(.*?)```", re.DOTALL)
 
 
 def documented(page: Path) -> set[str]:
-    """Return the names in the first column of a page's tables."""
-    rows = (line for line in page.read_text().splitlines() if line.startswith("| `vllm:"))
-    return {METRIC.findall(row)[0] for row in rows}
+    """Return the names in the first column of the tables of a page and of the reference."""
+    reference = page.with_name(page.name.replace("metrics", "reference"))
+    lines = (page.read_text() + reference.read_text()).splitlines()
+    rows = (line for line in lines if line.startswith("| `vllm:"))
+    return {name_of(METRIC.findall(row)[0]) for row in rows}
 
 
 def name_of(sample: str) -> str:
