@@ -75,7 +75,7 @@ def test_bench_serve(tmp_path: Path) -> None:
     record_path = tmp_path / "serve.json"
     run(
         *(COMMAND, "bench", "serve", "--modes", "eager", "--batches", "2"),
-        *("--temperatures", "0", "--rounds", "1", "--num-prompts", "2", "--max-tokens", "8"),
+        *("--temperatures", "0", "--rounds", "1", "--num-prompts", "2", "--max-tokens", "64"),
         *("--output", str(record_path)),
     )
     (row,) = json.loads(record_path.read_text())["results"]
