@@ -134,7 +134,7 @@ def graphs_of(
     Args:
         drafter: of the engine.
         sizes: that the target would be captured at, in tokens.
-        rows: widths of later passes by size, as the platform lays them down.
+        rows: widths of draft steps 2 to K by size, as the platform lays them down.
     """
     config = drafter.vllm_config.compilation_config
     dispatcher = drafter.cudagraph_dispatcher

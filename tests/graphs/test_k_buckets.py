@@ -60,7 +60,7 @@ def test_each_of_few_batch_sizes_has_its_own_graph() -> None:
 
 
 def test_so_have_graphs_of_pieces() -> None:
-    """With K=4 and the draft's later passes at a row for each request."""
+    """With K=4 and draft steps 2 to K on one row per request."""
     one = {"tiers": buckets_of_drafts(4, [4]), "max_num_seqs": 4, "stock": (1, 2, 8, 16)}
     assert capture_of(wanted("PIECEWISE", **one)).decode == (5, 10, 15, 20)
     drafts = capture_of(wanted("PIECEWISE", **one, draft_share=0.1))

@@ -1,4 +1,4 @@
-"""Rotary positions of later drafts of a model with MLA on the NPU.
+"""Rotary positions in draft steps 2 to K of a model with MLA, on the NPU.
 
 Why: vllm-ascend 0.30.0rc2 prepares all draft steps before it runs the first one
 (vllm_ascend/spec_decode/llm_base_proposer.py:AscendSpecDecodeBaseProposer._propose), but has one

@@ -1,4 +1,4 @@
-"""The token behind a piece of a prompt, for heads that read each token beside the state before it.
+"""The token after a chunk of a prompt, for heads that read each token beside the state before it.
 
 Why: in chunked prefill the last row of a chunk must read the prompt's next token. vLLM
 (vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer.prepare_next_token_ids_padded)

@@ -215,7 +215,7 @@ def told(capture: Capture, vllm_config: VllmConfig, asked: SpecConfig, mode: str
         f"padding {capture.expected_padding:.1%} of the useful work (load: {capture.load})"
     ]
     if capture.draft_rows:
-        lines.append(f"the draft's later passes: {sorted({*capture.draft_rows.values()})}")
+        lines.append(f"draft steps 2 to K: {sorted({*capture.draft_rows.values()})}")
     lines += capture.notes
     if (cost := estimated(capture, vllm_config, mode)) is not None:
         lines.append(cost)
