@@ -366,7 +366,7 @@ def test_generator_of_an_unfinished_prompt_is_left_as_it_was(
 
 
 def tokens_of_two_steps(*bases: Any) -> list[int]:
-    """Return the tokens behind a piece of a prompt, of two steps that are not waited for."""
+    """Return the tokens after a chunk of a prompt, of two steps that are not waited for."""
     from vllm.v1.utils import CpuGpuBuffer
     from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
 

@@ -120,7 +120,7 @@ def drafts_of(llm: Any, drafter: Any, generate: Any, texts: list[str]) -> list[l
 def test_later_passes_have_graphs_of_their_own(
     method: str, loop: str, make_engine: Any, expect: Any, generate: Any, some: list[str]
 ) -> None:
-    """The target's sizes are in whole requests of K+1 rows, draft steps 2 to K have one row each."""
+    """The target has K+1 rows for each request, draft steps 2 to K have one."""
     section = {"ascend_spec": {"draft_loop": loop}}
     llm = make_engine(SPECS[method], additional_config=section)
     drafter = drafter_of(llm)
