@@ -224,7 +224,7 @@ def _token(tokens: Sequence[int], place: int) -> int | None:
 def fall_of_score(
     without: Sequence[float], with_: Sequence[float], *, is_drawn: bool
 ) -> dict[str, float]:
-    """Return both scores, how much lower the second is, and how much of that chance explains.
+    """Return both scores, the drop between them, and how large a drop chance could cause.
 
     Args:
         without: score of each task without speculation.

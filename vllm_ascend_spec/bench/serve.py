@@ -183,7 +183,7 @@ def _identical(load: ClientLoad, runs: Mapping[str, list[LoadResult]]) -> str | 
 
 
 def acceptance_record(accepted: AcceptanceCounts, rule: str | None) -> dict[str, Any]:
-    """Return acceptance and its rule for a JSON record."""
+    """Return the acceptance counts and the verification rule as entries of a JSON record."""
     tokens = accepted.tokens_per_step
     return {
         "rule": rule,

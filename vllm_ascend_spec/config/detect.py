@@ -104,7 +104,7 @@ def detect(model: str, revision: Any = None) -> Detected:
     """Return the method that a draft is for, and how it was detected.
 
     Args:
-        model: a folder or a hub's name, the path of a class, or the word for n-grams.
+        model: a folder or a hub's name, the path of a class, or ``ngram``.
         revision: its revision on a hub.
     """
     if model.strip("[]") == NGRAM:

@@ -105,7 +105,7 @@ def revert(stage: str) -> None:
 
 
 def override(base: type[Base]) -> type[Base]:
-    """Return a class of overrides, or an empty one if the installed version lacks the fault."""
+    """Return the class with the overrides; an empty class if the installed version is right."""
     name = base.__module__.rpartition(".")[2]
     patch = next(patch for patch in PATCHES if patch.name == name)
     if patch.reason_not_needed() is None:

@@ -19,10 +19,10 @@ DRAFTER = "vllm_ascend_spec.methods.hybrid.drafter:HybridMixin"
 
 
 def hybrid_of(method: Method) -> Method:
-    """Return the record of ``hybrid`` for a method with a draft model.
+    """Return the method ``hybrid`` made of suffix trees and a method with a draft model.
 
-    All settings of the model come from its own method. vLLM's config gets that method's name, so
-    that vLLM prepares KV cache and graphs for it.
+    The settings of the draft model are those of its own method. vLLM is told that method's name,
+    so it prepares KV cache and graphs for the draft model.
     """
     return replace(
         method,

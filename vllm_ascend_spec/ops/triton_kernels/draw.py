@@ -11,8 +11,8 @@ def pick(weights, goal, SIZE: tl.constexpr):
     """Return the first index at which the running sum exceeds ``goal``, and the sum before it.
 
     An index without weight is never picked. If rounding puts the goal at the very end, the last
-    index with weight is picked. Each running sum is computed separately, as a row of a triangle,
-    not by a scan, so it is rounded only a few times.
+    index with weight is picked. Each running sum is a masked sum of its own and not a step of a
+    scan, so it is rounded only a few times.
     """
     index = tl.arange(0, SIZE)
     triangle = tl.where(index[None, :] <= index[:, None], weights[None, :], 0.0)
