@@ -39,6 +39,25 @@ def expected(expect: Any, prompts: list[str]) -> list[list[int]]:
     return token_ids(expect(prompts))
 
 
+def test_a_pass_of_masks_is_as_wide_as_the_steps_k(
+    make_engine: Any, generate: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step with fewer drafts than the most has as few masks."""
+    spec = {**EVERY["dflash"], "num_speculative_tokens_per_batch_size": [[1, 8, 1]]}
+    llm = make_engine(spec)
+    drafter = llm.llm_engine.model_executor.driver_worker.worker.model_runner.drafter
+    forward, widths = drafter.steps.forward, []
+
+    def noted(first: Any) -> Any:
+        widths.append((first.rows.numel(), first.token_ids.numel()))
+        return forward(first)
+
+    monkeypatch.setattr(drafter.steps, "forward", noted)
+    generate(llm, prompts[:4], batch=1, max_tokens=8)
+    # One request: its last token and a mask, of which the mask yields the draft.
+    assert set(widths) == {(1, 2)}
+
+
 @pytest.mark.parametrize(
     "method",
     [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in EVERY],

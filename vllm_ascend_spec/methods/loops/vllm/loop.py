@@ -83,6 +83,8 @@ class VllmDraftLoop(ProposeMixin, DraftLoopMixin, RowGraphsMixin, StockProposer)
             return self.propose_by_stock(k, inputs)
         if self.keeps_cache_only:
             k = 0
+        # vLLM's preparation of masks reads it, as its own loop sets it in each step.
+        self.num_speculative_tokens = k
         self._last_draft_probs = None
         first = self._first_step(inputs)
         if self.parallel_drafting:
