@@ -221,7 +221,7 @@ def test_another_vllm_is_named_with_what_is_valid(
         ({"model": "x" * 300}, ["model='xxx", "File name too long"]),
         ({"model": "~nosuchuser/x"}, ["model='~nosuchuser/x'", "whole path"]),
         ({"num_speculative_tokens_per_batch_size": [[1, 4, 99]]}, ["K=99", "[first, last, K]"]),
-        ({"num_speculative_tokens_per_batch_size": [[4, 1, 2]]}, ["[4, 1, 2]", "upwards"]),
+        ({"num_speculative_tokens_per_batch_size": [[4, 1, 2]]}, ["[4, 1, 2]", "ascend"]),
         ({"num_speculative_tokens_per_batch_size": [[1, 4, -1]]}, ["K=-1", "within 0 to"]),
     ],
 )

@@ -16,6 +16,7 @@ from tests.e2e.eagle3_reference import Reference
 from tests.eagle3 import HEAD, VARIANTS, write_variant
 from tests.engines import ENGINE, assert_same, token_ids
 from tests.zoo import SPECS
+from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
 
 SPEC = SPECS["eagle3"]
 NUM_DRAFTS = SPEC["num_speculative_tokens"]
@@ -97,7 +98,7 @@ def test_drafts_are_those_of_plain_pytorch(
     llm = make_engine({**SPEC, "model": str(folder_of(name))})
     drafter = drafter_of(llm)
     if modules:
-        monkeypatch.setattr(drafter, "direct", None)
+        monkeypatch.setattr(drafter, "steps", ModuleSteps(drafter))
     with noted(drafter, monkeypatch) as seen:
         output = generate(llm, prompts[5:6], max_tokens=24)[0]
     text = llm.get_tokenizer().encode(prompts[5]) + list(output.token_ids)

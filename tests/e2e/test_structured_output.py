@@ -11,10 +11,10 @@ import torch
 from vllm import SamplingParams
 from vllm.sampling_params import StructuredOutputsParams
 
+from tests.e2e.drafts import watch
 from tests.engines import assert_same, token_ids
 from tests.verification.requests import BACKENDS
 from tests.zoo import EVERY, KINDS
-from vllm_ascend_spec.metrics.acceptance import from_engine
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 
 REGEX = r"[a-z]{3,9}( [a-z]{3,9}){12}"
@@ -58,14 +58,13 @@ def test_greedy_answer_is_the_same(
     name: str, expect: Any, eagle: Any, generate: Any, prompts: list[str]
 ) -> None:
     expected = expect(prompts[:6], **bound_to(name))
-    before = from_engine(eagle.get_metrics())
-    actual = generate(eagle, prompts[:6], **bound_to(name))
+    with watch(eagle) as seen:
+        actual = generate(eagle, prompts[:6], **bound_to(name))
     assert_same(token_ids(actual), token_ids(expected))
     assert all(fits(name, output) for output in actual)
     # Drafts were made and masked, and some were right. A choice is settled by its first tokens;
     # no draft fits there.
-    accepted = from_engine(eagle.get_metrics()) - before
-    assert accepted.num_accepted_tokens > 0 or name == "choice"
+    assert seen.acceptance.num_accepted_tokens > 0 or name == "choice"
     # The grammar did something, or the comparison shows nothing.
     assert token_ids(expected) != token_ids(expect(prompts[:6]))
 

@@ -111,12 +111,24 @@ class Surface:
         for place, owner in enumerate(cls.mro):
             if owner in theirs:
                 continue
+            yield from self._listed(cls, owner, theirs)
             for name, node in owner.members.items():
                 if not isinstance(node, Function):
                     continue
                 yield from self._override(cls, owner, name, node, theirs)
                 scope = Scope(owner.module, above=cls.mro[place + 1 :])
                 yield from self.walk(node, scope.within(node, cls))
+
+    def _listed(self, cls: Class, owner: Class, theirs: list[Class]) -> Iterator[Use]:
+        """Check the attributes that a class without code lists, as ``StockProposer`` does."""
+        _, *body = owner.node.body  # without the docstring
+        if not all(isinstance(node, ast.AnnAssign) and node.value is None for node in body):
+            return
+        for node in body:
+            name = ast.unparse(node.target)  # type: ignore[attr-defined]
+            problem = "" if cls.get(name) else "there is no such attribute"
+            what = f"uses {name_of(cls)}.{name}"
+            yield from self._use(owner.module, node, theirs[0].dotted, what, problem)
 
     def _override(
         self, cls: Class, owner: Class, name: str, node: Function, theirs: list[Class]

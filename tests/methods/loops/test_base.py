@@ -12,6 +12,7 @@ from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
 from tests.methods.engine import make_engine
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.loops.vllm.loop import VllmDraftLoop
+from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
 
 VOCAB = 6
 
@@ -90,6 +91,7 @@ def test_vllm_alone_does_not_hand_them_over_with_the_block_rule() -> None:
 @pytest.mark.parametrize("all_greedy", [False, True])
 def test_sampled_drafts_come_with_their_distribution(method: str, all_greedy: bool) -> None:
     proposer = create(method, "probabilistic")
+    proposer.steps = ModuleSteps(proposer)
     proposer.model = SimpleNamespace(compute_logits=lambda hidden: hidden)
     hidden = torch.randn(3, VOCAB, generator=torch.Generator().manual_seed(0))
     sampling: Any = SimpleNamespace(
