@@ -12,6 +12,7 @@ from tests.engines import assert_same, token_ids
 from tests.zoo import EVERY
 from vllm_ascend_spec.control.adaptive_k import PAYS, KChoice
 from vllm_ascend_spec.methods.loops.vllm.deferred_kv import DeferredKVWrites
+from vllm_ascend_spec.methods.loops.vllm.direct import DirectLayer
 
 ADAPTIVE = {"ascend_spec": {"draft_length": "adaptive"}}
 # Longer pauses than a pass may wait, and shorter ones.
@@ -58,3 +59,29 @@ def test_drafts_are_accepted_as_often(
     assert of_later < 0.6 * of_at_once
     # Negative control: what was never read is missed.
     assert accepted(DeferredKVWrites(lambda _: None)) < 0.8 * at_once
+
+
+def test_a_pass_without_drafts_only_writes_in_the_last_layer(
+    make_engine: Any, generate: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draft of several layers cannot wait; nothing reads what its last layer would attend to."""
+    # A draft of two layers; whatever else it can do, it also drafts token by token.
+    spec = {**EVERY["draft_model"], "model": EVERY["pard"]["model"]}
+    llm = make_engine(spec, additional_config=ADAPTIVE)
+    core = llm.llm_engine
+    direct = core.model_executor.driver_worker.worker.model_runner.drafter.steps.direct
+    chooser = core.engine_core.engine_core.scheduler.chooser
+    attended = dict.fromkeys((layer.attention.layer_name for layer in direct.layers), 0)
+    attend = DirectLayer._attend
+
+    def counted(self: DirectLayer, *arguments: Any) -> Any:
+        attended[self.attention.layer_name] += 1
+        return attend(self, *arguments)
+
+    monkeypatch.setattr(DirectLayer, "_attend", counted)
+    monkeypatch.setattr(chooser, "choose", lambda _: KChoice(0, PAYS))
+    generate(llm, prompts[:2], max_tokens=8)
+    *lower, last = attended.values()
+    assert lower
+    assert all(lower)
+    assert last == 0

@@ -93,7 +93,7 @@ def test_with_other_options(
 ) -> None:
     how = "greedy" if method == "ngram" else "probabilistic"
     if method == "ngram" and "additional_config" in arguments:
-        pytest.skip("drafts of ngram are certain, so there is one rule")
+        pytest.skip("drafts of ngram are one-hot, so there is one rule")
     llm = make_engine(drafting(method, how), **ARGUMENTS | arguments)
     alone, together = alone_and_preempted(llm, prompts, monkeypatch)
     assert together == alone

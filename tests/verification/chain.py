@@ -71,8 +71,8 @@ class Texts:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the last token and its drafts [num_active, NUM_DRAFTS + 1], and their laws."""
         metadata: Any = SimpleNamespace(temperature=torch.ones(len(rows)), generators=own)
-        certain = () if self.draws else range(len(rows))
-        sampler = drafting.DraftSampler(metadata, self.lengths[rows] - 1, certain)
+        one_hot = () if self.draws else range(len(rows))
+        sampler = drafting.DraftSampler(metadata, self.lengths[rows] - 1, one_hot)
         path, probs = [self.tokens[rows, self.lengths[rows] - 1]], []
         for _ in range(NUM_DRAFTS):
             draft, law = sampler.draw(DRAFT.log()[path[-1]])

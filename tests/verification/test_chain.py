@@ -41,7 +41,7 @@ def test_noise_keyed_by_the_position_would_be_noticed(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("rule", ["token", "block"])
-def test_certain_drafts_may_be_cut_off_by_a_grammar(rule: str) -> None:
+def test_one_hot_drafts_may_be_cut_off_by_a_grammar(rule: str) -> None:
     torch.manual_seed(0)
     counts = count_texts(300_000, rule, seeded=False, forbidden=1, draws=False)
     assert abs(deviation(counts, expected_texts(forbidden=1))) < BOUND

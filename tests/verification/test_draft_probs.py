@@ -46,14 +46,14 @@ def test_a_request_that_was_not_drafted_keeps_the_others_distributions() -> None
     assert not found.isnan().any()
 
 
-def test_drafts_that_nobody_drew_were_certain() -> None:
+def test_drafts_that_nobody_sampled_are_one_hot() -> None:
     """vLLM fills in token 0 where it did not draft: verified as drawn, they would be wrong."""
     found = gather_draft_probs(laws(1), ["a"], ["old", "a"], spec([0, 4], [1]))
     assert found is not None
     assert found[:2].tolist() == [one_hot(0), one_hot(4)]
 
 
-def test_more_drafts_than_steps_were_certain() -> None:
+def test_more_drafts_than_steps_are_one_hot() -> None:
     found = gather_draft_probs(laws(1), ["a"], ["a"], spec([1, 2, 3, 4]))
     assert found is not None
     assert torch.equal(found[:STEPS], laws(1)[0])

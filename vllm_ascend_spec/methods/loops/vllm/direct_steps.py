@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.methods.loops.vllm.deferred_kv import DeferredKVWrites, PendingTokens
 from vllm_ascend_spec.methods.loops.vllm.step_plan import LastRows
@@ -32,9 +32,7 @@ class DirectSteps:
     def forward(self, first: FirstStep) -> tuple[torch.Tensor, torch.Tensor]:
         """Run draft step 1; see :class:`DraftSteps`."""
         _, per_layer = self._loop.build_per_group_and_layer_attn_metadata(first.metadata)
-        return self.direct.forward(
-            first.token_ids, first.positions, first.hidden, per_layer, first.metadata.slot_mapping
-        )
+        return self.direct.forward(*first.tokens, per_layer, first.metadata.slot_mapping)
 
     def draft(self, k: int, first: FirstStep, sampling: SamplingMetadata) -> torch.Tensor:
         """Run draft steps 1 to ``k``; see :class:`DraftSteps`."""
@@ -69,15 +67,17 @@ class DirectSteps:
     def _first_step(self, first: FirstStep) -> tuple[torch.Tensor, torch.Tensor]:
         """Run draft step 1; return the states of the rows that yield drafts."""
         loop, metadata, slots = self._loop, first.metadata, first.metadata.slot_mapping
-        has_lower = len(self.direct.layers) > 1
-        lower = loop.build_per_group_and_layer_attn_metadata(metadata)[1] if has_lower else {}
+        lower = self._metadata_of_lower_layers(first)
         loop.one_row_each(first)
         metadata.seq_lens_cpu_upper_bound = metadata.seq_lens
         per_layer = loop.build_per_group_and_layer_attn_metadata(metadata)[1]
         rows = LastRows(first.rows, per_layer)
-        return self.direct.forward(
-            first.token_ids, first.positions, first.hidden, lower, slots, rows
-        )
+        return self.direct.forward(*first.tokens, lower, slots, rows)
+
+    def _metadata_of_lower_layers(self, first: FirstStep) -> dict[str, Any]:
+        if len(self.direct.layers) == 1:
+            return {}
+        return self._loop.build_per_group_and_layer_attn_metadata(first.metadata)[1]
 
     @cached_property
     def deferred(self) -> DeferredKVWrites | None:
@@ -92,13 +92,11 @@ class DirectSteps:
     def _update_cache(self, first: FirstStep) -> None:
         """Write the keys and values of a step without drafts, or queue it."""
         slots = first.metadata.slot_mapping
-        tokens = PendingTokens(first.token_ids, first.positions, first.hidden, slots)
-        if self.deferred is not None:
-            self.deferred.add(tokens)
-        elif len(self.direct.layers) == 1:
-            self._write(tokens)
+        if self.deferred is None:
+            lower = self._metadata_of_lower_layers(first)
+            self.direct.forward(*first.tokens, lower, slots, LastRows(first.rows, None))
         else:
-            self.forward(first)
+            self.deferred.add(PendingTokens(*first.tokens, slots))
 
     def _write(self, tokens: PendingTokens) -> None:
         """Write the keys and values of tokens to the cache of the draft's one layer."""

@@ -110,7 +110,7 @@ class VllmDraftLoop(ProposeMixin, DraftLoopMixin, RowGraphsMixin, StockProposer)
         return FirstStep(
             self.input_ids[:num_tokens],
             self.positions[:num_tokens],
-            self.hidden_states[:num_tokens],
+            self.hidden_states[:num_tokens] if self.pass_hidden_states_to_model else None,
             rows,
             metadata,
             num_rejected,

@@ -16,7 +16,7 @@ class FirstStep(NamedTuple):
     Attributes:
         token_ids: int32 [num_tokens].
         positions: int64 [num_tokens].
-        hidden: [num_tokens, hidden_size], states of the target; not used if the draft reads none.
+        hidden: [num_tokens, hidden_size], states of the target; None if the draft reads none.
         rows: int32 or int64 [num_reqs], the row of each request that yields its first draft; in
             parallel drafting [num_reqs * rows of each].
         metadata: attention metadata of these tokens; the steps may change it.
@@ -26,10 +26,15 @@ class FirstStep(NamedTuple):
 
     token_ids: torch.Tensor
     positions: torch.Tensor
-    hidden: torch.Tensor
+    hidden: torch.Tensor | None
     rows: torch.Tensor
     metadata: CommonAttentionMetadata
     num_rejected: torch.Tensor | None
+
+    @property
+    def tokens(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """Token ids, positions and hidden states."""
+        return self.token_ids, self.positions, self.hidden
 
 
 class DraftSteps(Protocol):
