@@ -88,6 +88,6 @@ $(TRITON_ASCEND_VENV)/.installed: .ci/setup-triton-ascend
 	PYTHON="$(PYTHON)" .ci/setup-triton-ascend $(TRITON_ASCEND_VENV)
 	touch $@
 
-$(NPU_VENV)/.installed: .ci/setup-npu-sim .ci/get-arctic-inference pyproject.toml tests/npu_sim/pyproject.toml
-	PYTHON="$(PYTHON)" .ci/setup-npu-sim $(NPU_VENV)
+$(NPU_VENV)/.installed: $(VENV)/.installed .ci/setup-npu-sim .ci/setup-version tests/npu_sim/pyproject.toml
+	.ci/setup-npu-sim $(NPU_VENV) $(VENV)
 	touch $@

@@ -169,20 +169,28 @@ def clock(seconds: float) -> str:
 
 
 def set_up(options: argparse.Namespace, parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the stages that make the environments of some parts, the longest set-up first."""
-    bases = list(dict.fromkeys(part.base for part in reversed(parts)))
-    others = [part.venv for part in parts if part.venv not in bases]
+    """Return the stages that make the environments of some parts, each before those beside it."""
+    stages = [
+        [options.venv],
+        [options.npu_venv] + [part.venv for part in parts if part.base == options.venv],
+        [part.venv for part in parts if part.base == options.npu_venv],
+    ]
+    wanted = {options.venv, *(part.base for part in parts), *(part.venv for part in parts)}
     given = [f"VENV={options.venv}", f"NPU_VENV={options.npu_venv}", f"PYTHON={options.python}"]
+    made: set[str] = set()
 
     def make(name: str, target: str, **more: bool) -> Part:
         command = [options.make, "--no-print-directory", *given, target]
         return Part(f"set-up of {name}", command, **more)
 
+    def beside_each_other(venvs: Sequence[str]) -> list[Part]:
+        new = [venv for venv in dict.fromkeys(venvs) if venv in wanted - made]
+        made.update(new)
+        return [make(venv, f"{venv}/.installed") for venv in new]
+
+    first, *others = map(beside_each_other, stages)
     optional = [make(target, target, needed=False) for target in options.optional]
-    return [
-        [make(venv, f"{venv}/.installed") for venv in bases] + optional,
-        [make(venv, f"{venv}/.installed") for venv in others],
-    ]
+    return [first + optional, *others]
 
 
 def pytest_parts(options: argparse.Namespace) -> list[Part]:

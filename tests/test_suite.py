@@ -98,8 +98,8 @@ def test_the_list_has_the_longest_first(tmp_path: Path) -> None:
         (
             [],
             [
-                "set-up of .venv-npu",
                 "set-up of .venv",
+                "set-up of .venv-npu",
                 "set-up of .venv-0.23",
                 "set-up of .venv-0.32",
                 "set-up of .venv-npu-0.23",
@@ -115,6 +115,7 @@ def test_the_list_has_the_longest_first(tmp_path: Path) -> None:
         (
             ["--only", "simulator", "--only", "vllm-ascend-0.23"],
             [
+                "set-up of .venv",
                 "set-up of .venv-npu",
                 "set-up of .venv-npu-0.23",
                 "simulator",

