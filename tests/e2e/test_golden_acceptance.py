@@ -35,13 +35,13 @@ def is_by_day(name: str, request_name: str) -> bool:
 
 
 # With other versions of vLLM, too: how drafts are picked and verified, not each method's worth.
-CORE = (*ONE_OF_EACH_KIND, "mtp, MiMo", "mtp, DeepSeek")
+CORE = {("eagle", "T=0.8"), ("mtp, DeepSeek", "greedy")}
 
 
 def marks_of(name: str, request_name: str) -> list[Any]:
     """Return the marks of a figure's test."""
     marks = [] if is_by_day(name, request_name) else [pytest.mark.nightly]
-    return [*marks, pytest.mark.core] if name in CORE else marks
+    return [*marks, pytest.mark.core] if (name, request_name) in CORE else marks
 
 
 FIGURES = [

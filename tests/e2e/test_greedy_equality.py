@@ -24,8 +24,11 @@ from tests.e2e.gaps import assert_same_answers
 from tests.e2e.golden import IN_RECORD, is_worth_its_record
 from tests.engines import Generate, assert_same, token_ids
 from tests.zoo import ALWAYS_K, EVERY, KINDS, LEAST, LOOPS, MOST_DRAFTS, SAME_PLACES
+from vllm_ascend_spec.upstream.ranges import vllm_is
 
 METHODS = list(EVERY)
+# The version that .ci/setup installs.
+EVERYTHING = "==0.30.*"
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +48,12 @@ def test_every_prompt_is_answered_as_without_speculation(
     method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
 ) -> None:
     assert len(prompts) >= 50
+    # With other versions a quarter: the adapters of a version are in every step.
+    some = slice(None if vllm_is(EVERYTHING) else 16)
     llm = make_engine(EVERY[method], max_num_seqs=32)
-    seen = check(method, llm, partial(ask, llm, generate, prompts), expected, least=1.5)
-    if method in IN_RECORD:
+    answer = partial(ask, llm, generate, prompts[some])
+    seen = check(method, llm, answer, expected[some], least=1.5)
+    if method in IN_RECORD and vllm_is(EVERYTHING):
         assert seen.acceptance.tokens_per_step is not None
         assert is_worth_its_record(IN_RECORD[method], "greedy", seen.acceptance.tokens_per_step)
 

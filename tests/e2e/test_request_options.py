@@ -59,8 +59,13 @@ def speculative(request: pytest.FixtureRequest, make_engine: Any) -> Any:
     return make_engine(EVERY[request.param], logits_processors=[PROCESSORS])
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("name", list(GREEDY))
+# With other versions, too; test_different_requests_in_one_batch has the others.
+CORE = ("frequency and presence penalty", "min_tokens", "all at once")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.core] * (name in CORE)) for name in GREEDY]
+)
 def test_greedy_answer_is_the_same(
     name: str, expect: Any, speculative: Any, generate: Any, prompts: list[str]
 ) -> None:
@@ -95,8 +100,9 @@ def test_a_stop_string_ends_the_answer_at_the_same_token(
     assert any(output.finish_reason == "stop" for output in expected)
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("turn", range(4))
+@pytest.mark.parametrize(
+    "turn", [pytest.param(turn, marks=[pytest.mark.core] * (turn < 2)) for turn in range(4)]
+)
 def test_different_requests_in_one_batch(
     turn: int, plain: Any, speculative: Any, prompts: list[str]
 ) -> None:
