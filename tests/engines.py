@@ -41,6 +41,8 @@ def session_folder(factory: pytest.TempPathFactory, name: str) -> Path:
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
 
 
+# Of an answer, unless a test says otherwise.
+MAX_TOKENS = 48
 MakeEngine = Callable[..., Any]
 Generate = Callable[..., list[Any]]
 

@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 
 from tests.e2e.answers import Answers
-from tests.engines import ENGINE, Generate, MakeEngine, session_folder, with_fixed_length
+from tests.engines import (
+    ENGINE,
+    MAX_TOKENS,
+    Generate,
+    MakeEngine,
+    session_folder,
+    with_fixed_length,
+)
 from tests.marks import names_a_limit
 from tests.zoo import ZOO, target_of
 from vllm_ascend_spec.errors import ConfigError
@@ -145,7 +152,7 @@ def generate() -> Generate:
         from vllm import SamplingParams
 
         parameters = SamplingParams(
-            **{"temperature": 0, "max_tokens": 64, "ignore_eos": True, **sampling}
+            **{"temperature": 0, "max_tokens": MAX_TOKENS, "ignore_eos": True, **sampling}
         )
         outputs, batch = [], batch or len(texts)
         for first in range(0, len(texts), batch):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from examples.zoo import evaluate
 from tests.e2e.drafts import (
     Drafts,
     check_drafts,
@@ -22,7 +23,7 @@ from tests.e2e.drafts import (
 )
 from tests.e2e.gaps import assert_same_answers
 from tests.e2e.golden import IN_RECORD, is_worth_its_record
-from tests.engines import Generate, assert_same, token_ids
+from tests.engines import MAX_TOKENS, Generate, assert_same, token_ids
 from tests.zoo import ALWAYS_K, EVERY, KINDS, LEAST, LOOPS, MOST_DRAFTS, SAME_PLACES
 from vllm_ascend_spec.upstream.ranges import vllm_is
 
@@ -32,8 +33,14 @@ EVERYTHING = "==0.30.*"
 
 
 @pytest.fixture(scope="module")
-def expected(expect: Any, prompts: list[str]) -> list[list[int]]:
-    return token_ids(expect(prompts))
+def longer(expect: Any, prompts: list[str]) -> list[list[int]]:
+    """Answers as long as those of the zoo's record."""
+    return token_ids(expect(prompts, max_tokens=evaluate.MAX_TOKENS))
+
+
+@pytest.fixture(scope="module")
+def expected(longer: list[list[int]]) -> list[list[int]]:
+    return [answer[:MAX_TOKENS] for answer in longer]
 
 
 def test_what_is_expected_is_the_same_in_any_batch(
@@ -45,14 +52,14 @@ def test_what_is_expected_is_the_same_in_any_batch(
 @pytest.mark.core
 @pytest.mark.parametrize("method", METHODS)
 def test_every_prompt_is_answered_as_without_speculation(
-    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any, check: Any
+    method: str, make_engine: Any, generate: Any, prompts: list[str], longer: Any, check: Any
 ) -> None:
     assert len(prompts) >= 50
     # With other versions a quarter: the adapters of a version are in every step.
     some = slice(None if vllm_is(EVERYTHING) else 16)
     llm = make_engine(EVERY[method], max_num_seqs=32)
-    answer = partial(ask, llm, generate, prompts[some])
-    seen = check(method, llm, answer, expected[some], least=1.5)
+    answer = partial(ask, llm, generate, prompts[some], max_tokens=evaluate.MAX_TOKENS)
+    seen = check(method, llm, answer, longer[some], least=1.5)
     if method in IN_RECORD and vllm_is(EVERYTHING):
         assert seen.acceptance.tokens_per_step is not None
         assert is_worth_its_record(IN_RECORD[method], "greedy", seen.acceptance.tokens_per_step)
@@ -150,9 +157,11 @@ def test_more_drafts_than_an_npu_takes(
     check(method, llm, answer, expected[:16], num_tokens)
 
 
-def ask(llm: Any, generate: Any, prompts: list[str], batch: int | None = None) -> list[list[int]]:
+def ask(
+    llm: Any, generate: Any, prompts: list[str], batch: int | None = None, **sampling: Any
+) -> list[list[int]]:
     """Return the answers to some prompts."""
-    return token_ids(generate(llm, prompts, batch))
+    return token_ids(generate(llm, prompts, batch, **sampling))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +237,7 @@ NO_DRAFTS_BY_DAY = ("eagle", "eagle3", "pard", "medusa", "ngram", "custom_class"
     ],
 )
 def test_fewer_drafts_in_large_batches(
-    method: str, make_engine: Any, generate: Any, prompts: list[str], expected: Any
+    method: str, make_engine: Any, generate: Any, prompts: list[str], longer: Any
 ) -> None:
     """``num_speculative_tokens_per_batch_size``: three drafts alone, none from five requests on."""
     schedule = [[1, 1, 3], [2, 4, 1], [5, 8, 0]]
@@ -236,7 +245,8 @@ def test_fewer_drafts_in_large_batches(
     # Eight requests get no drafts, so they end together: fewer are never left.
     for batch, most in ((1, 3), (3, 3), (8, 0)):
         with watch(llm) as seen:
-            assert_same(token_ids(generate(llm, prompts[:8], batch)), expected[:8])
+            answers = ask(llm, generate, prompts[:8], batch, max_tokens=evaluate.MAX_TOKENS)
+        assert_same(answers, longer[:8])
         check_schedule(seen, schedule, every_step=method in ALWAYS_K)
         assert max(max(step.drafts, default=0) for step in seen.steps) == most
         places = min(most, 1) if method in LEAST else most
