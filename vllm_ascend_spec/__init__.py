@@ -22,7 +22,7 @@ from vllm_ascend_spec.errors import (
 if TYPE_CHECKING:
     from vllm import LLM
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "LLM",
