@@ -30,9 +30,9 @@ from vllm_ascend_spec.cli import main as main_module
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.hooks import engine_args, parser_hook
+from vllm_ascend_spec.hooks import parser_hook
 from vllm_ascend_spec.hooks.method_alias import for_vllm
-from vllm_ascend_spec.hooks.preflight import resolve_engine
+from vllm_ascend_spec.hooks.preflight import resolve_args, resolve_engine
 from vllm_ascend_spec.methods.mtp.names import NAMES
 
 LONGEST = 300
@@ -86,7 +86,7 @@ def by_engine(case: fuzz.Case) -> str | None:
         load_format="auto",
     )
     try:
-        engine_args.resolve_args(args)
+        resolve_args(args)
     except ConfigError as error:
         return str(error)
     return None

@@ -184,9 +184,9 @@ def vllm_parses(text: str) -> None:
     command, serve, *words = dropwhile(lambda word: re.match(r"\w+=", word), shlex.split(text))
     assert (command, serve) == ("vllm", "serve")
     given = make_arg_parser(FlexibleArgumentParser()).parse_args([*words, "--port", "0"])
-    from vllm_ascend_spec.hooks import engine_args
+    from vllm_ascend_spec.hooks import preflight
 
-    engine_args.resolve_args(given)
+    preflight.resolve_args(given)
     assert given.speculative_config
 
 

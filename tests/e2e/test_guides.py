@@ -31,7 +31,7 @@ from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.string_values import with_texts_read
 from vllm_ascend_spec.control.adaptive_k import PAYS, AdaptiveK, KChoice
 from vllm_ascend_spec.devices import npu
-from vllm_ascend_spec.hooks import engine_args, quantized
+from vllm_ascend_spec.hooks import preflight, quantized
 from vllm_ascend_spec.legacy.rewrite import rewrite
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
 
@@ -187,9 +187,9 @@ def test_mtp_with_quantized_experts_is_asked_for_on_npus(monkeypatch: pytest.Mon
 
     words = shlex.split(with_our_models(MTP_ON_NPUS).replace("\\\n", ""))
     args = make_arg_parser(FlexibleArgumentParser()).parse_args(["--model", *words[2:]])
-    monkeypatch.setattr(engine_args, "find_device", lambda: npu.DEVICE)
+    monkeypatch.setattr(preflight, "find_device", lambda: npu.DEVICE)
     monkeypatch.setattr(quantized, "find_device", lambda: npu.DEVICE)
-    found = engine_args.resolve_args(args)
+    found = preflight.resolve_args(args)
     assert found is not None
     assert (found.method, found.max_k) == ("mtp", 2)
     assert args.tensor_parallel_size == 16

@@ -24,7 +24,7 @@ from tests.zoo import TARGET, ZOO
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.devices import cpu, npu
-from vllm_ascend_spec.hooks import engine_args
+from vllm_ascend_spec.hooks import preflight
 from vllm_ascend_spec.methods.registry import BUILT_IN
 from vllm_ascend_spec.upstream.server import make_arg_parser, validate_parsed_serve_args
 
@@ -55,8 +55,8 @@ def args_of(name: str) -> Any:
 
 def resolve(words: Sequence[str], device: Device, monkeypatch: pytest.MonkeyPatch) -> SpecConfig:
     """Check a command as an engine on a device does."""
-    monkeypatch.setattr(engine_args, "find_device", lambda: device)
-    found = engine_args.resolve_args(parse(words))
+    monkeypatch.setattr(preflight, "find_device", lambda: device)
+    found = preflight.resolve_args(parse(words))
     assert found is not None
     return found
 

@@ -16,7 +16,7 @@ from tests.installed import pretend_devices
 from tests.patches.cases import TakeOut, is_applied
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.hooks import engine_hook as patch
-from vllm_ascend_spec.hooks.engine_args import merged_speculative_config, resolve_args
+from vllm_ascend_spec.hooks.preflight import merged_speculative_config, resolve_args
 from vllm_ascend_spec.ops.registry import Op
 from vllm_ascend_spec.patches import spec_sampling_params
 from vllm_ascend_spec.verification import backend

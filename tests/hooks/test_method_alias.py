@@ -14,7 +14,7 @@ from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.method import ALWAYS, Method
 from vllm_ascend_spec.config.resolved import ATTRIBUTE, speculation_of
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.hooks import attach, engine_args, preflight
+from vllm_ascend_spec.hooks import attach, preflight
 from vllm_ascend_spec.hooks.method_alias import speculative_config_for_vllm
 from vllm_ascend_spec.methods.registry import BUILT_IN
 
@@ -110,16 +110,12 @@ def test_steps_are_not_scheduled_ahead_where_drafting_needs_their_tokens(
     echo = replace_record(ECHO, vllm_method="eagle", drafts_on_host=True)
     args = EngineArgs(**ENGINE, async_scheduling=asked, speculative_config=SPEC)
     monkeypatch.setattr(preflight, "all_methods", lambda: {**BUILT_IN, "echo": echo})
-    with speculative_config_for_vllm(
-        args, engine_args.asked_of(args), engine_args.resolve_args(args)
-    ):
+    with speculative_config_for_vllm(args, preflight.asked_of(args), preflight.resolve_args(args)):
         assert args.async_scheduling is is_ahead
     assert args.async_scheduling is asked
 
 
 def test_they_may_be_where_it_does_not() -> None:
     args = EngineArgs(**ENGINE, speculative_config=SPEC)
-    with speculative_config_for_vllm(
-        args, engine_args.asked_of(args), engine_args.resolve_args(args)
-    ):
+    with speculative_config_for_vllm(args, preflight.asked_of(args), preflight.resolve_args(args)):
         assert args.async_scheduling is None

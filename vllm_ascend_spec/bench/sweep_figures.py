@@ -16,7 +16,7 @@ EVERY = "all categories"
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the least value that ``share`` of the values do not exceed."""
+    """Return the smallest value that ``share`` of the values, or more, are at or below."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 

@@ -29,7 +29,7 @@ from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.config.speculators_format import read_head
 from vllm_ascend_spec.devices import select
 from vllm_ascend_spec.errors import AscendSpecError, ConfigError, FlagsError
-from vllm_ascend_spec.hooks import engine_args, parser_hook, serve_flags
+from vllm_ascend_spec.hooks import parser_hook, preflight, serve_flags
 from vllm_ascend_spec.legacy.names import taken, told
 from vllm_ascend_spec.messages import plain_line
 
@@ -163,8 +163,8 @@ def _look_at(found: CheckResult, namespace: argparse.Namespace) -> None:
         return
     found.model = namespace.model
     # A copy, as vLLM 0.23 adds keys of its own to the dict that it is given.
-    found.spec = copy(engine_args.merged_speculative_config(namespace))
-    examined = engine_args.examine_args(namespace)
+    found.spec = copy(preflight.merged_speculative_config(namespace))
+    examined = preflight.examine_args(namespace)
     wrong = Problems(examined.problems)
     unseen = wrong.run(parser_hook.check_page, namespace) or ()
     wrong.run(check_target, namespace.model or "")
@@ -172,7 +172,7 @@ def _look_at(found: CheckResult, namespace: argparse.Namespace) -> None:
     found.speculation = None if wrong else examined.speculation
     if wrong:
         return
-    found.asked = engine_args.engine_of(namespace)
+    found.asked = preflight.engine_of(namespace)
     found.without_effect = [*without_effect(examined.request)] if examined.request else []
     if translated is not None:
         found.notes = [*dict.fromkeys([*found.notes, told(*translated)])]

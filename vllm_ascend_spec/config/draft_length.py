@@ -74,7 +74,7 @@ def draft_length_of(request: SpecInput) -> str:
 
 
 def reason_for_fixed(request: SpecInput) -> str | None:
-    """Return what keeps K from being chosen, by the options and the version, or None."""
+    """Return why options or the version keep K the same in all steps; None if they do not."""
     if FIXED_K is not None:
         return FIXED_K
     if SCHEDULE not in request.method.options:

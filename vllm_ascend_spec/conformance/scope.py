@@ -50,7 +50,7 @@ class Scope:
 
         Args:
             function: its definition.
-            me: class whose instances a method is checked for, even if a base defines it.
+            me: class that ``self`` stands for in a method, even if a base class defines it.
         """
         inner = Scope(self.module, dict(self.names), self.above)
         for node in ast.walk(function):

@@ -55,8 +55,8 @@ def weights_of(
 ) -> dict[int, tuple[float, ...]]:
     """Return how often each tier decodes batches of each size.
 
-    If a load has no K, a batch belongs to the tier of its size, in equal parts if several tiers
-    have that size.
+    If the load is not counted by K, each batch goes to the tier that serves its size. If several
+    tiers do, it is split equally among them.
 
     Args:
         load: the load as counted.

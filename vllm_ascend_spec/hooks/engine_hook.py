@@ -21,8 +21,8 @@ from vllm_ascend_spec.hooks import (
     stats_hook,
 )
 from vllm_ascend_spec.hooks.attach import confirm, waiting
-from vllm_ascend_spec.hooks.engine_args import asked_of, resolve_args
 from vllm_ascend_spec.hooks.method_alias import speculative_config_for_vllm
+from vllm_ascend_spec.hooks.preflight import asked_of, resolve_args
 from vllm_ascend_spec.patches import registry as patches
 from vllm_ascend_spec.patches.patching import Patches
 

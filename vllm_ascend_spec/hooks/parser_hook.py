@@ -18,7 +18,7 @@ from vllm_ascend_spec.config.json_option import check_texts
 from vllm_ascend_spec.config.page import refuse_page, unseen
 from vllm_ascend_spec.config.port import check_port
 from vllm_ascend_spec.errors import AscendSpecError
-from vllm_ascend_spec.hooks import engine_args, legacy_flags
+from vllm_ascend_spec.hooks import legacy_flags, preflight
 from vllm_ascend_spec.log import log_once
 
 
@@ -51,7 +51,7 @@ def release(parser: Any) -> None:
 
 def check(namespace: argparse.Namespace) -> None:
     """Check the options of an engine and of the server."""
-    engine_args.resolve_args(namespace)
+    preflight.resolve_args(namespace)
     for warning in check_page(namespace):
         log_once(logging.WARNING, warning)
     port = getattr(namespace, "port", None)

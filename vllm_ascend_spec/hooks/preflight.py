@@ -8,13 +8,108 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
-from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.config.detect import asked_for
+from vllm_ascend_spec.config.engine import (
+    UNKNOWN,
+    EngineOptions,
+    capture_sizes_of,
+    cudagraph_mode_of,
+    is_compiled,
+    kv_connector_of,
+)
 from vllm_ascend_spec.config.examine import NOTHING
 from vllm_ascend_spec.config.examine import examine as examine_config
 from vllm_ascend_spec.config.problems import Examined, Problems
 from vllm_ascend_spec.config.resolved import SpecConfig
+from vllm_ascend_spec.config.speculators_format import HeadAsModel
+from vllm_ascend_spec.devices.select import find_device
+from vllm_ascend_spec.hooks import multimodal, quantized
 from vllm_ascend_spec.hooks.writable_dirs import check_folders
 from vllm_ascend_spec.methods.registry import all_methods
+
+
+def resolve_args(args: Any) -> SpecConfig | None:
+    """Check an ``EngineArgs`` or a parsed command line, and resolve its speculation.
+
+    Raises:
+        AscendSpecError: the first problem; a ConfigError names the option, its value and what is
+            valid.
+    """
+    return examine_args(args).resolved()
+
+
+def merged_speculative_config(args: Any) -> Any:
+    """Return the speculative config of parsed arguments, short flags included."""
+    short = {
+        "method": getattr(args, "spec_method", None),
+        "model": getattr(args, "spec_model", None),
+        "num_speculative_tokens": getattr(args, "spec_tokens", None),
+    }
+    given = {key: value for key, value in short.items() if value is not None}
+    spec = args.speculative_config
+    if not given or not isinstance(spec, dict | None):
+        return spec
+    return {**given, **(spec or {})}
+
+
+def engine_of(args: Any) -> EngineOptions:
+    """Return what an ``EngineArgs`` or a parsed command line says about the engine."""
+    mode = cudagraph_mode_of(getattr(args, "compilation_config", None))
+    level = getattr(getattr(args, "optimization_level", None), "value", 2)
+    # vLLM downgrades the mode for some connectors, and at lower optimization levels.
+    transfer = getattr(args, "kv_transfer_config", None)
+    if transfer or (mode is None and level < 2):
+        mode = UNKNOWN
+    length = getattr(args, "max_model_len", None)
+    sizes = getattr(args, "cudagraph_capture_sizes", None)
+    if sizes is None:
+        sizes = capture_sizes_of(getattr(args, "compilation_config", None))
+    return EngineOptions(
+        device=find_device(),
+        load_format=str(args.load_format),
+        tensor_parallel_size=getattr(args, "tensor_parallel_size", 1),
+        data_parallel_size=getattr(args, "data_parallel_size", 1),
+        pipeline_parallel_size=getattr(args, "pipeline_parallel_size", 1),
+        enable_eplb=bool(getattr(args, "enable_eplb", False)),
+        max_model_len=length if isinstance(length, int) else None,
+        enforce_eager=bool(getattr(args, "enforce_eager", False)),
+        compiles=is_compiled(getattr(args, "compilation_config", None), level),
+        async_scheduling=getattr(args, "async_scheduling", None),
+        cudagraph_mode=mode,
+        kv_connector=kv_connector_of(transfer),
+        max_num_seqs=getattr(args, "max_num_seqs", None),
+        capture_sizes=None if sizes is None else tuple(sizes),
+        log_stats=not getattr(args, "disable_log_stats", False),
+    )
+
+
+def asked_of(args: Any) -> HeadAsModel:
+    """Return the target and speculation that an ``EngineArgs`` or command line requests.
+
+    Raises:
+        ConfigError: the model is the folder of a draft head, and the folder is invalid.
+    """
+    model = getattr(args, "model_tag", None) or args.model
+    return asked_for(model, merged_speculative_config(args))
+
+
+def examine_args(args: Any) -> Examined:
+    """Check an ``EngineArgs`` or a parsed command line, and resolve its speculation."""
+    problems = Problems()
+    asked = problems.run(asked_of, args)
+    if asked is not None:
+        problems.run(quantized.check, args, asked.spec)
+    found = examine(
+        getattr(args, "model_tag", None) or args.model,
+        merged_speculative_config(args),
+        args.additional_config,
+        engine_of(args),
+    )
+    for problem in found.problems:
+        problems.add(problem)
+    if asked is not None:
+        problems.run(multimodal.check, str(asked.model))
+    return found.with_problems(problems)
 
 
 def examine(

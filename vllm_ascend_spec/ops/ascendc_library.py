@@ -55,7 +55,7 @@ _emulator: list[Library] = []
 
 @contextlib.contextmanager
 def use(emulator: Library) -> Iterator[None]:
-    """Run the ``ascendc`` backend with ``emulator``, for tensors on any device."""
+    """Within the ``with`` block, let ``ascendc`` use ``emulator``, for tensors on any device."""
     _emulator.append(emulator)
     try:
         yield

@@ -40,7 +40,10 @@ class MlpSizes:
         return min(stage, 1 if part == "proj" else 0) if self.tied else stage
 
     def rename(self, name: str) -> str:
-        """Return the name of a tensor without its prefix, in the first stage that has it."""
+        """Return a tensor's name without ``speculator.``.
+
+        Where stages share a tensor, the name has the number of the first of them.
+        """
         name = name.removeprefix("speculator.")
         match = STAGE.fullmatch(name)
         if match is None or int(match[2]) >= self.num_drafts:
