@@ -26,7 +26,10 @@ def test_a_gpus_greedy_answers_are_those_of_a_cpu_without_speculation(run_engine
     case = replace(without_speculation(), engine={}, requests=EXACT)
     expected = run_engine(case, CPU.environment)["answers"]
     for kind in EXACT:
-        assert_same(RECORD["tokens"][kind], [answer["tokens"] for answer in expected[kind]])
+        answers = [answer["tokens"] for answer in expected[kind]]
+        # The record's are longer.
+        recorded = zip(RECORD["tokens"][kind], answers, strict=True)
+        assert_same([ours[: len(theirs)] for ours, theirs in recorded], answers)
 
 
 def test_the_gpu_drafted_and_verified() -> None:

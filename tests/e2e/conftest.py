@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.answers import Answers
+from tests.e2e.workers import copied
 from tests.engines import (
     ENGINE,
     MAX_TOKENS,
@@ -139,6 +141,16 @@ def make_engine() -> Iterator[MakeEngine]:
     left = list(engines.values())
     engines.clear()
     shut_down(left)
+
+
+@pytest.fixture(scope="module")
+def copied_workers() -> Iterator[None]:
+    """Let workers be copies of a process that has imported vLLM; by night they start anew."""
+    if "TESTS_COMPILE_ALL" in os.environ:
+        yield
+        return
+    with copied():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -79,6 +79,7 @@ def test_a_script_asks_for_what_it_says(
     assert asked.tensor_parallel_size == SCRIPTS[name].devices
 
 
+@pytest.mark.usefixtures("copied_workers")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.nightly if n in LONG else ()) for n in SCRIPTS]
 )

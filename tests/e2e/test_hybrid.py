@@ -25,7 +25,7 @@ NUM_PROMPTS = 4
 
 @pytest.fixture(scope="module")
 def expected(expect: Any, prompts: list[str]) -> list[list[int]]:
-    return token_ids(expect(prompts[:NUM_PROMPTS]))
+    return token_ids(expect(prompts[:NUM_PROMPTS], max_tokens=64))
 
 
 def drafts_of_model(
@@ -58,7 +58,7 @@ def drafts_of_model(
     with monkeypatch.context() as patch:
         patch.setattr(HybridMixin, "draft", watched)
         patch.setattr(RequestState, "prefers_suffix", prefers)
-        answers = token_ids(generate(llm, prompts[:NUM_PROMPTS], batch=1))
+        answers = token_ids(generate(llm, prompts[:NUM_PROMPTS], batch=1, max_tokens=64))
     return answers, drafts, skipped
 
 

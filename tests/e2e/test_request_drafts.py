@@ -10,7 +10,7 @@ from vllm import SamplingParams
 from vllm.exceptions import VLLMValidationError
 
 from tests.e2e.drafts import watch
-from tests.engines import assert_same, token_ids
+from tests.engines import MAX_TOKENS, assert_same, token_ids
 from tests.zoo import EVERY, KINDS
 from vllm_ascend_spec.control.scheduler import SpecScheduler
 
@@ -24,7 +24,9 @@ def expected(expect: Any, prompts: list[str]) -> list[list[int]]:
 
 def params(value: Any) -> SamplingParams:
     extra_args = None if value is None else {"speculation": value}
-    return SamplingParams(temperature=0, max_tokens=64, ignore_eos=True, extra_args=extra_args)
+    return SamplingParams(
+        temperature=0, max_tokens=MAX_TOKENS, ignore_eos=True, extra_args=extra_args
+    )
 
 
 @pytest.mark.parametrize("method", [*KINDS, "hybrid"])

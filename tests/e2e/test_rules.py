@@ -9,7 +9,7 @@ import pytest
 import torch
 from vllm.sampling_params import StructuredOutputsParams
 
-from tests.engines import assert_same, token_ids
+from tests.engines import MAX_TOKENS, assert_same, token_ids
 from tests.verification.requests import BACKENDS
 from tests.zoo import SPECS
 from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, from_engine
@@ -60,7 +60,7 @@ def test_block_rule_reaches_the_op_with_the_drafts_distributions(
     del backend
     calls = Calls(monkeypatch)
     outputs = generate(block, prompts[:8], **SAMPLED)
-    assert all(len(output.token_ids) == 64 for output in outputs)
+    assert all(len(output.token_ids) == MAX_TOKENS for output in outputs)
     assert set(calls.seen) == {("block", True)}
     assert calls.tokens / calls.requests > 1.3
 
@@ -75,7 +75,7 @@ def test_block_rule_accepts_about_as_much_as_the_token_rule_or_more(
     for rule, llm in (("token", token), ("block", block)):
         calls.tokens = calls.requests = 0
         calls.seen.clear()
-        generate(llm, prompts[:24], **SAMPLED)
+        generate(llm, prompts[:24], max_tokens=64, **SAMPLED)
         assert set(calls.seen) == {(rule, True)}
         lengths[rule] = calls.tokens / calls.requests
     # Standard deviation of the difference: about 0.05.
@@ -149,7 +149,7 @@ def synthetic(make_engine: Any, backend: str, **options: Any) -> Any:
 def measure(llm: Any, generate: Any, prompts: list[str], **sampling: Any) -> AcceptanceCounts:
     torch.manual_seed(0)
     before = from_engine(llm.get_metrics())
-    outputs = generate(llm, prompts, **sampling)
+    outputs = generate(llm, prompts, max_tokens=64, **sampling)
     assert all(len(output.token_ids) == 64 for output in outputs)
     return from_engine(llm.get_metrics()) - before
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.soak import Soak, seconds_of
 from tests.e2e.soaked import NO_KERNEL_CACHE, STEADY, assert_soaked, references_of
+from tests.engines import MAX_TOKENS
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.bench.client import ClientLoad, run_load
 from vllm_ascend_spec.bench.server import Server
@@ -91,7 +92,7 @@ def test_clients_beside_each_other_get_what_they_get_alone(
 def test_answers_equal_those_of_the_offline_engine(
     server: Server, prompts: list[str], expect: Any
 ) -> None:
-    served = run_load(server.url, TARGET, ClientLoad(prompts[:8], 64))
+    served = run_load(server.url, TARGET, ClientLoad(prompts[:8], MAX_TOKENS))
     offline = expect(prompts[:8])
     expected = [tuple(output.token_ids) for output in offline]
     assert [answer.token_ids for answer in served.answers] == expected

@@ -18,7 +18,8 @@ from tests.zoo import EVERY, drafting
 from vllm_ascend_spec.methods.registry import BUILT_IN
 from vllm_ascend_spec.platform.cpu import BIND
 
-# Two processes and their libraries take a quarter of a minute to start.
+pytestmark = pytest.mark.usefixtures("copied_workers")
+# Two processes for each.
 BY_DAY = ("eagle3", "ngram")
 METHODS = [
     pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in EVERY

@@ -131,6 +131,7 @@ def test_compiled(
     assert_same(token_ids(generate(speculating, prompts[:8])), expected)
 
 
+@pytest.mark.usefixtures("copied_workers")
 def test_over_two_devices(
     make_engine: Any,
     expect: Any,
