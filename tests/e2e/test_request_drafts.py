@@ -88,7 +88,7 @@ def test_what_cannot_be_is_refused(
         llm.generate(prompts[:1], params(value), use_tqdm=False)
     # The engine goes on.
     (output,) = llm.generate(prompts[:1], params(None), use_tqdm=False)
-    assert len(output.outputs[0].token_ids) == 64
+    assert len(output.outputs[0].token_ids) == MAX_TOKENS
 
 
 def test_steps_are_counted_by_length(make_engine: Any, generate: Any, prompts: list[str]) -> None:
