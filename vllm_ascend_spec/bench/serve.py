@@ -76,7 +76,7 @@ def run(plan: ServeBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     for mode in plan.modes:
         found = [ServeResults() for _ in plan.loads]
         for index in range(plan.rounds):
-            with _servers(plan, mode) as servers, Progress(len(plan.loads)) as progress:
+            with _servers(plan, mode, index) as servers, Progress(len(plan.loads)) as progress:
                 for load, of_load in zip(plan.loads, found, strict=True):
                     title = f"{mode}, {load.name}, round {index + 1} of {plan.rounds}"
                     progress.next(title)
@@ -104,7 +104,9 @@ class ServeResults:
 
 
 @contextmanager
-def _servers(plan: ServeBenchConfig, mode: str) -> Iterator[dict[str, Server]]:
+def _servers(plan: ServeBenchConfig, mode: str, index: int) -> Iterator[dict[str, Server]]:
+    """Start the servers of a round. A server is faster if it starts after others, so they turn."""
+
     def server(
         spec: Mapping[str, Any] | None,
         environment: Mapping[str, str] | None = None,
@@ -127,17 +129,24 @@ def _servers(plan: ServeBenchConfig, mode: str) -> Iterator[dict[str, Server]]:
     for name, started in servers.items():
         started.title = f"{name}, {mode}"
     with ExitStack() as stack:
-        yield {name: stack.enter_context(server) for name, server in servers.items()}
+        for name in in_turn(servers, index):
+            stack.enter_context(servers[name])
+        yield servers
+
+
+def in_turn(servers: Mapping[str, Server], index: int) -> list[str]:
+    """Return the names of servers in the order of a round: A B in one, B A in the next."""
+    return list(servers) if index % 2 == 0 else list(servers)[::-1]
 
 
 def _pass(
     model: str, load: ClientLoad, servers: Mapping[str, Server], index: int, found: ServeResults
 ) -> None:
-    """Send a load to all servers in turn: A B in one round, B A in the next."""
+    """Send a load to all servers in turn."""
     for server in servers.values():
         run_load(server.url, model, load)  # compiles and warms the caches
     before = from_prometheus(servers[CANDIDATE].metrics())
-    for name in list(servers) if index % 2 == 0 else list(servers)[::-1]:
+    for name in in_turn(servers, index):
         found.runs.setdefault(name, []).append(run_load(servers[name].url, model, load))
     metrics = servers[CANDIDATE].metrics()
     found.accepted += from_prometheus(metrics) - before

@@ -148,7 +148,7 @@ def run_serve(args: argparse.Namespace) -> int:
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_LOGGING_LEVEL": "WARNING",
         },
-        peers=tuple(map(peer.find_peer, args.peer_python or ())),
+        peers=peer.find_peers(args.peer_python or ()),
         start_timeout_s=args.start_timeout,
     )
     return finish(serve.run(plan, teller(args.output)), args.output)
