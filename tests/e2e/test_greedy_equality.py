@@ -33,11 +33,8 @@ from tests.zoo import (
     SAME_PLACES,
     WITH_A_LOOP,
 )
-from vllm_ascend_spec.upstream.ranges import vllm_is
 
 METHODS = list(EVERY)
-# The version that .ci/setup installs.
-EVERYTHING = "==0.30.*"
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +60,10 @@ def test_every_prompt_is_answered_as_without_speculation(
     method: str, make_engine: Any, generate: Any, prompts: list[str], longer: Any, check: Any
 ) -> None:
     assert len(prompts) >= 50
-    # With other versions a quarter: the adapters of a version are in every step.
-    some = slice(None if vllm_is(EVERYTHING) else 16)
     llm = make_engine(EVERY[method], max_num_seqs=32)
-    answer = partial(ask, llm, generate, prompts[some], max_tokens=evaluate.MAX_TOKENS)
-    seen = check(method, llm, answer, longer[some], least=1.5)
-    if method in IN_RECORD and vllm_is(EVERYTHING):
+    answer = partial(ask, llm, generate, prompts, max_tokens=evaluate.MAX_TOKENS)
+    seen = check(method, llm, answer, longer, least=1.5)
+    if method in IN_RECORD:
         assert seen.acceptance.tokens_per_step is not None
         assert is_worth_its_record(IN_RECORD[method], "greedy", seen.acceptance.tokens_per_step)
 

@@ -19,7 +19,7 @@ from vllm_ascend_spec.methods.registry import BUILT_IN
 from vllm_ascend_spec.platform.cpu import BIND
 
 pytestmark = pytest.mark.usefixtures("copied_workers")
-# Two processes for each.
+# Each starts two processes.
 BY_DAY = ("eagle3", "ngram")
 METHODS = [
     pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in EVERY
