@@ -82,7 +82,7 @@ def test_bench_serve_starts_all_servers_in_each_round_and_asks_them_in_turns(
         )
 
     @contextmanager
-    def servers(plan: serve.ServeBenchConfig, mode: str) -> Iterator[Any]:
+    def servers(plan: serve.ServeBenchConfig, mode: str, index: int) -> Iterator[Any]:
         asked.append("start")
         names = (serve.CANDIDATE, serve.NONE, *(peer.name for peer in plan.peers))
         yield {name: SimpleNamespace(url=name, metrics=Served().metrics) for name in names}

@@ -151,7 +151,9 @@ class FakeServer:
 
 def test_record_of_bench_serve(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     @contextmanager
-    def servers(plan: serve.ServeBenchConfig, mode: str) -> Iterator[dict[str, FakeServer]]:
+    def servers(
+        plan: serve.ServeBenchConfig, mode: str, index: int
+    ) -> Iterator[dict[str, FakeServer]]:
         yield {serve.CANDIDATE: FakeServer(), serve.NONE: FakeServer()}
 
     monkeypatch.setattr(serve, "_servers", servers)
