@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.config.checkpoints import WEIGHTS, edit_config, to_speculators
-from tests.zoo import TARGET, ZOO
+from tests.zoo import MODELS, TARGET
 
-HEAD = ZOO / "eagle3"
+HEAD = MODELS / "eagle3"
 State = dict[str, torch.Tensor]
 Change = Callable[[Path], None]
 

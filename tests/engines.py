@@ -34,6 +34,17 @@ def with_fixed_length(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**arguments, "additional_config": {**additional, "ascend_spec": section}}
 
 
+def inspect_models_here() -> None:
+    """Let vLLM look at classes of models in this process, which imports them in any case.
+
+    It starts a process for each class that it sees first on a machine, for seven seconds, so that
+    the engine's own need not touch CUDA before it starts.
+    """
+    from vllm.model_executor.models import registry
+
+    registry._run_in_subprocess = lambda inspect: inspect()
+
+
 def session_folder(factory: pytest.TempPathFactory, name: str) -> Path:
     """Return the path of a folder of all processes of a session."""
     base = factory.getbasetemp()

@@ -1,7 +1,12 @@
-"""The zoo's checkpoints, and a speculative config for each method on them."""
+"""Checkpoints that tests run, and a speculative config for each method on them.
+
+By day they are those of ``tests/models``, three layers deep; by night the zoo's, of twelve.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,25 +16,36 @@ import pytest
 from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 
 ZOO = Path(__file__).parents[1] / "examples" / "zoo"
-TARGET = str(ZOO / "target")
+SHALLOW = Path(__file__).parent / "models"
+MODELS = ZOO if "TESTS_COMPILE_ALL" in os.environ else SHALLOW
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of a checkpoint; DeepSeek's are the zoo's alone."""
+    return MODELS / name if (MODELS / name).exists() else ZOO / name
+
+
+TARGET = str(MODELS / "target")
+CONFIG: dict[str, Any] = json.loads((MODELS / "target" / "config.json").read_text())
+DEPTH, WIDTH = CONFIG["num_hidden_layers"], CONFIG["hidden_size"]
 # The same, quantized by examples/zoo/quantize.py.
-W8A8 = str(ZOO / "target-w8a8")
+W8A8 = str(MODELS / "target-w8a8")
 SPECS: dict[str, dict[str, Any]] = {
-    "eagle": {"method": "eagle", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3},
-    "eagle3": {"method": "eagle3", "model": str(ZOO / "eagle3"), "num_speculative_tokens": 3},
+    "eagle": {"method": "eagle", "model": str(MODELS / "eagle"), "num_speculative_tokens": 3},
+    "eagle3": {"method": "eagle3", "model": str(MODELS / "eagle3"), "num_speculative_tokens": 3},
     # Its own target, whose answers are those of the other one: it has the same weights.
-    "mtp": {"method": "mtp", "model": str(ZOO / "target-mimo"), "num_speculative_tokens": 3},
+    "mtp": {"method": "mtp", "model": str(MODELS / "target-mimo"), "num_speculative_tokens": 3},
     "draft_model": {
         "method": "draft_model",
-        "model": str(ZOO / "draft"),
+        "model": str(MODELS / "draft"),
         "num_speculative_tokens": 3,
     },
-    "dflash": {"method": "dflash", "model": str(ZOO / "dflash"), "num_speculative_tokens": 3},
-    "hybrid": {"method": "hybrid", "model": str(ZOO / "eagle"), "num_speculative_tokens": 3},
-    "medusa": {"method": "medusa", "model": str(ZOO / "medusa"), "num_speculative_tokens": 3},
+    "dflash": {"method": "dflash", "model": str(MODELS / "dflash"), "num_speculative_tokens": 3},
+    "hybrid": {"method": "hybrid", "model": str(MODELS / "eagle"), "num_speculative_tokens": 3},
+    "medusa": {"method": "medusa", "model": str(MODELS / "medusa"), "num_speculative_tokens": 3},
     "mlp_speculator": {
         "method": "mlp_speculator",
-        "model": str(ZOO / "mlp_speculator"),
+        "model": str(MODELS / "mlp_speculator"),
         "num_speculative_tokens": 3,
     },
     "ngram": {
@@ -49,13 +65,13 @@ SPECS: dict[str, dict[str, Any]] = {
 SPECS_IN_ONE_PASS: dict[str, dict[str, Any]] = {
     "pard": {
         "method": "draft_model",
-        "model": str(ZOO / "pard"),
+        "model": str(MODELS / "pard"),
         "num_speculative_tokens": 3,
         "parallel_drafting": True,
     },
     "peagle": {
         "method": "eagle3",
-        "model": str(ZOO / "peagle"),
+        "model": str(MODELS / "peagle"),
         "num_speculative_tokens": 3,
         "parallel_drafting": True,
     },

@@ -25,7 +25,7 @@ class Draft:
 
     Attributes:
         method: of ``speculative_config``.
-        folder: of the draft, beside this file; None for a method without one.
+        folder: of the draft; None for a method without one.
         options: further ones of ``speculative_config``.
         target: folder of the model that it drafts for.
     """
@@ -35,9 +35,9 @@ class Draft:
     options: dict[str, Any] = field(default_factory=dict)
     target: str = "target"
 
-    def spec(self) -> dict[str, Any]:
-        """Return the ``speculative_config``."""
-        model = {"model": str(ZOO / self.folder)} if self.folder else {}
+    def spec(self, models: Path = ZOO) -> dict[str, Any]:
+        """Return the ``speculative_config``, of the drafts in a folder."""
+        model = {"model": str(models / self.folder)} if self.folder else {}
         common = {"method": self.method, "num_speculative_tokens": NUM_DRAFTS}
         # By default drafts are sampled where requests are.
         how = {"draft_sample_method": "greedy"} if model or self.method == "mtp" else {}
@@ -128,11 +128,12 @@ def measure(llm: Any, options: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def evaluate(name: str, draft: Draft) -> dict[str, object]:
+def evaluate(name: str, models: Path) -> dict[str, object]:
     """Evaluate one way to draft with every kind of request."""
     from vllm import LLM
 
-    llm = LLM(model=str(ZOO / draft.target), speculative_config=draft.spec(), **ENGINE)
+    draft = DRAFTS[name]
+    llm = LLM(model=str(models / draft.target), speculative_config=draft.spec(models), **ENGINE)
     results = {request: measure(llm, options) for request, options in REQUESTS.items()}
     for request, result in results.items():
         print(f"{name}, {request}: {result}", flush=True)
@@ -147,12 +148,14 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("drafts", nargs="*", help=f"all if none of {', '.join(DRAFTS)}")
-    asked = parser.parse_args().drafts or list(DRAFTS)
+    parser.add_argument("--models", type=Path, default=ZOO, help="folder of the checkpoints")
+    args = parser.parse_args()
+    asked = args.drafts or list(DRAFTS)
     if unknown := set(asked) - set(DRAFTS):
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(DRAFTS)}")
-    path = ZOO / "evaluation.json"
-    results = json.loads(path.read_text())["results"]
-    results |= {name: evaluate(name, DRAFTS[name]) for name in asked}
+    path = args.models / "evaluation.json"
+    results = json.loads(path.read_text())["results"] if path.exists() else {}
+    results |= {name: evaluate(name, args.models) for name in asked}
     record = {
         "provenance": collect(),
         "prompts": len(PROMPTS),

@@ -22,7 +22,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from training import corpus, edits, prompts
+from training import corpus, edits, prompts, shapes
 from training.stages import STAGES
 
 ZOO = Path(__file__).parent
@@ -38,7 +38,10 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, help="override the number of steps (for a trial)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--shallow", action="store_true", help="small ones, for tests/models")
     args = parser.parse_args()
+    if args.shallow:
+        shapes.use_shallow()
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
     for stage in args.stages:

@@ -27,6 +27,7 @@ from typing import Any
 
 from tests.ascend import engine
 from tests.ascend.environment import ROOT, python_of
+from tests.engines import inspect_models_here
 
 # Of one process of pytest; each holds half a gigabyte.
 MOST_AT_ONCE = 3
@@ -142,6 +143,7 @@ def serve() -> int:
     from vllm.platforms import current_platform
 
     assert current_platform.device_type
+    inspect_models_here()
     assert threading.active_count() == 1, "only what has one thread can be copied"
     gc.collect()
     gc.freeze()

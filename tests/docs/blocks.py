@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -76,13 +77,14 @@ def blocks_of(text: str, name: str) -> Iterator[Block]:
             yield Block(language, token.content, f"{name}:{token.map[0] + 1}")
 
 
-def all_blocks() -> list[Block]:
+@functools.cache
+def all_blocks() -> tuple[Block, ...]:
     """Return the blocks of all documents and examples; of equal ones the first."""
     files = [*documents(), *examples()]
     found: dict[tuple[str, ...], Block] = {}
     for block in (block for path in files for block in blocks_in(path)):
         found.setdefault(block.essence, block)
-    return list(found.values())
+    return tuple(found.values())
 
 
 def without_docstrings(source: str) -> str:

@@ -21,6 +21,7 @@ from tests.engines import (
     MAX_TOKENS,
     Generate,
     MakeEngine,
+    inspect_models_here,
     session_folder,
     with_fixed_length,
 )
@@ -117,6 +118,7 @@ def make_engine() -> Iterator[MakeEngine]:
     Engines live as long as the module, the latest :data:`MOST_ENGINES` of those that speculate.
     """
     engines: dict[str, Any] = {}
+    inspect_models_here()
 
     def make(spec: dict[str, Any] | None = None, **arguments: Any) -> Any:
         from vllm import LLM

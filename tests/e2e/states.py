@@ -12,10 +12,10 @@ from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connecto
     load_hidden_states,
 )
 
-from tests.zoo import TARGET
+from tests.zoo import DEPTH, TARGET, WIDTH
 
-# What comes out of none of the target's layers, of two, of six, and of all twelve.
-LAYERS = [0, 2, 6, 12]
+# What comes out of none of the target's layers, of one, of two, and of all.
+LAYERS = [0, 1, 2, DEPTH]
 SPEC: dict[str, Any] = {
     "method": "extract_hidden_states",
     "num_speculative_tokens": 1,
@@ -64,6 +64,6 @@ def check_states(path: str, tokens: Sequence[int]) -> None:
     states = found["hidden_states"]
     expected = expected_states(torch.tensor(list(tokens)))
     assert states.dtype == torch.float32
-    assert states.shape == expected.shape == (len(tokens), len(LAYERS), 256)
+    assert states.shape == expected.shape == (len(tokens), len(LAYERS), WIDTH)
     scale = expected.abs().amax(dim=(0, 2), keepdim=True)
     assert ((states - expected).abs() / scale).max() < 1e-5

@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.loads import LOADERS, watch_loads
 from tests.engines import ENGINE
 from tests.marks import skip_without, unless
-from tests.zoo import SPECS, TARGET, ZOO
+from tests.zoo import MODELS, SPECS, TARGET, WIDTH
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.ops.registry import Op
@@ -156,16 +156,16 @@ def test_llm_refuses_a_backend_that_cannot_run(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("nothing_is_loaded")
 def test_llm_refuses_a_draft_of_another_width(tmp_path: Path) -> None:
-    folder = shutil.copytree(ZOO / "eagle", tmp_path / "eagle")
+    folder = shutil.copytree(MODELS / "eagle", tmp_path / "eagle")
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 512}))
-    with pytest.raises(CheckpointError, match="hidden_size is 512, the target's is 256"):
+    (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 2 * WIDTH}))
+    with pytest.raises(CheckpointError, match=f"hidden_size is {2 * WIDTH}, the target's is {WIDTH}"):
         engine({**SPECS["eagle"], "model": str(folder)})
 
 
 @pytest.mark.usefixtures("nothing_is_loaded")
 def test_llm_refuses_pickled_weights(tmp_path: Path) -> None:
-    folder = shutil.copytree(ZOO / "eagle", tmp_path / "eagle")
+    folder = shutil.copytree(MODELS / "eagle", tmp_path / "eagle")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="pickled"):
         engine({**SPECS["eagle"], "model": str(folder)})

@@ -1,4 +1,4 @@
-"""Drafts are worth as much as the zoo's record says: no comparison of answers sees worse drafts."""
+"""Drafts are worth as much as the record says: no comparison of answers sees worse drafts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import pytest
 
 from examples.zoo import evaluate
 from tests.e2e.golden import IN_RECORD, RECORD, is_worth_its_record
-from tests.zoo import ONE_OF_EACH_KIND, ZOO
+from tests.zoo import ONE_OF_EACH_KIND, folder_of
 
 
 def test_every_way_to_draft_is_in_the_record() -> None:
-    assert set(RECORD["results"]) == set(evaluate.DRAFTS)
-    assert {name for result in RECORD["results"].values() for name in result} == set(
-        evaluate.REQUESTS
-    )
+    assert set(RECORD) == set(evaluate.DRAFTS)
+    assert {name for result in RECORD.values() for name in result} == set(evaluate.REQUESTS)
 
 
 def is_by_day(name: str, request_name: str) -> bool:
@@ -54,6 +52,7 @@ FIGURES = [
 @pytest.mark.parametrize(("name", "request_name"), FIGURES)
 def test_acceptance_has_not_fallen(name: str, request_name: str, make_engine: Any) -> None:
     draft = evaluate.DRAFTS[name]
-    llm = make_engine(draft.spec(), model=str(ZOO / draft.target), **evaluate.ENGINE)
+    target = folder_of(draft.target)
+    llm = make_engine(draft.spec(target.parent), model=str(target), **evaluate.ENGINE)
     result = evaluate.measure(llm, evaluate.REQUESTS[request_name])
     assert is_worth_its_record(name, request_name, result["tokens_per_step"]), result

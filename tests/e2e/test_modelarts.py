@@ -17,7 +17,7 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from tests.docs.person import ONE_THREAD, environment, run
 from tests.e2e.guides import CURL
-from tests.zoo import TARGET, ZOO
+from tests.zoo import MODELS, TARGET
 from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.metrics.acceptance import from_prometheus
 from vllm_ascend_spec.upstream.server import make_arg_parser, validate_parsed_serve_args
@@ -25,12 +25,12 @@ from vllm_ascend_spec.upstream.server import make_arg_parser, validate_parsed_se
 FOLDER = Path(__file__).parents[2] / "examples" / "modelarts"
 PREFIX = "ASCEND_SPEC_"
 PRINT_ONLY = {"PRINT_ONLY": "true", "MODEL": TARGET}
-MTP = str(ZOO / "target-mimo")
-EAGLE = {"DRAFT": str(ZOO / "eagle")}
+MTP = str(MODELS / "target-mimo")
+EAGLE = {"DRAFT": str(MODELS / "eagle")}
 # What each script needs beside its defaults.
 SCRIPTS: dict[str, dict[str, str]] = {
     "eagle": EAGLE,
-    "draft_model": {"DRAFT": str(ZOO / "draft")},
+    "draft_model": {"DRAFT": str(MODELS / "draft")},
     "mtp": {"MODEL": MTP, "DRAFT": MTP},
     "suffix": {},
 }

@@ -19,10 +19,10 @@ from tests.e2e.drafts import check_drafts, check_every_step_drafts, watch
 from tests.engines import Generate, MakeEngine, assert_same, token_ids
 from tests.marks import requires_mla
 from tests.patches.cases import taking_out
-from tests.zoo import ZOO
+from tests.zoo import folder_of
 from vllm_ascend_spec.patches.upstream import cpu_rotary_layout
 
-DEEPSEEK, MIMO = ZOO / "target-deepseek", ZOO / "target-mimo"
+DEEPSEEK, MIMO = folder_of("target-deepseek"), folder_of("target-mimo")
 MODELS = {"DeepSeek": DEEPSEEK, "MiMo": MIMO}
 NUM_PROMPTS = 32
 # Float32, added up in another order.

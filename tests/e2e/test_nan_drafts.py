@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.engines import assert_same, token_ids
 from tests.verification.requests import BACKENDS
-from tests.zoo import SPECS, ZOO
+from tests.zoo import MODELS, SPECS
 from vllm_ascend_spec.metrics.acceptance import from_engine
 from vllm_ascend_spec.verification import sampler as sampler_module
 
@@ -21,7 +21,7 @@ RULES = ("token", "block")
 @pytest.fixture(scope="module")
 def broken_head(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the zoo's EAGLE head with one NaN among its weights."""
-    folder = shutil.copytree(ZOO / "eagle", tmp_path_factory.mktemp("broken") / "eagle")
+    folder = shutil.copytree(MODELS / "eagle", tmp_path_factory.mktemp("broken") / "eagle")
     weights = load_file(folder / "model.safetensors")
     weights["fc.weight"][3, 5] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

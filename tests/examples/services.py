@@ -16,7 +16,7 @@ import yaml
 
 from tests.docs.person import environment
 from tests.examples.manifests import EXAMPLES, MANIFESTS, pod_templates, read
-from tests.zoo import TARGET, ZOO
+from tests.zoo import MODELS, TARGET, ZOO
 
 SCRIPTS = "/opt/vllm-ascend-spec/"
 MODELARTS = EXAMPLES / "modelarts"
@@ -25,8 +25,8 @@ ENTRY = f"{SCRIPTS}entry.sh"
 GROUP = {"LWS_GROUP_SIZE": "2", "LWS_LEADER_ADDRESS": "speculation-0.speculation"}
 # The zoo's models that take the place of those that are mounted, by method.
 STAND_INS = {
-    "eagle": {"MODEL": TARGET, "DRAFT": str(ZOO / "eagle")},
-    "draft_model": {"MODEL": TARGET, "DRAFT": str(ZOO / "draft")},
+    "eagle": {"MODEL": TARGET, "DRAFT": str(MODELS / "eagle")},
+    "draft_model": {"MODEL": TARGET, "DRAFT": str(MODELS / "draft")},
     "mtp": {"MODEL": str(ZOO / "target-deepseek")},
     "suffix": {"MODEL": TARGET},
 }

@@ -20,7 +20,7 @@ from tests.docs.person import environment, run
 from tests.examples import dockerfiles
 from tests.examples.dockerfiles import ASCEND, CPU, FOLDER, PATHS, SCRIPTS, copies, named, steps
 from tests.examples.manifests import ROOT
-from tests.zoo import TARGET, ZOO
+from tests.zoo import MODELS, TARGET
 from vllm_ascend_spec.ops import build_ascendc
 
 PROJECT = (ROOT / "pyproject.toml").read_text()
@@ -153,7 +153,7 @@ def test_the_entry_point_prints_its_command(path: Path, tmp_path: Path) -> None:
         for word in step.words
     ]
     words = [sys.executable if word == "python3" else word for word in words]
-    settings = {"MODEL": TARGET, "METHOD": "eagle", "DRAFT": str(ZOO / "eagle"), "TOKENS": "3"}
+    settings = {"MODEL": TARGET, "METHOD": "eagle", "DRAFT": str(MODELS / "eagle"), "TOKENS": "3"}
     given = {f"ASCEND_SPEC_{name}": value for name, value in settings.items()}
     result = run(*words, **given, ASCEND_SPEC_PRINT_ONLY="true", PYTHONPATH=str(ROOT))
     assert result.returncode == 0, result.stderr

@@ -15,7 +15,7 @@ import pytest
 
 from tests.examples.dockerfiles import CPU, SCRIPTS, named, steps
 from tests.examples.manifests import ROOT
-from tests.zoo import TARGET, ZOO
+from tests.zoo import MODELS, TARGET
 from vllm_ascend_spec.bench.server import Server
 
 # They change the system, as root; g++ and libnuma are this machine's.
@@ -95,7 +95,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
 def test_the_image_serves_and_is_healthy(image: Image) -> None:
     """ENTRYPOINT starts a server with EAGLE, HEALTHCHECK finds it well, and ill after its end."""
     settings = {
-        **{"MODEL": TARGET, "METHOD": "eagle", "DRAFT": str(ZOO / "eagle"), "TOKENS": "3"},
+        **{"MODEL": TARGET, "METHOD": "eagle", "DRAFT": str(MODELS / "eagle"), "TOKENS": "3"},
         **{"ARG_KV_CACHE_MEMORY_BYTES": "128M", "ARG_MAX_MODEL_LEN": "512"},
         "ARG_ENFORCE_EAGER": "true",
     }

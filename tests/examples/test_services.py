@@ -20,7 +20,7 @@ from tests.e2e.guides import CURL
 from tests.examples import services
 from tests.examples.manifests import EXAMPLES, MANIFESTS, read
 from tests.examples.services import MODELARTS, SERVICES, STAND_INS, Service
-from tests.zoo import TARGET, ZOO
+from tests.zoo import MODELS, TARGET
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.devices import cpu, npu
@@ -286,7 +286,7 @@ def test_the_legacy_script_serves_https_from_its_folder(tmp_path: Path) -> None:
     for name in ("cert.pem", "key.pem"):
         (tmp_path / name).touch()
     (tmp_path / "target").symlink_to(TARGET)
-    (tmp_path / "draft").symlink_to(ZOO / "eagle")
+    (tmp_path / "draft").symlink_to(MODELS / "eagle")
     result = run(str(tmp_path / "run_vllm.sh"), ASCEND_SPEC_PRINT_ONLY="true")
     assert result.returncode == 0, result.stderr
     args = parse(shlex.split(result.stdout))
@@ -307,7 +307,7 @@ def engine_config() -> dict[str, Any]:
     return {
         **engine,
         "model": TARGET,
-        "speculative_config": {**engine["speculative_config"], "model": str(ZOO / "eagle")},
+        "speculative_config": {**engine["speculative_config"], "model": str(MODELS / "eagle")},
     }
 
 

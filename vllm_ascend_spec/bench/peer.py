@@ -69,7 +69,7 @@ def find_peers(pythons: Sequence[Path]) -> tuple[Peer, ...]:
     Raises:
         ConfigError: one cannot be run or has no vLLM, or two would have one name in a record.
     """
-    found = {}
+    found: dict[str, Peer] = {}
     for python in pythons:
         peer = find_peer(python)
         if (other := found.setdefault(peer.name, peer)) is not peer:

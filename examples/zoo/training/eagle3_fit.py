@@ -14,12 +14,10 @@ from .llama import Llama, rotary_table
 from .loop import Recipe, finish, fit
 from .measure import held_out_figures, windows
 from .own_loop import Unrolled, distillation, loss_of, unroll
-from .shapes import EAGLE3, VOCAB_SIZE
+from .shapes import AUX_LAYERS, EAGLE3, VOCAB_SIZE
 
 UNROLL = 3
 REGRESSION_WEIGHT = 0.5
-# Of the target's layers, as vLLM counts them: 0 is the embedding, 12 the last layer's output.
-LAYERS = (3, 7, 12)
 # 97.6% of the text.
 DRAFT_VOCAB_SIZE = 3072
 
@@ -39,7 +37,7 @@ def vocabulary_maps(tokens: torch.Tensor) -> dict[str, torch.Tensor]:
 
 def settings() -> dict[str, Any]:
     """Return what ``config.json`` has beside a Llama's entries."""
-    layers = {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": list(LAYERS)}
+    layers = {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": list(AUX_LAYERS)}
     return {
         "draft_vocab_size": DRAFT_VOCAB_SIZE,
         "tie_word_embeddings": False,
@@ -50,7 +48,7 @@ def settings() -> dict[str, Any]:
 def new_head(target: Llama, work: Path) -> Eagle3Head:
     """Return a head that knows the most frequent tokens and nothing more."""
     chosen = frequent_tokens(work / "train.pt", DRAFT_VOCAB_SIZE)
-    return Eagle3Head(EAGLE3, target, chosen, len(LAYERS), seed=10)
+    return Eagle3Head(EAGLE3, target, chosen, len(AUX_LAYERS), seed=10)
 
 
 def matrices_and_others(
@@ -89,7 +87,7 @@ def train_head(
     @torch.compile
     def unrolled(tokens: torch.Tensor) -> Unrolled:
         with torch.no_grad():
-            hidden, states = target.with_states(tokens[:, :-1], LAYERS)
+            hidden, states = target.with_states(tokens[:, :-1], AUX_LAYERS)
             goal = target.logits(hidden[:, 1:]).float()
             embeddings = target.embed_tokens(tokens[:, 1:-1])
         # What the draft cannot say is missing from its goal.

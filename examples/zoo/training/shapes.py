@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 VOCAB_SIZE = 4096
 END_OF_TEXT = "<|endoftext|>"
@@ -62,3 +62,25 @@ DRAFT = Shape(hidden=256, intermediate=704, layers=1)
 DEEPSEEK = LatentShape(hidden=256, intermediate=512, layers=3, heads=2, kv_heads=2)
 PARD = Shape(hidden=256, intermediate=704, layers=2)
 DFLASH = Shape(hidden=256, intermediate=512, layers=2)
+MLP_SPECULATOR_INNER = 224
+# The layers of the target behind which EAGLE-3's and DFlash's heads read it; the embedding is 0.
+AUX_LAYERS = (3, 7, 12)
+
+
+def use_shallow() -> None:
+    """Make all models of the stages imported from now on as small as tests want them.
+
+    A step of the zoo's target is twelve layers long, and tests take a million of them.
+    """
+    # As wide as its heads together: a MiMo has no other size for them.
+    one_layer = Shape(hidden=128, intermediate=256, layers=1, heads=2, kv_heads=1)
+    globals().update(
+        TARGET=replace(one_layer, layers=3),
+        EAGLE=one_layer,
+        EAGLE3=one_layer,
+        DRAFT=one_layer,
+        PARD=replace(one_layer, layers=2),
+        DFLASH=replace(one_layer, layers=2),
+        MLP_SPECULATOR_INNER=96,
+        AUX_LAYERS=(1, 2, 3),
+    )

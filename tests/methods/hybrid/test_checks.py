@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.zoo import TARGET, ZOO
+from tests.zoo import MODELS, TARGET
 from vllm_ascend_spec.config.examine import examine
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.hybrid.checks import DRAFTER, hybrid_of
 from vllm_ascend_spec.methods.registry import BUILT_IN
 
-EAGLE, DRAFT = str(ZOO / "eagle"), str(ZOO / "draft")
+EAGLE, DRAFT = str(MODELS / "eagle"), str(MODELS / "draft")
 OPTION = "hybrid_model_method"
 
 

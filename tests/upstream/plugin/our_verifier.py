@@ -6,7 +6,7 @@ nothing of ours but the package can be imported here.
 - A test that makes a ``RejectionSampler`` is given our verifier under that name. Such tests say by
   a mock what vLLM's sampler draws for the bonus row, whose logits they do not give.
 - A test that starts an engine has our proposer and verifier in it anyway, because our platform is
-  active. Its models come from a hub; ours from the folder examples/zoo stand in for them.
+  active. Its models come from a hub; those of tests/models take their places.
 - vLLM's list of attention backends to try knows no CPU; it is given the CPU's.
 """
 
@@ -21,11 +21,11 @@ import outcomes
 import pytest
 import torch
 
-ZOO = Path(__file__).resolve().parents[3] / "examples" / "zoo"
+MODELS = Path(__file__).resolve().parents[2] / "models"
 STAND_INS = {
-    "facebook/opt-125m": str(ZOO / "target"),
-    "meta-llama/Meta-Llama-3-8B-Instruct": str(ZOO / "target"),
-    "yuhuili/EAGLE-LLaMA3-Instruct-8B": str(ZOO / "eagle"),
+    "facebook/opt-125m": str(MODELS / "target"),
+    "meta-llama/Meta-Llama-3-8B-Instruct": str(MODELS / "target"),
+    "yuhuili/EAGLE-LLaMA3-Instruct-8B": str(MODELS / "eagle"),
 }
 # No request of theirs has more. They do not say how many an engine would be told to make.
 MOST_DRAFTS = 5

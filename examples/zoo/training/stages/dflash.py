@@ -12,11 +12,9 @@ from ..llama import rotary_table
 from ..loop import Recipe, finish, fit
 from ..masked import LATER_WEIGHT, MASK_ID
 from ..measure import held_out_figures, windows
-from ..shapes import DFLASH
+from ..shapes import AUX_LAYERS, DFLASH
 
 RECIPE = Recipe(steps=700, batch_size=4, length=192, learning_rate=2e-3, seed=17, warmup=40)
-# Behind how many of the target's layers the states are that it reads.
-LAYERS = (3, 7, 12)
 BLOCKS, MASKS = 48, 5
 ROWS = 1 + MASKS
 CONFIG = {
@@ -25,7 +23,7 @@ CONFIG = {
     "dflash_config": {
         "mask_token_id": MASK_ID,
         # Counted from 0, and what comes out of each.
-        "target_layer_ids": [layer - 1 for layer in LAYERS],
+        "target_layer_ids": [layer - 1 for layer in AUX_LAYERS],
     },
 }
 
@@ -51,7 +49,7 @@ def visible_to(
 def train(work: Path, out: Path, recipe: Recipe) -> None:
     """Train it to imitate the target's distribution at each mask."""
     target = export.load_target(out / "target")
-    head = DFlashHead(DFLASH, target, len(LAYERS), seed=16)
+    head = DFlashHead(DFLASH, target, len(AUX_LAYERS), seed=16)
     held_out = corpus.held_out_batches(work / "held.pt", recipe.length, 48)
     generator = torch.Generator().manual_seed(recipe.seed)
     table = rotary_table(recipe.length, DFLASH.head_dim)
@@ -63,7 +61,7 @@ def train(work: Path, out: Path, recipe: Recipe) -> None:
         tokens = tokens[:, :-1]
         positions = (anchors[:, None] + torch.arange(ROWS)).flatten()
         with torch.no_grad():
-            hidden, states = target.with_states(tokens, LAYERS)
+            hidden, states = target.with_states(tokens, AUX_LAYERS)
             # A mask stands where its token is, and the target tells that one row before.
             goal = target.logits(hidden[:, positions - 1]).float()
             is_mask = torch.arange(len(positions)) % ROWS > 0

@@ -8,16 +8,16 @@ from .. import export
 from ..ahead import Distillation, evaluate, fit_heads
 from ..loop import Recipe, finish
 from ..mlp_heads import MlpHeads
-from ..shapes import TARGET, VOCAB_SIZE
+from ..shapes import MLP_SPECULATOR_INNER, TARGET, VOCAB_SIZE
 
 RECIPE = Recipe(steps=600, batch_size=4, length=256, learning_rate=4e-3, seed=13, warmup=50)
-STAGES, INNER = 3, 224
+STAGES = 3
 CONFIG = {
     "architectures": ["MLPSpeculatorPreTrainedModel"],
     "model_type": "mlp_speculator",
     "vocab_size": VOCAB_SIZE,
     "emb_dim": TARGET.hidden,
-    "inner_dim": INNER,
+    "inner_dim": MLP_SPECULATOR_INNER,
     "n_predict": STAGES,
     "top_k_tokens_per_head": [1] * STAGES,
     "n_candidates": 1,
@@ -29,7 +29,8 @@ CONFIG = {
 
 def train(work: Path, out: Path, recipe: Recipe) -> None:
     """Train three stages with one set of weights."""
-    target, heads = export.load_target(out / "target"), MlpHeads(TARGET.hidden, INNER, STAGES, 12)
+    target = export.load_target(out / "target")
+    heads = MlpHeads(TARGET.hidden, MLP_SPECULATOR_INNER, STAGES, 12)
     loss = Distillation(target.embed_tokens.weight, heads, STAGES)
     record = fit_heads("mlp_speculator", target, loss, heads, work, recipe)
     export.save_weights(out / "mlp_speculator", CONFIG, heads.state_of_ibm())

@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from .. import corpus, export
-from ..eagle3_fit import LAYERS, matrices_and_others, new_head, settings, vocabulary_maps
+from ..eagle3_fit import matrices_and_others, new_head, settings, vocabulary_maps
 from ..llama import rotary_table
 from ..loop import Recipe, finish, fit
 from ..masked import LATER_WEIGHT, MASK_ID, MaskedRows
 from ..measure import held_out_figures, windows
-from ..shapes import EAGLE3
+from ..shapes import AUX_LAYERS, EAGLE3
 
 RECIPE = Recipe(
     steps=1000,
@@ -48,7 +48,7 @@ def train(work: Path, out: Path, recipe: Recipe) -> None:
         rows = MaskedRows(length, anchors, MASKS)
         masks = tokens.new_full((len(tokens), count), MASK_ID)
         with torch.no_grad():
-            hidden, states = target.with_states(tokens[:, :-1], LAYERS)
+            hidden, states = target.with_states(tokens[:, :-1], AUX_LAYERS)
             goal = target.logits(hidden[:, 1:]).float()[:, rows.positions]
             embeddings = target.embed_tokens(torch.cat([tokens[:, 1:-1], masks], 1))
         known = torch.cat(states, -1)[:, :-1]
