@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.config.checkpoints import WEIGHTS, edit_config, to_speculators
-from tests.zoo import MODELS, TARGET
+from tests.zoo import ZOO, ZOO_TARGET
 
-HEAD = MODELS / "eagle3"
+HEAD = ZOO / "eagle3"
 State = dict[str, torch.Tensor]
 Change = Callable[[Path], None]
 
@@ -39,7 +39,7 @@ def speculators(folder: Path) -> None:
             for name in list(state)
         ],
     )
-    to_speculators(folder, TARGET)
+    to_speculators(folder, ZOO_TARGET)
 
 
 def whole_vocabulary(folder: Path) -> None:
@@ -88,7 +88,7 @@ def normed_residual(folder: Path) -> None:
 
 def embeddings() -> torch.Tensor:
     """Return the target's embeddings, which are its output layer, too."""
-    return state_of(Path(TARGET))["model.embed_tokens.weight"]
+    return state_of(Path(ZOO_TARGET))["model.embed_tokens.weight"]
 
 
 VARIANTS: dict[str, Change] = {

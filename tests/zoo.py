@@ -30,37 +30,58 @@ CONFIG: dict[str, Any] = json.loads((MODELS / "target" / "config.json").read_tex
 DEPTH, WIDTH = CONFIG["num_hidden_layers"], CONFIG["hidden_size"]
 # The same, quantized by examples/zoo/quantize.py.
 W8A8 = str(MODELS / "target-w8a8")
-SPECS: dict[str, dict[str, Any]] = {
-    "eagle": {"method": "eagle", "model": str(MODELS / "eagle"), "num_speculative_tokens": 3},
-    "eagle3": {"method": "eagle3", "model": str(MODELS / "eagle3"), "num_speculative_tokens": 3},
-    # Its own target, whose answers are those of the other one: it has the same weights.
-    "mtp": {"method": "mtp", "model": str(MODELS / "target-mimo"), "num_speculative_tokens": 3},
-    "draft_model": {
-        "method": "draft_model",
-        "model": str(MODELS / "draft"),
-        "num_speculative_tokens": 3,
-    },
-    "dflash": {"method": "dflash", "model": str(MODELS / "dflash"), "num_speculative_tokens": 3},
-    "hybrid": {"method": "hybrid", "model": str(MODELS / "eagle"), "num_speculative_tokens": 3},
-    "medusa": {"method": "medusa", "model": str(MODELS / "medusa"), "num_speculative_tokens": 3},
-    "mlp_speculator": {
-        "method": "mlp_speculator",
-        "model": str(MODELS / "mlp_speculator"),
-        "num_speculative_tokens": 3,
-    },
-    "ngram": {
-        "method": "ngram",
-        "num_speculative_tokens": 5,
-        "prompt_lookup_min": 2,
-        "prompt_lookup_max": 4,
-    },
-    "suffix": {"method": "suffix", "num_speculative_tokens": 5},
-    "custom_class": {
-        "method": "custom_class",
-        "model": "examples.custom_proposer.RecentFollower",
-        "num_speculative_tokens": 3,
-    },
-}
+
+
+def specs_of(models: Path) -> dict[str, dict[str, Any]]:
+    """Return a speculative config for each method, with the drafts of a folder."""
+    return {
+        "eagle": {"method": "eagle", "model": str(models / "eagle"), "num_speculative_tokens": 3},
+        "eagle3": {
+            "method": "eagle3",
+            "model": str(models / "eagle3"),
+            "num_speculative_tokens": 3,
+        },
+        # Its own target, whose answers are those of the other one: it has the same weights.
+        "mtp": {"method": "mtp", "model": str(models / "target-mimo"), "num_speculative_tokens": 3},
+        "draft_model": {
+            "method": "draft_model",
+            "model": str(models / "draft"),
+            "num_speculative_tokens": 3,
+        },
+        "dflash": {
+            "method": "dflash",
+            "model": str(models / "dflash"),
+            "num_speculative_tokens": 3,
+        },
+        "hybrid": {"method": "hybrid", "model": str(models / "eagle"), "num_speculative_tokens": 3},
+        "medusa": {
+            "method": "medusa",
+            "model": str(models / "medusa"),
+            "num_speculative_tokens": 3,
+        },
+        "mlp_speculator": {
+            "method": "mlp_speculator",
+            "model": str(models / "mlp_speculator"),
+            "num_speculative_tokens": 3,
+        },
+        "ngram": {
+            "method": "ngram",
+            "num_speculative_tokens": 5,
+            "prompt_lookup_min": 2,
+            "prompt_lookup_max": 4,
+        },
+        "suffix": {"method": "suffix", "num_speculative_tokens": 5},
+        "custom_class": {
+            "method": "custom_class",
+            "model": "examples.custom_proposer.RecentFollower",
+            "num_speculative_tokens": 3,
+        },
+    }
+
+
+SPECS = specs_of(MODELS)
+# For what the documents' figures and commands are about, and what only a deep target shows.
+ZOO_TARGET, ZOO_SPECS = str(ZOO / "target"), specs_of(ZOO)
 # A method with an option that makes another one of it, by the name that papers have for it.
 SPECS_IN_ONE_PASS: dict[str, dict[str, Any]] = {
     "pard": {
@@ -79,8 +100,10 @@ SPECS_IN_ONE_PASS: dict[str, dict[str, Any]] = {
 EVERY = SPECS | SPECS_IN_ONE_PASS
 # Those that make all drafts of a step in one pass of a model.
 IN_ONE_PASS = [*SPECS_IN_ONE_PASS, "dflash"]
-# The most drafts of a step, where a checkpoint of the zoo limits them or hardly gets that far.
+# The most drafts of a step, where a checkpoint limits them or hardly gets that far.
 MOST_DRAFTS = {"medusa": 4, "mlp_speculator": 3, "pard": 4, "peagle": 4, "dflash": 3}
+if MODELS == SHALLOW:
+    MOST_DRAFTS |= {"medusa": 3, "pard": 3}
 # Tokens per step that greedy answers exceed, where a method is not worth what others are.
 LEAST = {"medusa": 1.2, "pard": 1.2, "peagle": 1.2, "dflash": 1.1}
 # One method for each way in which drafts reach the verifier: the same number for every request, or

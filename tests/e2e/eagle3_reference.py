@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from examples.zoo.training.export import load_target
 from examples.zoo.training.llama import rotary_table, rotate
 from tests.eagle3 import embeddings, state_of
-from tests.zoo import TARGET
+from tests.zoo import ZOO_TARGET
 
 LONGEST = 512
 
@@ -36,7 +36,7 @@ class Reference:
         self.head = self.state.get("lm_head.weight", embeddings().float())
         drafts = torch.arange(len(self.head))
         self.targets = drafts + self.state.get("d2t", torch.zeros(1)).long()
-        self.target = load_target(Path(TARGET))
+        self.target = load_target(Path(ZOO_TARGET))
         self.rotation = rotary_table(LONGEST, self.config["head_dim"])
 
     def drafts(self, tokens: list[int], count: int) -> list[dict[int, float]]:

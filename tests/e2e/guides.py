@@ -10,23 +10,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.zoo import MODELS, SPECS, TARGET, ZOO
+from tests.zoo import ZOO
+from tests.zoo import ZOO_SPECS as SPECS
+from tests.zoo import ZOO_TARGET as TARGET
 
 # What stands in for the guides' models.
 MODELS = {
     "facebook/opt-6.7b": TARGET,
-    "facebook/opt-125m": str(MODELS / "draft"),
+    "facebook/opt-125m": str(ZOO / "draft"),
     "meta-llama/Meta-Llama-3.1-70B-Instruct": TARGET,
     "meta-llama/Meta-Llama-3.1-8B-Instruct": TARGET,
     "meta-llama/Meta-Llama-3-8B-Instruct": TARGET,
     "meta-llama/Llama-3.1-70B-Instruct": TARGET,
-    "meta-llama/Llama-3.2-1B-Instruct": str(MODELS / "draft"),
-    "ibm-fms/llama3-70b-accelerator": str(MODELS / "mlp_speculator"),
-    "yuhuili/EAGLE-LLaMA3-Instruct-8B": str(MODELS / "eagle"),
-    "yuhuili/EAGLE-LLaMA3.1-Instruct-8B": str(MODELS / "eagle"),
-    "path/to/eagle-head": str(MODELS / "eagle"),
+    "meta-llama/Llama-3.2-1B-Instruct": str(ZOO / "draft"),
+    "ibm-fms/llama3-70b-accelerator": str(ZOO / "mlp_speculator"),
+    "yuhuili/EAGLE-LLaMA3-Instruct-8B": str(ZOO / "eagle"),
+    "yuhuili/EAGLE-LLaMA3.1-Instruct-8B": str(ZOO / "eagle"),
+    "path/to/eagle-head": str(ZOO / "eagle"),
     "/path/to/base_model": TARGET,
-    "/path/to/spec_model": str(MODELS / "draft"),
+    "/path/to/spec_model": str(ZOO / "draft"),
     "/deepseek-ai/DeepSeek-V3.2-Exp-W8A8": str(ZOO / "target-deepseek-w8a8"),
 }
 HEAD = """\

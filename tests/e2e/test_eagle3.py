@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from vllm import LLM
 from tests.e2e.drafts import check_drafts, watch
 from tests.e2e.eagle3_reference import Reference
 from tests.eagle3 import HEAD, VARIANTS, write_variant
-from tests.engines import ENGINE, assert_same, token_ids
-from tests.zoo import SPECS
+from tests.engines import ENGINE, MakeEngine, assert_same, token_ids
+from tests.zoo import ZOO_SPECS, ZOO_TARGET
 from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
 
-SPEC = SPECS["eagle3"]
+SPEC = ZOO_SPECS["eagle3"]
 NUM_DRAFTS = SPEC["num_speculative_tokens"]
 # Forms with the zoo's names of tensors; the others differ in the layout alone.
 REFERRED = ["as it is", *(name for name in VARIANTS if name != "speculators")]
@@ -27,6 +28,17 @@ UNTRAINED = ("EAGLE-3.1", "normed residual")
 # The two best tokens of a draft may be this close, and rounding chooses.
 TIE = 1e-3
 Seen = list[tuple[int, list[int]]]
+
+
+@pytest.fixture(scope="module")
+def plain_arguments() -> dict[str, Any]:
+    """The zoo's target: its head shows what a form that it was not trained for costs."""
+    return {"model": ZOO_TARGET}
+
+
+@pytest.fixture(scope="module")
+def make_engine(make_engine: MakeEngine, plain_arguments: dict[str, Any]) -> MakeEngine:
+    return partial(make_engine, **plain_arguments)
 
 
 @pytest.fixture(scope="module")

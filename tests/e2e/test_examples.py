@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.docs.person import ONE_THREAD, environment
-from tests.zoo import SPECS
+from tests.zoo import ZOO_SPECS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = str(Path(sys.executable).with_name("vllm-ascend-spec"))
@@ -61,7 +61,7 @@ def test_benchmarks_step(tmp_path: Path) -> None:
 
 def test_benchmarks_propose(tmp_path: Path) -> None:
     record_path = tmp_path / "propose.json"
-    specs = [SPECS["eagle"], SPECS["ngram"]]
+    specs = [ZOO_SPECS["eagle"], ZOO_SPECS["ngram"]]
     given = [word for spec in specs for word in ("--speculative-config", json.dumps(spec))]
     few = ("--rounds", "1", "--max-tokens", "8", "--batches", "2")
     run("-m", "tests.benchmarks", "propose", *given, *few, "--output", str(record_path))

@@ -125,9 +125,10 @@ def numbers_of_drafts() -> Iterator[Any]:
         marks = pytest.mark.nightly if method in SAME_PLACES else ()
         # One draft takes no later step, and is the first of several elsewhere.
         yield pytest.param(method, 1, marks=marks if method in WITH_A_LOOP else pytest.mark.nightly)
-        yield pytest.param(method, 2, marks=pytest.mark.nightly)
         most = min(5, MOST_DRAFTS.get(method, 5))
-        if most != spec["num_speculative_tokens"]:
+        is_another = most != spec["num_speculative_tokens"]
+        yield pytest.param(method, 2, marks=pytest.mark.nightly if is_another else marks)
+        if is_another:
             yield pytest.param(method, most, marks=marks)
 
 

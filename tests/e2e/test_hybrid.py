@@ -10,17 +10,17 @@ import pytest
 from tests.e2e.drafts import watch
 from tests.e2e.test_suffix import drafter_of
 from tests.engines import assert_same, token_ids
-from tests.zoo import MODELS, SPECS
+from tests.zoo import SPECS, folder_of
 from vllm_ascend_spec.methods.hybrid.drafter import HybridMixin
 from vllm_ascend_spec.methods.hybrid.request_state import RequestState
 from vllm_ascend_spec.methods.loops.vllm.loop import VllmDraftLoop
 
 MODELS = {
     "eagle": SPECS["hybrid"],
-    "draft_model": {**SPECS["hybrid"], "model": str(MODELS / "draft")},
+    "draft_model": {**SPECS["hybrid"], "model": str(folder_of("draft"))},
     "mtp": {**SPECS["mtp"], "method": "hybrid", "hybrid_model_method": "mtp"},
 }
-NUM_PROMPTS = 4
+NUM_PROMPTS = 6
 
 
 @pytest.fixture(scope="module")
