@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.zoo import SPECS, TARGET, ZOO
+from tests.zoo import ZOO
+from tests.zoo import ZOO_SPECS as SPECS
+from tests.zoo import ZOO_TARGET as TARGET
 from vllm_ascend_spec.bench import accuracy, sweep
 from vllm_ascend_spec.cli.main import main
 

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from tests.cli.test_help import words_of
-from tests.zoo import MODELS, SPECS, TARGET
+from tests.zoo import ZOO
+from tests.zoo import ZOO_SPECS as SPECS
+from tests.zoo import ZOO_TARGET as TARGET
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.cli import check_found, check_light
 from vllm_ascend_spec.cli.check_command import device_here
@@ -170,7 +172,7 @@ def test_what_it_comes_to(
     assert memory["kv_space_from"] == "VLLM_CPU_KVCACHE_SPACE"
     each = 13 * 2 * 2 * 64 * 4
     assert memory["kv_tokens"] == 2**30 // (each * 128) * 128
-    size = (MODELS / "target" / "model.safetensors").stat().st_size
+    size = (ZOO / "target" / "model.safetensors").stat().st_size
     assert 0 < size - memory["target_weights_bytes"] < 100_000
     assert 0 < memory["draft_weights_bytes"] < memory["target_weights_bytes"]
 

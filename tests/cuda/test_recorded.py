@@ -16,6 +16,7 @@ from tests.cuda.gpu import CPU
 from tests.cuda.matrix import without_speculation
 from tests.engines import assert_same
 from tests.marks import requires_cpu_build
+from tests.zoo import ZOO_TARGET
 
 pytestmark = [requires_cpu_build, pytest.mark.timeout(900)]
 RECORD = json.loads((ROOT / "docs" / "records" / "engine-cuda.json").read_text())
@@ -23,7 +24,7 @@ EXACT = ("greedy", "penalties")
 
 
 def test_a_gpus_greedy_answers_are_those_of_a_cpu_without_speculation(run_engine: Any) -> None:
-    case = replace(without_speculation(), engine={}, requests=EXACT)
+    case = replace(without_speculation(), engine={"model": ZOO_TARGET}, requests=EXACT)
     expected = run_engine(case, CPU.environment)["answers"]
     for kind in EXACT:
         answers = [answer["tokens"] for answer in expected[kind]]

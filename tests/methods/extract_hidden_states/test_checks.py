@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.zoo import TARGET
+from tests.zoo import ZOO_TARGET as TARGET
 from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine
