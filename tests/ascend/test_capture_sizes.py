@@ -9,7 +9,8 @@ from vllm.config import VllmConfig
 from vllm.engine.arg_utils import EngineArgs
 
 from tests.engines import with_fixed_length
-from tests.zoo import SPECS, TARGET
+from tests.zoo import ZOO_SPECS as SPECS
+from tests.zoo import ZOO_TARGET as TARGET
 from vllm_ascend_spec.config import graph_estimates
 from vllm_ascend_spec.config.capture import has_graphs_by_k, sizes_by_k
 from vllm_ascend_spec.config.resolved import speculation_of
