@@ -42,6 +42,15 @@ def test_the_line_has_what_to_do(tmp_path: Path) -> None:
 
 
 @NEEDS_NONE
+def test_a_text_model_in_a_multimodal_models_module(tmp_path: Path) -> None:
+    model = write(tmp_path / "qwen", "Qwen3_5ForCausalLM")
+    with pytest.raises(CheckpointError, match="Qwen3_5ForCausalLM needs torchvision: pip install"):
+        multimodal.check(model)
+    with pytest.raises(ModuleNotFoundError, match="torchvision"):
+        importlib.import_module("vllm.model_executor.models.qwen3_5")
+
+
+@NEEDS_NONE
 def test_vllm_does_not_load_it_either() -> None:
     """What is refused was seen to fail, and what is not refused can be imported."""
     importlib.import_module("vllm.model_executor.models.paligemma")
@@ -57,6 +66,7 @@ def test_vllm_does_not_load_it_either() -> None:
         ("PaliGemmaForConditionalGeneration", "vision_config"),  # which does without
         ("NoSuchModel", "vision_config"),
         ("Qwen2_5_VLForConditionalGeneration", "text_config"),  # nothing to see with
+        ("LlamaForCausalLM", "text_config"),
     ],
 )
 def test_others_are_not_refused(architecture: str, part: str, tmp_path: Path) -> None:

@@ -32,8 +32,6 @@ def write(folder: Path, architecture: str, **config: Any) -> str:
 
 
 CASES: dict[str, Callable[[Path], tuple[str, Any, str]]] = {
-    "Gated DeltaNet": lambda f: (write(f, "Qwen3NextForCausalLM"), NGRAM, STATE),
-    "the same with mtp": lambda f: (write(f, "Qwen3NextForCausalLM"), MTP, STATE),
     "Mamba 2": lambda f: (write(f, "GraniteMoeHybridForCausalLM"), NGRAM, STATE),
     "short convolutions": lambda f: (write(f, "Lfm2ForCausalLM"), SPECS["suffix"], STATE),
     "a draft with a state": lambda f: (
@@ -70,10 +68,22 @@ def test_a_hubs_target_is_looked_at_when_vllm_has_its_config(
     """By the platform, within vLLM's own configuration; the error is ours all the same."""
     from vllm.engine.arg_utils import EngineArgs
 
-    target = write(tmp_path / "model", "Qwen3NextForCausalLM")
+    target = write(tmp_path / "model", "GraniteMoeHybridForCausalLM")
     monkeypatch.setattr(cpu, "with_state", lambda config: None)
     with pytest.raises(ConfigError, match=STATE):
         EngineArgs(model=target, speculative_config=NGRAM).create_engine_config()
+
+
+def test_gated_delta_net_is_taken_where_this_package_has_the_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = write(tmp_path / "model", "Qwen3NextForCausalLM")
+    words = ["check", "--light", target, "--speculative-config", json.dumps(NGRAM)]
+    monkeypatch.setattr(cpu, "NO_GATED_DELTA_NET_ON_CPU", None)
+    assert main(words) == 0, capsys.readouterr().err
+    monkeypatch.setattr(cpu, "NO_GATED_DELTA_NET_ON_CPU", "vLLM 0.23")
+    assert main(words) == 2
+    assert "keep a state: it is not possible with vLLM 0.23; leave" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("device", ["cuda", "npu"])

@@ -50,6 +50,17 @@ ARCHITECTURES = frozenset(
         "Zamba2ForCausalLM",
     )
 )
+# Those of them whose only state is that of Gated DeltaNet layers
+# (vllm/model_executor/models/qwen3_next.py and qwen3_5.py).
+GATED_DELTA_NET = frozenset(
+    (
+        "Qwen3NextForCausalLM",
+        "Qwen3_5ForCausalLM",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForCausalLM",
+        "Qwen3_5MoeForConditionalGeneration",
+    )
+)
 WITHOUT_STATE = ("attention", "full_attention")
 
 

@@ -9,11 +9,15 @@ from typing import Any
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.checkpoint.config_json import NAME, read_config, text_of
 from vllm_ascend_spec.checkpoint.errors import blame
-from vllm_ascend_spec.checkpoint.recurrent import with_state
+from vllm_ascend_spec.checkpoint.recurrent import GATED_DELTA_NET, with_state
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.upstream.limits import NO_EXPERT_REPLICAS_ON_CPU, NO_MLA_ON_CPU
+from vllm_ascend_spec.upstream.limits import (
+    NO_EXPERT_REPLICAS_ON_CPU,
+    NO_GATED_DELTA_NET_ON_CPU,
+    NO_MLA_ON_CPU,
+)
 
 # Valid values by option. vLLM uses one of these attention backends whatever was requested
 # (vllm/platforms/cpu.py), and fails while it loads experts if a MoE backend was requested.
@@ -75,21 +79,27 @@ def has_experts(config: Mapping[str, Any]) -> bool:
 
 
 def refuse_state(method: str, architecture: str) -> None:
-    """Refuse speculation for a target whose layers keep a recurrent state.
+    """Refuse speculation for a target whose layers keep a state, unless this package has them.
 
-    Of vLLM 0.30's CPU kernels, Gated DeltaNet stops at the second request
-    (vllm/model_executor/layers/mamba/ops/cpu/gdn_attention.py:cpu_gdn_attention_core), Mamba 2 and
-    short convolutions give different tokens, and with prefix caching all of them stop
-    (vllm/v1/worker/mamba_utils.py:precopy_mamba_align_fused_kernel).
+    Of vLLM 0.30's CPU kernels, Mamba 2 and short convolutions give different tokens with drafts.
+    Gated DeltaNet layers run in ours (``states/``).
 
     Raises:
-        ConfigError: always.
+        ConfigError: the layers are vLLM's.
     """
+    has_layers = architecture in GATED_DELTA_NET
+    if has_layers and NO_GATED_DELTA_NET_ON_CPU is None:
+        return
+    why = (
+        f"whose layers keep a state: it is not possible with {NO_GATED_DELTA_NET_ON_CPU}"
+        if has_layers
+        else "whose layers keep a state: vLLM stops, or its answers differ from those without "
+        "speculation"
+    )
     raise ConfigError(
         "speculative_config.method",
         method,
-        f"not possible on a CPU with a target of {architecture}, whose layers keep a state: vLLM "
-        "stops, or its answers differ from those without speculation; leave out "
+        f"not possible on a CPU with a target of {architecture}, {why}; leave out "
         "--speculative-config",
     )
 

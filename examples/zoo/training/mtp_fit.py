@@ -1,17 +1,19 @@
-"""What the stages of the MTP layers share: the loss over the layer's own loop."""
+"""What the stages of MTP layers share: how a target is trained, and the loss over their loop."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from . import corpus
 from .llama import Rotation
 from .loop import Recipe, fit
-from .measure import held_out_figures, windows
+from .measure import held_out_figures, perplexity, windows
 from .mtp_layer import MtpLayer
 from .own_loop import Unrolled, distillation, loss_of, unroll
 
@@ -20,15 +22,58 @@ DISTILLATION_WEIGHT = 0.3
 
 
 class Target(Protocol):
-    """What an MTP layer is trained beside."""
+    """What an MTP layer is trained beside; a module."""
 
     embed_tokens: torch.nn.Embedding
+
+    def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the normed states [batch, length, hidden]."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the weights."""
 
     def states(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the states that the layer reads, and the normed ones, [batch, length, hidden]."""
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return logits [..., vocab_size] of ``hidden`` [..., hidden]."""
+
+
+def fit_target(
+    name: str, target: Target, layers: nn.Module, work: Path, recipe: Recipe
+) -> dict[str, Any]:
+    """Train a target by next-token prediction; return the record.
+
+    Args:
+        name: of the stage.
+        target: a module, whose call returns normed states.
+        layers: its layers, whose matrices Muon trains.
+        work: folder of the token streams.
+        recipe: everything else.
+    """
+
+    @torch.compile
+    def cross_entropy(tokens: torch.Tensor) -> torch.Tensor:
+        logits = target.logits(target(tokens[:, :-1])).float().flatten(0, 1)
+        return F.cross_entropy(logits, tokens[:, 1:].flatten())
+
+    def loss_fn(tokens: torch.Tensor) -> tuple[torch.Tensor, list[float]]:
+        loss = cross_entropy(tokens)
+        return loss, [loss.item()]
+
+    matrices = [p for p in layers.parameters() if p.ndim == 2]
+    others = [p for p in target.parameters() if all(p is not matrix for matrix in matrices)]
+    batches = windows(work, recipe)
+    record = fit(name, others, loss_fn, batches.next, recipe, matrices)
+    held_out = corpus.held_out_batches(work / "held.pt", recipe.length, 48)
+    return {**record, "held_out": perplexity(target, held_out)}
+
+
+def round_as_saved(target: nn.Module) -> None:
+    """Freeze a target and round it as the checkpoint does: its layer must imitate that."""
+    target.requires_grad_(False)
+    for parameter in target.parameters():
+        parameter.copy_(parameter.bfloat16())
 
 
 def fit_layer(

@@ -31,15 +31,24 @@ class MtpLayer(nn.Module):
     Args:
         shape: of the decoder.
         attention: the layer's; a module.
-        final_norm: the target's last norm, where the layer's own starts.
+        final_norm: weight of the target's last norm, where the layer's own starts, [hidden].
         seed: of the weights.
+        masks_first: whether the embedding of the first position is zero, as vLLM has it for
+            DeepSeek and MiMo.
     """
 
     def __init__(
-        self, shape: Shape, attention: SplitAttention, final_norm: Norm, seed: int
+        self,
+        shape: Shape,
+        attention: SplitAttention,
+        final_norm: torch.Tensor,
+        seed: int,
+        *,
+        masks_first: bool = True,
     ) -> None:
         super().__init__()
         torch.manual_seed(seed)
+        self.masks_first = masks_first
         self.embedding_norm, self.state_norm = Norm(shape.hidden), Norm(shape.hidden)
         self.fuse = nn.Linear(2 * shape.hidden, shape.hidden, bias=False)
         self.input_layernorm = Norm(shape.hidden)
@@ -48,7 +57,7 @@ class MtpLayer(nn.Module):
         self.mlp = MLP(shape)
         self.norm = Norm(shape.hidden)
         init_weights(self)
-        self.norm.load_state_dict(final_norm.state_dict())
+        self.norm.weight.data.copy_(final_norm)
 
     def step(
         self,
@@ -60,7 +69,7 @@ class MtpLayer(nn.Module):
         """Run one draft step and append its keys and values to ``steps``.
 
         Args:
-            embeddings: of the token after each position; that of the first position is masked.
+            embeddings: of the token after each position.
             states: the target's hidden states (step 1) or the layer's own.
             rotation: rotary table of ``length`` positions.
             steps: keys and values of the steps before.
@@ -69,8 +78,8 @@ class MtpLayer(nn.Module):
             The normed hidden states, which the output layer and the next step read,
             [batch, length, hidden].
         """
-        # vLLM masks position 0; a later step is never there.
-        masked = embeddings if steps else F.pad(embeddings[:, 1:], (0, 0, 1, 0))
+        is_first = self.masks_first and not steps  # a later step is never at position 0
+        masked = F.pad(embeddings[:, 1:], (0, 0, 1, 0)) if is_first else embeddings
         x = self.fuse(torch.cat([self.embedding_norm(masked), self.state_norm(states)], -1))
         q, k, v = self.self_attn.qkv(self.input_layernorm(x), rotation)
         steps.append((k, v))

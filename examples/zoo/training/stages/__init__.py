@@ -14,6 +14,7 @@ STAGES = (
     "mlp_speculator",
     "mtp_mimo",
     "mtp_deepseek",
+    "mtp_qwen35",
     "pard",
     "peagle",
     "dflash",

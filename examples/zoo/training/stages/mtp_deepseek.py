@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 
 from .. import export
-from ..corpus import held_out_batches
-from ..loop import Recipe, fit, record_curve
-from ..measure import perplexity, windows
+from ..loop import Recipe, record_curve
 from ..mla import DeepSeek, LatentAttention, config, pair_table
-from ..mtp_fit import fit_layer
+from ..mtp_fit import fit_layer, fit_target, round_as_saved
 from ..mtp_layer import MtpLayer
 from ..shapes import DEEPSEEK
 
@@ -42,9 +39,9 @@ def train(work: Path, out: Path, recipe: Recipe) -> None:
     target.embed_tokens.load_state_dict(
         export.load_target(out / "target").embed_tokens.state_dict()
     )
-    record = fit_target(target, work, recipe)
+    record = fit_target("target_deepseek", target, target.layers, work, recipe)
     round_as_saved(target)
-    layer = MtpLayer(DEEPSEEK, LatentAttention(DEEPSEEK), target.norm, seed=32)
+    layer = MtpLayer(DEEPSEEK, LatentAttention(DEEPSEEK), target.norm.weight, seed=32)
     rotation = pair_table(recipe.length - 1, DEEPSEEK.rope_dim)
     rest = recipe.scaled(LAYER_SHARE)
     of_layer = fit_layer("mtp_deepseek", layer, target, rotation, work, rest)
@@ -52,33 +49,6 @@ def train(work: Path, out: Path, recipe: Recipe) -> None:
     export.copy_tokenizer(work / "tokenizer", out / "target-deepseek")
     record_curve("target_deepseek", record, out)
     record_curve("mtp_deepseek", of_layer, out)
-
-
-def fit_target(target: DeepSeek, work: Path, recipe: Recipe) -> dict[str, object]:
-    """Train the target by next-token prediction; return the record."""
-
-    @torch.compile
-    def cross_entropy(tokens: torch.Tensor) -> torch.Tensor:
-        logits = target.logits(target(tokens[:, :-1])).float().flatten(0, 1)
-        return F.cross_entropy(logits, tokens[:, 1:].flatten())
-
-    def loss_fn(tokens: torch.Tensor) -> tuple[torch.Tensor, list[float]]:
-        loss = cross_entropy(tokens)
-        return loss, [loss.item()]
-
-    matrices = [p for p in target.layers.parameters() if p.ndim > 1]
-    others = [p for p in target.parameters() if all(p is not matrix for matrix in matrices)]
-    batches = windows(work, recipe)
-    record = fit("target_deepseek", others, loss_fn, batches.next, recipe, matrices)
-    held_out = held_out_batches(work / "held.pt", recipe.length, 48)
-    return {**record, "held_out": perplexity(target, held_out)}
-
-
-def round_as_saved(target: DeepSeek) -> None:
-    """Freeze the target and round it as the checkpoint does: the layer must imitate that."""
-    target.requires_grad_(False)
-    for parameter in target.parameters():
-        parameter.copy_(parameter.bfloat16())
 
 
 def state_of(target: DeepSeek, layer: MtpLayer) -> dict[str, torch.Tensor]:

@@ -50,7 +50,7 @@ def train(work: Path, out: Path, recipe: Recipe) -> None:
     target = MimoTarget(TARGET, seed=0)
     target.load_state_dict(export.load_target(out / "target").state_dict())
     target.requires_grad_(False)
-    layer = MtpLayer(TARGET, Attention(TARGET), target.norm, seed=20)
+    layer = MtpLayer(TARGET, Attention(TARGET), target.norm.weight, seed=20)
     rotation = rotary_table(recipe.length - 1, TARGET.head_dim)
     record = fit_layer("mtp_mimo", layer, target, rotation, work, recipe)
     state = {f"model.{k}": v for k, v in target.state_dict().items()}

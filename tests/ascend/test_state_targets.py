@@ -1,0 +1,28 @@
+"""Qwen3.5 on the CPU of this environment: vLLM imports torchvision for it, which is here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.ascend.environment import CPU, ROOT
+
+TESTS = "tests/e2e/test_state_targets.py"
+
+
+@pytest.mark.timeout(600)
+def test_answers_are_those_of_no_speculation() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS],
+        cwd=ROOT,
+        env={**os.environ, **CPU},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout

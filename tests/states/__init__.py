@@ -1,0 +1,1 @@
+"""States that are no KV cache."""

@@ -1,0 +1,65 @@
+"""After a step, bring each request's state to where every later step reads it.
+
+vLLM leaves it in the block of the last accepted draft, with the inputs of the convolution at an
+offset in the request's first block, and a count that the next step reads
+(vllm/v1/worker/gpu_model_runner.py:GPUModelRunner._update_states_after_model_execute). A step
+without drafts does not read it (vllm/v1/attention/backends/gdn_attn.py), nor does one after a
+request was left out of a step: it then goes on from the state before the drafts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def commit_states(runner: Any, num_reqs: int) -> None:
+    """Move the states of requests with accepted drafts, and set the counts to one token.
+
+    Args:
+        runner: vLLM's, on a CPU, right after it has counted what was accepted.
+        num_reqs: requests of the batch.
+    """
+    from vllm.model_executor.layers.mamba.mamba_utils import get_conv_copy_spec
+    from vllm.v1.worker import mamba_utils
+
+    batch = runner.input_batch
+    counts = batch.num_accepted_tokens_cpu
+    moved = [index for index in range(num_reqs) if counts[index] > 1]
+    if not moved:
+        return
+    is_aligned = runner.cache_config.mamba_cache_mode == "align"
+    layers = runner.compilation_config.static_forward_context
+    copies = runner._get_mamba_state_copy_funcs()
+    for number in mamba_utils.get_mamba_group_ids(
+        mamba_utils.get_mamba_groups(runner.kv_cache_config)
+    ):
+        group = runner.kv_cache_config.kv_cache_groups[number]
+        table = batch.block_table[number].get_device_tensor(num_reqs)
+        for index in moved:
+            first = runner.mamba_state_idx[batch.req_ids[index]] if is_aligned else 0
+            accepted = int(counts[index])
+            blocks = table[index, first : first + accepted].tolist()
+            for name in group.layer_names:
+                kind = mamba_utils._get_mamba_spec_for_layer(group, name).mamba_type
+                for cache, copy in zip(layers[name].kv_cache, copies[kind], strict=True):
+                    if copy is get_conv_copy_spec:
+                        shift(cache[blocks[0]], accepted - 1)
+                    else:
+                        cache[blocks[0]] = cache[blocks[-1]]
+    for index in moved:
+        counts[index] = 1
+        runner.num_accepted_tokens.np[index] = 1
+    runner.num_accepted_tokens.copy_to_gpu(num_reqs)
+
+
+def shift(
+    inputs: torch.Tensor,  # [kernel - 1 + K, width], or with the two swapped
+    count: int,
+) -> None:
+    """Drop the oldest inputs of a convolution."""
+    from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
+
+    by_row = inputs.T if is_conv_state_dim_first() else inputs
+    by_row[: len(by_row) - count] = by_row[count:].clone()
