@@ -83,7 +83,7 @@ def test_gated_delta_net_is_taken_where_this_package_has_the_layers(
     assert main(words) == 0, capsys.readouterr().err
     monkeypatch.setattr(cpu, "NO_GATED_DELTA_NET_ON_CPU", "vLLM 0.23")
     assert main(words) == 2
-    assert "keep a state: it is not possible with vLLM 0.23; leave" in capsys.readouterr().err
+    assert "whose layers keep a state, and vLLM 0.23; leave" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("device", ["cuda", "npu"])

@@ -87,21 +87,20 @@ def refuse_state(method: str, architecture: str) -> None:
     Raises:
         ConfigError: the layers are vLLM's.
     """
-    has_layers = architecture in GATED_DELTA_NET
-    if has_layers and NO_GATED_DELTA_NET_ON_CPU is None:
-        return
-    why = (
-        f"whose layers keep a state: it is not possible with {NO_GATED_DELTA_NET_ON_CPU}"
-        if has_layers
-        else "whose layers keep a state: vLLM stops, or its answers differ from those without "
-        "speculation"
-    )
-    raise ConfigError(
-        "speculative_config.method",
-        method,
-        f"not possible on a CPU with a target of {architecture}, {why}; leave out "
-        "--speculative-config",
-    )
+    where = f"not possible on a CPU with a target of {architecture}, whose layers keep a state"
+    if architecture not in GATED_DELTA_NET:
+        raise ConfigError(
+            "speculative_config.method",
+            method,
+            f"{where}: vLLM stops, or its answers differ from those without speculation; leave out "
+            "--speculative-config",
+        )
+    if NO_GATED_DELTA_NET_ON_CPU is not None:
+        raise ConfigError(
+            "speculative_config.method",
+            method,
+            f"{where}, and {NO_GATED_DELTA_NET_ON_CPU}; leave out --speculative-config",
+        )
 
 
 DEVICE = Device(

@@ -25,7 +25,7 @@ WITHOUT_METHODS = (
 NO_MLA_ON_CPU = "vLLM 0.23, which has no such attention for a CPU" if vllm_is("<0.30") else None
 # Why a CPU cannot speculate for targets with Gated DeltaNet layers.
 NO_GATED_DELTA_NET_ON_CPU = (
-    None if vllm_is(">=0.30") and vllm_is("<0.31") else "vLLM other than 0.30"
+    None if vllm_is(">=0.30") and vllm_is("<0.31") else "a vLLM other than 0.30"
 )
 # Why data-parallel replicas of a mixture of experts cannot run on a CPU.
 NO_EXPERT_REPLICAS_ON_CPU = (
