@@ -9,8 +9,7 @@ import numpy as np
 
 from tests.speculation import make_speculation
 from vllm_ascend_spec.config.resolved import attach
-from vllm_ascend_spec.methods.drafter import DrafterContext
-from vllm_ascend_spec.methods.drafters import drafter_class
+from vllm_ascend_spec.methods.drafter import DrafterContext, drafter_class
 from vllm_ascend_spec.methods.registry import BUILT_IN
 from vllm_ascend_spec.methods.step import DraftStep
 

@@ -22,7 +22,7 @@ from vllm_ascend_spec.upstream.limits import FIRST_WITH
 OURS = "vllm_ascend_spec"
 OUR_FOLDER = Path(__file__).parents[1]
 RECORDS = f"{OURS}.config.options"
-JOINING = f"{OURS}.methods.drafters"
+JOINING = f"{OURS}.methods.drafter"
 # Upstream packages: import name -> distribution.
 PACKAGES = {"vllm": "vllm", "vllm_ascend": "vllm-ascend"}
 
@@ -88,8 +88,8 @@ def options(sources: Sources, installed: Mapping[str, str]) -> Iterator[Use]:
 
 
 def with_joined_classes(roots: Mapping[str, Path], installed: Mapping[str, str]) -> str:
-    """Return the source of methods/drafters.py, followed by the classes that it makes."""
-    lines = [(roots[OURS] / "methods" / "drafters.py").read_text(encoding="utf-8")]
+    """Return the source of methods/drafter.py, followed by the classes that it makes."""
+    lines = [(roots[OURS] / "methods" / "drafter.py").read_text(encoding="utf-8")]
     empty = set(patches_without_fault(installed))
     for method in all_methods().values():
         for family, named in method.drafters.items():

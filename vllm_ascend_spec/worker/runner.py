@@ -12,8 +12,7 @@ import torch
 
 from vllm_ascend_spec.config.draft_context import draft_context
 from vllm_ascend_spec.config.resolved import speculation_of
-from vllm_ascend_spec.methods.drafter import DrafterContext
-from vllm_ascend_spec.methods.drafters import create_drafter
+from vllm_ascend_spec.methods.drafter import DrafterContext, create_drafter
 from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 from vllm_ascend_spec.worker.per_request import PerRequestMixin

@@ -46,7 +46,7 @@ class VllmModel(Model):
 
 
 class Hybrid(HybridMixin, VllmModel):
-    """What drafters.py joins."""
+    """What drafter.py joins."""
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def replacements() -> Iterator[tuple[type, type]]:
     """
     from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer
 
-    from vllm_ascend_spec.methods.drafters import drafter_class
+    from vllm_ascend_spec.methods.drafter import drafter_class
     from vllm_ascend_spec.methods.loops.ascend.loop import AscendDraftLoop
 
     bases = (AscendDraftLoop, AscendSpecDecodeBaseProposer)

@@ -10,7 +10,7 @@ import pytest
 from tests.imports import heavy_imports_of
 from tests.methods.engine import drafter_of
 from tests.speculation import make_speculation
-from vllm_ascend_spec.methods import drafters
+from vllm_ascend_spec.methods.drafter import create_drafter
 from vllm_ascend_spec.methods.registry import BUILT_IN
 
 # What the runner calls of every drafter, see methods/drafter.py.
@@ -18,7 +18,7 @@ HOOKS = ("create", "load_model", "warm_up", "dummy_run", "draft", "take_last_dra
 
 
 def test_importing_it_imports_neither_torch_nor_vllm() -> None:
-    assert heavy_imports_of("vllm_ascend_spec.methods.drafters") == []
+    assert heavy_imports_of("vllm_ascend_spec.methods.drafter") == []
 
 
 @pytest.mark.parametrize("method", BUILT_IN)
@@ -55,4 +55,4 @@ def test_drafter_is_created_from_what_was_resolved() -> None:
     paths = (f"{__name__}:Anything",)
     speculation = make_speculation("custom_class", drafter=paths, family="ascend")
     engine: Any = SimpleNamespace(speculation=speculation)
-    assert drafters.create_drafter(engine) == (Anything, engine)
+    assert create_drafter(engine) == (Anything, engine)
