@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from vllm_ascend_spec.states.commit import shift
+from vllm_ascend_spec.patches.cpu_accepted_states import shift
 from vllm_ascend_spec.states.layer import GatedDeltaLayer, StateRows
 
 K = 3
@@ -81,7 +81,7 @@ def plain(text: Text) -> torch.Tensor:
 
 
 def commit(layer: GatedDeltaLayer, accepted: int) -> None:
-    """Do what commit.py does with one request."""
+    """Do what the patch does with one request."""
     layer.states[BLOCKS[0]] = layer.states[BLOCKS[accepted - 1]]
     shift(layer.inputs[BLOCKS[0]], accepted - 1)
 

@@ -7,7 +7,7 @@ than a step has rows, and reads another request's state where the first part of 
 token. Rows with drafts, rows without and prompts run in kernels that round differently, and all of
 them want bfloat16: greedy answers differ from those without speculation.
 How: one implementation for all rows (``states/``), in float32, for bfloat16 models, too. It reads
-the state of each request from its first block, where ``worker/cpu.py`` puts it after each step.
+the state of each request from its first block, where ``cpu_accepted_states`` puts it.
 Until: the kernels take float32, and round the same way with drafts and without.
 """
 

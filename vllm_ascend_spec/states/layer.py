@@ -91,7 +91,7 @@ class GatedDeltaLayer:
         found = F.silu(convolve(x, before, self.weight, self.bias)).to(x.dtype).float()
         seen = torch.cat([before, x.to(before.dtype)])
         if rows.has_drafts[index]:
-            # The inputs before row n + 1 begin at n, see commit.py.
+            # The inputs before row n + 1 begin at n, see patches/cpu_accepted_states.py.
             kept[: count - 1 + len(x)] = seen[1:]
         else:
             kept[:count] = seen[-count:]

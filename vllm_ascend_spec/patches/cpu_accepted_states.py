@@ -1,17 +1,27 @@
-"""After a step, bring each request's state to where every later step reads it.
+"""Where the state of a layer is, after a step in which drafts were accepted, on a CPU.
 
-vLLM leaves it in the block of the last accepted draft, with the inputs of the convolution at an
-offset in the request's first block, and a count that the next step reads
+Why: vLLM leaves it in the block of the last accepted draft, with the inputs of the convolution at
+an offset in the request's first block, and a count that the next step reads
 (vllm/v1/worker/gpu_model_runner.py:GPUModelRunner._update_states_after_model_execute). A step
 without drafts does not read it (vllm/v1/attention/backends/gdn_attn.py), nor does one after a
 request was left out of a step: it then goes on from the state before the drafts.
+How: after each step it is moved to the first block and to the beginning, and the count is one.
+Until: steps without drafts read the count, and requests keep theirs (vllm #39273, #52942).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from vllm_ascend_spec.patches.patching import Patches
+
+if TYPE_CHECKING:
+    from vllm.v1.core.sched.output import SchedulerOutput
+
+_patches = Patches()
+revert = _patches.revert
 
 
 def commit_states(runner: Any, num_reqs: int) -> None:
@@ -63,3 +73,24 @@ def shift(
 
     by_row = inputs.T if is_conv_state_dim_first() else inputs
     by_row[: len(by_row) - count] = by_row[count:].clone()
+
+
+def apply() -> None:
+    """Install the patch once."""
+    if _patches:
+        return
+    from vllm.v1.worker.cpu_model_runner import CPUModelRunner
+
+    stock = CPUModelRunner._update_states_after_model_execute
+
+    def _update_states_after_model_execute(
+        self: Any,
+        output_token_ids: torch.Tensor,  # [num_reqs, K + 1], -1 behind the last accepted token
+        scheduler_output: SchedulerOutput,
+    ) -> None:
+        stock(self, output_token_ids, scheduler_output)
+        if self.speculative_config is not None and self.model_config.is_hybrid:
+            commit_states(self, len(output_token_ids))
+
+    name = "_update_states_after_model_execute"
+    _patches.set(CPUModelRunner, name, _update_states_after_model_execute)
