@@ -10,11 +10,13 @@ import pytest
 
 from tests.ascend.environment import CPU, ROOT
 from tests.ascend.processes import NOT_GIVEN
+from tests.marks import unless
+from vllm_ascend_spec.upstream import limits
 
 TESTS = "tests/e2e/test_state_targets.py"
+pytestmark = [unless(limits.NO_GATED_DELTA_NET_ON_CPU), pytest.mark.timeout(600)]
 
 
-@pytest.mark.timeout(600)
 def test_answers_are_those_of_no_speculation() -> None:
     given = {name: value for name, value in os.environ.items() if name not in NOT_GIVEN}
     done = subprocess.run(
