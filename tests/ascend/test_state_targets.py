@@ -1,4 +1,4 @@
-"""Qwen3.5 on the CPU of this environment: vLLM imports torchvision for it, which is here."""
+"""Qwen3.5 and Qwen3-Next on the CPU of this environment, which has torchvision; vLLM imports it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.ascend.processes import NOT_GIVEN
 from tests.marks import unless
 from vllm_ascend_spec.upstream import limits
 
-TESTS = "tests/e2e/test_state_targets.py"
+TESTS = [f"tests/e2e/test_state_{name}.py" for name in ("targets", "architectures")]
 pytestmark = [unless(limits.NO_GATED_DELTA_NET_ON_CPU), pytest.mark.timeout(600)]
 
 
 def test_answers_are_those_of_no_speculation() -> None:
     given = {name: value for name, value in os.environ.items() if name not in NOT_GIVEN}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS],
         cwd=ROOT,
         env={**given, **CPU},
         capture_output=True,

@@ -110,7 +110,13 @@ def check_config(arguments: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def make_engine() -> Iterator[MakeEngine]:
+def engine_model() -> str | None:
+    """The model of a module's engines, if not the target of their drafts in ``tests/zoo.py``."""
+    return None
+
+
+@pytest.fixture(scope="module")
+def make_engine(engine_model: str | None) -> Iterator[MakeEngine]:
     """Return ``make(spec=None, **arguments) -> LLM``; equal arguments give the same engine.
 
     K is fixed unless ``additional_config`` says otherwise, see :func:`with_fixed_length`.
@@ -125,7 +131,7 @@ def make_engine() -> Iterator[MakeEngine]:
 
         key = json.dumps([spec, arguments], sort_keys=True, default=repr)
         if key not in engines:
-            given = {**ENGINE, "model": target_of(spec), **arguments}
+            given = {**ENGINE, "model": engine_model or target_of(spec), **arguments}
             if spec is not None:
                 # vLLM fills what it is given, so it gets a copy each time.
                 given = with_fixed_length(given) | {"speculative_config": dict(spec)}
@@ -177,9 +183,9 @@ def generate() -> Generate:
 
 
 @pytest.fixture(scope="module")
-def plain_arguments() -> dict[str, Any]:
+def plain_arguments(engine_model: str | None) -> dict[str, Any]:
     """Further arguments of the engine without speculation."""
-    return {}
+    return {} if engine_model is None else {"model": engine_model}
 
 
 @pytest.fixture(scope="module")

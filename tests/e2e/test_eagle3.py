@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from vllm import LLM
 from tests.e2e.drafts import check_drafts, watch
 from tests.e2e.eagle3_reference import Reference
 from tests.eagle3 import HEAD, VARIANTS, write_variant
-from tests.engines import ENGINE, MakeEngine, assert_same, token_ids
+from tests.engines import ENGINE, assert_same, token_ids
 from tests.zoo import ZOO_SPECS, ZOO_TARGET
 from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
 
@@ -31,14 +30,9 @@ Seen = list[tuple[int, list[int]]]
 
 
 @pytest.fixture(scope="module")
-def plain_arguments() -> dict[str, Any]:
+def engine_model() -> str:
     """The zoo's target: its head shows what a form that it was not trained for costs."""
-    return {"model": ZOO_TARGET}
-
-
-@pytest.fixture(scope="module")
-def make_engine(make_engine: MakeEngine, plain_arguments: dict[str, Any]) -> MakeEngine:
-    return partial(make_engine, **plain_arguments)
+    return ZOO_TARGET
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ The zoo's target is too small to copy; a grammar that allows the answer alone le
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from vllm import SamplingParams
 from vllm.sampling_params import StructuredOutputsParams
 
 from tests.e2e.drafts import watch
-from tests.engines import MakeEngine, assert_same, token_ids
+from tests.engines import assert_same, token_ids
 from tests.zoo import ZOO, ZOO_TARGET
 from tests.zoo import ZOO_SPECS as SPECS
 
@@ -24,14 +23,9 @@ MAX_TOKENS = 64
 
 
 @pytest.fixture(scope="module")
-def plain_arguments() -> dict[str, Any]:
+def engine_model() -> str:
     """The zoo's: its documents say what drafts are worth here."""
-    return {"model": ZOO_TARGET}
-
-
-@pytest.fixture(scope="module")
-def make_engine(make_engine: MakeEngine, plain_arguments: dict[str, Any]) -> MakeEngine:
-    return partial(make_engine, **plain_arguments)
+    return ZOO_TARGET
 
 
 def tokens_per_step(llm: Any, texts: list[str], parameters: list[Any]) -> tuple[list[Any], float]:

@@ -5,29 +5,19 @@ A rejected draft has to be gone from the state, whatever was drafted, preempted 
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
-import torch
 
 from tests.e2e.drafts import check_drafts, check_every_step_drafts, count, watch
+from tests.e2e.recurrent import NEEDS_LAYERS, assert_logprobs_of_transformers
 from tests.e2e.scripted import Scripted
-from tests.engines import Generate, MakeEngine, assert_same, token_ids
-from tests.marks import unless
+from tests.engines import Generate, assert_same, token_ids
 from tests.zoo import ZOO
 from vllm_ascend_spec.patches import cpu_accepted_states as patch
-from vllm_ascend_spec.upstream import limits
 
-pytestmark = [
-    unless(limits.NO_GATED_DELTA_NET_ON_CPU),
-    pytest.mark.skipif(
-        importlib.util.find_spec("torchvision") is None,
-        reason="needs torchvision; tests/ascend/test_state_targets.py runs it where that is",
-    ),
-]
+pytestmark = NEEDS_LAYERS
 
 QWEN35 = str(ZOO / "target-qwen35")
 SPECS: dict[str, dict[str, Any]] = {
@@ -52,18 +42,11 @@ CACHES = {
     "none": {"enable_prefix_caching": False},
 }
 NUM_PROMPTS = 16
-# Float32, added up in another order.
-ROUNDING = 1e-3
 
 
 @pytest.fixture(scope="module")
-def plain_arguments() -> dict[str, Any]:
-    return {"model": QWEN35}
-
-
-@pytest.fixture(scope="module")
-def make_engine(make_engine: MakeEngine, plain_arguments: dict[str, Any]) -> MakeEngine:
-    return partial(make_engine, **plain_arguments)
+def engine_model() -> str:
+    return QWEN35
 
 
 @pytest.fixture(scope="module")
@@ -77,20 +60,6 @@ def expected(expect: Any, prompts: list[str], plain: Any) -> Iterator[list[list[
     Scripted.texts = []
 
 
-@torch.no_grad()
-def logprobs_of_transformers(texts: list[list[int]]) -> list[torch.Tensor]:
-    """Return the logprob of each token but the first, float32 [num_tokens - 1] each."""
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(QWEN35, dtype=torch.float32)
-    found = []
-    for text in texts:
-        ids = torch.tensor([text])
-        logprobs = model(ids).logits[0, :-1].log_softmax(-1)
-        found.append(logprobs.gather(1, ids[0, 1:, None])[:, 0])
-    return found
-
-
 @pytest.mark.parametrize("method", [None, "mtp", "scripted"])
 def test_logprobs_are_those_of_transformers(
     method: str | None, make_engine: Any, generate: Generate, prompts: list[str], expected: Any
@@ -98,13 +67,7 @@ def test_logprobs_are_those_of_transformers(
     llm = make_engine(None if method is None else SPECS[method])
     outputs = generate(llm, prompts[:4], logprobs=0)
     assert_same(token_ids(outputs), expected[:4])
-    for output, whole in zip(outputs, logprobs_of_transformers(Scripted.texts[:4]), strict=True):
-        ours = [
-            place[token].logprob
-            for place, token in zip(output.logprobs, output.token_ids, strict=True)
-        ]
-        theirs = whole[-len(ours) :]
-        assert (torch.tensor(ours) - theirs).abs().max() < ROUNDING
+    assert_logprobs_of_transformers(QWEN35, outputs, Scripted.texts[:4])
 
 
 @pytest.mark.parametrize("batch", [1, 8])

@@ -48,7 +48,9 @@ class Layer:
         return tuple(part.reshape(1, len(mixed), -1, SIZE).contiguous() for part in parts)
 
 
-def metadata(lengths: list[int], computed: list[int]) -> Any:
+def metadata(
+    lengths: list[int], computed: list[int], dtype: torch.dtype, *, speculates: bool
+) -> Any:
     """Let vLLM's builder make it for a step without drafts."""
     bounds = torch.tensor([0, *lengths]).cumsum(0).int()
     read = torch.tensor(computed).int()
@@ -68,15 +70,26 @@ def metadata(lengths: list[int], computed: list[int]) -> Any:
         use_full_cuda_graph=False,
         decode_cudagraph_max_bs=0,
         kv_cache_spec=None,
-        vllm_config=SimpleNamespace(cache_config=SimpleNamespace(mamba_cache_mode="none")),
+        vllm_config=SimpleNamespace(
+            cache_config=SimpleNamespace(mamba_cache_mode="none"),
+            model_config=SimpleNamespace(dtype=dtype),
+            speculative_config=object() if speculates else None,
+        ),
         _build_chunk_metadata=lambda *_: (None, None),
     )
     return GDNAttentionMetadataBuilder.build(builder, 0, common)
 
 
-def run(layer: Layer, lengths: list[int], computed: list[int], dtype: torch.dtype) -> torch.Tensor:
+def run(
+    layer: Layer,
+    lengths: list[int],
+    computed: list[int],
+    dtype: torch.dtype,
+    *,
+    speculates: bool = True,
+) -> torch.Tensor:
     """Run the core on random rows."""
-    found = metadata(lengths, computed)
+    found = metadata(lengths, computed, dtype, speculates=speculates)
     context = SimpleNamespace(
         no_compile_layers={layer.prefix: layer}, attn_metadata={layer.prefix: found}
     )
@@ -130,3 +143,17 @@ def test_prompts_in_bfloat16_are_nearly_vllms(take_out: TakeOut) -> None:
     patch.apply()
     ours = run(Layer(torch.bfloat16, 1), [70, 9], [0, 0], torch.bfloat16)
     assert (ours - stock).abs().max() < 0.05 * stock.abs().max()
+
+
+def test_an_engine_in_bfloat16_without_speculation_keeps_vllms(take_out: TakeOut) -> None:
+    def outputs() -> torch.Tensor:
+        layer = Layer(torch.bfloat16, 1)
+        return run(layer, [70, 9], [0, 0], torch.bfloat16, speculates=False)
+
+    take_out(patch)
+    stock = outputs()
+    patch.apply()
+    assert torch.equal(outputs(), stock)
+    assert not torch.equal(run(Layer(torch.bfloat16, 1), [70, 9], [0, 0], torch.bfloat16), stock)
+    exact = run(Layer(torch.float32, 1), [70, 9], [0, 0], torch.float32, speculates=False)
+    assert exact.isfinite().all()

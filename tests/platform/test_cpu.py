@@ -11,6 +11,7 @@ import torch
 import vllm  # noqa: F401 - it looks for a platform while it is imported
 
 from vllm_ascend_spec.config.resolved import ATTRIBUTE
+from vllm_ascend_spec.devices import cpu as cpu_device
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform.cpu import (
     BIND,
@@ -87,6 +88,13 @@ def config_with(is_hybrid: bool, is_attention_free: bool) -> Any:
 def test_targets_of_a_hub_that_keep_a_state_are_refused(kind: tuple[bool, bool]) -> None:
     with pytest.raises(ConfigError, match="on a CPU with a target of SomeForCausalLM"):
         check_states(config_with(*kind))
+
+
+def test_gated_delta_net_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_device, "NO_GATED_DELTA_NET_ON_CPU", None)
+    config = config_with(True, False)
+    config.model_config.architecture = "Qwen3NextForCausalLM"
+    check_states(config)
 
 
 def test_other_targets_are_taken() -> None:

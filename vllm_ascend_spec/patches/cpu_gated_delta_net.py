@@ -7,7 +7,8 @@ than a step has rows, and reads another request's state where the first part of 
 token. Rows with drafts, rows without and prompts run in kernels that round differently, and all of
 them want bfloat16: greedy answers differ from those without speculation.
 How: one implementation for all rows (``states/``), in float32, for bfloat16 models, too. It reads
-the state of each request from its first block, where ``cpu_accepted_states`` puts it.
+the state of each request from its first block, where ``cpu_accepted_states`` puts it. It is slow,
+so engines in bfloat16 without speculation keep vLLM's.
 Until: the kernels take float32, and round the same way with drafts and without.
 """
 
@@ -15,15 +16,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from vllm_ascend_spec.patches.patching import Patches
 from vllm_ascend_spec.states.layer import GatedDeltaLayer, StateRows
 
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
 _patches = Patches()
 revert = _patches.revert
+
+
+def keeps_vllms(vllm_config: VllmConfig) -> bool:
+    """Tell whether an engine runs vLLM's kernels."""
+    is_plain = vllm_config.speculative_config is None
+    return is_plain and vllm_config.model_config.dtype == torch.bfloat16
 
 
 def with_rows(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,6 +61,8 @@ def with_rows(stock: Callable[..., Any]) -> Callable[..., Any]:
             num_decode_draft_tokens_cpu,
             fast_build,
         )
+        if keeps_vllms(self.vllm_config):
+            return found
         blocks = mamba_get_block_table_tensor(
             common_attn_metadata.block_table_tensor,
             common_attn_metadata.seq_lens,
@@ -83,14 +95,14 @@ def core_with(stock: Callable[..., None], layer_name_type: Any) -> Callable[...,
         from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
         from vllm.utils.torch_utils import _resolve_layer_name
 
-        if not _patches:
-            stock(mixed_qkv, b, a, core_attn_out, layer_name)
-            return
         context = get_forward_context()
         if context.attn_metadata is None:  # a dummy run
             return
         layer = context.no_compile_layers[_resolve_layer_name(layer_name)]
-        rows = context.attn_metadata[layer.prefix].state_rows
+        rows = getattr(context.attn_metadata[layer.prefix], "state_rows", None)
+        if rows is None:
+            stock(mixed_qkv, b, a, core_attn_out, layer_name)
+            return
         width_first = is_conv_state_dim_first()
         GatedDeltaLayer(layer, width_first=width_first).run(rows, mixed_qkv, b, a, core_attn_out)
 
