@@ -11,6 +11,7 @@ Until: steps without drafts read the count, and requests keep theirs (vllm #3927
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,37 +32,46 @@ def commit_states(runner: Any, num_reqs: int) -> None:
         runner: vLLM's, on a CPU, right after it has counted what was accepted.
         num_reqs: requests of the batch.
     """
-    from vllm.model_executor.layers.mamba.mamba_utils import get_conv_copy_spec
-    from vllm.v1.worker import mamba_utils
-
-    batch = runner.input_batch
-    counts = batch.num_accepted_tokens_cpu
+    counts = runner.input_batch.num_accepted_tokens_cpu
     moved = [index for index in range(num_reqs) if counts[index] > 1]
     if not moved:
         return
-    is_aligned = runner.cache_config.mamba_cache_mode == "align"
-    layers = runner.compilation_config.static_forward_context
-    copies = runner._get_mamba_state_copy_funcs()
-    for number in mamba_utils.get_mamba_group_ids(
-        mamba_utils.get_mamba_groups(runner.kv_cache_config)
-    ):
-        group = runner.kv_cache_config.kv_cache_groups[number]
-        table = batch.block_table[number].get_device_tensor(num_reqs)
+    for group, cache, is_convolution in caches_of(runner):
         for index in moved:
-            first = runner.mamba_state_idx[batch.req_ids[index]] if is_aligned else 0
-            accepted = int(counts[index])
-            blocks = table[index, first : first + accepted].tolist()
-            for name in group.layer_names:
-                kind = mamba_utils._get_mamba_spec_for_layer(group, name).mamba_type
-                for cache, copy in zip(layers[name].kv_cache, copies[kind], strict=True):
-                    if copy is get_conv_copy_spec:
-                        shift(cache[blocks[0]], accepted - 1)
-                    else:
-                        cache[blocks[0]] = cache[blocks[-1]]
+            first, *_, last = blocks_of(runner, group, index, int(counts[index]))
+            if is_convolution:
+                shift(cache[first], int(counts[index]) - 1)
+            else:
+                cache[first] = cache[last]
     for index in moved:
         counts[index] = 1
         runner.num_accepted_tokens.np[index] = 1
     runner.num_accepted_tokens.copy_to_gpu(num_reqs)
+
+
+def caches_of(runner: Any) -> Iterator[tuple[int, torch.Tensor, bool]]:
+    """Yield each state of each layer: its cache group, its cache, whether a convolution reads it."""
+    from vllm.model_executor.layers.mamba.mamba_utils import get_conv_copy_spec
+    from vllm.v1.worker import mamba_utils
+
+    layers = runner.compilation_config.static_forward_context
+    copies = runner._get_mamba_state_copy_funcs()
+    groups = mamba_utils.get_mamba_group_ids(mamba_utils.get_mamba_groups(runner.kv_cache_config))
+    for number in groups:
+        group = runner.kv_cache_config.kv_cache_groups[number]
+        for name in group.layer_names:
+            kind = mamba_utils._get_mamba_spec_for_layer(group, name).mamba_type
+            for cache, copy in zip(layers[name].kv_cache, copies[kind], strict=True):
+                yield number, cache, copy is get_conv_copy_spec
+
+
+def blocks_of(runner: Any, group: int, index: int, accepted: int) -> list[int]:
+    """Return a request's blocks of a step: its text's, and one for each accepted draft."""
+    batch = runner.input_batch
+    is_aligned = runner.cache_config.mamba_cache_mode == "align"
+    first = runner.mamba_state_idx[batch.req_ids[index]] if is_aligned else 0
+    table = batch.block_table[group].get_device_tensor(index + 1)
+    return table[index, first : first + accepted].tolist()
 
 
 def shift(
