@@ -94,7 +94,7 @@ def test_full_graphs_refuse(
     ("engine", "reason"),
     [
         ({}, None),
-        ({"data_parallel_size": 2}, "data parallelism"),
+        ({"data_parallel_size": 2}, None),
         ({"enable_eplb": True}, "expert load balancing"),
     ],
 )

@@ -125,7 +125,6 @@ ROWS: dict[str, Row] = {
         spec=EAGLE,
         ours={"draft_loop": "ours"},
         engine={**EAGER, "data_parallel_size": 2},
-        refused="draft_loop",
     ),
     "two pipeline stages": Row(
         spec=NGRAM,

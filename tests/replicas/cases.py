@@ -26,6 +26,8 @@ ARGUMENTS: dict[str, Any] = {
     "max_num_batched_tokens": 256,
     "kv_cache_memory_bytes": 32 << 20,
     "data_parallel_size": 2,
+    # Refused where it cannot be used.
+    "additional_config": {"ascend_spec": {"draft_loop": "ours"}},
 }
 PROMPTS = [[1 + (first * place) % 7 for place in range(1, 8 + first)] for first in range(4)]
 

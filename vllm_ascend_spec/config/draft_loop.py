@@ -35,7 +35,6 @@ def cause_against_our_loop(request: SpecInput) -> str | None:
     engine = request.engine
     found = {
         "use_heterogeneous_vocab": bool(request.spec.get("use_heterogeneous_vocab")),
-        "data parallelism": engine.data_parallel_size > 1,
         "expert load balancing": engine.enable_eplb,
     }
     is_npu = engine.device is not None and engine.device.family == "ascend"

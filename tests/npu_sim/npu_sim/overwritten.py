@@ -23,6 +23,10 @@ BY_VLLM_ASCEND = (
         "vllm_ascend/worker/model_runner_v1.py:NPUModelRunner._prepare_inputs",
         "self.query_start_loc.copy_to_gpu()",
     ),
+    (
+        "vllm_ascend/worker/model_runner_v1.py:NPUModelRunner._dummy_run",
+        "self.query_start_loc.copy_to_gpu()",
+    ),
 )
 
 

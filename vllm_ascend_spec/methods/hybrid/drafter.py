@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vllm_ascend_spec.config.schedule import has_lockstep_replicas
 from vllm_ascend_spec.methods.hybrid.estimate import Drafts
 from vllm_ascend_spec.methods.hybrid.request_state import (
     Estimators,
@@ -118,7 +119,9 @@ class HybridMixin:
 
     def _may_be_left_out(self) -> bool:
         """Tell whether the model's draft steps 2 to K can be skipped in a single engine step."""
-        return self.uses_own_loop and not self.has_all_steps_in_a_graph()  # type: ignore[attr-defined]
+        if self.has_all_steps_in_a_graph() or has_lockstep_replicas(self.vllm_config):  # type: ignore[attr-defined]
+            return False
+        return self.uses_own_loop
 
     def take_last_draft_probs(self) -> torch.Tensor | None:
         """Return the distributions of the last drafts; those of the trees' drafts are one-hot."""

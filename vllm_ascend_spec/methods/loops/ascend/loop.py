@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from vllm.config import CUDAGraphMode
 from vllm.forward_context import get_forward_context, is_forward_context_available
-from vllm_ascend.ascend_forward_context import _EXTRA_CTX
+from vllm_ascend.ascend_forward_context import _EXTRA_CTX, set_ascend_forward_context
 from vllm_ascend.spec_decode.llm_base_proposer import (
     AscendSpecDecodeBaseProposer,
     _split_draft_outputs,
@@ -80,7 +80,6 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, DraftLoopMixi
             "a multimodal target": self.supports_mm_inputs,
             "constant draft positions": getattr(self, "constant_draft_positions", False),
             "decode context parallelism": self.dcp_size > 1,
-            "data parallelism": self.vllm_config.parallel_config.data_parallel_size > 1,
             "sequence parallelism": enable_sp(self.vllm_config),
             "lmhead_tensor_parallel_size": lmhead_tp_enable(),
             "compressed attention": self.use_compress,
@@ -216,25 +215,37 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, DraftLoopMixi
 
     @contextmanager
     def _one_row_per_request(self, num_reqs: int) -> Iterator[int]:
-        """Set the forward context to one row per request; yield the padded number of rows."""
-        context = get_forward_context()
-        first = context.cudagraph_runtime_mode, context.batch_descriptor, context.attn_metadata
+        """Open a forward context for one row per request; yield the padded number of rows."""
+        first = get_forward_context()
+        mode, descriptor = first.cudagraph_runtime_mode, first.batch_descriptor
         width = num_reqs
-        if context.cudagraph_runtime_mode == CUDAGraphMode.PIECEWISE:
+        if mode != CUDAGraphMode.FULL:  # of which all replicas run the same one
+            width = self.runner._sync_metadata_across_dp(num_reqs, is_draft_model=True)[0]
+        if mode == CUDAGraphMode.PIECEWISE:
             mode, descriptor = self.runner.cudagraph_dispatcher.dispatch(
-                num_tokens=num_reqs,
+                num_tokens=width,
                 uniform_decode=False,
                 has_lora=bool(self.runner.input_batch.lora_id_to_lora_request),
                 invalid_modes={CUDAGraphMode.FULL},
             )
-            context.cudagraph_runtime_mode, context.batch_descriptor = mode, descriptor
             width = descriptor.num_tokens
-        _EXTRA_CTX.num_tokens = width
-        _EXTRA_CTX.num_accept_tokens = num_reqs
-        try:
+        replicas = self.vllm_config.parallel_config.data_parallel_size
+        with set_ascend_forward_context(
+            None,
+            self.vllm_config,
+            num_tokens=width,
+            num_tokens_across_dp=None if replicas == 1 else torch.full((replicas,), width),
+            num_actual_tokens=num_reqs,
+            in_profile_run=first.in_profile_run,
+            aclgraph_runtime_mode=mode,
+            batch_descriptor=descriptor,
+            is_draft_model=True,
+            draft_attn_metadatas=first.draft_attn_metadatas,
+            eplb_heat_collection_status=first.eplb_heat_collection_status,
+        ):
+            get_forward_context().capturing = first.capturing
+            _EXTRA_CTX.num_accept_tokens = num_reqs
             yield width
-        finally:
-            context.cudagraph_runtime_mode, context.batch_descriptor, context.attn_metadata = first
 
     def _run_model(self, num_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the draft on its buffers; return hidden states for logits and feedback."""

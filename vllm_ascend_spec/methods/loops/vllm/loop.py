@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vllm_ascend_spec.config.schedule import has_lockstep_replicas
 from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.methods.loops.base import DraftLoopMixin, Picked
 from vllm_ascend_spec.methods.loops.parallel import keep_inside, rows_of_drafts
@@ -49,7 +50,6 @@ class VllmDraftLoop(ProposeMixin, DraftLoopMixin, RowGraphsMixin, StockProposer)
             "a multimodal target": self.supports_mm_inputs,
             "constant draft positions": self.constant_draft_positions,
             "use_heterogeneous_vocab": self.use_heterogeneous_vocab,
-            "data parallelism": parallel.data_parallel_size > 1,
             "expert load balancing": parallel.enable_eplb,
         }
 
@@ -67,7 +67,13 @@ class VllmDraftLoop(ProposeMixin, DraftLoopMixin, RowGraphsMixin, StockProposer)
 
         # A connector takes keys and values while vLLM's attention layers run, layer by layer.
         is_taken = self.vllm_config.kv_transfer_config is not None
-        found = "a KV connector" if is_taken else problem_of(self.model)
+        problems = {
+            "a KV connector": is_taken,
+            # Replicas compare their batches before each pass, also those without work.
+            "replicas in lock-step": has_lockstep_replicas(self.vllm_config),
+        }
+        found = next((name for name, is_there in problems.items() if is_there), None)
+        found = found or problem_of(self.model)
         if found is None:
             return DirectSteps(self, direct_of(self.model))
         logger.info("The draft runs through its modules, because of %s.", found)
