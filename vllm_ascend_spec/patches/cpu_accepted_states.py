@@ -50,7 +50,7 @@ def commit_states(runner: Any, num_reqs: int) -> None:
 
 
 def caches_of(runner: Any) -> Iterator[tuple[int, torch.Tensor, bool]]:
-    """Yield each state of each layer: its cache group, its cache, whether a convolution reads it."""
+    """Yield each layer's states: cache group, cache, and whether a convolution reads it."""
     from vllm.model_executor.layers.mamba.mamba_utils import get_conv_copy_spec
     from vllm.v1.worker import mamba_utils
 

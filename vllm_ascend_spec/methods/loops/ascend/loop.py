@@ -220,7 +220,8 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, DraftLoopMixi
         mode, descriptor = first.cudagraph_runtime_mode, first.batch_descriptor
         width = num_reqs
         if mode != CUDAGraphMode.FULL:  # of which all replicas run the same one
-            width = self.runner._sync_metadata_across_dp(num_reqs, is_draft_model=True)[0]
+            runner: Any = self.runner
+            width = runner._sync_metadata_across_dp(num_reqs, is_draft_model=True)[0]
         if mode == CUDAGraphMode.PIECEWISE:
             mode, descriptor = self.runner.cudagraph_dispatcher.dispatch(
                 num_tokens=width,
