@@ -74,6 +74,16 @@ CASES = {
 }
 
 
+def uneven():
+    """Return what a collective says in which the ranks have unequal amounts."""
+    mine = new(RANK + 1)
+    try:
+        dist.all_gather_into_tensor(new(RANKS * len(mine)), mine)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
 def capture(step, *arguments):
     graph = torch.npu.NPUGraph()
     with torch.npu.graph(graph):
@@ -122,6 +132,7 @@ def main():
             if name.startswith("hccl::")
         },
     }
+    result["uneven"] = uneven()
     dist.barrier()
     dist.destroy_process_group()
     print(json.dumps(result))

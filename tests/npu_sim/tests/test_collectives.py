@@ -66,6 +66,12 @@ def test_collectives_are_counted(results):
     assert counts["hccl::all_gather"] == [1, 1]
 
 
+def test_unequal_amounts_are_an_error(results):
+    for rank, (mine, other) in enumerate([(4, 8), (8, 4)]):
+        said = f"rank {rank} exchanges {mine} bytes, rank {1 - rank} {other}"
+        assert said in results[rank]["uneven"]
+
+
 def test_a_rank_that_waits_in_vain_says_so():
     code = """
 import ctypes

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.config import CUDAGraphMode
 from vllm.forward_context import get_forward_context, is_forward_context_available
+from vllm_ascend.ascend_config import get_ascend_config
 from vllm_ascend.ascend_forward_context import _EXTRA_CTX, set_ascend_forward_context
 from vllm_ascend.spec_decode.llm_base_proposer import (
     AscendSpecDecodeBaseProposer,
     _split_draft_outputs,
 )
-from vllm_ascend.utils import enable_sp, lmhead_tp_enable
 
 from vllm_ascend_spec.config.schedule import has_lockstep_replicas
 from vllm_ascend_spec.methods.loops.ascend.graphs import GraphsByLengthMixin
@@ -80,8 +81,8 @@ class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, DraftLoopMixi
             "a multimodal target": self.supports_mm_inputs,
             "constant draft positions": getattr(self, "constant_draft_positions", False),
             "decode context parallelism": self.dcp_size > 1,
-            "sequence parallelism": enable_sp(self.vllm_config),
-            "lmhead_tensor_parallel_size": lmhead_tp_enable(),
+            # Layers split over replicas want as many rows from each, at every draft step.
+            "finegrained_tp_config": any(asdict(get_ascend_config().finegrained_tp_config).values()),
             "compressed attention": self.use_compress,
             "sparse attention": self.use_sparse,
             # Its replay parameters are keyed by the number of rows, one entry for all steps

@@ -15,10 +15,11 @@ namespace npu_sim {
 namespace {
 
 constexpr size_t kSlot = 1 << 20;  // bytes per rank in shared memory
+constexpr size_t kHead = 64;       // before them: how many the rank exchanges in all
 constexpr int kSpins = 200;        // before a waiting rank sleeps
 constexpr int kSleep = 20;         // microseconds
 
-size_t segment_size(uint32_t ranks, size_t header) { return header + kSlot * ranks; }
+size_t segment_size(uint32_t ranks, size_t header) { return header + (kHead + kSlot) * ranks; }
 
 }  // namespace
 
@@ -49,7 +50,19 @@ std::unique_ptr<Group> Group::meet(const std::string& name, uint32_t size, uint3
 }
 
 char* Group::slot(uint32_t rank) const {
-  return reinterpret_cast<char*>(shared_ + 1) + kSlot * rank;
+  return reinterpret_cast<char*>(shared_ + 1) + (kHead + kSlot) * rank + kHead;
+}
+
+size_t& Group::amount(uint32_t rank) const {
+  return *reinterpret_cast<size_t*>(slot(rank) - kHead);
+}
+
+void Group::check_amounts(size_t bytes) const {
+  for (uint32_t rank = 0; rank < size_; rank++)
+    if (amount(rank) != bytes)
+      throw std::runtime_error("rank " + std::to_string(rank_) + " exchanges " +
+                               std::to_string(bytes) + " bytes, rank " + std::to_string(rank) +
+                               " " + std::to_string(amount(rank)));
 }
 
 void Group::barrier() {
@@ -76,10 +89,12 @@ void Group::barrier() {
 
 void Group::exchange(const void* mine, size_t bytes,
                      const std::function<void(uint32_t, const char*, size_t, size_t)>& take) {
+  amount(rank_) = bytes;
   for (size_t offset = 0; offset < bytes; offset += kSlot) {
     const size_t length = std::min(kSlot, bytes - offset);
     memcpy(slot(rank_), static_cast<const char*>(mine) + offset, length);
     barrier();
+    check_amounts(bytes);  // here every rank fails, and none waits
     for (uint32_t rank = 0; rank < size_; rank++) take(rank, slot(rank), offset, length);
     barrier();
   }
