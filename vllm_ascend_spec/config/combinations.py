@@ -8,6 +8,7 @@ from vllm_ascend_spec.config.capture import check_capture
 from vllm_ascend_spec.config.draft_length import check_draft_length
 from vllm_ascend_spec.config.draft_loop import check_draft_loop
 from vllm_ascend_spec.config.draft_options import check_draft_options
+from vllm_ascend_spec.config.draft_window import check_draft_window
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.model_runner import check_model_runner
 from vllm_ascend_spec.config.page import check_page
@@ -77,6 +78,7 @@ RULES: tuple[Rule, ...] = (
     check_page,
     check_rule,
     check_draft_loop,
+    check_draft_window,
     check_capture,
     check_one_pass,
     check_model_runner,
@@ -89,6 +91,7 @@ OF_BUILT: tuple[Rule, ...] = (
     check_num_drafts,
     check_schedule,
     check_draft_loop,
+    check_draft_window,
     check_capture,
     check_one_pass,
     check_pipeline,

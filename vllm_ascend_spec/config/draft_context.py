@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vllm_ascend_spec.config.draft_window import check_size
 from vllm_ascend_spec.config.resolved import speculation_of
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
+
+    from vllm_ascend_spec.config.resolved import SpecConfig
 
 
 def draft_context(vllm_config: VllmConfig) -> int | None:
@@ -37,6 +40,18 @@ def context_warnings(vllm_config: VllmConfig) -> list[str]:
         f"The draft model's context has {context} tokens and the target's {longest}: a request "
         f"that is longer than {context} tokens goes on without drafts, the others keep theirs."
     ]
+
+
+def check_window(vllm_config: VllmConfig, speculation: SpecConfig) -> None:
+    """Refuse a draft window that no text with drafts is longer than.
+
+    Raises:
+        ConfigError: naming the option, its value and what is valid.
+    """
+    if speculation.draft_window is not None:
+        longest = draft_context(vllm_config) or vllm_config.model_config.max_model_len
+        option = speculation.sources["draft_window"]
+        check_size(option, speculation.draft_window, longest)
 
 
 def may_be_ragged(vllm_config: VllmConfig) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
+from vllm_ascend_spec.config.additional import OPTION as ADDITIONAL
 from vllm_ascend_spec.config.additional import check_additional
 from vllm_ascend_spec.config.combinations import rules_of
 from vllm_ascend_spec.config.detect import asked_for
@@ -80,6 +81,9 @@ def without(request: SpecInput, option: str) -> SpecInput | None:
     if where == SECTION_OPTION and key in request.section:
         section = {k: v for k, v in request.section.items() if k != key}
         return replace(request, section=section, options=SpecOptions.from_mapping(section))
+    if where == ADDITIONAL and key in request.additional:
+        others = {k: v for k, v in request.additional.items() if k != key}
+        return replace(request, additional=others)
     defaults: dict[str, Any] = {field.name: field.default for field in fields(EngineOptions)}
     name = option.removeprefix("--").replace("-", "_").removeprefix("compilation_config.")
     if name not in defaults:

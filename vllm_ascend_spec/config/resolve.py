@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec.checkpoint.folder import doubts_about
-from vllm_ascend_spec.config import draft_length, draft_sampling
+from vllm_ascend_spec.config import draft_length, draft_sampling, draft_window
 from vllm_ascend_spec.config.capture import GIVEN, SIZES, capture_warnings, has_draft_rows
 from vllm_ascend_spec.config.draft_length import LENGTH, lengths_of
 from vllm_ascend_spec.config.draft_options import MODEL, TARGET
@@ -64,6 +64,7 @@ def resolve(request: SpecInput) -> SpecConfig:
         has_draft_model=method.needs_checkpoint,
         is_synchronous=method.drafts_on_host,
         draft_loop=request.options.draft_loop if method.has_draft_loop else None,
+        draft_window=draft_window.draft_window_of(request),
         capture=GIVEN if request.engine.capture_sizes else request.options.capture,
         capture_graphs=request.options.capture_graphs,
         capture_load=request.options.capture_load,
@@ -79,6 +80,7 @@ def resolve(request: SpecInput) -> SpecConfig:
             *(method.warn(request) if method.warn is not None else ()),
             *_scheduling_warnings(request),
             *_seed_warnings(request),
+            *draft_window.window_warnings(request),
             *capture_warnings(request),
         ),
     )
@@ -160,6 +162,8 @@ def _sources(request: SpecInput, rule_method: str) -> dict[str, str]:
         sources[name] = f"{OURS}.{name}" if section.get(name) is not None else DEFAULT
     if not request.method.has_draft_loop:
         sources["draft_loop"] = f"method {request.method.name!r} has none"
+    if draft_window.draft_window_of(request) is not None:
+        sources["draft_window"] = draft_window.asked_for(request)[0]
     if request.engine.capture_sizes:
         sources["capture"] = SIZES
     if _further_options(request):

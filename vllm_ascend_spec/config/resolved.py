@@ -43,6 +43,8 @@ class SpecConfig:
         has_draft_model: whether a model makes the drafts, not the text alone.
         is_synchronous: whether drafting needs a step's tokens on the host.
         draft_loop: ``auto``, ``ours`` or ``stock``; None for methods without a loop.
+        draft_window: the last tokens of a text that the draft attends to: their number, or ``auto``
+            if it is chosen from step to step; None for the whole text.
         capture: how the captured graphs are chosen: ``planned``, ``stock`` or ``given``, which
             means by ``cudagraph_capture_sizes``.
         capture_graphs: maximum number of graphs for decode batches; None for stock's number, or
@@ -71,6 +73,7 @@ class SpecConfig:
     has_draft_model: bool = True
     is_synchronous: bool = False
     draft_loop: str | None = "auto"
+    draft_window: int | str | None = None
     capture: str = PLANNED
     capture_graphs: int | None = None
     capture_load: str | None = None

@@ -38,6 +38,11 @@ def _lengths(value: Any) -> str | None:
     return None if are_whole and len(set(value)) == len(value) else valid
 
 
+def _window(value: Any) -> str | None:
+    is_right = value == AUTO or int_in(1)(value) is None
+    return None if is_right else f"valid: a whole number of tokens from 1 on, or {AUTO!r}"
+
+
 CHECKS: dict[str, Check] = {
     "capture": one_of(*CAPTURES),
     "capture_graphs": optional(int_in(1)),
@@ -45,6 +50,7 @@ CHECKS: dict[str, Check] = {
     "draft_length": one_of(*LENGTHS),
     "draft_lengths": optional(_lengths),
     "draft_loop": _draft_loop,
+    "draft_window": optional(_window),
     "spec_page": boolean(),
     "verify_backend": optional(one_of(*VERIFY_BACKENDS)),
     "verify_rule": one_of(*VERIFY_RULES),
@@ -69,6 +75,10 @@ class SpecOptions:
         draft_loop: who makes draft steps 2 to K: ``ours`` (plans all of them at once; refused where
             that is impossible), ``stock`` (vLLM's or vllm-ascend's loop) or ``auto`` (ours where
             possible, else stock with a warning).
+        draft_window: how many of a text's last tokens the draft attends to, for drafts trained on
+            short texts: a number (rounded up to whole blocks of the KV cache) or ``auto`` (the
+            whole text or one of a few windows, whichever has the better acceptance); left out: the
+            whole text, or vllm-ascend's ``draft_window_size``.
         spec_page: whether the server has the live page ``/spec``.
         verify_backend: backend of the verification ops: ``cpu`` (C++), ``triton``, ``ascendc`` or
             ``reference`` (PyTorch); refused if it cannot run; left out: the best that can.
@@ -82,6 +92,7 @@ class SpecOptions:
     draft_length: str = AUTO
     draft_lengths: list[int] | None = None
     draft_loop: str = "auto"
+    draft_window: int | str | None = None
     spec_page: bool = False
     verify_backend: str | None = None
     verify_rule: str = "token"

@@ -18,6 +18,7 @@ from vllm_ascend_spec.config.schedule import has_lockstep_replicas
 from vllm_ascend_spec.control.acceptance import RecentAcceptance
 from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
 from vllm_ascend_spec.control.context import ContextMixin
+from vllm_ascend_spec.control.draft_window import WindowMixin
 from vllm_ascend_spec.control.kept_drafts import KeptDraftsMixin
 from vllm_ascend_spec.control.request import most_drafts
 from vllm_ascend_spec.control.step_counters import StepCounters
@@ -57,7 +58,7 @@ class StepK:
         return found
 
 
-class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
+class SpecSchedulerMixin(ContextMixin, WindowMixin, KeptDraftsMixin):
     """Mixin for a scheduler of vLLM, which it has to precede in the bases.
 
     Requests may have fewer drafts than others, acceptance is watched, and each step reports its K.
@@ -144,6 +145,7 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
             self._step_k = StepK(*self.choose_k(requests), verified=before.k)
         setattr(scheduler_output, STEP_K, self._step_k)
         set_k(scheduler_output, self._step_k.k)
+        self.choose_window(scheduler_output)
         super()._update_after_schedule(scheduler_output)  # type: ignore[misc]
         self.limit_by_context()
         for req_id, most in self._limits.items():
@@ -207,7 +209,9 @@ class SpecSchedulerMixin(ContextMixin, KeptDraftsMixin):
             # drafter. Those beyond the draft model's context are no drafts.
             verified = min(len(drafts) - invalid.get(req_id, 0), self.room_in_context(req_id))
             if tokens and verified > 0:
-                self._note_one(req_id, verified, min(verified, len(tokens) - 1))
+                accepted = min(verified, len(tokens) - 1)
+                self._note_one(req_id, verified, accepted)
+                self.note_window(scheduler_output, req_id, verified, accepted)
 
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
         self.acceptance.note(drafts, accepted)

@@ -23,6 +23,8 @@ class DraftStep:
 
     Attributes:
         k: number of drafts for each request in this step, chosen by the scheduler.
+        window: tokens in the window of the draft's attention if the scheduler chooses it; None for
+            the whole text.
         sampled_token_ids: the target's tokens of this step. For methods that draft on the host, one
             list per request, which is empty during prefill. For methods with their own KV cache,
             int32 [num_reqs, K+1] on the device, padded with -1.
@@ -44,6 +46,7 @@ class DraftStep:
     """
 
     k: int
+    window: int | None = None
     sampled_token_ids: list[list[int]] | torch.Tensor
     tokens_on_host: Callable[[], list[list[int]]]
     batch: InputBatch

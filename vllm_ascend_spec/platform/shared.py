@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.config.capture import note_given
 from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.draft_context import context_warnings
+from vllm_ascend_spec.config.draft_context import check_window, context_warnings
 from vllm_ascend_spec.config.resolved import attach, speculation_of
 from vllm_ascend_spec.config.schedulers import SCHEDULERS
+from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform.cache_groups import set_one_group
@@ -50,16 +51,21 @@ def set_scheduler(vllm_config: VllmConfig) -> None:
     """Name our scheduler if there is speculation, unless the user named another one.
 
     Raises:
-        ConfigError: the user named another one, and K is chosen from step to step.
+        ConfigError: the user named another one, and K or the draft's window is chosen from step to
+            step.
     """
     if vllm_config.speculative_config is None:
         return
-    is_adaptive = speculation_of(vllm_config).draft_lengths is not None
+    speculation = speculation_of(vllm_config)
+    is_adaptive = speculation.draft_lengths is not None
     scheduler = vllm_config.scheduler_config
     if scheduler.scheduler_cls in (None, *SCHEDULERS.values()):
         scheduler.scheduler_cls = SCHEDULERS[is_adaptive, bool(scheduler.async_scheduling)]
     elif is_adaptive:
         problem = "not possible with draft_length='adaptive', which needs its own; leave it out"
+        raise ConfigError("--scheduler-cls", scheduler.scheduler_cls, problem)
+    elif speculation.draft_window == AUTO:
+        problem = "not possible with draft_window='auto', which needs ours; leave it out"
         raise ConfigError("--scheduler-cls", scheduler.scheduler_cls, problem)
 
 
@@ -80,6 +86,7 @@ def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
     if speculation is not None and vllm_config.model_config is not None:
         found = (*speculation.warnings, set_one_group(vllm_config), *context_warnings(vllm_config))
         warnings = tuple(dict.fromkeys(warning for warning in found if warning is not None))
+        check_window(vllm_config, speculation)
         speculation = replace(speculation, warnings=warnings)
         attach(vllm_config, speculation)
     # Without a model it is a placeholder that vLLM builds without an engine.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_ascend.worker import worker as stock
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
+from vllm_ascend_spec.config.draft_window import window_of
 from vllm_ascend_spec.methods.step import DraftStep
 from vllm_ascend_spec.patches import registry as patches
 from vllm_ascend_spec.patches.npu_draft_model_padding import PaddingOverride
@@ -80,6 +81,7 @@ class SpecNPUModelRunner(SpecRunnerMixin, GraphsPerKMixin, PaddingOverride, NPUM
         return self.draft(
             DraftStep(
                 k=k_of(scheduler_output, self.num_spec_tokens),
+                window=window_of(scheduler_output),
                 sampled_token_ids=valid_sampled_token_ids,
                 tokens_on_host=partial(tokens_on_host, valid_sampled_token_ids, self),
                 batch=self.input_batch,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from vllm_ascend_spec.config.draft_window import window_of
 from vllm_ascend_spec.methods.step import DraftStep
 from vllm_ascend_spec.patches import registry as patches
 from vllm_ascend_spec.upstream.scheduler import k_of
@@ -70,6 +71,7 @@ class VllmRunnerMixin(SpecRunnerMixin):
         return self.draft(
             DraftStep(
                 k=k_of(scheduler_output, self.num_spec_tokens),
+                window=window_of(scheduler_output),
                 sampled_token_ids=sampled_token_ids,
                 tokens_on_host=partial(tokens_on_host, sampled_token_ids, self),
                 batch=self.input_batch,

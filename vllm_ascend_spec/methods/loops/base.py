@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vllm_ascend_spec.config.draft_context import draft_context
+from vllm_ascend_spec.config.draft_window import AUTO, OPTION
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.one_hot import OneHotDraftsMixin
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler, make_draft_sampler
+from vllm_ascend_spec.methods.loops.window import DraftWindow
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,6 +42,8 @@ class DraftLoopMixin(OneHotDraftsMixin):
             reading it.
         draft_context: maximum length of a request for which drafts are made. The draft's position
             tables are never read from there on.
+        window: the last tokens of a text, which the draft attends to.
+        chooses_window: whether the scheduler chooses its size for each step.
     """
 
     stock_name: str
@@ -47,6 +51,9 @@ class DraftLoopMixin(OneHotDraftsMixin):
     keeps_cache_only: bool = False
     last_graph: str = ""
     draft_context: int
+    window: DraftWindow
+    chooses_window: bool = False
+    net_num_new_slots_per_request: int
     max_model_len: int
     vllm_config: VllmConfig
     speculative_config: Any
@@ -71,8 +78,16 @@ class DraftLoopMixin(OneHotDraftsMixin):
         drafter._enable_probabilistic_draft_probs = asked.samples_drafts
         longest = engine.vllm_config.model_config.max_model_len
         drafter.draft_context = draft_context(engine.vllm_config) or longest
+        drafter.window = DraftWindow(
+            asked.draft_window if isinstance(asked.draft_window, int) else None,
+            most_rows=asked.max_k + 1 + drafter.net_num_new_slots_per_request,
+            max_k=asked.max_k,
+        )
+        drafter.chooses_window = asked.draft_window == AUTO
         drafter.require_possible()
         drafter.uses_own_loop = drafter.chooses_own_loop(asked.draft_loop)
+        if asked.draft_window is not None and not drafter.uses_own_loop:
+            drafter.require_window_in_stock_loop(asked.draft_window)
         return drafter
 
     def require_possible(self) -> None:
@@ -81,6 +96,15 @@ class DraftLoopMixin(OneHotDraftsMixin):
         Raises:
             ConfigError: naming the option and the reason.
         """
+
+    def require_window_in_stock_loop(self, asked: int | str) -> None:
+        """Refuse a window that the stock loop would ignore.
+
+        Raises:
+            ConfigError: naming the reason why our loop is not used.
+        """
+        problem = self.loop_problem() or "draft_loop='stock'"
+        raise ConfigError(OPTION, asked, f"not possible with {problem}; leave it out")
 
     def chooses_own_loop(self, wanted: str | None) -> bool:
         """Tell whether our loop is used, given the option ``draft_loop``.
@@ -145,6 +169,8 @@ class DraftLoopMixin(OneHotDraftsMixin):
 
     def draft(self, step: DraftStep) -> Drafts:
         """Let the stock runner prepare the inputs; it calls the loop with them."""
+        if self.chooses_window:
+            self.window.size = step.window
         return step.draft_by_stock()
 
     def sampler_of(
