@@ -9,9 +9,6 @@ step to step. Only drafts depend on it, never the output.
 
 from __future__ import annotations
 
-from copy import copy
-from typing import Any
-
 import torch
 
 
@@ -53,68 +50,54 @@ def without_first_blocks(
 
 
 class DraftWindow:
-    """The window of a draft loop of vLLM's family, for one pass of the draft after another.
+    """The window of an engine's draft.
 
     Args:
         size: tokens in the window; None for the whole text. It may change between steps.
         most_rows: rows of a request in a decode step, at most.
         max_k: the most drafts of a request.
 
-    A pass of more rows than ``most_rows`` reads a prompt: such requests attend to the whole text.
+    A pass with more rows of a request than ``most_rows`` reads a prompt: all its rows attend to the
+    whole text.
     """
 
     def __init__(self, size: int | None, most_rows: int, max_k: int) -> None:
         self.size = size
-        self._most_rows, self._max_k = most_rows, max_k
-        self._left_out: torch.Tensor | None = None
+        self.most_rows, self.max_k = most_rows, max_k
 
-    def cover_rows(
+    def left_out_of_rows(
         self,
-        metadata: Any,
-        last: torch.Tensor,  # [num_reqs]
+        lengths: torch.Tensor,  # [num_reqs]
+        starts: torch.Tensor,  # [num_reqs + 1]
         block_size: int,
-    ) -> None:
-        """Set the window for a pass with several rows per request, each with a whole window.
+    ) -> torch.Tensor | None:
+        """Return what is left out for a pass with several rows per request.
 
         Args:
-            metadata: vLLM's ``CommonAttentionMetadata`` of the pass.
-            last: int32 or int64, position of each request's last accepted token.
+            lengths: int32 or int64, tokens up to the first row that needs a whole window.
+            starts: int32, first row of each request, and the number of rows.
             block_size: tokens per block of the block table.
+
+        Returns:
+            Numbers of tokens, [num_reqs], dtype of ``lengths``; None without a window.
         """
         if self.size is None:
-            self._left_out = None
-            return
-        # Accepted rows are at most K before the last one.
-        left_out = tokens_left_out(last + 1 - self._max_k, self.size, block_size)
-        starts = metadata.query_start_loc
-        reads_prompt = starts[1:] - starts[:-1] > self._most_rows
-        self._left_out = left_out.masked_fill(reads_prompt, 0)
+            return None
+        left_out = tokens_left_out(lengths, self.size, block_size)
+        return left_out.masked_fill_(starts[1:] - starts[:-1] > self.most_rows, 0)
 
-    def cover_last(
+    def left_out_of_last(
         self,
-        last: torch.Tensor,  # [num_reqs]
+        lengths: torch.Tensor,  # [num_reqs]
         block_size: int,
-    ) -> None:
-        """Set the window for passes with one row per request; arguments as above."""
-        self._left_out = None
-        if self.size is not None:
-            self._left_out = tokens_left_out(last + 1, self.size, block_size)
+    ) -> torch.Tensor | None:
+        """Return what is left out for passes with one row per request.
 
-    def cut(self, metadata: Any, block_size: int) -> Any:
-        """Return a copy of the metadata of a pass in which only the window is attended to.
+        Args:
+            lengths: int32 or int64, tokens up to the row of the first of these passes.
+            block_size: tokens per block of the block table.
 
-        Bounds of the lengths stay: they are bounds of the shorter lengths, too.
+        Returns:
+            Numbers of tokens, [num_reqs], dtype of ``lengths``; None without a window.
         """
-        if self._left_out is None:
-            return metadata
-        lengths = metadata.seq_lens
-        # A row past the end of the context has length 1.
-        shorter = (lengths - self._left_out.to(lengths.dtype)).clamp_(min=1)
-        table = without_first_blocks(metadata.block_table_tensor, self._left_out, block_size)
-        cut = copy(metadata)
-        cut.seq_lens, cut.block_table_tensor = shorter, table
-        if metadata.seq_lens_cpu_upper_bound is lengths:
-            cut.seq_lens_cpu_upper_bound = shorter
-        # vLLM computes it from the lengths when it is first asked for.
-        cut._num_computed_tokens_cache = None
-        return cut
+        return None if self.size is None else tokens_left_out(lengths, self.size, block_size)

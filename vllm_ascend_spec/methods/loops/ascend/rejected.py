@@ -26,6 +26,10 @@ def without_rejected(proposer: Any, metadata: Any, num_reqs: int) -> Any:
     known = torch.from_numpy(proposer.runner.input_batch.num_tokens_no_spec[:num_reqs].copy())
     # Only a draft model reads the token sampled last in draft step 1.
     known += proposer.net_num_new_slots_per_request - 1
+    window = getattr(proposer, "sliding_window", None)
+    if window is not None and window.left_out is not None:
+        # The lengths below are those within the window.
+        known -= window.left_out[:num_reqs].to(known.dtype)
     metadata = proposer.shallow_copy_metadata(metadata)
     for name in ("seq_lens_cpu", "_seq_lens_cpu"):
         if (lengths := getattr(metadata, name)) is not None:

@@ -23,6 +23,7 @@ from vllm_ascend_spec.methods.loops.vllm.row_graphs import RowGraphsMixin
 from vllm_ascend_spec.methods.loops.vllm.step_plan import StepPlan, plan_steps
 from vllm_ascend_spec.methods.loops.vllm.steps import DraftSteps, FirstStep
 from vllm_ascend_spec.methods.loops.vllm.stock import StockProposer
+from vllm_ascend_spec.methods.loops.vllm.windowed import WindowedMetadataMixin
 from vllm_ascend_spec.upstream.proposer import Inputs, ProposeMixin
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
-class VllmDraftLoop(ProposeMixin, DraftLoopMixin, RowGraphsMixin, StockProposer):
+class VllmDraftLoop(
+    ProposeMixin, DraftLoopMixin, WindowedMetadataMixin, RowGraphsMixin, StockProposer
+):
     """Mixin for subclasses of vLLM's ``SpecDecodeBaseProposer``; goes before it in the bases.
 
     Attributes:
@@ -95,7 +98,7 @@ class VllmDraftLoop(ProposeMixin, DraftLoopMixin, RowGraphsMixin, StockProposer)
         first = self._first_step(inputs)
         if self.parallel_drafting:
             return self._draft_in_one_pass(k, first, inputs)
-        self.window.cover_rows(first.metadata, first.positions[first.rows], self.block_size)
+        self.attend_from_rows(first.metadata, first.positions[first.rows])
         self.keep_positions_inside(first.positions)
         return self.steps.draft(k, first, inputs.sampling_metadata)
 
@@ -123,19 +126,11 @@ class VllmDraftLoop(ProposeMixin, DraftLoopMixin, RowGraphsMixin, StockProposer)
             num_rejected,
         )
 
-    def build_per_group_and_layer_attn_metadata(
-        self, common_attn_metadata: CommonAttentionMetadata, draft_index: int = 0
-    ) -> Any:
-        """Build the metadata of a pass within the window; the signature is vLLM's."""
-        if self.uses_own_loop:
-            common_attn_metadata = self.window.cut(common_attn_metadata, self.block_size)
-        return super().build_per_group_and_layer_attn_metadata(common_attn_metadata, draft_index)
-
     def _draft_in_one_pass(self, k: int, first: FirstStep, inputs: Inputs) -> torch.Tensor:
         """Run the draft once and return the drafts of its mask rows, int64 [num_reqs, k]."""
         num_reqs = inputs.next_token_ids.shape[0]
         rows = first.rows.view(num_reqs, -1)
-        self.window.cover_rows(first.metadata, first.positions[rows[:, 0]], self.block_size)
+        self.attend_from_rows(first.metadata, first.positions[rows[:, 0]])
         keep_inside(first.metadata, first.positions, self.draft_context, self.block_size)
         self.keep_positions_inside(first.positions)
         last, _ = self.steps.forward(first)
@@ -153,7 +148,7 @@ class VllmDraftLoop(ProposeMixin, DraftLoopMixin, RowGraphsMixin, StockProposer)
     def one_row_each(self, first: FirstStep) -> None:
         """Make the metadata describe the last accepted token of each request."""
         metadata, num_reqs = first.metadata, first.rows.shape[0]
-        self.window.cover_last(first.positions[first.rows], self.block_size)
+        self.attend_from_last(first.positions[first.rows])
         if first.num_rejected is not None:
             # Only draft step 1 counts rejected tokens.
             metadata.seq_lens = metadata.seq_lens - first.num_rejected

@@ -1,0 +1,77 @@
+"""The window of the draft's attention, in the metadata of vLLM's proposers."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vllm_ascend_spec.methods.loops.window import without_first_blocks
+
+if TYPE_CHECKING:
+    from vllm.v1.attention.backend import CommonAttentionMetadata
+
+    from vllm_ascend_spec.methods.loops.window import DraftWindow
+
+
+class WindowedMetadataMixin:
+    """Mixin for vLLM's proposers with a draft model; goes before them in the bases."""
+
+    uses_own_loop: bool
+    window: DraftWindow
+    block_size: int
+    # [num_reqs], tokens left out in the passes to come; None for the whole text.
+    _left_out: torch.Tensor | None = None
+
+    def attend_from_rows(
+        self,
+        metadata: CommonAttentionMetadata,
+        last: torch.Tensor,  # [num_reqs]
+    ) -> None:
+        """Set the window for a pass with several rows per request.
+
+        Args:
+            metadata: of the pass, for the whole text.
+            last: int32 or int64, position of each request's last accepted token.
+        """
+        # Accepted rows are at most K before the last one.
+        lengths, starts = last + 1 - self.window.max_k, metadata.query_start_loc
+        self._left_out = self.window.left_out_of_rows(lengths, starts, self.block_size)
+
+    def attend_from_last(
+        self,
+        last: torch.Tensor,  # [num_reqs]
+    ) -> None:
+        """Set the window for passes with one row per request; ``last`` as above."""
+        self._left_out = self.window.left_out_of_last(last + 1, self.block_size)
+
+    def build_per_group_and_layer_attn_metadata(
+        self, common_attn_metadata: CommonAttentionMetadata, draft_index: int = 0
+    ) -> Any:
+        """Build the metadata of a pass within the window; the signature is vLLM's."""
+        if self._left_out is not None:
+            common_attn_metadata = self._windowed(common_attn_metadata, self._left_out)
+        return super().build_per_group_and_layer_attn_metadata(  # type: ignore[misc]
+            common_attn_metadata, draft_index
+        )
+
+    def _windowed(
+        self,
+        metadata: CommonAttentionMetadata,
+        left_out: torch.Tensor,  # [num_reqs]
+    ) -> CommonAttentionMetadata:
+        """Return a copy of the metadata without what is left out.
+
+        Bounds of the lengths stay: they are bounds of the shorter lengths, too.
+        """
+        lengths, table = metadata.seq_lens, metadata.block_table_tensor
+        cut = copy(metadata)
+        # A row past the end of the context has length 1.
+        cut.seq_lens = (lengths - left_out.to(lengths.dtype)).clamp_(min=1)
+        cut.block_table_tensor = without_first_blocks(table, left_out, self.block_size)
+        if metadata.seq_lens_cpu_upper_bound is lengths:
+            cut.seq_lens_cpu_upper_bound = cut.seq_lens
+        # vLLM computes it from the lengths when it is first asked for.
+        cut._num_computed_tokens_cache = None
+        return cut
