@@ -50,54 +50,41 @@ def without_first_blocks(
 
 
 class DraftWindow:
-    """The window of an engine's draft.
+    """The window of an engine's draft. All draft steps of an engine step have the same one.
 
     Args:
         size: tokens in the window; None for the whole text. It may change between steps.
         most_rows: rows of a request in a decode step, at most.
         max_k: the most drafts of a request.
-
-    A pass with more rows of a request than ``most_rows`` reads a prompt: all its rows attend to the
-    whole text.
     """
 
     def __init__(self, size: int | None, most_rows: int, max_k: int) -> None:
         self.size = size
         self.most_rows, self.max_k = most_rows, max_k
 
-    def left_out_of_rows(
+    def left_out(
         self,
-        lengths: torch.Tensor,  # [num_reqs]
+        texts: torch.Tensor,  # [num_reqs]
         starts: torch.Tensor,  # [num_reqs + 1]
+        prompts: torch.Tensor | int,  # [num_reqs]
         block_size: int,
-    ) -> torch.Tensor | None:
-        """Return what is left out for a pass with several rows per request.
+    ) -> torch.Tensor:
+        """Return how many tokens of each request are left out.
+
+        Nothing is left out in a step that reads a prompt, whose rows each want a window of their
+        own. So the drafts do not depend on the pieces in which a prompt is read.
 
         Args:
-            lengths: int32 or int64, tokens up to the first row that needs a whole window.
-            starts: int32, first row of each request, and the number of rows.
+            texts: int32 or int64, tokens of each request that have been computed and accepted.
+            starts: int32, first row of each request in draft step 1, and the number of rows.
+            prompts: int32 or int64, tokens of each prompt.
             block_size: tokens per block of the block table.
 
         Returns:
-            Numbers of tokens, [num_reqs], dtype of ``lengths``; None without a window.
+            [num_reqs], dtype of ``texts``.
         """
-        if self.size is None:
-            return None
-        left_out = tokens_left_out(lengths, self.size, block_size)
-        return left_out.masked_fill_(starts[1:] - starts[:-1] > self.most_rows, 0)
-
-    def left_out_of_last(
-        self,
-        lengths: torch.Tensor,  # [num_reqs]
-        block_size: int,
-    ) -> torch.Tensor | None:
-        """Return what is left out for passes with one row per request.
-
-        Args:
-            lengths: int32 or int64, tokens up to the row of the first of these passes.
-            block_size: tokens per block of the block table.
-
-        Returns:
-            Numbers of tokens, [num_reqs], dtype of ``lengths``; None without a window.
-        """
-        return None if self.size is None else tokens_left_out(lengths, self.size, block_size)
+        assert self.size is not None
+        # Accepted rows of draft step 1 are at most K before the last one.
+        left_out = tokens_left_out(texts - self.max_k, self.size, block_size)
+        reads_prompt = (texts <= prompts) | (starts[1:] - starts[:-1] > self.most_rows)
+        return left_out.masked_fill_(reads_prompt, 0)

@@ -29,6 +29,7 @@ from vllm_ascend_spec.config.schedule import has_lockstep_replicas
 from vllm_ascend_spec.methods.loops.ascend.graphs import GraphsByLengthMixin
 from vllm_ascend_spec.methods.loops.ascend.limits import refuse_length, require_possible
 from vllm_ascend_spec.methods.loops.ascend.metadata import LaterStepMetadataMixin
+from vllm_ascend_spec.methods.loops.ascend.window import WindowMixin
 from vllm_ascend_spec.methods.loops.base import DraftLoopMixin, Picked
 from vllm_ascend_spec.methods.loops.parallel import keep_inside, rows_of_drafts
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 
 
-class AscendDraftLoop(LaterStepMetadataMixin, GraphsByLengthMixin, DraftLoopMixin):
+class AscendDraftLoop(LaterStepMetadataMixin, WindowMixin, GraphsByLengthMixin, DraftLoopMixin):
     """Mixin for subclasses of ``AscendSpecDecodeBaseProposer``; goes before it in the bases."""
 
     stock_name = "vllm-ascend"

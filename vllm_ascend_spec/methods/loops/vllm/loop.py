@@ -98,7 +98,6 @@ class VllmDraftLoop(
         first = self._first_step(inputs)
         if self.parallel_drafting:
             return self._draft_in_one_pass(k, first, inputs)
-        self.attend_from_rows(first.metadata, first.positions[first.rows])
         self.keep_positions_inside(first.positions)
         return self.steps.draft(k, first, inputs.sampling_metadata)
 
@@ -108,6 +107,8 @@ class VllmDraftLoop(
         if self.eagle3_use_aux_hidden_state:
             # Projects the concatenated states of several layers to the draft's width.
             hidden = self.model.combine_hidden_states(hidden)
+        # Before it is changed.
+        texts = self.texts_of(inputs.common_attn_metadata, num_rejected)
         num_tokens, rows, metadata = self.set_inputs_first_pass(
             target_token_ids=inputs.target_token_ids,
             next_token_ids=inputs.next_token_ids,
@@ -117,6 +118,7 @@ class VllmDraftLoop(
             cad=inputs.common_attn_metadata,
             num_rejected_tokens_gpu=num_rejected,
         )
+        self.set_window(texts, metadata)
         return FirstStep(
             self.input_ids[:num_tokens],
             self.positions[:num_tokens],
@@ -129,8 +131,6 @@ class VllmDraftLoop(
     def _draft_in_one_pass(self, k: int, first: FirstStep, inputs: Inputs) -> torch.Tensor:
         """Run the draft once and return the drafts of its mask rows, int64 [num_reqs, k]."""
         num_reqs = inputs.next_token_ids.shape[0]
-        rows = first.rows.view(num_reqs, -1)
-        self.attend_from_rows(first.metadata, first.positions[rows[:, 0]])
         keep_inside(first.metadata, first.positions, self.draft_context, self.block_size)
         self.keep_positions_inside(first.positions)
         last, _ = self.steps.forward(first)
@@ -148,7 +148,6 @@ class VllmDraftLoop(
     def one_row_each(self, first: FirstStep) -> None:
         """Make the metadata describe the last accepted token of each request."""
         metadata, num_reqs = first.metadata, first.rows.shape[0]
-        self.attend_from_last(first.positions[first.rows])
         if first.num_rejected is not None:
             # Only draft step 1 counts rejected tokens.
             metadata.seq_lens = metadata.seq_lens - first.num_rejected

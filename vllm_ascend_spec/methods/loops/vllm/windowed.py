@@ -12,39 +12,46 @@ from vllm_ascend_spec.methods.loops.window import without_first_blocks
 if TYPE_CHECKING:
     from vllm.v1.attention.backend import CommonAttentionMetadata
 
+    from vllm_ascend_spec.methods.drafter import Runner
     from vllm_ascend_spec.methods.loops.window import DraftWindow
 
 
 class WindowedMetadataMixin:
     """Mixin for vLLM's proposers with a draft model; goes before them in the bases."""
 
-    uses_own_loop: bool
+    runner: Runner
     window: DraftWindow
     block_size: int
-    # [num_reqs], tokens left out in the passes to come; None for the whole text.
+    # [num_reqs], tokens left out in this step; None for the whole text.
     _left_out: torch.Tensor | None = None
 
-    def attend_from_rows(
+    def texts_of(
         self,
         metadata: CommonAttentionMetadata,
-        last: torch.Tensor,  # [num_reqs]
+        num_rejected: torch.Tensor | None,  # [num_reqs]
+    ) -> torch.Tensor:
+        """Return the accepted tokens of each request, [num_reqs], from the target's metadata."""
+        lengths = metadata.seq_lens
+        return lengths.clone() if num_rejected is None else lengths - num_rejected
+
+    def set_window(
+        self,
+        texts: torch.Tensor,  # [num_reqs]
+        metadata: CommonAttentionMetadata,
     ) -> None:
-        """Set the window for a pass with several rows per request.
+        """Set the window of the draft steps of an engine step.
 
         Args:
-            metadata: of the pass, for the whole text.
-            last: int32 or int64, position of each request's last accepted token.
+            texts: int32, accepted tokens of each request, see :meth:`texts_of`.
+            metadata: of draft step 1, for the whole text.
         """
-        # Accepted rows are at most K before the last one.
-        lengths, starts = last + 1 - self.window.max_k, metadata.query_start_loc
-        self._left_out = self.window.left_out_of_rows(lengths, starts, self.block_size)
-
-    def attend_from_last(
-        self,
-        last: torch.Tensor,  # [num_reqs]
-    ) -> None:
-        """Set the window for passes with one row per request; ``last`` as above."""
-        self._left_out = self.window.left_out_of_last(last + 1, self.block_size)
+        self._left_out = None
+        if self.window.size is None:
+            return
+        counts = self.runner.input_batch.num_prompt_tokens[: texts.shape[0]]
+        prompts = torch.from_numpy(counts.copy()).to(texts.device)
+        starts = metadata.query_start_loc
+        self._left_out = self.window.left_out(texts, starts, prompts, self.block_size)
 
     def build_per_group_and_layer_attn_metadata(
         self, common_attn_metadata: CommonAttentionMetadata, draft_index: int = 0
