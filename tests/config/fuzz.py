@@ -80,6 +80,7 @@ MORE: dict[str, tuple[Any, ...]] = {
     "draft_length": ("fixed", "adaptive", "Adaptive"),
     "draft_lengths": ([0, 1], [0, 0], [0, 1.0], [5, "x"], [-1], [10**30]),
     "draft_loop": ("auto", "stock", "ours", "fused"),
+    "draft_window": (64, 2047, 2048, "auto", "64", 0, None),
     "spec_page": (True, False, 1),
     "verify_backend": ("reference", "abacus"),
     "verify_rule": ("token", "block", "Token"),

@@ -25,6 +25,7 @@ def test_public_options_and_their_defaults() -> None:
         "draft_length": "auto",
         "draft_lengths": None,
         "draft_loop": "auto",
+        "draft_window": None,
         "spec_page": False,
         "verify_backend": None,
         "verify_rule": "token",

@@ -64,6 +64,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], Any]] = {
     "model": (DEEPSEEK, MTP, {}, cpu.DEVICE),
     "additional_config.ascend_spec.spec_page": (TARGET, EAGLE, {"spec_page": True}, cpu.DEVICE),
     "additional_config.ascend_spec.draft_loop": (TARGET, EAGLE, {"draft_loop": "ours"}, npu.DEVICE),
+    "additional_config.ascend_spec.draft_window": (TARGET, EAGLE, {"draft_window": 64}, npu.DEVICE),
     "speculative_config.draft_sample_method": (
         TARGET,
         {**EAGLE, "draft_sample_method": "probabilistic"},

@@ -22,6 +22,7 @@ class Stock:
 
     uses_mrope = supports_mm_inputs = parallel_drafting = False
     constant_draft_positions = use_heterogeneous_vocab = False
+    net_num_new_slots_per_request = 0
 
     def __init__(self, vllm_config: Any, device: Any, runner: Any) -> None:
         self.made_with = (vllm_config, device, runner)
@@ -105,6 +106,15 @@ def test_sampled_drafts_come_with_their_distribution(method: str, all_greedy: bo
         assert probs is None
     else:
         torch.testing.assert_close(probs[2], (hidden[2] / 0.5).softmax(-1))
+
+
+def test_a_window_is_refused_where_vllms_loop_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"draft_loop": "auto", "draft_window": 32}
+    engine = make_engine(config("standard", "greedy"), "runner", **asked)
+    assert Proposer.create(engine).window.size == 32
+    monkeypatch.setattr(Stock, "uses_mrope", True)
+    with pytest.raises(ConfigError, match="draft_window=32: not possible with M-RoPE positions"):
+        Proposer.create(engine)
 
 
 def test_the_loop_that_cannot_be_used_is_refused() -> None:
