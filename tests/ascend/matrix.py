@@ -74,9 +74,11 @@ SWITCHED: dict[str, Any] = {
     "sampling": GREEDY,
     "extra_args": (None, {"speculation": "off"}, {"speculation": 1}),
 }
+# A request at a time.
+ALONE: dict[str, Any] = {"sampling": GREEDY, "batch": 1}
 # What else a token might have been.
 TOP_TWO: dict[str, Any] = {"sampling": {**GREEDY, "logprobs": 2}}
-KINDS = {**REQUESTS, "crowd": CROWD, "switched": SWITCHED, "top_two": TOP_TWO}
+KINDS = {**REQUESTS, "crowd": CROWD, "switched": SWITCHED, "top_two": TOP_TWO, "alone": ALONE}
 # The same on every device; a seed's numbers are the device's own.
 # vllm-ascend 0.23 knows no budgets of thoughts (vllm_ascend/worker/npu_input_batch.py).
 EXACT = ("greedy", "penalties", "structured") + ("thinking_budget",) * (not vllm_ascend_is("<0.30"))

@@ -34,3 +34,26 @@ def test_longer_requests_go_on_without_drafts(method: str, mode: str, run_engine
     assert 0 < found[accepted] < more[accepted]
     if mode == "eager":  # full graphs have all rows
         assert found[drafts] < 0.5 * more[drafts]
+
+
+@pytest.mark.parametrize("is_async", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_a_long_request_stops_nobody(is_async: bool, run_engine: Any) -> None:
+    """Beside longer requests the others have the drafts that they have alone."""
+    case = Case(
+        method="eagle",
+        mode="eager",
+        engine={"async_scheduling": is_async},
+        requests=("greedy", "alone"),
+        options={"max_model_len": CONTEXT},
+    )
+    found = run_engine(case)
+    assert_same(tokens_of(found, "greedy"), tokens_of(found, "alone"))
+    together, alone = (found["counters_of"][kind] for kind in ("greedy", "alone"))
+    drafts, accepted = (f"vllm:spec_decode_num_{name}_tokens" for name in ("draft", "accepted"))
+    assert alone[accepted] > 0
+    if not is_async:
+        assert together == alone
+        return
+    # Drafts made ahead attend to what the host takes for accepted, so a few are others.
+    for name in (drafts, accepted):
+        assert together[name] == pytest.approx(alone[name], rel=0.15)

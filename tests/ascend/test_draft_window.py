@@ -133,6 +133,8 @@ def test_drafts_within_a_window_are_those_of_a_cpu(
     expected = run_engine(on_cpu, CPU)
     assert_same_drafts(found, expected, "greedy")
     assert_same(tokens_of(found, "greedy"), tokens_of(expected, "greedy"))
+    whole = run_engine(Case(method=method, mode=mode).for_cpu(), CPU)
+    assert whole["drafts_of"]["greedy"] != expected["drafts_of"]["greedy"]
 
 
 @pytest.mark.nightly

@@ -38,10 +38,13 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make
 
 
-def asked(llm: Any, prompts: list[str], lengths: list[int], max_tokens: int) -> list[Any]:
-    """Return greedy answers to prompts of given lengths, in one batch."""
+def asked(
+    llm: Any, prompts: list[str], lengths: list[int], max_tokens: int, first: int = 0
+) -> list[Any]:
+    """Return greedy answers to prompts of given lengths, in one batch, from ``first`` on."""
     tokens = llm.get_tokenizer().encode("\n".join(prompts[:8]), add_special_tokens=False)
     texts = [{"prompt_token_ids": tokens[40 * i : 40 * i + n]} for i, n in enumerate(lengths)]
+    texts = texts[first:]
     sampling = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
     return [answer.outputs[0] for answer in llm.generate(texts, sampling, use_tqdm=False)]
 
@@ -68,6 +71,24 @@ def test_one_long_request_stops_nobody(
     beside_short = from_engine(llm.get_metrics()) - before
     assert beside_short.num_accepted_tokens > 0
     assert found.tokens_per_step > 1 + 0.6 * (beside_short.tokens_per_step - 1)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_drafts_of_short_requests_are_those_without_the_long_one(
+    is_async: bool, short: Any, make_engine: Any, prompts: list[str]
+) -> None:
+    engine = {"max_model_len": LIMIT, "async_scheduling": is_async}
+    llm, plain = make_engine(short("eagle"), **engine), make_engine(max_model_len=LIMIT)
+    # The first is past the context from its first token on.
+    lengths, found = [CONTEXT + 20, 20, 30, 40], []
+    for first in (0, 1):
+        before = from_engine(llm.get_metrics())
+        answers = token_ids(asked(llm, prompts, lengths, 48, first))
+        assert_same(answers, token_ids(asked(plain, prompts, lengths, 48, first)))
+        found.append(from_engine(llm.get_metrics()) - before)
+    with_it, without = found
+    assert with_it == without
+    assert without.num_accepted_tokens > 0
 
 
 def test_a_batch_past_the_context_has_no_drafts(
