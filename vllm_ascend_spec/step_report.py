@@ -23,7 +23,7 @@ NO_GRAPH = "NONE"
 # Why a step has its K, in addition to the reasons of control/adaptive_k.py.
 FIXED, SCHEDULED, SEEDED = "fixed", "scheduled", "seed"
 # Why a step makes no drafts where K is chosen.
-REJECTED, COSTLY = "hardly accepted", "does not pay"
+REJECTED, COSTLY, PAST = "hardly accepted", "does not pay", "past the draft's context"
 
 
 class StepReport(msgspec.Struct, omit_defaults=True):

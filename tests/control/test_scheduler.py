@@ -16,7 +16,15 @@ from vllm_ascend_spec.control.adaptive_scheduler import AdaptiveKMixin
 from vllm_ascend_spec.control.pause_log import PauseLog
 from vllm_ascend_spec.control.scheduler import SpecSchedulerMixin, StepK
 from vllm_ascend_spec.control.step_timer import StepTimer, TimedStep
-from vllm_ascend_spec.step_report import COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED, StepReport
+from vllm_ascend_spec.step_report import (
+    COSTLY,
+    FIXED,
+    PAST,
+    REJECTED,
+    SCHEDULED,
+    SEEDED,
+    StepReport,
+)
 
 Rows = tuple[tuple[int, int, int], ...]
 
@@ -429,6 +437,27 @@ def test_requests_past_the_draft_models_context_have_no_drafts(
     # What is verified in vain tells nothing of the draft model.
     scheduler.update_from_output(step(drafts), outcome({name: [5] for name in drafts}))
     assert [round(n) for n in scheduler.acceptance._verified] == [2, 0, 0]
+
+
+class ShortAuto(Auto):
+    """With K or 0, and a draft model for 10 tokens, in full graphs."""
+
+    vllm_config = engine(context=10, is_full=True, length="auto", k_values=(0, 3))
+
+
+@pytest.mark.parametrize(("lengths", "past"), [([12, 30], True), ([12, 5], False), ([], False)])
+def test_a_batch_past_the_draft_models_context_makes_no_drafts(
+    lengths: list[int], past: bool
+) -> None:
+    """In full graphs every request has K+1 rows, so one within it lets all have them."""
+    scheduler = ShortAuto()
+    for place, length in enumerate(lengths):
+        one = sampling(str(place), 0.0)
+        one.num_tokens, one.num_output_placeholders = length, 0
+        scheduler.add_request(one)
+    scheduler.running = tuple(scheduler.requests.values())
+    found = StepK.of(scheduler.schedule(max(1, len(lengths))))
+    assert (found.k == 0 and found.reason == PAST) is past
 
 
 class Scheduled(Fixed):

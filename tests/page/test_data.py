@@ -16,6 +16,7 @@ from vllm_ascend_spec.step_report import (
     COSTLY,
     FIXED,
     NO_GRAPH_REASONS,
+    PAST,
     REJECTED,
     SCHEDULED,
     SEEDED,
@@ -100,7 +101,8 @@ def test_both_languages_have_the_same_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", [*NO_GRAPH_REASONS, PAYS, PROBE, UNKNOWN, COSTLY, FIXED, REJECTED, SCHEDULED, SEEDED]
+    "reason",
+    [*NO_GRAPH_REASONS, PAYS, PROBE, UNKNOWN, COSTLY, FIXED, PAST, REJECTED, SCHEDULED, SEEDED],
 )
 def test_each_reason_has_its_chinese(reason: str) -> None:
     assert f'"{reason}": "' in words("zh")

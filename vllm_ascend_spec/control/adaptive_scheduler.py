@@ -17,7 +17,7 @@ from vllm_ascend_spec.control.batch_class import BatchClass
 from vllm_ascend_spec.control.kept_drafts import has_seed
 from vllm_ascend_spec.control.scheduler import SpecSchedulerMixin, StepK
 from vllm_ascend_spec.control.step_timer import TimedStep
-from vllm_ascend_spec.step_report import COSTLY, REJECTED, SEEDED
+from vllm_ascend_spec.step_report import COSTLY, PAST, REJECTED, SEEDED
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -70,10 +70,16 @@ class AdaptiveKMixin(SpecSchedulerMixin):
             return self.warmup_k, self.chooser.choice.reason
         if self._keeps_seeds and any(map(has_seed, self.running)):
             return self.max_k, SEEDED
+        # Otherwise full graphs would verify rows that are no drafts.
+        if self.running and 0 in self.k_values and not any(map(self._has_room, self.running)):
+            return 0, PAST
         choice = batch_class.choose(requests)
         if choice.reason == PAYS and choice.k == 0:
             return 0, REJECTED if self._alarm.is_low else COSTLY
         return choice.k, choice.reason
+
+    def _has_room(self, request: Request) -> bool:
+        return self.room_in_context(request.request_id) > 0
 
     def class_now(self) -> BatchClass:
         """Return the statistics for the class of batch that the running requests form."""
