@@ -53,6 +53,11 @@ def specs_of(models: Path) -> dict[str, dict[str, Any]]:
             "model": str(models / "dflash"),
             "num_speculative_tokens": 3,
         },
+        "dspark": {
+            "method": "dspark",
+            "model": str(models / "dspark"),
+            "num_speculative_tokens": 3,
+        },
         "hybrid": {"method": "hybrid", "model": str(models / "eagle"), "num_speculative_tokens": 3},
         "medusa": {
             "method": "medusa",
@@ -99,7 +104,7 @@ SPECS_IN_ONE_PASS: dict[str, dict[str, Any]] = {
 }
 EVERY = SPECS | SPECS_IN_ONE_PASS
 # Those that make all drafts of a step in one pass of a model.
-IN_ONE_PASS = [*SPECS_IN_ONE_PASS, "dflash"]
+IN_ONE_PASS = [*SPECS_IN_ONE_PASS, "dflash", "dspark"]
 # The most drafts of a step, where a checkpoint limits them or hardly gets that far.
 MOST_DRAFTS = {"medusa": 4, "mlp_speculator": 3, "pard": 4, "peagle": 4, "dflash": 3}
 if MODELS == SHALLOW:
@@ -136,7 +141,7 @@ KINDS_OF_DRAFTS = [pytest.param(*way, marks=_by_day(way[0])) for way in WAYS_TO_
 # Methods whose drafts come from the loop of another one, or in the same places of a step: EAGLE's,
 # Medusa's heads, PARD's one pass, n-grams that the host finds. Rows and blocks are the same there,
 # so what only moves those is repeated by night.
-SAME_PLACES = ("eagle3", "mtp", "mlp_speculator", "peagle", "custom_class")
+SAME_PLACES = ("eagle3", "mtp", "mlp_speculator", "peagle", "dspark", "custom_class")
 LOOPS = [
     pytest.param(name, marks=pytest.mark.nightly if name in SAME_PLACES else ()) for name in EVERY
 ]

@@ -56,6 +56,7 @@ DRAFTS = {
     "pard": Draft("draft_model", "pard", {"parallel_drafting": True}),
     "peagle": Draft("eagle3", "peagle", {"parallel_drafting": True}),
     "dflash": Draft("dflash", "dflash"),
+    "dspark": Draft("dspark", "dspark"),
     "eagle, sampled drafts": Draft("eagle", "eagle", {"draft_sample_method": "probabilistic"}),
     "eagle3, sampled drafts": Draft("eagle3", "eagle3", {"draft_sample_method": "probabilistic"}),
     # No answer is kept for the next request: the figures are of a request's own text.

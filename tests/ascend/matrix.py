@@ -92,6 +92,7 @@ SPECULATIVE = (
     "mtp",
     "peagle",
     "dflash",
+    "dspark",
     "medusa",
     "mlp_speculator",
     "custom_class",

@@ -15,9 +15,15 @@ FUSION = re.compile(r"(model\.)?(fc|eagle_linear)\.")
 # The norm of the target's states: in a layer next to the embedding's norm, or once for all layers.
 ONLY_EAGLE3 = re.compile(r"(model\.)?(midlayer|layers\.\d+)\.hidden_norm\.")
 ONLY_DFLASH = "hidden_norm.weight"
+ONLY_DSPARK = "markov_head.markov_w1.weight"
 # Methods that config.json names: its model type is the method.
 BY_MODEL_TYPE = ("medusa", "mlp_speculator")
-ABOUT = {"eagle": "an EAGLE head", "eagle3": "an EAGLE-3 head", "dflash": "a DFlash head"}
+ABOUT = {
+    "eagle": "an EAGLE head",
+    "eagle3": "an EAGLE-3 head",
+    "dflash": "a DFlash head",
+    "dspark": "a DSpark head",
+}
 MTP = "mtp"
 
 
@@ -25,7 +31,7 @@ def kind_of(names: Iterable[str]) -> str | None:
     """Return the method whose head has tensors of these names; None for no head known here."""
     names = set(names)
     if ONLY_DFLASH in names:
-        return "dflash"
+        return "dspark" if ONLY_DSPARK in names else "dflash"
     if any(map(ONLY_EAGLE3.match, names)):
         return "eagle3"
     return "eagle" if any(map(FUSION.match, names)) else None

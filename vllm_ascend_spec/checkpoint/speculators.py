@@ -76,25 +76,57 @@ def _peagle(config: Config, decoder: Config) -> dict[str, Any]:
     }
 
 
-def _dflash(config: Config, decoder: Config) -> dict[str, Any]:
-    """Port of vllm/transformers_utils/configs/speculators/algos.py:update_dflash."""
+def _layers(config: Config) -> list[int]:
+    """Return the target's layers that a head reads, counted as vLLM's model does."""
     layers = config.get("aux_hidden_state_layer_ids")
     if not isinstance(layers, list) or not all(type(layer) is int for layer in layers):
         raise InvalidCheckpointError(
             f"config.json: aux_hidden_state_layer_ids is {short_value(layers)}; valid: a list of "
             "the target's layers, such as [2, 18, 33]"
         )
+    return [layer - 1 for layer in layers]
+
+
+def _dflash(config: Config, decoder: Config) -> dict[str, Any]:
+    """Port of vllm/transformers_utils/configs/speculators/algos.py:update_dflash."""
     settings = {
         "architectures": ["DFlashDraftModel"],
         "draft_vocab_size": config.get("draft_vocab_size"),
         "dflash_config": {
             "mask_token_id": config.get("mask_token_id"),
-            "target_layer_ids": [layer - 1 for layer in layers],
+            "target_layer_ids": _layers(config),
         },
     }
     if config.get("target_hidden_size") is not None:
         settings["target_hidden_size"] = config["target_hidden_size"]
     return settings
+
+
+DSPARK = ("Qwen3DSparkModel", "Qwen3OmniDSparkModel")
+# What vLLM's config of a DSpark head takes over where it is given.
+OF_DSPARK = (
+    "draft_vocab_size",
+    "target_hidden_size",
+    "mask_token_id",
+    "markov_rank",
+    "markov_head_type",
+    "block_size",
+    "enable_confidence_head",
+    "confidence_head_with_markov",
+    "use_aux_hidden_state",
+)
+
+
+def _dspark(config: Config, decoder: Config) -> dict[str, Any]:
+    """Port of vllm/transformers_utils/configs/speculators/algos.py:update_dspark."""
+    named = config.get("architectures")
+    known = [name for name in named if name in DSPARK] if isinstance(named, list) else []
+    return {
+        "architectures": known or [DSPARK[0]],
+        "sample_from_anchor": config.get("sample_from_anchor", False),
+        "target_layer_ids": _layers(config),
+        **{name: config[name] for name in OF_DSPARK if config.get(name) is not None},
+    }
 
 
 def _architecture(decoder: Config, known: Mapping[str, str]) -> str:
@@ -112,6 +144,7 @@ ALGORITHMS: Mapping[str, Callable[[Config, Config], dict[str, Any]]] = {
     "eagle3": _eagle3,
     "peagle": _peagle,
     "dflash": _dflash,
+    "dspark": _dspark,
 }
 # Options that vLLM sets for a head whose algorithm is not the name of a method.
 PROPOSED: Mapping[str, Mapping[str, Any]] = {

@@ -64,7 +64,7 @@ RULES = (
     Rule(MTP, model_types=MODEL_TYPES, architectures=ARCHITECTURES),
 )
 # Methods that vLLM's rules may confuse, so that tensors are read, too.
-BY_TENSORS = ("eagle", "eagle3", "dflash", DRAFT_MODEL)
+BY_TENSORS = ("eagle", "eagle3", "dflash", "dspark", DRAFT_MODEL)
 # Parts of names that heads usually have, in lower case, used if there is no config.
 USUAL_NAMES = {
     "eagle": "eagle",

@@ -188,6 +188,12 @@ OPTIONS: dict[str, Option] = {
             unset=False,
         ),
         Option(
+            "dspark_draft_topk",
+            "each draft is one of that many tokens, the likeliest before the Markov head; left "
+            "out: of all",
+            optional(int_in(1, MAX_LENGTH)),
+        ),
+        Option(
             "parallel_drafting", "make all drafts in one pass, from masks", boolean(), unset=False
         ),
         Option(
@@ -223,7 +229,6 @@ _FLY = "is for the rule 'fly', which is not lossless; leave it out"
 # vLLM's other keys: their default, and why this release does not have them.
 # tests/config/test_options.py compares both tables with vLLM.
 ABSENT: dict[str, tuple[Any, str]] = {
-    "dspark_draft_topk": (None, "is for method 'dspark', which this release does not have"),
     "draft_parallel_config": (None, "is filled in by vLLM; leave it out"),
     "draft_lm_head_quantization": (None, _V2),
     "enable_adaptive_verification": (False, _V2),

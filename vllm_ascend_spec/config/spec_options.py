@@ -16,11 +16,6 @@ from vllm_ascend_spec.upstream.limits import WITHOUT_OPTIONS
 SPEC = "speculative_config"
 # The types of JSON values; a value of any other type was set by a program.
 JSON_TYPES = (type(None), bool, int, float, str, list, dict)
-# Methods of vLLM that this package does not support, and why.
-REFUSED = {
-    "dspark": ": vLLM has it only in model runner V2, and this package uses V1; 'dflash' also "
-    "drafts in one pass"
-}
 OURS = frozenset(CHECKS)
 # At most this many names are shown, so that a message stays on one line.
 MOST_NAMES = 4
@@ -54,9 +49,7 @@ def check_method(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Meth
         known_as = (method for method in methods.values() if name in method.aliases)
         found = methods.get(name) or next(known_as, None)
     if found is None:
-        reason = REFUSED.get(name, "") if isinstance(name, str) else ""
-        near = "" if reason else did_you_mean(name, methods)
-        problem = f"not supported by this release{reason}; {near}valid: {valid}"
+        problem = f"not supported by this release; {did_you_mean(name, methods)}valid: {valid}"
         raise ConfigError(f"{SPEC}.method", name, problem)
     return found
 

@@ -17,7 +17,7 @@ from vllm_ascend_spec.quantization.description import NAME, check_checkpoint
 
 METHOD = "ascend"
 # Methods whose own weights, not the target's, draft from the target's hidden states.
-FROM_STATES = ("eagle", "eagle3", "hybrid", "medusa", "mlp_speculator", "dflash")
+FROM_STATES = ("eagle", "eagle3", "hybrid", "medusa", "mlp_speculator", "dflash", "dspark")
 ROTATED = (
     "The model's states are rotated (QuaRot, optional.quarot in its " + NAME + "), which only "
     "vllm-ascend undoes for a head: method {method!r} will have hardly any drafts accepted here, "

@@ -55,6 +55,7 @@ PATCHES: tuple[Patch, ...] = (
     Patch("stop_string_tokens", "vllm", from_to("0.23", "0.31"), "front_end"),
     Patch("upstream.kernel_search", "vllm", from_to("0.31"), "front_end"),
     Patch("v1_model_runner", "vllm", from_to("0.23"), "front_end"),
+    Patch("dspark_on_v1", "vllm", from_to("0.30"), "front_end"),
     Patch("hidden_states_file", "vllm", from_to("0.30", "0.30"), "front_end"),
     Patch("mtp_one_layer", "vllm", from_to("0.23", "0.30"), "front_end"),
     Patch("qwen35_text_draft", "vllm", from_to("0.30"), "front_end"),

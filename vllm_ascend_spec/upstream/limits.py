@@ -15,6 +15,8 @@ WITHOUT_METHODS = (
     {
         ("dflash", "vllm"): "vLLM 0.23 on a CPU, whose DFlash model reads weights that the CPU's "
         "kernels have repacked",
+        ("dspark", "vllm"): "vLLM 0.23, which does not know it",
+        ("dspark", "ascend"): "vLLM 0.23, which does not know it",
         ("extract_hidden_states", "vllm"): "vLLM 0.23 on a CPU, whose connector of hidden states "
         "waits for streams of a GPU",
     }
@@ -39,6 +41,7 @@ FIRST_WITH = {
     "kv_cache_dtype": "0.30",
     "num_speculative_tokens_per_batch_size": "0.30",
     "use_heterogeneous_vocab": "0.30",
+    "dspark_draft_topk": "0.30",
     "disable_lookahead_block_hashes": "0.33",
     "draft_lm_head_quantization": "0.33",
     "fly_entropy_threshold": "0.33",

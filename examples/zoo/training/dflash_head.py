@@ -106,3 +106,28 @@ class DFlashHead(nn.Module):
             x = x + attention.project_out(mixed)
             x = x + layer.mlp(layer.post_attention_layernorm(x))
         return self.norm(x)
+
+
+def visible_to(
+    length: int,
+    anchors: torch.Tensor,  # [num_blocks]
+    counts: torch.Tensor,  # [num_blocks]
+    rows: int,
+) -> torch.Tensor:
+    """Return what the rows of blocks attend to, bool [num_rows, length + num_rows].
+
+    A block sees the text before its token, and its own first ``counts`` rows. What is behind these
+    has no loss.
+
+    Args:
+        length: tokens of the text.
+        anchors: int64, position of each block's token.
+        counts: int64, number of rows of each block that are there.
+        rows: rows of each block.
+    """
+    first = anchors.repeat_interleave(rows)
+    text = torch.arange(length)[None, :] < first[:, None]
+    block = torch.arange(len(anchors)).repeat_interleave(rows)
+    place = torch.arange(rows).repeat(len(anchors))
+    is_there = place < counts.repeat_interleave(rows)
+    return torch.cat([text, (block[:, None] == block[None, :]) & is_there[None, :]], 1)

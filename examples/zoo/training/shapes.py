@@ -63,8 +63,10 @@ QWEN35 = Shape(hidden=256, intermediate=512, layers=4)
 DEEPSEEK = LatentShape(hidden=256, intermediate=512, layers=3, heads=2, kv_heads=2)
 PARD = Shape(hidden=256, intermediate=704, layers=2)
 DFLASH = Shape(hidden=256, intermediate=512, layers=2)
+DSPARK_RANK = 64
 MLP_SPECULATOR_INNER = 224
-# The layers of the target behind which EAGLE-3's and DFlash's heads read it; the embedding is 0.
+# The layers of the target behind which the heads of EAGLE-3, DFlash and DSpark read it; the
+# embedding is 0.
 AUX_LAYERS = (3, 7, 12)
 
 
@@ -82,6 +84,7 @@ def use_shallow() -> None:
         DRAFT=one_layer,
         PARD=replace(one_layer, layers=2),
         DFLASH=replace(one_layer, layers=2),
+        DSPARK_RANK=32,
         MLP_SPECULATOR_INNER=96,
         AUX_LAYERS=(1, 2, 3),
     )

@@ -36,9 +36,8 @@ def test_requests_with_structured_output_are_found() -> None:
 class Stock:
     """The part of vLLM's proposer that the mixin builds on."""
 
-    def __init__(self, each: int, draws: bool) -> None:
+    def __init__(self, draws: bool) -> None:
         self.runner = make_runner()
-        self.parallel_drafting, self.num_speculative_tokens = each > 1, max(each, 3)
         self.draws = draws
 
     def _sample_from_logits(self, logits: torch.Tensor, sampling_metadata: Any) -> Any:
@@ -53,7 +52,7 @@ class Proposer(OneHotDraftsMixin, Stock):
 @pytest.mark.parametrize("each", [1, 3])
 def test_vllms_loop_does_not_draw_them_either(each: int) -> None:
     logits = torch.randn(4 * each, VOCAB, generator=torch.Generator().manual_seed(1))
-    tokens, probs = Proposer(each, draws=True)._sample_from_logits(logits, None)
+    tokens, probs = Proposer(draws=True)._sample_from_logits(logits, None)
     bound = [row for row in range(4 * each) if row // each in (0, 3)]
     free = [row for row in range(4 * each) if row not in bound]
     assert tokens[bound].tolist() == logits[bound].argmax(-1).tolist()
@@ -65,7 +64,7 @@ def test_vllms_loop_does_not_draw_them_either(each: int) -> None:
 
 
 def test_greedy_drafts_are_left_alone() -> None:
-    tokens, probs = Proposer(1, draws=False)._sample_from_logits(torch.randn(4, VOCAB), None)
+    tokens, probs = Proposer(draws=False)._sample_from_logits(torch.randn(4, VOCAB), None)
     assert probs is None
     assert (tokens == 0).all()
 

@@ -27,7 +27,7 @@ def check_draft_model(draft: Draft) -> None:
         if (model_type := found.config.get("model_type")) in BY_MODEL_TYPE:
             raise InvalidCheckpointError(f"is not an ordinary model; use method {model_type!r}")
         architecture = architecture_of(found.config, llama.BY_MODEL_TYPE)
-        if (kind := kind_of(found.tensors)) in ("eagle3", "dflash"):
+        if (kind := kind_of(found.tensors)) in ("eagle3", "dflash", "dspark"):
             raise InvalidCheckpointError(f"is {ABOUT[kind]}; use method {kind!r}")
         if "fc.weight" in found.tensors or EAGLE.fullmatch(architecture):
             raise InvalidCheckpointError("is an EAGLE head; use method 'eagle'")

@@ -19,7 +19,7 @@ def check_eagle(draft: Draft) -> None:
     found = draft.read("vocab_size", "hidden_size")
     with blame(draft.option, draft.model):
         kind = kind_of(found.tensors)
-        if kind in ("eagle3", "dflash"):
+        if kind in ("eagle3", "dflash", "dspark"):
             raise InvalidCheckpointError(f"is {ABOUT[kind]}; use method {kind!r}")
         if kind is None:
             hint = method_of_a_model(found.tensors, found.text)

@@ -68,7 +68,7 @@ def require_kind(found: Checkpoint) -> None:
         raise InvalidCheckpointError(
             "is a head of the first EAGLE (no tensor *.hidden_norm.weight); use method 'eagle'"
         )
-    if kind == "dflash":
+    if kind in ("dflash", "dspark"):
         raise InvalidCheckpointError(f"is {ABOUT[kind]}; use method {kind!r}")
     if kind is None:
         hint = method_of_a_model(found.tensors, found.text)

@@ -45,18 +45,16 @@ class OneHotDraftsMixin:
     """Mixin for vLLM's ``SpecDecodeBaseProposer``: makes such drafts greedy in vLLM's own loop."""
 
     runner: Runner
-    num_speculative_tokens: int
-    parallel_drafting: bool
 
     def _sample_from_logits(
         self,
         logits: torch.Tensor,  # [num_rows, vocab_size]
         sampling_metadata: SamplingMetadata,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Sample drafts; the signature is vLLM's. In parallel drafting a request has K rows."""
+        """Sample drafts; the signature is vLLM's. A request may have several rows."""
         tokens, probs = super()._sample_from_logits(logits, sampling_metadata)  # type: ignore[misc]
         if probs is not None:
-            each = self.num_speculative_tokens if self.parallel_drafting else 1
+            each = logits.shape[0] // max(len(self.runner.input_batch.req_ids), 1)
             rows = [
                 each * request + row
                 for request in requests_with_grammar(self.runner)

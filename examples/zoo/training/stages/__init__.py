@@ -18,4 +18,5 @@ STAGES = (
     "pard",
     "peagle",
     "dflash",
+    "dspark",
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from .. import corpus, export
-from ..dflash_head import DFlashHead
+from ..dflash_head import DFlashHead, visible_to
 from ..llama import rotary_table
 from ..loop import Recipe, finish, fit
 from ..masked import LATER_WEIGHT, MASK_ID
@@ -26,24 +26,6 @@ CONFIG = {
         "target_layer_ids": [layer - 1 for layer in AUX_LAYERS],
     },
 }
-
-
-def visible_to(
-    length: int,
-    anchors: torch.Tensor,  # [num_blocks]
-    counts: torch.Tensor,  # [num_blocks]
-) -> torch.Tensor:
-    """Return what the rows of blocks attend to, bool [num_rows, length + num_rows].
-
-    A block sees the text before its token, and its token and first ``counts`` masks. What is behind
-    these has no loss.
-    """
-    first = anchors.repeat_interleave(ROWS)
-    text = torch.arange(length)[None, :] < first[:, None]
-    block = torch.arange(len(anchors)).repeat_interleave(ROWS)
-    place = torch.arange(ROWS).repeat(len(anchors))
-    is_there = place <= counts.repeat_interleave(ROWS)
-    return torch.cat([text, (block[:, None] == block[None, :]) & is_there[None, :]], 1)
 
 
 def train(work: Path, out: Path, recipe: Recipe) -> None:
@@ -70,7 +52,7 @@ def train(work: Path, out: Path, recipe: Recipe) -> None:
             torch.cat(states, -1),
             blocks,
             (table, (table[0][positions], table[1][positions])),
-            visible_to(tokens.shape[1], anchors, counts),
+            visible_to(tokens.shape[1], anchors, 1 + counts, ROWS),
         )
         logits = target.logits(output).float()
         shape = (len(tokens), BLOCKS, ROWS)
