@@ -21,6 +21,7 @@ CONTEXT = 96
         pytest.param("eagle", "full_decode_only", marks=pytest.mark.nightly),
         pytest.param("draft_model", "eager", marks=pytest.mark.nightly),
         pytest.param("dflash", "eager", marks=pytest.mark.nightly),
+        pytest.param("dspark", "eager", marks=pytest.mark.nightly),
     ],
 )
 def test_longer_requests_go_on_without_drafts(method: str, mode: str, run_engine: Any) -> None:

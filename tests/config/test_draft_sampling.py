@@ -97,7 +97,7 @@ def test_so_they_are_with_a_schedule_of_k() -> None:
     assert found[0] == "probabilistic"
 
 
-@pytest.mark.parametrize("method", ["medusa", "mlp_speculator", "dflash"])
+@pytest.mark.parametrize("method", ["medusa", "mlp_speculator", "dflash", "dspark"])
 def test_drafts_beside_the_graphs_of_an_npu_are_sampled(method: str) -> None:
     assert how(resolved(SPECS[method], "npu"))[0] == "probabilistic"
 

@@ -45,12 +45,6 @@ def test_a_checkpoint_without_a_token_for_masks_is_refused() -> None:
     assert "names no mask token" in found.problem
 
 
-def test_dspark_is_refused_with_the_reason() -> None:
-    found = refusal({**SPECS["dflash"], "method": "dspark"})
-    assert found.option == "speculative_config.method"
-    assert "only in model runner V2" in found.problem
-
-
 def test_dflash_needs_no_option_to_draft_in_parallel() -> None:
     found = refusal({**SPECS["dflash"], "parallel_drafting": True})
     assert found.option == "speculative_config.parallel_drafting"

@@ -21,8 +21,8 @@ LEAST_SHARE = 0.95
 # The name there of each method that tests/zoo.py has with the same options: its greedy figure is of
 # the very requests that test_greedy_equality.py makes.
 IN_RECORD = {
-    **{name: name for name in ("eagle", "eagle3", "draft_model", "pard", "peagle", "dflash")},
-    **{name: name for name in ("medusa", "mlp_speculator")},
+    **{name: name for name in ("eagle", "eagle3", "draft_model", "pard", "peagle")},
+    **{name: name for name in ("dflash", "dspark", "medusa", "mlp_speculator")},
     "mtp": "mtp, MiMo",
 }
 

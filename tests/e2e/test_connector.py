@@ -13,7 +13,10 @@ from tests.engines import ENGINE, Generate, assert_same, token_ids
 from tests.zoo import DEPTH, EVERY, target_of
 from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, from_engine
 
-OURS = ("eagle", "eagle3", "mtp", "draft_model", "dflash", "pard", "peagle", "hybrid", "ngram")
+OURS = (
+    *("eagle", "eagle3", "mtp", "draft_model", "dflash", "dspark"),
+    *("pard", "peagle", "hybrid", "ngram"),
+)
 LOOPS = [
     pytest.param(method, loop, marks=() if method == "eagle" else pytest.mark.nightly)
     for method in OURS
@@ -62,7 +65,7 @@ def test_an_engine_goes_on_from_what_another_one_saved(
     assert_same(first, expected)
     assert given == 0
     layers = {path.name for path in tmp_path.rglob("*.safetensors")}
-    assert len(layers) == DEPTH + {"dflash": 2, "pard": 2, "ngram": 0}.get(method, 1)
+    assert len(layers) == DEPTH + {"dflash": 2, "dspark": 2, "pard": 2, "ngram": 0}.get(method, 1)
     second, again, given = answered("kv_consumer")
     assert_same(second, expected)
     assert given > 0

@@ -20,6 +20,7 @@ from tests.e2e.tiny import (
     KNOWN,
     write_dflash_head,
     write_draft,
+    write_dspark_head,
     write_eagle3_head,
     write_head,
     write_mlp_speculator,
@@ -78,6 +79,12 @@ SPECS: dict[str, dict[str, Any]] = {
         "num_speculative_tokens": 3,
         "draft_sample_method": "probabilistic",
     },
+    # Likewise, but each is then corrected by the one before it; of a part of the vocabulary.
+    "sampled, dspark": {
+        "method": "dspark",
+        "num_speculative_tokens": 3,
+        "draft_sample_method": "probabilistic",
+    },
     # Suffix trees beside a model: one-hot drafts of any number, and sampled ones, in one batch.
     "mixed": {
         "method": "hybrid",
@@ -107,6 +114,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "eagle3": write_eagle3_head(folder / "eagle3"),
         "peagle": write_eagle3_head(folder / "peagle", in_one_pass=True),
         "dflash": write_dflash_head(folder / "dflash"),
+        "dspark": write_dspark_head(folder / "dspark"),
         "mlp_speculator": write_mlp_speculator(folder / "mlp_speculator", num_drafts=3),
         "draft_model": write_draft(folder / "draft", target),
     }

@@ -18,7 +18,7 @@ from vllm_ascend_spec.metrics.acceptance import from_engine
 CONTEXT, LIMIT = 96, 256
 METHODS = [
     pytest.param(name, marks=() if name in ("eagle", "draft_model") else pytest.mark.nightly)
-    for name in ("eagle", "eagle3", "draft_model", "dflash", "pard", "peagle")
+    for name in ("eagle", "eagle3", "draft_model", "dflash", "dspark", "pard", "peagle")
 ]
 
 

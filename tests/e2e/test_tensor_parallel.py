@@ -100,7 +100,7 @@ WAYS = [
 # with its own part.
 OF_FOUR = [
     pytest.param(method, "auto", 4, marks=pytest.mark.nightly)
-    for method in ("eagle", "eagle3", "draft_model", "dflash", "medusa", "mlp_speculator")
+    for method in ("eagle", "eagle3", "draft_model", "dflash", "dspark", "medusa", "mlp_speculator")
 ]
 
 

@@ -133,6 +133,8 @@ KNOWN = (1, 2, 4, 6, 7)
 
 # A token that stands for what is to be drafted.
 MASK = 5
+# Width of a DSpark head's Markov head.
+RANK = 4
 
 
 def write_eagle3_head(folder: Path, in_one_pass: bool = False) -> str:
@@ -177,6 +179,35 @@ def write_dflash_head(folder: Path) -> str:
         architectures=["DFlashDraftModel"],
         model_type="qwen3",
         dflash_config={"mask_token_id": MASK, "target_layer_ids": [0]},
+    )
+
+
+def write_dspark_head(folder: Path) -> str:
+    """Write a DSpark head whose drafts are random, over a part of the vocabulary."""
+    head_norms = {f"self_attn.{name}_norm.weight": (WIDTH // HEADS,) for name in "qk"}
+    layer = {**layer_shapes(), **head_norms, "input_layernorm.weight": (WIDTH,)}
+    shapes = {
+        "fc.weight": (WIDTH, WIDTH),
+        "hidden_norm.weight": (WIDTH,),
+        "norm.weight": (WIDTH,),
+        "lm_head.weight": (len(KNOWN), WIDTH),
+        **{f"layers.0.{name}": shape for name, shape in layer.items()},
+    }
+    weights = drawn(shapes, seed=7, scale=0.2)
+    markov = {"w1": (VOCAB, RANK), "w2": (len(KNOWN), RANK)}
+    sizes = {f"markov_head.markov_{name}.weight": shape for name, shape in markov.items()}
+    # What the draft before says has to matter.
+    weights |= drawn(sizes, seed=8, scale=0.8)
+    weights["d2t"] = torch.tensor(KNOWN) - torch.arange(len(KNOWN))
+    return save(
+        folder,
+        weights,
+        architectures=["Qwen3DSparkModel"],
+        model_type="qwen3",
+        mask_token_id=MASK,
+        target_layer_ids=[0],
+        draft_vocab_size=len(KNOWN),
+        markov_rank=RANK,
     )
 
 

@@ -72,7 +72,7 @@ ROWS: dict[str, Row] = {
     "ngram": Row(spec=NGRAM),
     "custom_class": Row(spec=CUSTOM),
     "unknown method": Row(spec={**EAGLE, "method": "telepathy"}, refused="method"),
-    "method of a later release": Row(spec={**EAGLE, "method": "dspark"}, refused="method"),
+    "method of a later release": Row(spec={**EAGLE, "method": "ngram_gpu"}, refused="method"),
     "no method": Row(spec={"model": EAGLE["model"], K: 3}),
     "no method and no draft": Row(spec={K: 3}, refused="method"),
     "an old name": Row(

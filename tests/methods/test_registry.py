@@ -23,6 +23,7 @@ PLANNED = {
     "eagle",
     "eagle3",
     "dflash",
+    "dspark",
     "mtp",
     "medusa",
     "mlp_speculator",

@@ -32,9 +32,9 @@ def config(spec: dict[str, Any] | None, **more: Any) -> tuple[str, dict[str, Any
 
 
 EAGLE = SPECS["eagle"]
-VLLM_CHOOSES_V2 = ("eagle", "eagle3", "mtp", "dflash", "hybrid")
+VLLM_CHOOSES_V2 = ("eagle", "eagle3", "mtp", "dflash", "dspark", "hybrid")
 # Their drafts stay on the device.
-SCHEDULED_AHEAD = ("eagle", "eagle3", "mtp", "dflash", "draft_model")
+SCHEDULED_AHEAD = ("eagle", "eagle3", "mtp", "dflash", "dspark", "draft_model")
 JOBS: dict[str, tuple[str, dict[str, Any]]] = {
     **{method: config(spec) for method, spec in SPECS.items()},
     "no speculation": config(None),

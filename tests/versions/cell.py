@@ -18,9 +18,11 @@ from tests.zoo import EVERY, ZOO, target_of
 
 PROMPTS, TOKENS = 16, 64
 DEEPSEEK = "deepseek_mtp"
+# Of the newest release alone, until other versions are run again.
+UNRECORDED = ("dspark",)
 # Beside those of the zoo's other target: MTP layers with multi-head latent attention.
 SPECS: dict[str, dict[str, Any]] = {
-    **EVERY,
+    **{name: spec for name, spec in EVERY.items() if name not in UNRECORDED},
     DEEPSEEK: {
         "method": "mtp",
         "model": str(ZOO / "target-deepseek"),

@@ -1,0 +1,1 @@
+"""DSpark heads."""
