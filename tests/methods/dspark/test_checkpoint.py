@@ -13,6 +13,8 @@ from safetensors.torch import load_file, save_file
 from tests.marks import unless
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.config.detect import detect
+from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.devices import cpu, npu
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.upstream import limits
@@ -120,11 +122,13 @@ def test_other_methods_name_the_right_one(method: str) -> None:
     assert "Spark" in raised.value.problem
 
 
-def test_vllms_loop_is_refused() -> None:
+def test_vllms_loop_is_refused_and_vllm_ascends_is_not() -> None:
     section = {"ascend_spec": {"draft_loop": "stock"}}
+    spec = SPECS["dspark"]
     with pytest.raises(ConfigError) as raised:
-        resolve_engine(TARGET, SPECS["dspark"], additional_config=section)
+        resolve_engine(TARGET, spec, section, engine=EngineOptions(device=cpu.DEVICE))
     assert raised.value.option == "additional_config.ascend_spec.draft_loop"
+    assert resolve_engine(TARGET, spec, section, engine=EngineOptions(device=npu.DEVICE))
 
 
 def test_dflash_2_is_refused_by_name() -> None:
