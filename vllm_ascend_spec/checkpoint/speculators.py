@@ -12,6 +12,13 @@ from typing import Any
 
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, short_value
 
+# Its selector needs the logits of all candidates after all candidates (speculators 0.9,
+# speculators/models/dflash2). vLLM has it in model runner V2 only, vllm-ascend on V1, greedy.
+DFLASH2, DFLASH2_ARCHITECTURE = "dflash2", "DFlash2DraftModel"
+NO_DFLASH2 = (
+    "a DFlash 2 head convolves the rows of a block and selects its drafts from candidates, which "
+    "this package's draft loops do not; use a head of dflash or dspark"
+)
 MARK, ALGORITHM = "speculators_config", "speculators_model_type"
 DECODER = "transformer_layer_config"
 Config = Mapping[str, Any]
@@ -29,6 +36,8 @@ def flattened(config: Config) -> dict[str, Any]:
         InvalidCheckpointError: a part is missing, or its algorithm is not known here.
     """
     algorithm, decoder = config.get(ALGORITHM), config.get(DECODER)
+    if algorithm == DFLASH2:
+        raise InvalidCheckpointError(f"config.json: {ALGORITHM} is {algorithm!r}: {NO_DFLASH2}")
     settings = ALGORITHMS.get(algorithm) if isinstance(algorithm, str) else None
     if settings is None:
         valid = ", ".join(map(repr, ALGORITHMS))
@@ -148,5 +157,6 @@ ALGORITHMS: Mapping[str, Callable[[Config, Config], dict[str, Any]]] = {
 }
 # Options that vLLM sets for a head whose algorithm is not the name of a method.
 PROPOSED: Mapping[str, Mapping[str, Any]] = {
-    "peagle": {"method": "eagle3", "parallel_drafting": True}
+    "peagle": {"method": "eagle3", "parallel_drafting": True},
+    DFLASH2: {"method": "dflash"},
 }

@@ -131,10 +131,19 @@ def test_vllms_loop_is_refused_and_vllm_ascends_is_not() -> None:
     assert resolve_engine(TARGET, spec, section, engine=EngineOptions(device=npu.DEVICE))
 
 
-def test_dflash_2_is_refused_by_name() -> None:
-    config = as_speculators(speculators_model_type="dflash2")
-    from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
-    from vllm_ascend_spec.checkpoint.speculators import flattened
-
-    with pytest.raises(InvalidCheckpointError, match="'dflash2'"):
-        flattened(config)
+@pytest.mark.parametrize(
+    "config",
+    [
+        {**CONFIG, "architectures": ["DFlash2DraftModel"]},
+        as_speculators(speculators_model_type="dflash2"),
+    ],
+    ids=["DFlash2DraftModel", "speculators"],
+)
+def test_dflash_2_is_refused_by_name(config: dict[str, Any], tmp_path: Path) -> None:
+    """Without its selector it would draft as a first DFlash head, and worse."""
+    spec = written(tmp_path / "dflash-2", config, **{MARKOV: "selector.weight"})
+    for method in ({}, {"method": "dflash"}):
+        with pytest.raises(ConfigError) as raised:
+            resolve_engine(TARGET, {**spec, **method})
+        assert raised.value.option == "speculative_config.model"
+        assert "a DFlash 2 head" in raised.value.problem

@@ -7,6 +7,7 @@ from vllm_ascend_spec.checkpoint.config_json import architecture_of
 from vllm_ascend_spec.checkpoint.draft import Draft
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, blame, short_value
 from vllm_ascend_spec.checkpoint.masks import check_mask
+from vllm_ascend_spec.checkpoint.speculators import DFLASH2_ARCHITECTURE, NO_DFLASH2
 from vllm_ascend_spec.checkpoint.tensors import check_tensors
 from vllm_ascend_spec.checkpoint.vocabulary import MAPS, check_map
 
@@ -21,6 +22,10 @@ def check_dflash(draft: Draft) -> None:
     target = draft.target_text()
     with blame(draft.option, draft.model):
         architecture = architecture_of(found.config)
+        if architecture == DFLASH2_ARCHITECTURE:
+            raise InvalidCheckpointError(
+                f"config.json: architectures is {short_value([architecture])}: {NO_DFLASH2}"
+            )
         if architecture != dflash.ARCHITECTURE:
             raise InvalidCheckpointError(
                 f"config.json: architectures is {short_value([architecture])}; valid: "
