@@ -31,8 +31,8 @@ class MarkovDrafts:
 
     Draft ``i`` is drawn from the softmax of the row's logits plus the Markov bias of draft
     ``i - 1``, and the verifier gets that distribution. It is the draft's distribution given the
-    drafts before it, as the token rule wants it (speculators 0.9,
-    ``speculators/models/dspark/model_definitions.py``).
+    drafts before it, as the token rule wants it (the head is that of speculators 0.9, MarkovHead in
+    ``speculators/models/dspark``).
 
     Attributes:
         last_tokens: int32 or int64 [num_reqs], the token that each block begins with.
