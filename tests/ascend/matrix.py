@@ -249,6 +249,7 @@ CASES |= {
         ("draft_model", "eager"),
         ("pard", "full_decode_only"),
         ("dflash", "full_decode_only"),
+        ("dspark", "full_decode_only"),
     )
 }
 # Each drafts as another method does, in the same places of a step: the host looks the text up,
@@ -256,7 +257,9 @@ CASES |= {
 AS_ANOTHER = ("suffix", "custom_class", "mlp_speculator", "peagle")
 BY_NIGHT = {f"{method}-{mode}" for method in AS_ANOTHER for mode in ("eager", "default")}
 # Drafts outside of graphs are the same beside any graph of the target, and those are others' too.
-BY_NIGHT |= {f"{method}-default" for method in ("pard", "dflash", "medusa")}
+BY_NIGHT |= {f"{method}-default" for method in ("pard", "dflash", "dspark", "medusa")}
+# Masks end where those of dflash end.
+BY_NIGHT |= {"dspark-full_decode_only-end"}
 BY_NIGHT |= ASKED_MORE.keys()
 # dflash-eager reads the same states of the target. The loop of an MTP layer is eagle's, and
 # deepseek-default has such a layer. eagle-eager-tp2 has the target, and ngram-full_decode_only-tp2

@@ -70,6 +70,7 @@ def check(outcome: Outcome, run_engine: Any) -> None:
         pytest.param("medusa", {}, marks=pytest.mark.nightly),
         pytest.param("draft_model", {}, marks=pytest.mark.nightly),
         pytest.param("peagle", {}, marks=pytest.mark.nightly),
+        pytest.param("dspark", {}, marks=pytest.mark.nightly),
         pytest.param("hybrid", {}, marks=pytest.mark.nightly),
     ],
 )

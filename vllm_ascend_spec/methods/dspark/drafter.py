@@ -88,6 +88,7 @@ class AscendBlockOfRows:
 
     draft_model_config: Any
     num_speculative_tokens: int
+    speculative_config: Any
     uses_own_loop: bool
     _dspark_seed_buffer: torch.Tensor
     _per_group_query_slot_mapping_buffers: Mapping[int, torch.Tensor]
@@ -106,6 +107,22 @@ class AscendBlockOfRows:
     @num_query_per_req.setter
     def num_query_per_req(self, rows: int) -> None:
         """Ignore what vllm-ascend sets at start."""
+
+    def chooses_own_loop(self, wanted: str | None) -> bool:
+        """Tell whether our loop is used; see :meth:`DraftLoopMixin.chooses_own_loop`.
+
+        Raises:
+            ConfigError: vllm-ascend's loop is used, and it lacks an option that was given.
+        """
+        uses_own: bool = super().chooses_own_loop(wanted)  # type: ignore[misc]
+        count = self.speculative_config.dspark_draft_topk
+        if not uses_own and count is not None:
+            raise ConfigError(
+                "speculative_config.dspark_draft_topk",
+                count,
+                "has no effect in vllm-ascend's own draft loop; leave it out",
+            )
+        return uses_own
 
     def set_inputs_first_pass(self, *args: Any, **kwargs: Any) -> Any:
         """Lay the blocks out; the signature is vllm-ascend's."""
