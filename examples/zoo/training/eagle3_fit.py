@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from . import corpus, export
-from .eagle3_head import Eagle3Head
-from .llama import Llama, rotary_table
+from .eagle3_head import Eagle3Head, Target
+from .llama import rotary_table
 from .loop import Recipe, finish, fit
 from .measure import held_out_figures, windows
 from .own_loop import Unrolled, distillation, loss_of, unroll
@@ -20,6 +22,19 @@ UNROLL = 3
 REGRESSION_WEIGHT = 0.5
 # 97.6% of the text.
 DRAFT_VOCAB_SIZE = 3072
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a head is called and reads.
+
+    Attributes:
+        folder: of its checkpoint.
+        layers: of the target, whose states it reads; the last is where it starts from.
+    """
+
+    folder: str = "eagle3"
+    layers: Sequence[int] = AUX_LAYERS
 
 
 def frequent_tokens(path: Path, count: int) -> torch.Tensor:
@@ -35,20 +50,22 @@ def vocabulary_maps(tokens: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"d2t": tokens - torch.arange(len(tokens)), "t2d": known}
 
 
-def settings() -> dict[str, Any]:
+def settings(layers: Sequence[int] = AUX_LAYERS) -> dict[str, Any]:
     """Return what ``config.json`` has beside a Llama's entries."""
-    layers = {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": list(AUX_LAYERS)}
+    read = {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": list(layers)}
     return {
         "draft_vocab_size": DRAFT_VOCAB_SIZE,
         "tie_word_embeddings": False,
-        "eagle_config": layers,
+        "eagle_config": read,
     }
 
 
-def new_head(target: Llama, work: Path) -> Eagle3Head:
+def new_head(
+    target: Target, work: Path, layers: Sequence[int] = AUX_LAYERS, seed: int = 10
+) -> Eagle3Head:
     """Return a head that knows the most frequent tokens and nothing more."""
     chosen = frequent_tokens(work / "train.pt", DRAFT_VOCAB_SIZE)
-    return Eagle3Head(EAGLE3, target, chosen, len(AUX_LAYERS), seed=10)
+    return Eagle3Head(EAGLE3, target, chosen, len(layers), seed)
 
 
 def matrices_and_others(
@@ -62,11 +79,12 @@ def matrices_and_others(
 def train_head(
     name: str,
     head: Eagle3Head,
-    target: Llama,
+    target: Target,
     work: Path,
     out: Path,
     recipe: Recipe,
     *,
+    kind: Kind = Kind(),
     alignment: float = 0.0,
 ) -> None:
     """Train a head over ``UNROLL`` steps of its own loop and write its checkpoint.
@@ -78,6 +96,7 @@ def train_head(
         work: folder of the token streams.
         out: folder of the checkpoints.
         recipe: the hyperparameters.
+        kind: of the head.
         alignment: weight of the distance between what a draft step hands to the next one and what
             the target's states would be there.
     """
@@ -87,7 +106,7 @@ def train_head(
     @torch.compile
     def unrolled(tokens: torch.Tensor) -> Unrolled:
         with torch.no_grad():
-            hidden, states = target.with_states(tokens[:, :-1], AUX_LAYERS)
+            hidden, states = target.with_states(tokens[:, :-1], kind.layers)
             goal = target.logits(hidden[:, 1:]).float()
             embeddings = target.embed_tokens(tokens[:, 1:-1])
         # What the draft cannot say is missing from its goal.
@@ -114,5 +133,6 @@ def train_head(
     batches = windows(work, recipe)
     record = fit(name, outer, loss_fn, batches.next, recipe, muon=inner)
     state = head.checkpoint() | vocabulary_maps(head.tokens)
-    export.save(out / "eagle3", work / "tokenizer", EAGLE3, state, **settings())
+    further = settings(kind.layers)
+    export.save(out / kind.folder, work / "tokenizer", EAGLE3, state, **further)
     finish(name, record, lambda: held_out_figures(loss_fn, held_out), out)

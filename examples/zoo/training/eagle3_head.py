@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from .eagle_head import KeyValue, unrolled_attention
-from .llama import MLP, Attention, Llama, Norm, Rotation, init_weights
+from .llama import MLP, Attention, Norm, Rotation, init_weights
 from .shapes import Shape
 
 LAYER = ("hidden_norm", "input_layernorm", "post_attention_layernorm", "self_attn", "mlp")
+
+
+class Target(Protocol):
+    """What a head is trained for; a module."""
+
+    embed_tokens: nn.Embedding
+    norm: nn.Module
+
+    def with_states(
+        self, tokens: torch.Tensor, layers: Sequence[int]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Return the normed states [batch, length, hidden], and those behind ``layers``."""
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return logits [..., vocab_size] of ``hidden`` [..., hidden]."""
 
 
 class Eagle3Head(nn.Module):
@@ -29,7 +45,7 @@ class Eagle3Head(nn.Module):
     def __init__(
         self,
         shape: Shape,
-        target: Llama,
+        target: Target,
         tokens: torch.Tensor,  # [draft_vocab_size]
         num_states: int,
         seed: int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,8 @@ from .own_loop import Unrolled, distillation, loss_of, unroll
 
 UNROLL = 2
 DISTILLATION_WEIGHT = 0.3
+# As in Switch Transformers (2101.03961).
+BALANCE_WEIGHT = 0.01
 
 
 class Target(Protocol):
@@ -40,7 +42,12 @@ class Target(Protocol):
 
 
 def fit_target(
-    name: str, target: Target, layers: nn.Module, work: Path, recipe: Recipe
+    name: str,
+    target: Target,
+    layers: nn.Module,
+    work: Path,
+    recipe: Recipe,
+    balanced: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]] | None = None,
 ) -> dict[str, Any]:
     """Train a target by next-token prediction; return the record.
 
@@ -50,16 +57,19 @@ def fit_target(
         layers: its layers, whose matrices Muon trains.
         work: folder of the token streams.
         recipe: everything else.
+        balanced: of a target with experts: returns the normed states, and its routers' loss.
     """
 
     @torch.compile
-    def cross_entropy(tokens: torch.Tensor) -> torch.Tensor:
-        logits = target.logits(target(tokens[:, :-1])).float().flatten(0, 1)
-        return F.cross_entropy(logits, tokens[:, 1:].flatten())
+    def losses(tokens: torch.Tensor) -> list[torch.Tensor]:
+        read = tokens[:, :-1]
+        hidden, *more = balanced(read) if balanced else (target(read),)
+        logits = target.logits(hidden).float().flatten(0, 1)
+        return [F.cross_entropy(logits, tokens[:, 1:].flatten()), *more]
 
     def loss_fn(tokens: torch.Tensor) -> tuple[torch.Tensor, list[float]]:
-        loss = cross_entropy(tokens)
-        return loss, [loss.item()]
+        loss, *more = found = losses(tokens)
+        return loss + BALANCE_WEIGHT * sum(more), [each.item() for each in found]
 
     matrices = [p for p in layers.parameters() if p.ndim == 2]
     others = [p for p in target.parameters() if all(p is not matrix for matrix in matrices)]

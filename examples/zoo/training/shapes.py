@@ -53,6 +53,19 @@ class LatentShape(Shape):
     value_dim: int = 64
 
 
+@dataclass(frozen=True)
+class MixtureShape(Shape):
+    """Size of a decoder with experts, each of which is ``intermediate`` wide.
+
+    Attributes:
+        experts: of a layer.
+        chosen: of them, by each token.
+    """
+
+    experts: int = 4
+    chosen: int = 2
+
+
 # Deep and thin: at this width a decode step costs about as much per layer whatever the width,
 # so depth is what makes a target expensive beside a one-layer draft, as in a real deployment.
 TARGET = Shape(hidden=256, intermediate=512, layers=12)
@@ -61,6 +74,8 @@ EAGLE3 = Shape(hidden=256, intermediate=704, layers=1)
 DRAFT = Shape(hidden=256, intermediate=704, layers=1)
 QWEN35 = Shape(hidden=256, intermediate=512, layers=4)
 DEEPSEEK = LatentShape(hidden=256, intermediate=512, layers=3, heads=2, kv_heads=2)
+QWEN3_MOE = MixtureShape(hidden=256, intermediate=64, layers=3, experts=8)
+GPT_OSS = MixtureShape(hidden=256, intermediate=64, layers=4)
 PARD = Shape(hidden=256, intermediate=704, layers=2)
 DFLASH = Shape(hidden=256, intermediate=512, layers=2)
 DSPARK_RANK = 64
@@ -68,6 +83,8 @@ MLP_SPECULATOR_INNER = 224
 # The layers of the target behind which the heads of EAGLE-3, DFlash and DSpark read it; the
 # embedding is 0.
 AUX_LAYERS = (3, 7, 12)
+QWEN3_MOE_AUX_LAYERS = (1, 2, 3)
+GPT_OSS_AUX_LAYERS = (1, 2, 4)
 
 
 def use_shallow() -> None:

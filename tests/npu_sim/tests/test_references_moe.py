@@ -72,9 +72,12 @@ def test_gating(gate, with_bias, tokens):
     assert [(t.shape, t.dtype) for t in traced] == [
         (t.shape, t.dtype) for t in (weights, experts, norm)
     ]
+    normed = OPS["_C_ascend::moe_gating_top_k"](*arguments[:5], 1, *arguments[6:])
+    assert torch.equal(normed[1], experts)
     if norm_type == 1:
-        once_more = OPS["_C_ascend::moe_gating_top_k"](*arguments[:5], 1, *arguments[6:])
-        assert torch.equal(once_more[0], weights)
+        assert torch.equal(normed[0], weights)
+    else:
+        torch.testing.assert_close(normed[0], 2.5 * weights / weights.sum(-1, keepdim=True))
     same = OPS["npu::npu_moe_gating_top_k"](
         x,
         k,

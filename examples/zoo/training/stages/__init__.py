@@ -15,6 +15,8 @@ STAGES = (
     "mtp_mimo",
     "mtp_deepseek",
     "mtp_qwen35",
+    "eagle3_qwen3_moe",
+    "eagle3_gpt_oss",
     "pard",
     "peagle",
     "dflash",

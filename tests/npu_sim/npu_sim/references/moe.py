@@ -34,6 +34,7 @@ def _gate(
     group_count: int,
     by_two_best: bool,
     sigmoid: bool,
+    renorm: bool,
     factor: float,
     eps: float,
 ) -> Routed:
@@ -47,7 +48,7 @@ def _gate(
         score = grouped.masked_fill(~kept.unsqueeze(-1), float("-inf")).flatten(-2)
     experts = _top(score, k)
     weights = norm.gather(-1, experts)
-    if sigmoid:
+    if renorm:
         weights = weights / (weights.sum(-1, keepdim=True) + eps)
     return (weights * factor).to(x.dtype), experts.to(torch.int32), norm
 
@@ -105,10 +106,10 @@ def gating_top_k(  # noqa: PLR0917 - the schema
 
     Experts are chosen by probability plus bias, only out of the `k_group` best groups; a group is
     worth its best expert (group_select_mode 0) or its best two together (1). Probabilities are a
-    softmax (norm_type 0), or sigmoids that are normalised over the chosen (1), for which renorm
-    changes nothing.
+    softmax (norm_type 0), which is normalised over the chosen with renorm 1, or sigmoids (1), which
+    always are. So does the op's kernel (csrc/moe/moe_gating_top_k of vllm-ascend).
     """
-    require_choice("renorm", renorm, (0, 1) if norm_type == 1 else (0,))
+    require_choice("renorm", renorm, (0, 1))
     require_choice("group_select_mode", group_select_mode, (0, 1))
     require_choice("norm_type", norm_type, (0, 1))
     _check_gate(x, bias_opt, k, k_group, group_count)
@@ -120,6 +121,7 @@ def gating_top_k(  # noqa: PLR0917 - the schema
         group_count=group_count,
         by_two_best=group_select_mode == 1,
         sigmoid=norm_type == 1,
+        renorm=norm_type == 1 or renorm == 1,
         factor=routed_scaling_factor,
         eps=eps,
     )
