@@ -153,6 +153,16 @@ def drafting(method: str, how: str) -> dict[str, Any]:
     return EVERY[method] | ({"draft_sample_method": how} if can_sample else {})
 
 
+# Targets with experts, each with an EAGLE-3 head of its own: Qwen3-MoE, whose ranks can share the
+# experts, and gpt-oss, with a window of 64 tokens in every other layer and attention sinks.
+MIXTURES = ("qwen3-moe", "gpt-oss")
+
+
+def spec_of_mixture(name: str) -> dict[str, Any]:
+    """Return the speculative config of one of :data:`MIXTURES`."""
+    return {**specs_of(ZOO)["eagle3"], "model": str(ZOO / f"eagle3-{name}")}
+
+
 def target_of(spec: Mapping[str, Any] | None) -> str:
     """Return the model that a spec drafts for: MTP layers are those of their own one."""
     if spec is None or "mtp" not in (spec["method"], spec.get("hybrid_model_method")):

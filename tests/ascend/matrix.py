@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engines import with_fixed_length
-from tests.zoo import EVERY, TARGET, WITH_A_LOOP, ZOO, target_of
+from tests.zoo import EVERY, MIXTURES, TARGET, WITH_A_LOOP, ZOO, spec_of_mixture, target_of
 from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 from vllm_ascend_spec.upstream.ranges import vllm_ascend_is
 
@@ -140,7 +140,8 @@ class Case:
         One engine for all modes: both depend on a request's text alone, and on where its context
         ends, not on how prompts are read and what runs beside it.
         """
-        engine = {name: v for name, v in self.engine.items() if name == "max_model_len"}
+        kept = ("max_model_len", "model")
+        engine = {name: value for name, value in self.engine.items() if name in kept}
         same = {"mode": "eager", "engine": engine, "devices": 1, "watched": False}
         # In a full graph drafts are greedy, elsewhere sampled where a request samples.
         is_greedy = self.method in DRAFTS_IN_GRAPHS and not self.samples_eagerly()
@@ -317,3 +318,68 @@ MLA_CASES["deepseek-chunked"] = Case(
     engine={"dtype": "bfloat16", "max_num_batched_tokens": 48, "max_num_seqs": 4},
     options={"model": str(ZOO / "target-deepseek")},
 )
+
+
+def of_mixture(name: str, method: str, mode: str, /, **settings: Any) -> Case:
+    """Return a case of one of the zoo's targets with experts; eagle3's head is its own.
+
+    Args:
+        name: of the target's folder, after ``target-``.
+        method: ``eagle3``, or one without a draft model.
+        mode: a key of :data:`MODES`.
+        settings: the case's others; ``engine`` is added to.
+    """
+    engine = {"model": str(ZOO / f"target-{name}"), **settings.pop("engine", {})}
+    options = spec_of_mixture(name) if method == "eagle3" else {}
+    return Case(method=method, mode=mode, engine=engine, options=options, **settings)
+
+
+EXPERT_PARALLEL = {"enable_expert_parallel": True}
+PIECES = {"max_num_batched_tokens": 48, "max_num_seqs": 4}
+MIXTURE_CASES: dict[str, Case] = {}
+for _name in MIXTURES:
+    MIXTURE_CASES |= {
+        f"{_name}-eagle3-{mode}": of_mixture(
+            _name, "eagle3", mode, requests=("greedy", "alone", "seeded"), watched=True
+        )
+        for mode in MODES
+    }
+    MIXTURE_CASES |= {
+        f"{_name}-ngram-{mode}": of_mixture(_name, "ngram", mode, requests=("greedy", "alone"))
+        for mode in MODES
+    }
+    MIXTURE_CASES |= {
+        f"{_name}-{method}-pieces": of_mixture(_name, method, "default", engine=PIECES)
+        for method in ("eagle3", "ngram")
+    }
+    MIXTURE_CASES |= {
+        f"{_name}-{method}-{mode}-async": of_mixture(
+            _name,
+            method,
+            mode,
+            engine={"async_scheduling": True, "enable_prefix_caching": False},
+            requests=("greedy", "crowd"),
+        )
+        for method, mode in (("eagle3", "full_decode_only"), ("eagle3", "eager"))
+    }
+    MIXTURE_CASES |= {
+        f"{_name}-{method}-{mode}-{how}2": of_mixture(
+            _name,
+            method,
+            mode,
+            devices=2,
+            engine=EXPERT_PARALLEL if how == "ep" else {},
+            requests=("greedy", "crowd"),
+            watched=method == "eagle3",
+        )
+        for how in ("tp", "ep")
+        for method, mode in (
+            ("eagle3", "eager"),
+            ("eagle3", "full_decode_only"),
+            ("eagle3", "default"),
+            ("ngram", "full_decode_only"),
+        )
+    }
+# Each engine by day is one more start: the head in graphs with windows, and with ranks that share
+# experts; an engine of one NPU is less of both.
+MIXTURES_BY_DAY = ("gpt-oss-eagle3-full_decode_only", "qwen3-moe-eagle3-full_decode_only-ep2")

@@ -19,6 +19,8 @@ from vllm_ascend_spec.patches import (
     npu_additional_config,
     npu_logprobs_mode,
     npu_mtp_first_position,
+    npu_sink_lengths,
+    npu_window_tokens,
     registry,
 )
 from vllm_ascend_spec.patches.upstream import thinking_budget_state
@@ -53,6 +55,88 @@ def test_sampler_gets_the_models_logprobs_mode(
     sampler = model_runner_v1.AscendSampler()
     assert sampler.logprobs_mode == "processed_logprobs"
     assert sampler.topk_topp_sampler.logprobs_mode == "processed_logprobs"
+
+
+HEAD = 128
+
+
+def attend(metadata: dict[str, Any], length: int, **layer: Any) -> list[int]:
+    """Return how many keys each row of a step sees in a layer of vllm-ascend with one head.
+
+    Args:
+        metadata: what the step's metadata has beside ``length``.
+        length: tokens of the one request, whose last ``actual_seq_lengths_q[-1]`` are the rows.
+        layer: further arguments of the layer.
+    """
+    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm_ascend.attention import attention_v1
+
+    with set_current_vllm_config(VllmConfig()):
+        built = attention_v1.AscendAttentionBackendImpl(
+            1,
+            HEAD,
+            1.0,
+            1,
+            None,
+            kv_cache_dtype="auto",
+            logits_soft_cap=None,
+            attn_type="decoder",
+            kv_sharing_target_layer_name=None,
+            **layer,
+        )
+    rows = metadata["actual_seq_lengths_q"][-1]
+    described = SimpleNamespace(
+        attn_mask=torch.ones(2048, 2048, dtype=torch.int8).triu(1).npu(),
+        causal=True,
+        num_actual_tokens=rows,
+        num_decodes=0,
+        seq_lens_list=[length],
+        block_tables=torch.zeros(1, 1, dtype=torch.int32).npu(),
+        **metadata,
+    )
+    # All keys are as good, so what a row gets is its values' mean: more than 0 for each it sees.
+    values = torch.eye(HEAD, device="npu").unsqueeze(1)
+    built.key_cache = torch.zeros(1, HEAD, 1, HEAD, device="npu")
+    built.value_cache = values.unsqueeze(0)
+    query = torch.zeros(rows, 1, HEAD, device="npu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention_v1, "_EXTRA_CTX", SimpleNamespace(capturing=False))
+        found = built.forward_fused_infer_attention(
+            query, torch.zeros_like(values), values, described, torch.zeros_like(query)
+        )
+    return (found.cpu() > 0).sum(-1).flatten().tolist()
+
+
+def test_a_window_is_as_long_as_vllms(take_out: TakeOut) -> None:
+    """A row sees itself and ``window - 1`` tokens before it."""
+    from vllm_ascend.attention.attention_v1 import AscendAttentionState
+
+    length, window = 24, 8
+    prompt = {
+        "attn_state": AscendAttentionState.PrefillNoCache,
+        "actual_seq_lengths_q": [length],
+    }
+    take_out(npu_window_tokens)
+    seen = attend(prompt, length, sliding_window=window)
+    assert seen == [min(row + 1, window + 1) for row in range(length)]
+    npu_window_tokens.apply()
+    seen = attend(prompt, length, sliding_window=window)
+    assert seen == [min(row + 1, window) for row in range(length)]
+
+
+def test_drafts_are_verified_in_layers_with_sinks(take_out: TakeOut) -> None:
+    from vllm_ascend.attention.attention_v1 import AscendAttentionState
+
+    verification = {
+        "attn_state": AscendAttentionState.DecodeOnly,
+        "actual_seq_lengths_q": [4],
+    }
+    layer = {"sliding_window": None, "sinks": torch.zeros(1, device="npu")}
+    take_out(npu_sink_lengths)
+    with pytest.raises(RuntimeError, match="ends at 1, the tensor has 4 tokens"):
+        attend(verification, 24, **layer)
+    npu_sink_lengths.apply()
+    assert attend(verification, 24, **layer) == [21, 22, 23, 24]
 
 
 def test_thinking_budgets_of_vllm_ascends_batch_are_patched(

@@ -11,10 +11,14 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests.replicas.lockstep import Step, beside_idle, out_of_step, read_steps
-from tests.replicas.models import write_eagle, write_mtp
+from tests.replicas.models import write_eagle, write_mtp, zoo_eagle3
 from tests.replicas.processes import run_copies
 
-WRITERS: dict[str, Callable[[Path], tuple[str, str]]] = {"eagle": write_eagle, "mtp": write_mtp}
+WRITERS: dict[str, Callable[[Path], tuple[str, str]]] = {
+    "eagle": write_eagle,
+    "eagle3": zoo_eagle3,
+    "mtp": write_mtp,
+}
 DRAFTS = 3
 END = 48
 ARGUMENTS: dict[str, Any] = {

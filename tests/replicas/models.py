@@ -66,6 +66,11 @@ def write_eagle(folder: Path) -> tuple[str, str]:
     return target, str(head)
 
 
+def zoo_eagle3(folder: Path) -> tuple[str, str]:
+    """Return the folders of the zoo's Qwen3-MoE and of its dense EAGLE-3 head; writes nothing."""
+    return str(ZOO / "target-qwen3-moe"), str(ZOO / "eagle3-qwen3-moe")
+
+
 def write_mtp(folder: Path) -> tuple[str, str]:
     """Write a DeepSeek and its MTP layer, both of experts; return the one folder twice."""
     config = json.loads((ZOO / "target-deepseek" / "config.json").read_text()) | DEEPSEEK

@@ -84,6 +84,8 @@ PATCHES: tuple[Patch, ...] = (
     Patch("eagle_layer_types", "vllm", from_to("0.23"), "classes"),
     Patch("npu_additional_config", "vllm-ascend", ASCEND, "npu_platform"),
     Patch("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),
+    Patch("npu_window_tokens", "vllm-ascend", ASCEND, "npu"),
+    Patch("npu_sink_lengths", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_mtp_first_position", "vllm", from_to("0.30", "0.30"), "npu"),
     Patch("npu_draft_model_padding", "vllm-ascend", ASCEND, "npu_classes"),
     Patch("npu_draft_model_graph", "vllm-ascend", ASCEND, "npu_classes"),

@@ -1,0 +1,91 @@
+"""Targets with experts: a Qwen3-MoE, also over two NPUs, and a gpt-oss with windows and sinks.
+
+Answers are a CPU's without speculation, token for token. Where two NPUs add up a layer's parts,
+sums are added in another order, so a draft may be another one there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.ascend.environment import CPU, NPU
+from tests.ascend.matrix import (
+    MIXTURE_CASES,
+    MIXTURES_BY_DAY,
+    Case,
+    K,
+    capture_sizes,
+)
+from tests.ascend.processes import ACCEPTED, DRAFTED, tokens_of
+from tests.ascend.test_matrix import NPU_PLATFORM, assert_some_drafts_are_accepted
+from tests.engines import assert_same
+from tests.zoo import MIXTURES
+
+pytestmark = pytest.mark.timeout(900)
+# Two NPUs may draft otherwise where two tokens are as likely.
+TOLERANCE = {1: 0.02, 2: 0.05}
+CASES = [
+    pytest.param(name, marks=() if name in MIXTURES_BY_DAY else pytest.mark.nightly)
+    for name in MIXTURE_CASES
+]
+
+
+def expected_of(case: Case, run_engine: Any) -> dict[str, Any]:
+    """Return what a CPU answers without speculation."""
+    engine = {"model": case.engine["model"]}
+    reference = Case(method=None, mode="eager", engine=engine, requests=("greedy", "crowd"))
+    return run_engine(reference, CPU)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answers_are_a_cpus_without_speculation(name: str, run_engine: Any) -> None:
+    case = MIXTURE_CASES[name]
+    outcome = run_engine(case, NPU)
+    assert outcome["platform"] == NPU_PLATFORM
+    expected = expected_of(case, run_engine)
+    for kind in case.requests:
+        if kind != "seeded":
+            wanted = "greedy" if kind == "alone" else kind
+            assert_same(tokens_of(outcome, kind), tokens_of(expected, wanted))
+    assert_some_drafts_are_accepted(outcome["counters"])
+
+
+@pytest.mark.parametrize("name", [each for each in CASES if "-eagle3-" in each.values[0]])
+def test_drafts_are_worth_as_much_as_on_a_cpu(name: str, run_engine: Any) -> None:
+    case = MIXTURE_CASES[name]
+    here = run_engine(case, NPU)["counters_of"]["greedy"]
+    there = run_engine(case.for_cpu(), CPU)["counters_of"]["greedy"]
+    tolerance = TOLERANCE[case.devices]
+    assert here[DRAFTED] == pytest.approx(there[DRAFTED], rel=tolerance)
+    assert here[ACCEPTED] == pytest.approx(there[ACCEPTED], rel=tolerance)
+
+
+WATCHED = [each for each in CASES if MIXTURE_CASES[each.values[0]].watched]
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_later_draft_steps_have_one_row_per_request(name: str, run_engine: Any) -> None:
+    """In a full graph what is recorded is what is replayed."""
+    case = MIXTURE_CASES[name]
+    outcome = run_engine(case, NPU)
+    ran = outcome["draft_rows_of"]["greedy"]
+    if case.mode == "full_decode_only":
+        recorded = {rows[0]: rows[1:-1] for rows in outcome["draft_rows_at_start"] if rows[1:]}
+        for size in capture_sizes(K):
+            assert recorded[size] == [size // (K + 1)] * (K - 1)
+        assert len(ran) * 2 < outcome["counters_of"]["greedy"]["vllm:spec_decode_num_drafts"]
+    for _, *steps, num_reqs in ran:
+        fitting = min(size for size in capture_sizes(K) if size >= num_reqs)
+        allowed = {num_reqs, fitting} if case.mode == "default" else {num_reqs}
+        assert len(steps) == K - 1
+        assert set(steps) <= allowed
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.nightly) for n in MIXTURES])
+def test_a_seed_draws_the_same_in_every_mode(name: str, run_engine: Any) -> None:
+    graphs = [MIXTURE_CASES[f"{name}-eagle3-{mode}"] for mode in ("full_decode_only", "default")]
+    first, second = (tokens_of(run_engine(case, NPU), "seeded") for case in graphs)
+    assert first == tokens_of(run_engine(graphs[0].for_cpu(), CPU), "seeded")
+    assert second == tokens_of(run_engine(graphs[1].for_cpu(), CPU), "seeded")
