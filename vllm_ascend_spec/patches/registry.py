@@ -86,6 +86,7 @@ PATCHES: tuple[Patch, ...] = (
     Patch("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_window_tokens", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_sink_lengths", "vllm-ascend", ASCEND, "npu"),
+    Patch("npu_partial_rotary", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_mtp_first_position", "vllm", from_to("0.30", "0.30"), "npu"),
     Patch("npu_draft_model_padding", "vllm-ascend", ASCEND, "npu_classes"),
     Patch("npu_draft_model_graph", "vllm-ascend", ASCEND, "npu_classes"),

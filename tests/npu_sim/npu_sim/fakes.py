@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# Packages of kernels; imported for names that are used on other models or devices only.
+# Packages of kernels; a function without a reference exists and cannot be called.
 EMPTY_PACKAGES = ("fla_npu",)
 # Registers shapes of operators that torchvision's build for CUDA has not beside torch for the CPU;
 # without this file torchvision's transforms work, and so does transformers, on the CPU too.
@@ -83,4 +83,20 @@ def _acl_rt(module: ModuleType) -> None:
     module.memcpy = memcpy  # type: ignore[attr-defined]
 
 
-BUILDERS: dict[str, Callable[[ModuleType], None]] = {"acl": _acl, "acl.rt": _acl_rt}
+def _fla_npu(module: ModuleType) -> None:
+    """Fill `fla_npu.ops.ascendc` with the functions that have references, as device ops."""
+    from npu_sim.bootstrap import negative_control
+    from npu_sim.launch import as_device_op
+    from npu_sim.references import load_all
+
+    for name, function in load_all().items():
+        namespace, _, short = name.partition("::")
+        if namespace == "fla_npu":
+            setattr(module, short, as_device_op(name, negative_control(name, function)))
+
+
+BUILDERS: dict[str, Callable[[ModuleType], None]] = {
+    "acl": _acl,
+    "acl.rt": _acl_rt,
+    "fla_npu.ops.ascendc": _fla_npu,
+}

@@ -8,7 +8,9 @@ from npu_sim import custom_ops
 from npu_sim.references import load_all
 from npu_sim.references.registry import HOST_ONLY, META
 
-NAMES = sorted(name for name in load_all() if not name.startswith("triton::"))
+# Functions in Python, which have no schema.
+PYTHON = ("triton::", "fla_npu::")
+NAMES = sorted(name for name in load_all() if not name.startswith(PYTHON))
 
 
 def schema_of(name):
