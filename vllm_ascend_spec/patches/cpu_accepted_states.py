@@ -50,7 +50,7 @@ def commit_states(runner: Any, num_reqs: int) -> None:
 
 
 def caches_of(runner: Any) -> Iterator[tuple[int, torch.Tensor, bool]]:
-    """Yield each layer's states: cache group, cache, and whether a convolution reads it."""
+    """Yield each layer's states: its cache group, a cache, and whether a convolution reads that."""
     from vllm.model_executor.layers.mamba.mamba_utils import get_conv_copy_spec
     from vllm.v1.worker import mamba_utils
 

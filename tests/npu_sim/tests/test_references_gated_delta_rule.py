@@ -1,5 +1,7 @@
 """Gated DeltaNet's ops against transformers' formulations, and PyTorch's convolution."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from npu_sim.references import load_all
@@ -148,7 +150,7 @@ def test_prompts_are_read_as_by_chunks(lengths):
         state_v_first=False,
     )
     assert nothing == [None] * 8
-    for request, (first, last) in enumerate(zip(ends, ends[1:], strict=False)):
+    for request, (first, last) in enumerate(pairwise(ends)):
         some = slice(first, last)
         want, end = by_transformers(
             modeling.torch_chunk_gated_delta_rule, *(x[some] for x in given), state[request]

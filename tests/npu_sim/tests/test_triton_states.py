@@ -9,6 +9,7 @@ states = pytest.importorskip(
     "vllm_ascend.ops.triton.mamba.state_index", reason="vllm-ascend is not installed"
 )
 from npu_sim.triton_bridge import INTERPRET_ALL  # noqa: E402
+from vllm_ascend.ops.triton.batch_memcpy import batch_memcpy_kernel  # noqa: E402
 
 
 def cache(dtype):
@@ -48,3 +49,19 @@ def test_scatter(monkeypatch, dtype):
         found.append(into.cpu())
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], cache(dtype).cpu())
+
+
+def test_memory_is_copied(monkeypatch):
+    """From block to block, and within one to where the source's end is overwritten."""
+    found = []
+    for interpret in ("0", "1"):
+        monkeypatch.setenv(INTERPRET_ALL, interpret)
+        memory = torch.arange(3000, dtype=torch.int32).npu()
+        base = memory.data_ptr()
+        copies = [(base, base + 8000, 3997), (base + 20, base, 0), (base + 4012, base + 4000, 2500)]
+        pointers = torch.tensor(copies, dtype=torch.int64).npu()
+        batch_memcpy_kernel[(3,)](*pointers.T.contiguous(), BLOCK_SIZE=1024)
+        found.append(memory.cpu())
+    assert torch.equal(found[0], found[1])
+    assert found[0][1000] == 1003
+    assert found[0][2998] == 998

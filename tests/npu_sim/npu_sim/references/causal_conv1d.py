@@ -1,6 +1,6 @@
-"""Causal convolutions of flash-linear-attention-npu, with the last inputs of each request in a cache.
+"""Causal convolutions of flash-linear-attention-npu: each request's last inputs are in a cache.
 
-Signatures are those of `fla_npu.ops.ascendc`, limits those of its checks and of aclnnCausalConv1d.md
+Signatures are those of `fla_npu.ops.ascendc`, limits those of its checks and of aclnnCausalConv1d
 (github.com/flashserve/flash-linear-attention-npu). Sums are of float32, tap by tap, so that a row
 has the same bits whatever runs beside it. A device takes no float32; it is taken here, as by
 attention, so that tokens can be compared. Rows of requests that are skipped are 0; a device leaves
@@ -9,6 +9,7 @@ them as they were.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -46,7 +47,9 @@ def _check(
     require_shape("x", x, None, dim)
     require_shape("conv_states", states, None, None, dim)
     shortest = weight.shape[0] - 1
-    require(states.shape[1] >= shortest, f"state_len is {states.shape[1]}; valid: {shortest} or more")
+    require(
+        states.shape[1] >= shortest, f"state_len is {states.shape[1]}; valid: {shortest} or more"
+    )
     if bias is not None:
         require_shape("bias", bias, dim)
     for name, count in counts.items():
@@ -60,7 +63,7 @@ def _bounds(query_start_loc: torch.Tensor, num_tokens: int) -> list[int]:
     """Give the first row of each request, and the end of the last."""
     require_dtype("query_start_loc", query_start_loc, (torch.int32,))
     bounds = query_start_loc.tolist()
-    grows = all(first <= last for first, last in zip(bounds, bounds[1:], strict=False))
+    grows = all(first <= last for first, last in pairwise(bounds))
     require(
         bounds[0] == 0 and grows and bounds[-1] <= num_tokens,
         f"query_start_loc is {bounds}; valid: from 0, growing, up to {num_tokens}",
@@ -116,7 +119,7 @@ def causal_conv1d_fn(  # noqa: PLR0917 - fla_npu's parameters
     out = torch.zeros_like(x)
     blocks = cache_indices.tolist()
     starts = [0] * batch if has_initial_state is None else has_initial_state.tolist()
-    for request, (first, last) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for request, (first, last) in enumerate(pairwise(bounds)):
         if first == last or blocks[request] in (pad_slot_id, null_block_id):
             continue
         state = conv_states[blocks[request]]

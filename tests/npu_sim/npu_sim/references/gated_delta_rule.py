@@ -1,14 +1,15 @@
 """The gated delta rule (arXiv 2412.06464) of flash-linear-attention-npu.
 
 Signatures and limits are those of `fla_npu.ops.ascendc`; documented under
-aclnnRecurrentGatedDeltaRule (github.com/flashserve/flash-linear-attention-npu). Both ops go token by
-token, in float32, with the same sums: a prompt that was read has the bits of one that was answered.
+aclnnRecurrentGatedDeltaRule (github.com/flashserve/flash-linear-attention-npu). Both ops go token
+by token, in float32, with the same sums: a text has the same state however it was read.
 A device works prompts out in chunks, and takes only bfloat16 and heads of 128; float32 is taken
 here, as by attention, so that tokens can be compared.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -133,10 +134,8 @@ def recurrent_gated_delta_rule(
         if length == 0:
             continue
         require(0 < length <= MAX_ROWS, f"a request has {length} tokens; valid: up to {MAX_ROWS}")
-        require(
-            0 < count <= length,
-            f"num_accepted_tokens is {count} where a request has {length} tokens; valid: up to that",
-        )
+        reason = f"num_accepted_tokens is {count} where a request has {length} tokens"
+        require(0 < count <= length, f"{reason}; valid: 1 to {length}")
         now = state[blocks[row + count - 1]].float()
         for at in range(row, row + length):
             found, now = read_token(q[at], k[at], v[at], g[at], betas[at], now)
@@ -154,7 +153,8 @@ def chunk_gated_delta_rule_fwd(
     g: torch.Tensor,  # [1, tokens, value_heads], float32, logarithm of the decay
     beta: torch.Tensor,  # [1, tokens, value_heads]
     *,
-    initial_state: torch.Tensor | None = None,  # [requests, value_heads, 128, 128], by key and value
+    initial_state: torch.Tensor
+    | None = None,  # [requests, value_heads, 128, 128], by key and value
     output_final_state: bool = False,
     chunk_size: int = CHUNK,
     cu_seqlens: tuple[int, ...] | None = None,  # first row of each request, and the end
@@ -174,18 +174,16 @@ def chunk_gated_delta_rule_fwd(
     refuse(**others)
     require_choice("layout", layout, ("BNSD",))
     require_choice("chunk_size", chunk_size, (CHUNK,))
-    for name, tensor, dims in (("q", q, 4), ("k", k, 4), ("v", v, 4), ("g", g, 3), ("beta", beta, 3)):
-        require(
-            tensor.dim() == dims and tensor.shape[0] == 1,
-            f"{name} has shape {tuple(tensor.shape)}; valid: {dims} dimensions, the first of size 1",
-        )
+    given = {"q": (q, 4), "k": (k, 4), "v": (v, 4), "g": (g, 3), "beta": (beta, 3)}
+    for name, (tensor, dims) in given.items():
+        require_shape(name, tensor, 1, *(None,) * (dims - 1))
         require(tensor.is_contiguous(), f"{name} has gaps")
     query, key, value = (x[0].transpose(0, 1) for x in (q, k, v))
     _check(query, key, value, beta[0], g[0])
     tokens, heads = value.shape[:2]
     require(cu_seqlens is not None, "the simulator has no reference for cu_seqlens=None")
     assert cu_seqlens is not None
-    lengths = [last - first for first, last in zip(cu_seqlens, cu_seqlens[1:], strict=False)]
+    lengths = [last - first for first, last in pairwise(cu_seqlens)]
     require(
         cu_seqlens[0] == 0 and cu_seqlens[-1] == tokens and min(lengths) > 0,
         f"cu_seqlens is {cu_seqlens}; valid: from 0, growing, to {tokens}",
@@ -206,12 +204,10 @@ def chunk_gated_delta_rule_fwd(
     )
     out, final = torch.empty_like(value, memory_format=torch.contiguous_format), []
     betas = beta[0].float()
-    for request, (first, last) in enumerate(zip(cu_seqlens, cu_seqlens[1:], strict=False)):
+    for request, (first, last) in enumerate(pairwise(cu_seqlens)):
         state = initial_state[request].float().transpose(1, 2).contiguous()
         for at in range(first, last):
-            found, state = read_token(
-                queries[at], keys[at], values[at], g[0, at], betas[at], state
-            )
+            found, state = read_token(queries[at], keys[at], values[at], g[0, at], betas[at], state)
             out[at] = found.to(out.dtype)
         final.append(state.transpose(1, 2))
     states = torch.stack(final).to(initial_state.dtype) if output_final_state else None
