@@ -86,13 +86,17 @@ def copies_of(runner: Any, index: int, accepted: int) -> Iterator[tuple[int, int
 
     assert not is_conv_state_dim_first()
     name = runner.input_batch.req_ids[index]
-    is_aligned = runner.cache_config.mamba_cache_mode == "align"
-    first = runner.mamba_state_idx[name] if is_aligned else 0
+    first = runner.mamba_state_idx[name] if is_aligned(runner) else 0
     for group, cache, is_convolution in caches_of(runner):
         blocks = runner.requests[name].block_ids[group]
         into = cache[blocks[first]]
         source = into[accepted - 1 :] if is_convolution else cache[blocks[first + accepted - 1]]
         yield source.data_ptr(), into.data_ptr(), source.numel() * source.element_size()
+
+
+def is_aligned(runner: Any) -> bool:
+    """Tell whether states at the ends of blocks are kept for prefix caching."""
+    return bool(runner.cache_config.mamba_cache_mode == "align")
 
 
 def copy(copies: list[tuple[int, int, int]], runner: Any) -> None:
@@ -120,8 +124,10 @@ def apply() -> None:
     @functools.wraps(prepare)
     def _prepare_inputs(self: Any, *args: Any, **kwargs: Any) -> Any:
         prepared = prepare(self, *args, **kwargs)
-        if vars(self).pop("has_moved_states", False):
-            # With asynchronous scheduling it has put the sampler's counts in their place.
+        has_moved = vars(self).pop("has_moved_states", False)
+        # With asynchronous scheduling it has put the sampler's counts in their place; with prefix
+        # caching the counts are copied again anyway.
+        if has_moved and self.use_async_scheduling and not is_aligned(self):
             self.num_accepted_tokens.copy_to_gpu()
         return prepared
 

@@ -27,6 +27,12 @@ BY_VLLM_ASCEND = (
         "vllm_ascend/worker/model_runner_v1.py:NPUModelRunner._dummy_run",
         "self.query_start_loc.copy_to_gpu()",
     ),
+    # num_accepted_tokens of a model with states and prefix caching, by the same step, which then
+    # copies it again
+    (
+        "vllm_ascend/worker/model_runner_v1.py:NPUModelRunner._prepare_inputs",
+        "self.num_accepted_tokens.copy_to_gpu()",
+    ),
 )
 
 

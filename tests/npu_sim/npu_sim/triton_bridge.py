@@ -51,10 +51,11 @@ def install(alias: Alias, as_device_op: Launch) -> None:
     _patch_language_once()
     _skip_overflow_checks()
     _launch_on_aliases(alias, as_device_op)
-    from npu_sim import triton_extension, triton_repairs
+    from npu_sim import triton_extension, triton_graphs, triton_repairs
 
     triton_extension.install()
     triton_repairs.install()
+    triton_graphs.install()
 
 
 def _choose_driver() -> None:
