@@ -54,6 +54,8 @@ DRAFTS = {
     "mtp, DeepSeek": Draft("mtp", None, target="target-deepseek"),
     "eagle3, Qwen3-MoE": Draft("eagle3", "eagle3-qwen3-moe", target="target-qwen3-moe"),
     "eagle3, gpt-oss": Draft("eagle3", "eagle3-gpt-oss", target="target-gpt-oss"),
+    # vLLM imports torchvision for it.
+    "mtp, Qwen3.5": Draft("mtp", None, target="target-qwen35"),
     "draft_model": Draft("draft_model", "draft"),
     "pard": Draft("draft_model", "pard", {"parallel_drafting": True}),
     "peagle": Draft("eagle3", "peagle", {"parallel_drafting": True}),

@@ -31,6 +31,7 @@ COUNTERS = (
     "vllm:spec_decode_num_draft_tokens",
     "vllm:spec_decode_num_accepted_tokens",
     "vllm:num_preemptions",
+    "vllm:prefix_cache_hits",
 )
 
 
@@ -187,6 +188,13 @@ def make_engine(job: dict[str, Any]) -> Any:
     return llm
 
 
+def leave_out(names: list[str]) -> None:
+    """Let patches not be applied."""
+    from vllm_ascend_spec.patches import registry
+
+    registry.PATCHES = tuple(patch for patch in registry.PATCHES if patch.name not in names)
+
+
 def choose_in_turn(llm: Any, chosen: list[int]) -> None:
     """Choose K in turn, whatever pays."""
     from vllm_ascend_spec.control.adaptive_k import PAYS, KChoice
@@ -209,6 +217,11 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
     if "mutation" in job:
         MUTATIONS[job["mutation"]].put_in()
+    leave_out(job.get("without", []))
+    if "scripted" in job:
+        from tests.e2e.scripted import Scripted
+
+        Scripted.texts = job["scripted"]
     rows: list[list[int]] = []
     if job["watched"]:
         watch_draft_rows(rows)

@@ -40,9 +40,11 @@ CPU = {
     "VLLM_PLUGINS": "ascend_spec",
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
 }
+# The CPU of this environment, which has torchvision: vLLM imports it for Qwen3.5.
+CPU_HERE = {**CPU, "NPU_SIM": "0"}
 
 
 def python_of(environment: Mapping[str, str]) -> str:
     """Return the Python of an engine: vLLM 0.23's kernels for a CPU want another PyTorch."""
-    is_on_cpu = environment["VLLM_ASCEND_SPEC_DEVICE"] == "cpu"
-    return str(BASE / "bin" / "python") if is_on_cpu and BASE.exists() else sys.executable
+    is_elsewhere = environment.items() >= CPU.items() and "NPU_SIM" not in environment
+    return str(BASE / "bin" / "python") if is_elsewhere and BASE.exists() else sys.executable

@@ -26,9 +26,9 @@ class HeadOverride:
         """Use the target ``model``'s output layer; the signature is vllm-ascend's."""
         if hasattr(model, "lm_head") and not hasattr(self.model, "has_own_lm_head"):
             self.model.lm_head = model.lm_head
-            # A list of layers, or a dict of them; MiMo has them elsewhere.
-            layers = getattr(self.model.model, "layers", None)
-            for layer in () if layers is None else layers.children():
+            # A dict of layers, or a list, as Qwen3.5 has; MiMo has them elsewhere.
+            layers = getattr(self.model.model, "layers", ())
+            for layer in layers.values() if hasattr(layers, "values") else layers:
                 if hasattr(layer, "shared_head"):
                     layer.shared_head.head = model.lm_head
         super()._maybe_share_lm_head(model)  # type: ignore[misc]

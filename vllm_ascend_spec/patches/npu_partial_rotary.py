@@ -31,7 +31,7 @@ def apply() -> None:
     stock = NPUPlatform.check_and_update_config
 
     def check_and_update_config(cls: type[NPUPlatform], vllm_config: VllmConfig) -> None:
-        stock.__func__(cls, vllm_config)  # type: ignore[attr-defined]
+        stock.__func__(cls, vllm_config)
         model = vllm_config.model_config
         config = None if model is None else model.hf_text_config
         parameters = getattr(config, "rope_parameters", None) or {}
