@@ -134,9 +134,8 @@ def load(folder: Path) -> DeepSeek:
     return model.requires_grad_(False).eval()
 
 
-def config() -> dict[str, object]:
-    """Return the ``config.json`` of the zoo's DeepSeek."""
-    shape = DEEPSEEK
+def config(shape: LatentShape = DEEPSEEK) -> dict[str, object]:
+    """Return the ``config.json`` of a DeepSeek of this shape, by default the zoo's."""
     return {
         "architectures": ["DeepseekV3ForCausalLM"],
         "model_type": "deepseek_v3",

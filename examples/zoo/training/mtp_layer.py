@@ -35,6 +35,7 @@ class MtpLayer(nn.Module):
         seed: of the weights.
         masks_first: whether the embedding of the first position is zero, as vLLM has it for
             DeepSeek and MiMo.
+        mlp: what stands behind the attention; one gated MLP if not given.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class MtpLayer(nn.Module):
         seed: int,
         *,
         masks_first: bool = True,
+        mlp: nn.Module | None = None,
     ) -> None:
         super().__init__()
         torch.manual_seed(seed)
@@ -54,7 +56,7 @@ class MtpLayer(nn.Module):
         self.input_layernorm = Norm(shape.hidden)
         self.self_attn = attention
         self.post_attention_layernorm = Norm(shape.hidden)
-        self.mlp = MLP(shape)
+        self.mlp = mlp or MLP(shape)
         self.norm = Norm(shape.hidden)
         init_weights(self)
         self.norm.weight.data.copy_(final_norm)

@@ -66,6 +66,29 @@ class MixtureShape(Shape):
     chosen: int = 2
 
 
+@dataclass(frozen=True)
+class SparseShape(LatentShape):
+    """Size of a DeepSeek V3.2 decoder: an indexer in each layer, and experts.
+
+    Attributes:
+        index_heads: number of heads of an indexer.
+        index_dim: width of one of them; an NPU's operator takes 128 alone.
+        index_topk: how many tokens a token attends to at most.
+        dense_layers: how many layers at the start have no experts.
+        experts: number of experts that a router chooses from.
+        chosen: how many it chooses for a token; one more is every token's.
+        expert_width: inner width of one expert.
+    """
+
+    index_heads: int = 2
+    index_dim: int = 128
+    index_topk: int = 2048
+    dense_layers: int = 1
+    experts: int = 4
+    chosen: int = 2
+    expert_width: int = 64
+
+
 # Deep and thin: at this width a decode step costs about as much per layer whatever the width,
 # so depth is what makes a target expensive beside a one-layer draft, as in a real deployment.
 TARGET = Shape(hidden=256, intermediate=512, layers=12)
@@ -76,6 +99,9 @@ QWEN35 = Shape(hidden=256, intermediate=512, layers=4)
 DEEPSEEK = LatentShape(hidden=256, intermediate=512, layers=3, heads=2, kv_heads=2)
 QWEN3_MOE = MixtureShape(hidden=256, intermediate=64, layers=3, experts=8)
 GPT_OSS = MixtureShape(hidden=256, intermediate=64, layers=4)
+DEEPSEEK_V32 = SparseShape(
+    hidden=256, intermediate=384, layers=3, heads=4, kv_heads=4, nope_dim=32, value_dim=32
+)
 PARD = Shape(hidden=256, intermediate=704, layers=2)
 DFLASH = Shape(hidden=256, intermediate=512, layers=2)
 DSPARK_RANK = 64

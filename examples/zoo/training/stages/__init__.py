@@ -14,6 +14,7 @@ STAGES = (
     "mlp_speculator",
     "mtp_mimo",
     "mtp_deepseek",
+    "mtp_deepseek_v32",
     "mtp_qwen35",
     "eagle3_qwen3_moe",
     "eagle3_gpt_oss",
