@@ -87,13 +87,9 @@ PATCHES: tuple[Patch, ...] = (
     Patch("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_window_tokens", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_sink_lengths", "vllm-ascend", ASCEND, "npu"),
-    Patch("npu_partial_rotary", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_state_table", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_accepted_states", "vllm-ascend", ASCEND, "npu"),
-<<<<<<< HEAD
-=======
     Patch("npu_accepted_counts", "vllm-ascend", ASCEND, "npu"),
->>>>>>> 955dfea (Run the hybrid target on the simulated NPU, and wait for accepted counts before the batch changes)
     Patch("npu_mtp_first_position", "vllm", from_to("0.30", "0.30"), "npu"),
     Patch("npu_draft_model_padding", "vllm-ascend", ASCEND, "npu_classes"),
     Patch("npu_draft_model_graph", "vllm-ascend", ASCEND, "npu_classes"),
