@@ -131,6 +131,19 @@ def test_scatter_nd_update(depth):
     assert torch.equal(x, want)
 
 
+def test_scatter_nd_update_sk_skips_negative_indices():
+    rows = torch.zeros(6, 7)[:, :5]  # gaps between its rows, as in a cache of several parts
+    update = torch.arange(15.0).view(3, 5)
+    indices = torch.tensor([[4], [-1], [0]], dtype=torch.int32)
+    assert OPS["_C_ascend::npu_scatter_nd_update_sk"](rows, indices, update) is None
+    assert torch.equal(rows[[4, 0]], update[[0, 2]])
+    assert not rows[[1, 2, 3, 5]].any()
+    with pytest.raises(OpError, match="_sk: an index is beyond dimension 0"):
+        OPS["_C_ascend::npu_scatter_nd_update_sk"](rows, indices + 2, update)
+    with pytest.raises(OpError, match="_sk: var has strides"):
+        OPS["_C_ascend::npu_scatter_nd_update_sk"](torch.zeros(5, 6).T, indices, update)
+
+
 def scatter(**changed):
     key, value = tokens(2)
     key_cache, value_cache = caches()

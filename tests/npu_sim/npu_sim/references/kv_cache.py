@@ -205,6 +205,22 @@ def scatter_nd_update(
     return scatter_nd_update_(input.clone(), indices, updates)
 
 
+@reference("_C_ascend::npu_scatter_nd_update_sk")
+def scatter_nd_update_sk(
+    var: torch.Tensor,
+    indices: torch.Tensor,  # [..., depth], depth <= var.dim()
+    update: torch.Tensor,  # [..., sizes of var after depth], var's dtype
+) -> None:
+    """Do the same, but skip negative indices, as the kernel does (`csrc/moe` of vllm-ascend).
+
+    `var` may have gaps along its first dimension alone.
+    """
+    gapless = var.is_contiguous() or (var.dim() > 0 and var[:1].is_contiguous())
+    require(gapless, f"var has strides {var.stride()}; valid: gaps along the first dimension alone")
+    kept = (indices >= 0).all(-1)
+    scatter_nd_update_(var, indices[kept], update[kept])
+
+
 @reference("npu::npu_gather_pa_kv_cache")
 def gather_pa_kv_cache(
     key_cache: torch.Tensor,  # [blocks, block_size, heads, size]
