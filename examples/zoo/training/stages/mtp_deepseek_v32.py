@@ -20,7 +20,7 @@ from .mtp_deepseek import NAMES
 
 # Of the target; the layer and the indexers have a share of the steps.
 RECIPE = Recipe(
-    steps=400,
+    steps=1000,
     batch_size=4,
     length=256,
     learning_rate=2e-3,
@@ -28,8 +28,8 @@ RECIPE = Recipe(
     warmup=30,
     muon_learning_rate=4e-3,
 )
-LAYER_SHARE = 0.75
-INDEXER_SHARE = 0.5
+LAYER_SHARE = 0.6
+INDEXER_SHARE = 0.2
 FOLDER = "target-deepseek-v32"
 
 
