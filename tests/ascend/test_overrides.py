@@ -132,8 +132,12 @@ def test_mtp_layers_without_an_output_layer_take_the_targets() -> None:
 class Preparing:
     """Asks vllm-ascend for the cosines of each step's positions, before any step is run."""
 
-    def attn_update_stack_num_spec_norm(self, draft_index: int) -> torch.Tensor:
-        return self.cosines(draft_index)
+    # Whether they are kept in vllm-ascend's buffer; sparse attention keeps none of draft steps.
+    keeps = True
+
+    def attn_update_stack_num_spec_norm(self, draft_index: int) -> tuple[None, Any]:
+        cosines, sines = self.rotation(draft_index)
+        return None, SimpleNamespace(cos=cosines, sin=sines)
 
     def dummy_run(self) -> None:
         self.captured = []
@@ -145,29 +149,55 @@ class Preparing:
         return None
 
     def cosines(self, draft_index: int) -> torch.Tensor:
+        """Of the first draft step, or as a graph is captured."""
+        return self.rotation(draft_index, keeps=True)[0]
+
+    def rotation(self, draft_index: int, *, keeps: bool | None = None) -> tuple[Any, Any]:
         from vllm_ascend.ops.rotary_embedding import get_cos_and_sin_mla
 
-        return get_cos_and_sin_mla(torch.tensor([10, 20]) + draft_index, use_cache=True)[0]
+        positions = torch.tensor([10, 20]) + draft_index
+        return get_cos_and_sin_mla(positions, use_cache=self.keeps if keeps is None else keeps)
 
 
 class OurPreparing(npu_mla_draft_positions.RotaryOverride, Preparing):
     """The same with the patch."""
 
 
-def test_each_draft_step_of_mla_has_the_rotary_positions_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class SparsePreparing(Preparing):
+    """Sparse attention."""
+
+    keeps = False
+
+
+class OurSparsePreparing(npu_mla_draft_positions.RotaryOverride, SparsePreparing):
+    """The same with the patch."""
+
+
+def later_cosines(proposer: Any, step: int) -> torch.Tensor:
+    """Return what a draft step after the first one is rotated by."""
+    _, metadata = proposer.attn_update_stack_num_spec_norm(step)
+    return metadata.cos
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
+    """vllm-ascend's buffer; the cosine and sine of a position are its number here."""
     from vllm_ascend.ops import rotary_embedding
 
     positions = torch.arange(64.0)[:, None].expand(-1, 2)
-    shared = torch.zeros(8, 1, 1, 2)
+    buffer = torch.zeros(8, 1, 1, 2)
     for name in ("cos", "sin"):
         monkeypatch.setattr(rotary_embedding, f"_{name}_cache", positions)
-        monkeypatch.setattr(rotary_embedding, f"_{name}_mla", shared)
+        monkeypatch.setattr(rotary_embedding, f"_{name}_mla", buffer)
+    return buffer
+
+
+def test_each_draft_step_of_mla_has_the_rotary_positions_of_its_own(shared: torch.Tensor) -> None:
+    from vllm_ascend.ops import rotary_embedding
 
     def prepared(proposer: Any) -> list[list[float]]:
         first = proposer.cosines(0)
-        later = [proposer.attn_update_stack_num_spec_norm(step) for step in (1, 2, 3)]
+        later = [later_cosines(proposer, step) for step in (1, 2, 3)]
         return [cosines[:, 0, 0, 0].tolist() for cosines in (first, *later)]
 
     assert prepared(Preparing()) == [[13.0, 23.0]] * 4
@@ -180,9 +210,29 @@ def test_each_draft_step_of_mla_has_the_rotary_positions_of_its_own(
     assert ours.captured[0].data_ptr() == shared.data_ptr()
     assert len({cosines.data_ptr() for cosines in ours.captured}) == 4
     for step in (1, 2, 3):
-        replayed = ours.attn_update_stack_num_spec_norm(step)
+        replayed = later_cosines(ours, step)
         assert replayed.data_ptr() == ours.captured[step].data_ptr()
     assert rotary_embedding._cos_mla is shared
+
+
+@pytest.mark.usefixtures("shared")
+def test_draft_steps_of_sparse_attention_write_what_a_graph_reads() -> None:
+    def rotated_by(proposer: Any) -> list[list[float]]:
+        """What a replay reads after the metadata of its steps was built."""
+        proposer.dummy_run()
+        for step in (1, 2, 3):
+            later_cosines(proposer, step)
+        return [cosines[:, 0, 0, 0].tolist() for cosines in proposer.captured[1:]]
+
+    right = [[10.0 + step, 20.0 + step] for step in (1, 2, 3)]
+    stock, ours = SparsePreparing(), OurSparsePreparing()
+    assert rotated_by(stock) != right
+    assert rotated_by(ours) == right
+    # What was captured stays in use with other positions.
+    for table in ours.captured:
+        table.zero_()
+    assert later_cosines(ours, 2)[:, 0, 0, 0].tolist() == right[1]
+    assert ours.captured[2][:, 0, 0, 0].tolist() == right[1]
 
 
 def test_models_without_mla_have_no_rotary_tables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,8 +241,8 @@ def test_models_without_mla_have_no_rotary_tables(monkeypatch: pytest.MonkeyPatc
     for name in ("_cos_mla", "_sin_mla"):
         monkeypatch.setattr(rotary_embedding, name, None)
     ours = OurPreparing()
-    monkeypatch.setattr(ours, "cosines", lambda draft_index: rotary_embedding._cos_mla)
-    assert ours.attn_update_stack_num_spec_norm(1) is None
+    monkeypatch.setattr(ours, "rotation", lambda draft_index: npu_mla_draft_positions.shared_tables())
+    assert later_cosines(ours, 1) is None
 
 
 class Buffer:

@@ -21,6 +21,7 @@ from vllm_ascend_spec.quantization.description import (
     NAME,
     STATIC,
     check_checkpoint,
+    parse_description,
 )
 
 DESCRIBED: dict[str, Any] = json.loads((Path(W8A8) / NAME).read_text())
@@ -133,3 +134,11 @@ def test_experts_differ(tmp_path: Path) -> None:
     types = {f"{first}.weight": FLOAT, f"{second}.weight": DYNAMIC}
     content = described(tmp_path / "x", tensors, types)
     assert "experts of a layer differ" in refusal(tmp_path / "x", content)
+
+
+def test_biases_of_norms() -> None:
+    """ModelSlim adds them to RMS norms; the norm of an indexer's keys has its own."""
+    own = {**DESCRIBED, f"{LAYER}.indexer.k_norm.bias": FLOAT}
+    assert parse_description(own) == parse_description(DESCRIBED)
+    with pytest.raises(InvalidCheckpointError, match="input_layernorm.bias is of a norm"):
+        parse_description({**DESCRIBED, "model.layers.1.input_layernorm.bias": FLOAT})

@@ -3,7 +3,9 @@
 Why: vllm-ascend 0.30.0rc2 prepares all draft steps before it runs the first one
 (vllm_ascend/spec_decode/llm_base_proposer.py:AscendSpecDecodeBaseProposer._propose), but has one
 buffer for the cosines and sines of MLA (vllm_ascend/ops/rotary_embedding.py:get_cos_and_sin_mla).
-So every step is rotated by the positions of the last one, and drafts are worse.
+So every step is rotated by the positions of the last one, and drafts are worse. With sparse
+attention (vllm_ascend/attention/sfa_v1.py:AscendSFAMetadataBuilder._build) draft steps 2 to K write
+no buffer at all, so that a full graph rotates them by the positions of step 1.
 How: draft steps 2 to K have buffers of their own, the same ones at a graph's capture and replay.
 Until: vllm-ascend has buffers for each draft step; 0.30.0rc2 is the newest release.
 """
@@ -38,7 +40,11 @@ class RotaryOverride:
         """Build the metadata of a draft step after step 1; the signature is vllm-ascend's."""
         with keeping_tables():
             self._use_tables_of(draft_index)
-            return super().attn_update_stack_num_spec_norm(draft_index, *args, **kwargs)  # type: ignore[misc]
+            common, metadata = super().attn_update_stack_num_spec_norm(  # type: ignore[misc]
+                draft_index, *args, **kwargs
+            )
+        read_tables(metadata, self.rotary_tables[draft_index])
+        return common, metadata
 
     def dummy_run(self: Any, *args: Any, **kwargs: Any) -> None:
         """Run with nothing to draft, or capture a graph; the signature is vllm-ascend's."""
@@ -64,6 +70,23 @@ class RotaryOverride:
 def like(table: torch.Tensor | None) -> torch.Tensor | None:
     """Return zeros of the table's shape, or None if there is no table."""
     return None if table is None else torch.zeros_like(table)
+
+
+def read_tables(metadata: Any, tables: Tables) -> None:
+    """Make a step's metadata read its cosines and sines in the step's tables.
+
+    Args:
+        metadata: vllm-ascend's, of any attention. That of sparse attention has ``cos`` and ``sin``,
+            [num_rows, 1, 1, rope_dim] each; others have theirs elsewhere, in the tables already.
+        tables: of the step; written.
+    """
+    for name, table in zip(("cos", "sin"), tables, strict=True):
+        values = getattr(metadata, name, None)
+        if table is None or values is None or values.data_ptr() == table.data_ptr():
+            continue
+        kept = table[: values.shape[0]]
+        kept.copy_(values)
+        setattr(metadata, name, kept)
 
 
 def shared_tables() -> Tables:

@@ -36,6 +36,8 @@ PACKED = {
     "fused_qkv_a_proj": ["q_a_proj", "kv_a_proj_with_mqa"],
 }
 EXPERT = re.compile(r"(.*\.experts)\.\d+\.")
+# Biases that ModelSlim adds to norms; of an indexer's keys the model has one itself.
+ADDED_BIAS = re.compile(r"(?<!\bindexer\.k_)norm\.bias$")
 # Keys about the file: their type, and its name in messages.
 ABOUT: dict[str, tuple[type, str]] = {
     "model_quant_type": (str, "text"),
@@ -149,7 +151,7 @@ def parse_description(content: Mapping[str, Any]) -> Description:
             )
     types = {}
     for key, value in content.items():
-        if key.endswith("norm.bias"):
+        if ADDED_BIAS.search(key):
             raise InvalidCheckpointError(
                 f"{NAME}: {printable(key)} is of a norm; only vllm-ascend has biases there"
             )

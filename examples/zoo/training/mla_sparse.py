@@ -16,6 +16,8 @@ from .shapes import DEEPSEEK_V32, VOCAB_SIZE, Shape, SparseShape
 
 # Of an indexer's keys, in vllm/model_executor/models/deepseek_v2.py.
 INDEX_NORM_EPS = 1e-6
+# As long as guides ask DeepSeek to be; the zoo's texts are shorter.
+LONGEST = 40960
 # How much the choice of an expert that has too many or too few tokens changes in a step
 # (2408.15664).
 BALANCE_RATE = 1e-3
@@ -200,4 +202,5 @@ def config_v32() -> dict[str, object]:
         "n_routed_experts": shape.experts,
         "num_experts_per_tok": shape.chosen,
         "moe_intermediate_size": shape.expert_width,
+        "max_position_embeddings": LONGEST,
     }

@@ -22,8 +22,9 @@ WEIGHTS = "quant_model_weights.safetensors"
 FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 # As ModelSlim's recipes do: what is most sensitive stays in float in static checkpoints.
 IN_FLOAT = ("lm_head", "down_proj")
-# Of other checkpoints projections of attention and of MLPs, but for the one that MLA takes apart.
-QUANTIZED = re.compile(r"\.(self_attn|mlp)\..*(?<!\bkv_b)_proj(_with_mqa)?\.weight$")
+# Of other checkpoints projections of attention and of MLPs, but for the one that MLA takes apart and
+# an indexer's, which vLLM joins to a matrix that it never quantizes.
+QUANTIZED = re.compile(r"\.(self_attn|mlp)\.(?!indexer\.).*(?<!\bkv_b)_proj(_with_mqa)?\.weight$")
 
 
 def quantize_dynamic(source: Path, target: Path) -> None:

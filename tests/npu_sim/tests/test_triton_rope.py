@@ -1,4 +1,4 @@
-"""The reference of vllm-ascend's rotary embedding kernel against the kernel, interpreted."""
+"""The references of vllm-ascend's rotary embedding kernels against the kernels, interpreted."""
 
 import pytest
 import torch
@@ -63,8 +63,34 @@ def test_by_given_cosines(monkeypatch, neox):
         assert torch.equal(a, b)
 
 
-def test_the_kernel_has_the_parameters_of_the_reference():
+@pytest.mark.parametrize("neox", [True, False])
+@pytest.mark.parametrize("by_position", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_tensor(monkeypatch, dtype, by_position, neox):
+    """Of the given cosines, which are twice the dimensions here, the first half counts."""
+    if by_position:
+        arguments = {
+            "cos_sin_cache": torch.randn(TABLE, 8).to(dtype).npu(),
+            "positions": torch.tensor([10, 0, 3, 3, 7]).npu(),
+        }
+    else:
+        arguments = {name: torch.randn(5, 8).to(dtype).npu() for name in ("cos", "sin")}
+    given = torch.randn(5, 3, 16, generator=torch.Generator().manual_seed(5)).to(dtype)
+    results = []
+    for interpret in ("0", "1"):
+        monkeypatch.setenv(INTERPRET_ALL, interpret)
+        out = rope.rope_forward_triton_siso(
+            given.npu(), rope_dim=8, is_neox_style=neox, **arguments
+        )
+        results.append(out.cpu())
+    assert not torch.equal(given, results[0])
+    tolerance = 0 if dtype == torch.float32 else 2**-7
+    torch.testing.assert_close(*results, atol=0, rtol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["_triton_rope", "_triton_rope_siso"])
+def test_the_kernels_have_the_parameters_of_the_references(name):
     import inspect
 
-    reference = inspect.signature(load_all()["triton::_triton_rope"].__wrapped__)
-    assert list(reference.parameters) == rope._triton_rope.arg_names
+    reference = inspect.signature(load_all()[f"triton::{name}"].__wrapped__)
+    assert list(reference.parameters) == getattr(rope, name).arg_names
