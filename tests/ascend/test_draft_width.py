@@ -1,6 +1,6 @@
 """Draft steps 2..K run on one row for each request, in graphs and out of them.
 
-The engines are those of test_matrix.py.
+The engines are those of test_matrix.py, and one with sparse attention of test_mla.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.ascend.matrix import CASES, SPECULATIVE, K, capture_sizes
+from tests.ascend.environment import NPU
+from tests.ascend.matrix import (
+    CASES,
+    MLA_ENVIRONMENT,
+    SPARSE_CASES,
+    SPECULATIVE,
+    K,
+    by_day_or_night,
+    capture_sizes,
+)
 from tests.marks import unless
 from tests.zoo import SPECS
 from tests.zoo import WITH_A_LOOP as LOOPS
@@ -18,21 +27,36 @@ from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 pytestmark = unless(NO_LOOP_ON_NPU)
 WITH_A_LOOP = [name for name in LOOPS if name in SPECULATIVE]
 NUM_DRAFTS = SPECS["eagle"]["num_speculative_tokens"]
+SPARSE = "sparse"
 
 
-@pytest.mark.parametrize("method", WITH_A_LOOP)
+def loops(mode: str) -> Any:
+    """Return a decorator that runs a test for the engines of a mode."""
+    by_night = by_day_or_night([f"{SPARSE}-{mode}"])[0].marks
+    sparse = pytest.param(SPARSE, marks=by_night)
+    return pytest.mark.parametrize("method", [*WITH_A_LOOP, sparse])
+
+
+def outcome_of(run_engine: Any, method: str, mode: str) -> Any:
+    """Return what an engine with the draft loop of a method answered."""
+    if method == SPARSE:
+        return run_engine(SPARSE_CASES[f"{method}-{mode}"], {**NPU, **MLA_ENVIRONMENT})
+    return run_engine(CASES[f"{method}-{mode}"])
+
+
+@loops("eager")
 def test_eager(method: str, run_engine: Any) -> None:
-    outcome = run_engine(CASES[f"{method}-eager"])
+    outcome = outcome_of(run_engine, method, "eager")
     later = [rows[1:] for rows in outcome["draft_rows_of"]["greedy"]]
     assert later
     for *steps, num_reqs in later:
         assert steps == [num_reqs] * (NUM_DRAFTS - 1)
 
 
-@pytest.mark.parametrize("method", WITH_A_LOOP)
+@loops("full_decode_only")
 def test_full_graph(method: str, run_engine: Any) -> None:
     """What is recorded is what is replayed: the loop itself runs for the prompts only."""
-    outcome = run_engine(CASES[f"{method}-full_decode_only"])
+    outcome = outcome_of(run_engine, method, "full_decode_only")
     recorded = {rows[0]: rows[1:-1] for rows in outcome["draft_rows_at_start"] if len(rows) > 2}
     for size in capture_sizes(K):
         num_reqs = size // (NUM_DRAFTS + 1)
@@ -41,21 +65,21 @@ def test_full_graph(method: str, run_engine: Any) -> None:
     assert ran * 2 < outcome["counters_of"]["greedy"]["vllm:spec_decode_num_drafts"]
 
 
-@pytest.mark.parametrize("method", WITH_A_LOOP)
+@loops("default")
 def test_piecewise_graph(method: str, run_engine: Any) -> None:
     """Steps with prompts in them are not one graph: the later ones take the graph of their size."""
-    outcome = run_engine(CASES[f"{method}-default"])
+    outcome = outcome_of(run_engine, method, "default")
     for first, *steps, num_reqs in outcome["draft_rows_of"]["greedy"]:
         fitting = min(size for size in capture_sizes(K) if size >= num_reqs)
         assert set(steps) <= {num_reqs, fitting}
         assert first > fitting
 
 
-@pytest.mark.parametrize("method", WITH_A_LOOP)
+@loops("full_decode_only")
 def test_a_full_graph_drafts_as_well_as_none(method: str, run_engine: Any) -> None:
     """The same drafts are made and accepted: what is recorded sees what it should see."""
     eager, graph = (
-        run_engine(CASES[f"{method}-{mode}"])["counters_of"]["greedy"]
+        outcome_of(run_engine, method, mode)["counters_of"]["greedy"]
         for mode in ("eager", "full_decode_only")
     )
     assert graph == eager

@@ -1,18 +1,30 @@
-"""A target with DeepSeek's attention (MLA) and its MTP layer.
+"""Targets with DeepSeek's attention (MLA, dense and sparse) and its MTP layer.
 
 The reference is the same NPU without speculation: vllm-ascend reads prompts in bfloat16 whatever
 the dtype is. Everything after the prompt is float32 here, so that answers can be compared exactly.
+Sparse attention reads prompts in float32, too; vLLM has none on a CPU.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.ascend.environment import CPU, NPU
-from tests.ascend.matrix import EXACT, MLA_CASES, MLA_ENVIRONMENT, MODES, Case
-from tests.ascend.processes import ACCEPTED, DRAFTED, assert_same_drafts
+from tests.ascend.matrix import (
+    EXACT,
+    MLA_CASES,
+    MLA_ENVIRONMENT,
+    MODES,
+    SPARSE_CASES,
+    SPARSE_MODEL,
+    Case,
+    by_day_or_night,
+)
+from tests.ascend.processes import ACCEPTED, DRAFTED, assert_same_drafts, tokens_of
+from tests.ascend.prompts import NUM_PROMPTS, prompts
 from tests.ascend.test_matrix import (
     NPU_PLATFORM,
     assert_close,
@@ -28,25 +40,70 @@ TOLERANCE = 0.02
 pytestmark = pytest.mark.timeout(900)
 
 
+# Those in float32 whose prompts are read alike.
+CASES = {f"deepseek-{mode}": MLA_CASES[f"deepseek-{mode}"] for mode in MODES} | SPARSE_CASES
+
+
 def without_speculation(case: Case, requests: tuple[str, ...]) -> Case:
     """Return the reference of a case."""
     engine = {**case.engine, "model": case.arguments()["model"]}
     return Case(method=None, mode="eager", engine=engine, requests=requests)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_answers_are_those_without_speculation(mode: str, run_engine: Any) -> None:
-    case = MLA_CASES[f"deepseek-{mode}"]
+def reference_of(case: Case) -> Case:
+    """Return the reference of one of :data:`CASES`.
+
+    One for all of dense attention. One for all of sparse attention that are asked for the same:
+    how prompts are read makes no difference there.
+    """
+    if case not in SPARSE_CASES.values():
+        return without_speculation(case, (*EXACT, "logprobs"))
+    kinds = tuple(kind for kind in case.requests if kind in EXACT)
+    return Case(method=None, mode="eager", engine={"model": SPARSE_MODEL}, requests=kinds)
+
+
+@pytest.mark.parametrize("name", by_day_or_night(CASES))
+def test_answers_are_those_without_speculation(name: str, run_engine: Any) -> None:
+    case = CASES[name]
     outcome = run_engine(case, ENVIRONMENT)
     assert outcome["platform"] == NPU_PLATFORM
     answers = outcome["answers"]
-    reference = without_speculation(case, (*EXACT, "logprobs"))
-    expected = run_engine(reference, ENVIRONMENT)["answers"]
+    expected = run_engine(reference_of(case), ENVIRONMENT)["answers"]
     for kind in [kind for kind in case.requests if kind in EXACT]:
         assert_same(tokens(answers[kind]), tokens(expected[kind]))
     if "logprobs" in answers:
         assert_close(answers["logprobs"], expected["logprobs"])
     assert_some_drafts_are_accepted(outcome["counters"])
+
+
+IN_GRAPHS = [
+    *(f"{target}-{mode}" for target in ("deepseek", "sparse") for mode in MODES if mode != "eager"),
+    "sparse-stock",
+]
+
+
+@pytest.mark.parametrize("name", by_day_or_night(IN_GRAPHS))
+def test_drafts_are_those_of_an_engine_without_graphs(name: str, run_engine: Any) -> None:
+    found, wanted = CASES[name], CASES[f"{name.partition('-')[0]}-eager"]
+    assert_same_drafts(run_engine(found, ENVIRONMENT), run_engine(wanted, ENVIRONMENT), "greedy")
+
+
+def test_sparse_answers_are_those_of_plain_pytorch(run_engine: Any) -> None:
+    """Up to 2048 tokens the indexer selects everything, so that attention is dense."""
+    import torch
+    from transformers import AutoTokenizer
+
+    from examples.zoo.training import mla_sparse
+
+    reference = reference_of(SPARSE_CASES["sparse-eager"])
+    answers = tokens_of(run_engine(reference, ENVIRONMENT), "greedy")
+    tokenizer = AutoTokenizer.from_pretrained(SPARSE_MODEL)
+    model = mla_sparse.load(Path(SPARSE_MODEL))
+    for text, answer in zip(prompts(NUM_PROMPTS), answers, strict=True):
+        prompt = tokenizer(text).input_ids
+        hidden = model(torch.tensor([prompt + answer]))
+        best = model.logits(hidden)[0].argmax(-1)
+        assert best[len(prompt) - 1 : -1].tolist() == answer
 
 
 def test_seeds_repeat_in_other_batches_and_modes(run_engine: Any) -> None:
@@ -59,10 +116,12 @@ def test_seeds_repeat_in_other_batches_and_modes(run_engine: Any) -> None:
     assert seeded[0] != tokens(outcomes[0]["answers"]["greedy"])
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "eager"])
-def test_drafts_are_those_of_an_engine_without_graphs(mode: str, run_engine: Any) -> None:
-    found, wanted = (MLA_CASES[f"deepseek-{name}"] for name in (mode, "eager"))
-    assert_same_drafts(run_engine(found, ENVIRONMENT), run_engine(wanted, ENVIRONMENT), "greedy")
+def test_seeds_repeat_with_sparse_attention(run_engine: Any) -> None:
+    modes = ("eager", "full_decode_only")
+    outcomes = [run_engine(SPARSE_CASES[f"sparse-{mode}"], ENVIRONMENT) for mode in modes]
+    first, second = (tokens(outcome["answers"]["seeded"]) for outcome in outcomes)
+    assert_same(second, first)
+    assert first != tokens(outcomes[0]["answers"]["greedy"])
 
 
 def test_as_many_drafts_are_accepted_as_on_a_cpu(run_engine: Any) -> None:

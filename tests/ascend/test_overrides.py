@@ -241,7 +241,8 @@ def test_models_without_mla_have_no_rotary_tables(monkeypatch: pytest.MonkeyPatc
     for name in ("_cos_mla", "_sin_mla"):
         monkeypatch.setattr(rotary_embedding, name, None)
     ours = OurPreparing()
-    monkeypatch.setattr(ours, "rotation", lambda draft_index: npu_mla_draft_positions.shared_tables())
+    no_tables = npu_mla_draft_positions.shared_tables()
+    monkeypatch.setattr(ours, "rotation", lambda draft_index: no_tables)
     assert later_cosines(ours, 1) is None
 
 

@@ -14,7 +14,7 @@ def results(models: Path) -> dict[str, Any]:
     return json.loads((models / "evaluation.json").read_text())["results"]
 
 
-# There is one DeepSeek, the zoo's.
+# DeepSeek's are the zoo's alone.
 RECORD = results(ZOO) | results(MODELS)
 # Another processor rounds otherwise, and a drawn token decides all that follow it.
 LEAST_SHARE = 0.95

@@ -140,5 +140,5 @@ def test_biases_of_norms() -> None:
     """ModelSlim adds them to RMS norms; the norm of an indexer's keys has its own."""
     own = {**DESCRIBED, f"{LAYER}.indexer.k_norm.bias": FLOAT}
     assert parse_description(own) == parse_description(DESCRIBED)
-    with pytest.raises(InvalidCheckpointError, match="input_layernorm.bias is of a norm"):
+    with pytest.raises(InvalidCheckpointError, match=r"input_layernorm\.bias is of a norm"):
         parse_description({**DESCRIBED, "model.layers.1.input_layernorm.bias": FLOAT})

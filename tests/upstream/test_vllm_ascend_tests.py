@@ -19,8 +19,8 @@ FEWEST_PASSED = 400
 
 WIDTH = "draft steps 2..K are asserted to be as wide as the first, K+1 rows a request; ours have 1"
 HALF_MADE = (
-    "of models with sparse attention, which vllm-ascend's loop drafts for; the proposer is made by "
-    "half, does not say that it has one, and has no runner to ask for the sampling parameters"
+    "of models whose draft steps share what an indexer selected, which vllm-ascend's loop drafts "
+    "for; the proposer is made by half, and has no runner to ask for the sampling parameters"
 )
 SUBCLASS = (
     "of another method's proposer, whose base is vllm-ascend's and not ours, compared with ours"

@@ -6,8 +6,11 @@ is trained all the same, to give its best scores to what the attention looks at.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import nn
 
 from .llama import MLP, Norm, Rotation, init_weights, rotary_table, rotate
@@ -109,9 +112,7 @@ class Router(nn.Module):
         super().__init__()
         self.chosen = shape.chosen
         self.weight = nn.Parameter(torch.empty(shape.experts, shape.hidden))
-        self.e_score_correction_bias = nn.Parameter(
-            torch.zeros(shape.experts), requires_grad=False
-        )
+        self.e_score_correction_bias = nn.Parameter(torch.zeros(shape.experts), requires_grad=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the weight of each expert for ``x`` [..., hidden]: [..., experts], most are 0."""
@@ -186,6 +187,13 @@ class DeepSeekV32(nn.Module):
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return logits [..., VOCAB_SIZE] of ``hidden`` [..., hidden]."""
         return F.linear(hidden, self.embed_tokens.weight)
+
+
+def load(folder: Path) -> DeepSeekV32:
+    """Load the zoo's DeepSeek V3.2, without its MTP layer."""
+    model, state = DeepSeekV32(DEEPSEEK_V32, seed=0), load_file(folder / "model.safetensors")
+    model.load_state_dict({name: state[f"model.{name}"].float() for name in model.state_dict()})
+    return model.requires_grad_(False).eval()
 
 
 def config_v32() -> dict[str, object]:

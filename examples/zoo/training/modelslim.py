@@ -22,8 +22,8 @@ WEIGHTS = "quant_model_weights.safetensors"
 FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 # As ModelSlim's recipes do: what is most sensitive stays in float in static checkpoints.
 IN_FLOAT = ("lm_head", "down_proj")
-# Of other checkpoints projections of attention and of MLPs, but for the one that MLA takes apart and
-# an indexer's, which vLLM joins to a matrix that it never quantizes.
+# Of other checkpoints projections of attention and of MLPs, but for the one that MLA takes apart,
+# and an indexer's: vLLM joins some of them to one matrix that it never quantizes.
 QUANTIZED = re.compile(r"\.(self_attn|mlp)\.(?!indexer\.).*(?<!\bkv_b)_proj(_with_mqa)?\.weight$")
 
 

@@ -98,7 +98,7 @@ def _sequences(
 
 
 @reference("npu::npu_lightning_indexer")
-def lightning_indexer(  # noqa: PLR0917 - the schema
+def lightning_indexer(
     query: torch.Tensor,  # [tokens, heads, 128]
     key: torch.Tensor,  # [blocks, block_size, 1, 128]
     weights: torch.Tensor,  # [tokens, heads]
@@ -153,7 +153,8 @@ def lightning_indexer(  # noqa: PLR0917 - the schema
         products = torch.matmul(query[one.rows].float(), keys.T).relu()
         scores = (products * weights[one.rows].float().unsqueeze(-1)).sum(1)
         unseen = torch.arange(one.length, device=key.device) >= one.seen.unsqueeze(-1)
-        ordered = scores.masked_fill(unseen, float("-inf")).sort(dim=-1, descending=True, stable=True)
+        scores = scores.masked_fill(unseen, float("-inf"))
+        ordered = scores.sort(dim=-1, descending=True, stable=True)
         places = ordered.indices.masked_fill(ordered.values == float("-inf"), -1)
         count = min(sparse_count, one.length)
         selected[one.rows, 0, :count] = places[:, :count].to(torch.int32)
@@ -192,7 +193,7 @@ def _attention_meta(
 
 
 @reference("_C_ascend::npu_sparse_flash_attention", meta=_attention_meta)
-def sparse_flash_attention(  # noqa: PLR0917 - the schema
+def sparse_flash_attention(
     query: torch.Tensor,  # [tokens, heads, 512]
     key: torch.Tensor,  # [blocks, block_size, 1, 512]
     value: torch.Tensor,  # key's shape

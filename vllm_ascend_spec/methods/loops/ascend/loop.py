@@ -85,11 +85,18 @@ class AscendDraftLoop(LaterStepMetadataMixin, WindowMixin, GraphsByLengthMixin, 
             # Layers split over replicas want as many rows from each, at every draft step.
             "finegrained_tp_config": any(asdict(get_ascend_config().finegrained_tp_config).values()),
             "compressed attention": self.use_compress,
-            "sparse attention": self.use_sparse,
+            # Later steps attend to what step 1 has selected, on step 1's rows.
+            "index_share_for_mtp_iteration": self._share_mtp_indices,
+            "KV cache offload of sparse attention": getattr(
+                self.runner, "sparse_kv_offload_enabled", False
+            ),
             # Its replay parameters are keyed by the number of rows, one entry for all steps
-            # (vllm_ascend/attention/mla_v1.py:AscendMLAImpl.update_graph_params).
+            # (vllm_ascend/attention/mla_v1.py:AscendMLAImpl.update_graph_params). Sparse attention
+            # has none (sfa_v1.py).
             "multi-head latent attention in a full graph": (
-                self.draft_model_config.use_mla and self.has_all_steps_in_a_graph()
+                self.draft_model_config.use_mla
+                and not self.use_sparse
+                and self.has_all_steps_in_a_graph()
             ),
         }
 

@@ -40,6 +40,7 @@ class StockProposer:
     use_async_scheduling: bool
     use_compress: bool
     use_sparse: bool
+    _share_mtp_indices: bool
     draft_model_config: Any
     compilation_config: Any
     pass_hidden_states_to_model: bool
