@@ -36,7 +36,8 @@ def blocker_of_auto(
         not in {None, *SCHEDULERS.values()},
         "data-parallel replicas that step together": has_lockstep_replicas(vllm_config),
     }
-    if speculation.draft_loop is not None:  # our loops leave these to the stock ones
+    if speculation.draft_loop is not None:
+        # Our loops leave these to the stock ones, or no test has tried them with another K.
         reasons |= {
             "a multimodal target": model is None or model.is_multimodal_model,
             "sparse attention": hasattr(text, "index_topk"),
