@@ -83,7 +83,9 @@ class AscendDraftLoop(LaterStepMetadataMixin, WindowMixin, GraphsByLengthMixin, 
             "constant draft positions": getattr(self, "constant_draft_positions", False),
             "decode context parallelism": self.dcp_size > 1,
             # Layers split over replicas want as many rows from each, at every draft step.
-            "finegrained_tp_config": any(asdict(get_ascend_config().finegrained_tp_config).values()),
+            "finegrained_tp_config": any(
+                asdict(get_ascend_config().finegrained_tp_config).values()
+            ),
             "compressed attention": self.use_compress,
             # Later steps attend to what step 1 has selected, on step 1's rows.
             "index_share_for_mtp_iteration": self._share_mtp_indices,
