@@ -13,6 +13,7 @@ from vllm import SamplingParams
 from tests.engines import assert_same, token_ids
 from tests.zoo import EVERY, TARGET
 from vllm_ascend_spec import log
+from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.metrics.acceptance import from_engine
 
 CONTEXT, LIMIT = 96, 256
@@ -89,6 +90,22 @@ def test_drafts_of_short_requests_are_those_without_the_long_one(
     with_it, without = found
     assert with_it == without
     assert without.num_accepted_tokens > 0
+
+
+def test_a_window_does_not_lengthen_the_context(
+    short: Any, make_engine: Any, prompts: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tokens keep their positions, and the draft has tables for so many."""
+    log.log_once.cache_clear()
+    within = {"ascend_spec": {"draft_window": 48}}
+    llm = make_engine(short("eagle"), max_model_len=LIMIT, additional_config=within)
+    assert any("tokens keep their positions" in record.message for record in caplog.records)
+    before = from_engine(llm.get_metrics())
+    asked(llm, prompts, [CONTEXT, CONTEXT + 9], 20)
+    assert (from_engine(llm.get_metrics()) - before).num_drafts == 0
+    too_long = {"ascend_spec": {"draft_window": CONTEXT}}
+    with pytest.raises(ConfigError, match=f"no text with drafts is longer than {CONTEXT} tokens"):
+        make_engine(short("eagle"), max_model_len=LIMIT, additional_config=too_long)
 
 
 def test_a_batch_past_the_context_has_no_drafts(

@@ -36,10 +36,13 @@ def context_warnings(vllm_config: VllmConfig) -> list[str]:
     if context is None or vllm_config.speculative_config.max_model_len is not None:
         return []
     longest = vllm_config.model_config.max_model_len
-    return [
+    warning = (
         f"The draft model's context has {context} tokens and the target's {longest}: a request "
         f"that is longer than {context} tokens goes on without drafts, the others keep theirs."
-    ]
+    )
+    if speculation_of(vllm_config).draft_window is not None:
+        warning += " A draft window does not change that: tokens keep their positions in the text."
+    return [warning]
 
 
 def check_window(vllm_config: VllmConfig, speculation: SpecConfig) -> None:

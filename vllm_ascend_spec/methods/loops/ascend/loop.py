@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 
 
-class AscendDraftLoop(LaterStepMetadataMixin, WindowMixin, GraphsByLengthMixin, DraftLoopMixin):
+class AscendDraftLoop(  # type: ignore[misc]
+    LaterStepMetadataMixin, WindowMixin, GraphsByLengthMixin, DraftLoopMixin
+):
     """Mixin for subclasses of ``AscendSpecDecodeBaseProposer``; goes before it in the bases."""
 
     stock_name = "vllm-ascend"
