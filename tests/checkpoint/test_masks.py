@@ -72,7 +72,7 @@ def layers(*numbers: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"architectures": ["DFlash2DraftModel"]}, "valid: ['DFlashDraftModel']"),
+        ({"architectures": ["DFlash3DraftModel"]}, "valid: ['DFlashDraftModel']"),
         (layers(2, 6, 12), "valid: 0 to 11, the target's layers"),
         (layers(6, 2, 11), "ascending, counted from 0"),
         (layers(), "ascending, counted from 0"),

@@ -42,6 +42,7 @@ WHOLE = {
     "disable_by_batch_size",
     "prompt_lookup_min",
     "prompt_lookup_max",
+    "dspark_draft_topk",
     "suffix_decoding_max_tree_depth",
     "suffix_decoding_max_cached_requests",
     "max_model_len",

@@ -122,6 +122,12 @@ def test_other_methods_name_the_right_one(method: str) -> None:
     assert "Spark" in raised.value.problem
 
 
+def test_a_local_argmax_is_refused() -> None:
+    with pytest.raises(ConfigError) as raised:
+        resolve_engine(TARGET, {**SPECS["dspark"], "use_local_argmax_reduction": True})
+    assert raised.value.option == "speculative_config.use_local_argmax_reduction"
+
+
 def test_vllms_loop_is_refused_and_vllm_ascends_is_not() -> None:
     section = {"ascend_spec": {"draft_loop": "stock"}}
     spec = SPECS["dspark"]

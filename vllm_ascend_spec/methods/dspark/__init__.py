@@ -27,19 +27,18 @@ from __future__ import annotations
 
 from vllm_ascend_spec.config.method import CHECKPOINT, Method
 from vllm_ascend_spec.methods.dspark.checkpoint import check_dspark
-from vllm_ascend_spec.methods.dspark.checks import check_draft_loop
+from vllm_ascend_spec.methods.dspark.checks import check_argmax, check_draft_loop
 from vllm_ascend_spec.upstream.limits import OF_DFLASH
 
 METHOD = Method(
     name="dspark",
     about="a head that fills a block in one pass, and then corrects each draft by the one before",
-    # The Markov head needs all logits of a draft, which vLLM's local argmax does not gather.
-    options=(CHECKPOINT - {"use_local_argmax_reduction"}) | OF_DFLASH | {"dspark_draft_topk"},
+    options=CHECKPOINT | OF_DFLASH | {"dspark_draft_topk"},
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,
     in_one_pass=True,
-    checks=(check_draft_loop,),
+    checks=(check_draft_loop, check_argmax),
     check_checkpoint=check_dspark,
     drafters={
         "vllm": (

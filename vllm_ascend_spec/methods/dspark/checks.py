@@ -1,4 +1,4 @@
-"""Checks of method ``dspark``: which draft loops have its sequential head."""
+"""Checks of method ``dspark``: what has no room for its sequential head."""
 
 from __future__ import annotations
 
@@ -19,4 +19,19 @@ def check_draft_loop(request: SpecInput) -> None:
             "stock",
             "not possible with method 'dspark': vLLM's model runner V1 has no loop for it; "
             "valid: 'auto', 'ours'",
+        )
+
+
+def check_argmax(request: SpecInput) -> None:
+    """Refuse vLLM's local argmax: the Markov head adds to all logits of a draft.
+
+    Raises:
+        ConfigError: it is asked for.
+    """
+    option = "use_local_argmax_reduction"
+    if request.spec.get(option):
+        raise ConfigError(
+            f"speculative_config.{option}",
+            request.spec[option],
+            "not possible with method 'dspark', whose Markov head needs all logits; leave it out",
         )
