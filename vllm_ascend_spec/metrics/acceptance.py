@@ -94,7 +94,7 @@ def from_engine(metrics: Iterable[Any]) -> AcceptanceCounts:
             continue
         if hasattr(metric, "values"):
             positions = list(metric.values)
-        else:
+        elif hasattr(metric, "value"):  # our histograms, which engines with graphs have, do not
             counts[metric.name.removeprefix(PREFIX)] = int(metric.value)
     return _build(counts, positions)
 
