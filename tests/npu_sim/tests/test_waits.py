@@ -117,6 +117,35 @@ def test_the_device_finds_what_an_earlier_copy_has_left_in_pinned_memory():
     assert host.to("npu", non_blocking=True).tolist() == NUMBERS
 
 
+@pytest.mark.parametrize("is_ordered", [True, False])
+@pytest.mark.parametrize("part", [slice(0, 4), slice(1, 3), slice(2, 4)])
+def test_the_device_may_overwrite_what_an_earlier_copy_has_read(part, is_ordered):
+    """On a stream that has waited for that copy."""
+    host, side = pinned([1, 2, 3, 4]), torch.npu.Stream()
+    new = torch.tensor([9, 8, 7, 6], device="npu")
+    device = host.to("npu", non_blocking=True)
+    if is_ordered:
+        side.wait_stream(torch.npu.current_stream())
+    with torch.npu.stream(side):
+        host[part].copy_(new[part], non_blocking=True)
+    if not is_ordered:
+        with pytest.raises(RuntimeError, match="overwritten before the host had waited"):
+            torch.npu.synchronize()
+        return
+    torch.npu.synchronize()
+    assert host[part].tolist() == new[part].tolist()
+    assert device.tolist() == [1, 2, 3, 4]
+
+
+def test_what_the_device_has_not_overwritten_has_to_stay():
+    host, new = pinned([1, 2, 3, 4]), torch.tensor([8, 8], device="npu")
+    host.to("npu", non_blocking=True)
+    host[1:3].copy_(new, non_blocking=True)
+    host[3] = 5
+    with pytest.raises(RuntimeError, match=r"overwritten before the host had waited.*8 bytes"):
+        torch.npu.synchronize()
+
+
 def test_replayed_copies_wait_like_others():
     source, target = pinned(), pinned([0, 0])
     device = torch.zeros(2, dtype=torch.int64, device="npu")
