@@ -58,7 +58,9 @@ class RowStates:
     ) -> torch.Tensor:
         """Return outputs [num_rows, num_heads, value_dim]."""
         if ssm_state_indices.numel() != query.shape[0]:
-            if self._lengths is not actual_seq_lengths:
+            # A graph has to work them out itself, as its lengths change from replay to replay.
+            is_captured = torch.npu.is_current_stream_capturing()
+            if is_captured or self._lengths is not actual_seq_lengths:
                 lengths = actual_seq_lengths[1:]
                 table = ssm_state_indices.view(lengths.numel(), -1)
                 self._states = states_of_rows(table, lengths, query.shape[0])
