@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import importlib
 import itertools
 import json
 import sys
@@ -189,10 +190,12 @@ def make_engine(job: dict[str, Any]) -> Any:
 
 
 def leave_out(names: list[str]) -> None:
-    """Let patches not be applied."""
+    """Let patches not be applied, and take out those that are."""
     from vllm_ascend_spec.patches import registry
 
     registry.PATCHES = tuple(patch for patch in registry.PATCHES if patch.name not in names)
+    for name in names:
+        importlib.import_module(f"vllm_ascend_spec.patches.{name}").revert()
 
 
 def choose_in_turn(llm: Any, chosen: list[int]) -> None:

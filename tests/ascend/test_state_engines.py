@@ -117,9 +117,8 @@ def test_answers_are_those_of_no_speculation(
     assert (outcome["counters"][HITS] > 0) == caches
 
 
-@pytest.mark.parametrize(
-    "mode", [pytest.param(m, marks=pytest.mark.nightly if m != "eager" else ()) for m in MODES]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", MODES)
 def test_answers_without_speculation_are_a_cpus(
     mode: str, run_engine: Run, expected: Outcome
 ) -> None:

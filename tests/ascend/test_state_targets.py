@@ -17,10 +17,24 @@ TESTS = [f"tests/e2e/test_state_{name}.py" for name in ("targets", "architecture
 pytestmark = [unless(limits.NO_GATED_DELTA_NET_ON_CPU), pytest.mark.timeout(600)]
 
 
-def test_answers_are_those_of_no_speculation() -> None:
+GOLDEN = "tests/e2e/test_golden_acceptance.py::test_acceptance_has_not_fallen"
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        pytest.param(TESTS, id="answers"),
+        pytest.param(
+            [f"{GOLDEN}[mtp, Qwen3.5-{request}]" for request in ("greedy", "T=0.8")],
+            marks=pytest.mark.nightly,
+            id="golden acceptance",
+        ),
+    ],
+)
+def test_on_the_cpu(tests: list[str]) -> None:
     given = {name: value for name, value in os.environ.items() if name not in NOT_GIVEN}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "", *tests],
         cwd=ROOT,
         env={**given, **CPU},
         capture_output=True,

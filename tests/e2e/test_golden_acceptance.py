@@ -8,6 +8,7 @@ import pytest
 
 from examples.zoo import evaluate
 from tests.e2e.golden import IN_RECORD, RECORD, is_worth_its_record
+from tests.e2e.recurrent import NEEDS_LAYERS
 from tests.zoo import ONE_OF_EACH_KIND, folder_of
 
 
@@ -34,11 +35,14 @@ def is_by_day(name: str, request_name: str) -> bool:
 
 # With other versions of vLLM, too: how drafts are picked and verified, not each method's worth.
 CORE = {("eagle", "T=0.8"), ("mtp, DeepSeek", "greedy")}
+# Where torchvision is, by night, from tests/ascend/test_state_targets.py.
+WITH_STATES = "mtp, Qwen3.5"
 
 
 def marks_of(name: str, request_name: str) -> list[Any]:
     """Return the marks of a figure's test."""
     marks = [] if is_by_day(name, request_name) else [pytest.mark.nightly]
+    marks += NEEDS_LAYERS if name == WITH_STATES else []
     return [*marks, pytest.mark.core] if (name, request_name) in CORE else marks
 
 

@@ -84,6 +84,33 @@ AclError finish(const std::function<bool(const UnderWay&)>& done) {
   return overwritten.empty() ? kOk : fail(kOverwritten, overwritten);
 }
 
+// Copies to the device that `done` includes have read what is overwritten now. The rest of their
+// memory still has to stay as it is, and so has all of it if it has been changed already.
+void forget_part(const Clock& done, const HostCopy& by) {
+  std::list<UnderWay> ended, rests;  // released without the lock
+  std::lock_guard<std::mutex> lock(mutex);
+  auto* const begin = static_cast<char*>(by.memory);
+  for (auto next = under_way.begin(); next != under_way.end();) {
+    const auto current = next++;
+    const HostCopy& copy = current->copy;
+    if (copy.to_host || !overlaps(copy, by.memory, by.bytes) || !includes(done, *current) ||
+        memcmp(copy.memory, current->bytes.data(), copy.bytes))
+      continue;
+    auto* const first = static_cast<char*>(copy.memory);
+    const auto rest = [&](char* from, char* to) {
+      if (from >= to) return;
+      rests.push_back(*current);
+      rests.back().copy.memory = from;
+      rests.back().copy.bytes = to - from;
+      rests.back().bytes = current->bytes.substr(from - first, to - from);
+    };
+    rest(first, begin);
+    rest(begin + by.bytes, first + copy.bytes);
+    ended.splice(ended.end(), under_way, current);
+  }
+  under_way.splice(under_way.end(), rests);
+}
+
 bool late_copies() {
   static const bool late = environment("NPU_SIM_LATE_COPIES", 1);
   return late;
@@ -115,10 +142,12 @@ bool covers(const Stream* stream, const Stream* other) {
   return known != stream->knows.end() && known->second >= other->tasks;
 }
 
-void before_reading(const Stream* stream, const void* memory, size_t bytes) {
+void before_copying(const Stream* stream, const HostCopy& copy) {
   const Clock clock = reached(stream);
-  finish([&](const UnderWay& copy) {
-    return copy.copy.to_host && overlaps(copy.copy, memory, bytes) && includes(clock, copy);
+  if (copy.to_host) return forget_part(clock, copy);
+  finish([&](const UnderWay& earlier) {
+    return earlier.copy.to_host && overlaps(earlier.copy, copy.memory, copy.bytes) &&
+           includes(clock, earlier);
   });
 }
 

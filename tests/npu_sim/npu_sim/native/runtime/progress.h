@@ -41,9 +41,10 @@ void learn(Stream* stream, const Clock& done);
 // Whether a stream waits for all that has been launched on the other.
 bool covers(const Stream* stream, const Stream* other);
 
-// Call this before a copy on the stream reads pinned memory: what earlier copies on it have written
-// there is there for the device, if not for the host.
-SIM_API void before_reading(const Stream* stream, const void* memory, size_t bytes);
+// Call this before a copy on the stream reads or writes pinned memory. What copies that the stream
+// has waited for have written there is there for the device, if not for the host; and those that
+// read it have read it, so that it may be overwritten.
+SIM_API void before_copying(const Stream* stream, const HostCopy& copy);
 
 // A copy was launched on a stream and has taken place as far as the device is concerned.
 SIM_API void set_off(const Stream* stream, const HostCopy& copy);

@@ -166,8 +166,7 @@ Stream* performing() { return performing_stream; }
 void perform(const Task& task, Launch launch, Stream* stream) {
   Stream* const outer = std::exchange(performing_stream, stream);
   const bool copies = task.host_copy && launch != Launch::kCapture;
-  if (copies && !task.host_copy->to_host)
-    before_reading(stream, task.host_copy->memory, task.host_copy->bytes);
+  if (copies) before_copying(stream, *task.host_copy);
   task.run();
   performing_stream = outer;
   if (launch == Launch::kCapture) return;

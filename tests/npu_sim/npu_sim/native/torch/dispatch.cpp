@@ -296,8 +296,7 @@ void launch(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     case Mode::kEager: {
       check_launch(full_name(op));
       Stream* const stream = current_stream();
-      if (task.host_copy && !task.host_copy->to_host)
-        before_reading(stream, task.host_copy->memory, task.host_copy->bytes);
+      if (task.host_copy) before_copying(stream, *task.host_copy);
       call.run();
       if (task.host_copy) set_off(stream, *task.host_copy);
       task.traffic = traffic_of(op, call);
