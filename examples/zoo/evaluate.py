@@ -4,7 +4,7 @@
     python examples/zoo/evaluate.py eagle      # some; the figures of the others stay
 
 Writes ``evaluation.json`` beside the checkpoints; README.md quotes it. What a CPU cannot run is
-evaluated where vllm-ascend is installed, by name.
+evaluated by name, on the simulated NPU (``tests/npu_sim``).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Draft:
 
 
 # What a record calls the circumstances of figures, by device.
-PROVENANCE = {"cpu": "provenance", "npu": "provenance_npu"}
+PROVENANCE = {"cpu": "provenance", "npu": "provenance_simulated_npu"}
 NUM_DRAFTS = 3
 MAX_TOKENS = 64
 DRAFTS = {
@@ -64,7 +64,8 @@ DRAFTS = {
     "eagle3, gpt-oss": Draft("eagle3", "eagle3-gpt-oss", target="target-gpt-oss"),
     # vLLM imports torchvision for it.
     "mtp, Qwen3.5": Draft("mtp", None, target="target-qwen35"),
-    # vLLM has no sparse attention on a CPU. A simulated NPU is slow with vLLM's 8192 tokens.
+    # vLLM has no sparse attention on a CPU; this one is evaluated on the simulated NPU, which is
+    # slow with vLLM's 8192 tokens.
     "mtp, DeepSeek V3.2": Draft(
         "mtp",
         None,

@@ -57,7 +57,9 @@ def test_engine_metrics() -> None:
         SimpleNamespace(name="vllm:spec_decode_num_accepted_tokens_per_pos", values=[8, 6, 4]),
         SimpleNamespace(name="vllm:num_preemptions", value=3),
         # A histogram; an engine with graphs has this one.
-        SimpleNamespace(name="vllm:spec_decode_batch_size", count=9, sum=30.0, buckets={"1": 2}),
+        SimpleNamespace(
+            name="vllm:spec_decode_batch_requests", count=9, sum=30.0, buckets={"1": 2}
+        ),
     ]
     assert from_engine(metrics) == from_prometheus(TEXT)
 

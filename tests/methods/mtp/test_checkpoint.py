@@ -42,7 +42,7 @@ def test_healthy_models_pass(name: str, layers: int, tmp_path: Path) -> None:
     check(folder, model=str(folder))
 
 
-@pytest.mark.parametrize("model", ["target-mimo", "target-deepseek"])
+@pytest.mark.parametrize("model", ["target-mimo", "target-deepseek", "target-deepseek-v32"])
 def test_the_zoos_pass(model: str) -> None:
     check(ZOO / model)
 
