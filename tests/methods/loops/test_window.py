@@ -62,11 +62,11 @@ class Stock:
     """The part of vLLM's proposer that builds metadata."""
 
     def build_per_group_and_layer_attn_metadata(self, metadata: Any, draft_index: int = 0) -> Any:
-        return metadata
+        return [metadata], metadata
 
 
-class Proposer(WindowedMetadataMixin, Stock):
-    """Both, in the order of the bases."""
+class Proposer(Stock, WindowedMetadataMixin):
+    """Both, with the stock method in front of its annotation."""
 
     block_size = BLOCK
 
@@ -92,7 +92,7 @@ def test_a_pass_attends_to_the_window_and_writes_to_the_whole_table() -> None:
     texts = proposer.texts_of(whole, torch.tensor([2, 0], dtype=torch.int32))
     assert texts.tolist() == [28, 6]
     proposer.set_window(texts, whole)
-    cut = proposer.build_per_group_and_layer_attn_metadata(whole)
+    cut = proposer.metadata_by_layer(whole)
     assert cut.seq_lens.tolist() == cut.seq_lens_cpu_upper_bound.tolist() == [14, 6]
     assert cut.block_table_tensor[:, :4].tolist() == [[4, 5, 6, 7], [10, 11, 12, 13]]
     assert cut._num_computed_tokens_cache is None
@@ -105,7 +105,7 @@ def test_a_row_past_the_end_of_the_context_keeps_its_one_token() -> None:
     proposer, whole = Proposer(8), metadata([30, 6])
     proposer.set_window(torch.tensor([30, 6]), whole)
     whole.seq_lens = torch.tensor([1, 1], dtype=torch.int32)
-    assert proposer.build_per_group_and_layer_attn_metadata(whole).seq_lens.tolist() == [1, 1]
+    assert proposer.metadata_by_layer(whole).seq_lens.tolist() == [1, 1]
 
 
 def test_without_a_window_nothing_changes() -> None:
@@ -114,4 +114,4 @@ def test_without_a_window_nothing_changes() -> None:
     # The size may change from step to step.
     proposer.window.size = None
     proposer.set_window(torch.tensor([31, 7]), whole)
-    assert proposer.build_per_group_and_layer_attn_metadata(whole) is whole
+    assert proposer.metadata_by_layer(whole) is whole

@@ -31,7 +31,7 @@ class DirectSteps:
 
     def forward(self, first: FirstStep) -> tuple[torch.Tensor, torch.Tensor]:
         """Run draft step 1; see :class:`DraftSteps`."""
-        _, per_layer = self._loop.build_per_group_and_layer_attn_metadata(first.metadata)
+        per_layer = self._loop.metadata_by_layer(first.metadata)
         return self.direct.forward(*first.tokens, per_layer, first.metadata.slot_mapping)
 
     def draft(self, k: int, first: FirstStep, sampling: SamplingMetadata) -> torch.Tensor:
@@ -70,14 +70,14 @@ class DirectSteps:
         lower = self._metadata_of_lower_layers(first)
         loop.one_row_each(first)
         metadata.seq_lens_cpu_upper_bound = metadata.seq_lens
-        per_layer = loop.build_per_group_and_layer_attn_metadata(metadata)[1]
+        per_layer = loop.metadata_by_layer(metadata)
         rows = LastRows(first.rows, per_layer)
         return self.direct.forward(*first.tokens, lower, slots, rows)
 
     def _metadata_of_lower_layers(self, first: FirstStep) -> dict[str, Any]:
         if len(self.direct.layers) == 1:
             return {}
-        return self._loop.build_per_group_and_layer_attn_metadata(first.metadata)[1]
+        return self._loop.metadata_by_layer(first.metadata)
 
     @cached_property
     def deferred(self) -> DeferredKVWrites | None:

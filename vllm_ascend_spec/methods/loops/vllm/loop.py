@@ -34,7 +34,7 @@ logger = get_logger(__name__)
 
 
 class VllmDraftLoop(
-    ProposeMixin, DraftLoopMixin, WindowedMetadataMixin, RowGraphsMixin, StockProposer
+    ProposeMixin, DraftLoopMixin, RowGraphsMixin, WindowedMetadataMixin, StockProposer
 ):
     """Mixin for subclasses of vLLM's ``SpecDecodeBaseProposer``; goes before it in the bases.
 
@@ -188,7 +188,7 @@ class VllmDraftLoop(
             metadata.seq_lens_cpu_upper_bound = metadata.seq_lens
         elif metadata.seq_lens_cpu_upper_bound is not None:
             metadata.seq_lens_cpu_upper_bound = metadata.seq_lens_cpu_upper_bound + 1
-        return self.build_per_group_and_layer_attn_metadata(metadata, draft_index=step + 1)[1]
+        return self.metadata_by_layer(metadata, draft_index=step + 1)
 
     def _greedy_sample(self, hidden_states: torch.Tensor) -> torch.Tensor:
         if self.use_local_argmax_reduction or self.use_heterogeneous_vocab:

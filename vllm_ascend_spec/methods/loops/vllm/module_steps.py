@@ -32,7 +32,7 @@ class ModuleSteps:
     def forward(self, first: FirstStep) -> tuple[torch.Tensor, torch.Tensor]:
         """Run draft step 1; see :class:`DraftSteps`."""
         loop, num_tokens = self._loop, first.token_ids.shape[0]
-        _, per_layer = loop.build_per_group_and_layer_attn_metadata(first.metadata)
+        per_layer = loop.metadata_by_layer(first.metadata)
         mode, padded, across_dp = loop._determine_batch_execution_and_padding(num_tokens)
         loop.last_graph = mode.name
         inputs, num_slots = loop.build_model_inputs_first_pass(num_tokens, padded, None)

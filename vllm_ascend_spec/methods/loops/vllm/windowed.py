@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vllm_ascend_spec.methods.loops.vllm.stock import StockProposer
 from vllm_ascend_spec.methods.loops.window import without_first_blocks
 
 if TYPE_CHECKING:
@@ -16,12 +17,11 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.loops.window import DraftWindow
 
 
-class WindowedMetadataMixin:
+class WindowedMetadataMixin(StockProposer):
     """Mixin for vLLM's proposers with a draft model; goes before them in the bases."""
 
     runner: Runner
     window: DraftWindow
-    block_size: int
     # [num_reqs], tokens left out in this step; None for the whole text.
     _left_out: torch.Tensor | None = None
 
@@ -53,15 +53,18 @@ class WindowedMetadataMixin:
         starts = metadata.query_start_loc
         self._left_out = self.window.left_out(texts, starts, prompts, self.block_size)
 
-    def build_per_group_and_layer_attn_metadata(
-        self, common_attn_metadata: CommonAttentionMetadata, draft_index: int = 0
-    ) -> Any:
-        """Build the metadata of a pass within the window; the signature is vLLM's."""
+    def metadata_by_layer(
+        self, metadata: CommonAttentionMetadata, draft_index: int = 0
+    ) -> dict[str, Any]:
+        """Build the attention metadata of a pass within the window, by layer name.
+
+        Args:
+            metadata: of the pass, for the whole text; it is not modified.
+            draft_index: number of the draft step, from 0 on.
+        """
         if self._left_out is not None:
-            common_attn_metadata = self._windowed(common_attn_metadata, self._left_out)
-        return super().build_per_group_and_layer_attn_metadata(  # type: ignore[misc]
-            common_attn_metadata, draft_index
-        )
+            metadata = self._windowed(metadata, self._left_out)
+        return self.build_per_group_and_layer_attn_metadata(metadata, draft_index=draft_index)[1]
 
     def _windowed(
         self,
