@@ -74,6 +74,7 @@ PATCHES: tuple[Patch, ...] = (
     Patch("upstream.cpu_matmul_release", "vllm", from_to("0.30"), "cpu"),
     Patch("cpu_hidden_states_copy", "vllm", from_to("0.30"), "cpu"),
     Patch("upstream.cpu_rotary_layout", "vllm", from_to("0.23"), "cpu"),
+    Patch("upstream.cpu_sink_dtype", "vllm", from_to("0.30", "0.30"), "cpu"),
     Patch("cpu_gated_delta_net", "vllm", from_to("0.30", "0.30"), "cpu"),
     Patch("cpu_accepted_states", "vllm", from_to("0.30", "0.30"), "cpu"),
     Patch("cpu_state_copies", "vllm", from_to("0.30", "0.30"), "cpu"),
