@@ -57,6 +57,25 @@ def watch_draft_rows(rows: list[list[int]]) -> None:
     Mixin._run_merged_draft, Mixin._run_model = _run_merged_draft, _run_model
 
 
+def watch_worker(worker: Any) -> None:
+    """Note the same in a rank's own process, which has started before; run there."""
+    worker.draft_rows = []
+    watch_draft_rows(worker.draft_rows)
+
+
+def take_rows(worker: Any) -> list[list[int]]:
+    """Return what was noted since the last time; run in a rank's process."""
+    rows, worker.draft_rows[:] = worker.draft_rows[:], []
+    return rows
+
+
+def rows_of_ranks(llm: Any) -> list[list[int]]:
+    """Return what :func:`watch_worker` noted, which has to be the same on every rank."""
+    first, *others = llm.collective_rpc(take_rows)
+    assert all(rows == first for rows in others), "ranks draft on different rows"
+    return first
+
+
 def watch_drafts(llm: Any, seen: dict[str, list[Any]]) -> None:
     """Note the drafts of each request, and how many tokens its text had when they were made.
 
@@ -226,9 +245,12 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
         Scripted.texts = job["scripted"]
     rows: list[list[int]] = []
-    if job["watched"]:
+    is_split = job["watched"] and job["arguments"].get("tensor_parallel_size", 1) > 1
+    if job["watched"] and not is_split:
         watch_draft_rows(rows)
     llm = make_engine(job)
+    if is_split:
+        llm.collective_rpc(watch_worker)
     at_start, timed = rows[:], timed_lengths(llm)
     if "chosen" in job:
         choose_in_turn(llm, job["chosen"])
@@ -240,7 +262,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         texts = prompts(KINDS[name].get("prompts", NUM_PROMPTS))
         answers[name] = answer(llm, texts, name, job.get("logprobs"))
         counted[name] = {key: value - before[key] for key, value in counters(llm).items()}
-        drafted[name] = rows[first:]
+        drafted[name] = rows_of_ranks(llm) if is_split else rows[first:]
         drafts_of[name] = drafts_by_request(drafts)
         drafts.clear()
         stepped[name] = {k: v - earlier.get(k, 0) for k, v in graph_steps(llm).items()}
