@@ -7,7 +7,7 @@ experts in the model must be greater than 0". So EAGLE heads and draft models, w
 not start beside a target with ``--enable-expert-parallel``. vllm-ascend 0.30.0rc2 corrects it
 itself (vllm_ascend/patch/platform/patch_speculative_config.py).
 How: a draft without experts is not asked for any; the option has no effect on its layers.
-Until: vLLM does not hand the option on to a dense draft.
+Until: vLLM #56930.
 """
 
 from __future__ import annotations
