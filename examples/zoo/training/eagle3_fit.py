@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from . import corpus, export
 from .eagle3_head import Eagle3Head, Target
-from .llama import rotary_table
+from .llama import Rotation, rotary_table
 from .loop import Recipe, finish, fit
 from .measure import held_out_figures, windows
 from .own_loop import Unrolled, distillation, loss_of, unroll
@@ -76,6 +76,47 @@ def matrices_and_others(
     return inner, [p for p in head.parameters() if all(p is not other for other in inner)]
 
 
+def unroll_head(
+    head: Eagle3Head,
+    hidden: torch.Tensor,  # [batch, length + 1, hidden]
+    states: list[torch.Tensor],  # [batch, length + 1, hidden] for each layer that it reads
+    goal: torch.Tensor,  # [batch, length, vocab_size]
+    embeddings: torch.Tensor,  # [batch, length, hidden]
+    rotation: Rotation,
+    alignment: float = 0.0,
+) -> Unrolled:
+    """Run a head over ``UNROLL`` steps of its own loop; return loss and agreements.
+
+    Args:
+        head: the head.
+        hidden: the target's normed states.
+        states: those that the head reads.
+        goal: the target's logits for the token after the next, float32.
+        embeddings: of the token after each position.
+        rotation: rotary table of ``length`` positions.
+        alignment: weight of the distance between what a draft step hands to the next one and what
+            the target's states would be there.
+    """
+    chosen = head.tokens
+    # What the draft cannot say is missing from its goal.
+    probabilities, choice = goal.softmax(-1)[..., chosen], goal.argmax(-1)
+    everywhere = head.fc(torch.cat(states, -1))
+    features, goals = everywhere[:, :-1], everywhere[:, 1:].detach().float()
+
+    def judge(step: int, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = head.logits(output).float()
+        normed = head.norm(output[:, step:]).float()
+        regress = F.smooth_l1_loss(normed, hidden[:, 1 + step :].float())
+        loss = distillation(logits, probabilities, step) + REGRESSION_WEIGHT * regress
+        if alignment:
+            apart = F.smooth_l1_loss(output[:, step:].float(), goals[:, step:])
+            loss = loss + alignment * apart
+        same = chosen[logits.argmax(-1)] == choice
+        return loss, same[:, step:].float().mean()
+
+    return unroll(head, UNROLL, embeddings, features, rotation, judge)
+
+
 def train_head(
     name: str,
     head: Eagle3Head,
@@ -100,7 +141,6 @@ def train_head(
         alignment: weight of the distance between what a draft step hands to the next one and what
             the target's states would be there.
     """
-    chosen = head.tokens
     held_out = corpus.held_out_batches(work / "held.pt", recipe.length)
 
     @torch.compile
@@ -109,24 +149,8 @@ def train_head(
             hidden, states = target.with_states(tokens[:, :-1], kind.layers)
             goal = target.logits(hidden[:, 1:]).float()
             embeddings = target.embed_tokens(tokens[:, 1:-1])
-        # What the draft cannot say is missing from its goal.
-        probabilities, choice = goal.softmax(-1)[..., chosen], goal.argmax(-1)
         rotation = rotary_table(embeddings.shape[1], EAGLE3.head_dim)
-        everywhere = head.fc(torch.cat(states, -1))
-        features, goals = everywhere[:, :-1], everywhere[:, 1:].detach().float()
-
-        def judge(step: int, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            logits = head.logits(output).float()
-            normed = head.norm(output[:, step:]).float()
-            regress = F.smooth_l1_loss(normed, hidden[:, 1 + step :].float())
-            loss = distillation(logits, probabilities, step) + REGRESSION_WEIGHT * regress
-            if alignment:
-                apart = F.smooth_l1_loss(output[:, step:].float(), goals[:, step:])
-                loss = loss + alignment * apart
-            same = chosen[logits.argmax(-1)] == choice
-            return loss, same[:, step:].float().mean()
-
-        return unroll(head, UNROLL, embeddings, features, rotation, judge)
+        return unroll_head(head, hidden, states, goal, embeddings, rotation, alignment)
 
     loss_fn = loss_of(unrolled)
     inner, outer = matrices_and_others(head)
