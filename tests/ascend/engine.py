@@ -19,6 +19,7 @@ from typing import Any
 from tests.ascend.matrix import KINDS
 from tests.ascend.mutations import MUTATIONS
 from tests.ascend.prompts import NUM_PROMPTS, prompts
+from tests.pictures import with_pictures
 from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 
 STEPS = "vllm:spec_decode_graph_steps"
@@ -50,9 +51,9 @@ def watch_draft_rows(rows: list[list[int]]) -> None:
         rows[-1].append(drafts.shape[0])
         return drafts
 
-    def _run_model(self: Any, num_tokens: int) -> Any:
+    def _run_model(self: Any, num_tokens: int, inputs_embeds: Any) -> Any:
         rows[-1].append(num_tokens)
-        return run_model(self, num_tokens)
+        return run_model(self, num_tokens, inputs_embeds)
 
     Mixin._run_merged_draft, Mixin._run_model = _run_merged_draft, _run_model
 
@@ -105,7 +106,7 @@ def drafts_by_request(seen: dict[str, list[Any]]) -> list[list[Any]]:
 
 
 def answer(
-    llm: Any, texts: list[str], name: str, logprobs: int | None = None
+    llm: Any, texts: list[Any], name: str, logprobs: int | None = None
 ) -> list[dict[str, Any]]:
     """Return the answers to one kind of request: token ids, and logprobs if asked for.
 
@@ -260,6 +261,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     for name in job["requests"]:
         before, first, earlier = counters(llm), len(rows), graph_steps(llm)
         texts = prompts(KINDS[name].get("prompts", NUM_PROMPTS))
+        texts = with_pictures(texts) if KINDS[name].get("pictures") else texts
         answers[name] = answer(llm, texts, name, job.get("logprobs"))
         counted[name] = {key: value - before[key] for key, value in counters(llm).items()}
         drafted[name] = rows_of_ranks(llm) if is_split else rows[first:]

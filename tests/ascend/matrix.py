@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engines import with_fixed_length
+from tests.pictures import DRAFT, HEAD, MEDIA, NGRAM, QWEN25_VL
 from tests.zoo import EVERY, MIXTURES, TARGET, WITH_A_LOOP, ZOO, spec_of_mixture, target_of
 from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 from vllm_ascend_spec.upstream.ranges import vllm_ascend_is
@@ -78,7 +79,16 @@ SWITCHED: dict[str, Any] = {
 ALONE: dict[str, Any] = {"sampling": GREEDY, "batch": 1}
 # What else a token might have been.
 TOP_TWO: dict[str, Any] = {"sampling": {**GREEDY, "logprobs": 2}}
-KINDS = {**REQUESTS, "crowd": CROWD, "switched": SWITCHED, "top_two": TOP_TWO, "alone": ALONE}
+# Texts and texts with pictures side by side.
+PICTURES: dict[str, Any] = {"sampling": GREEDY, "pictures": True, "prompts": 12}
+KINDS = {
+    **REQUESTS,
+    "crowd": CROWD,
+    "switched": SWITCHED,
+    "top_two": TOP_TWO,
+    "alone": ALONE,
+    "pictures": PICTURES,
+}
 # The same on every device; a seed's numbers are the device's own.
 # vllm-ascend 0.23 knows no budgets of thoughts (vllm_ascend/worker/npu_input_batch.py).
 EXACT = ("greedy", "penalties", "structured") + ("thinking_budget",) * (not vllm_ascend_is("<0.30"))
@@ -509,3 +519,40 @@ SPARSE_CASES |= {
 }
 # By day one engine without graphs and one with full ones; the first is sparse-chunked's, too.
 BY_NIGHT |= SPARSE_CASES.keys() - {"sparse-eager", "sparse-full_decode_only"}
+# Qwen2.5-VL, of whose positions an image makes three dimensions.
+VL_ENGINE: dict[str, Any] = {"model": QWEN25_VL, **MEDIA}
+VL_CASES: dict[str, Case] = {
+    f"{method}-{mode}": Case(
+        method=method,
+        mode=mode,
+        engine=VL_ENGINE,
+        requests=("pictures",),
+        options=spec,
+        watched=method != "ngram",
+    )
+    for method, spec in (("eagle3", HEAD), ("draft_model", DRAFT), ("ngram", NGRAM))
+    for mode in MODES
+}
+# Images in pieces, beside requests that decode.
+VL_CASES["eagle3-chunked"] = Case(
+    method="eagle3",
+    mode="default",
+    engine={**VL_ENGINE, "max_num_batched_tokens": 40, "max_num_seqs": 4},
+    requests=("pictures",),
+    options=HEAD,
+)
+VL_CASES["eagle3-async"] = Case(
+    method="eagle3",
+    mode="full_decode_only",
+    engine={**VL_ENGINE, "async_scheduling": True},
+    requests=("pictures",),
+    options=HEAD,
+)
+# K from step to step, each with its own full graphs.
+VL_CASES["eagle3-changing"] = Case(
+    method="eagle3",
+    mode="full_decode_only",
+    engine={**VL_ENGINE, "additional_config": {"ascend_spec": {"draft_length": "auto"}}},
+    requests=("pictures",),
+    options=HEAD,
+)

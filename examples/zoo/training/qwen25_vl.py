@@ -172,9 +172,7 @@ class Qwen25VL(nn.Module):
 
     def checkpoint(self) -> dict[str, torch.Tensor]:
         """Return the weights under the names of published Qwen2.5-VLs."""
-        state = {
-            f"model.{name}": value for name, value in self.text.state_dict().items()
-        }
+        state = {f"model.{name}": value for name, value in self.text.state_dict().items()}
         return state | {f"visual.{name}": v for name, v in self.tower.state_dict().items()}
 
 
@@ -207,7 +205,9 @@ def patches_of(picture: Picture) -> torch.Tensor:
     height, width = picture.size
     parts = pixels.view(height, MERGE, PATCH, width, MERGE, PATCH, 3)
     parts = parts.permute(0, 3, 1, 4, 6, 2, 5)[..., None, :, :]
-    return parts.expand(*parts.shape[:5], TEMPORAL, PATCH, PATCH).reshape(-1, 3 * TEMPORAL * PATCH**2)
+    return parts.expand(*parts.shape[:5], TEMPORAL, PATCH, PATCH).reshape(
+        -1, 3 * TEMPORAL * PATCH**2
+    )
 
 
 def copy_processor(tokenizer: Path, folder: Path) -> None:

@@ -121,16 +121,12 @@ def weights_of(
     return (~seen).float() * (1 + (LINE_WEIGHT - 1) * is_line(labels).float())
 
 
-def fit_head(
-    head: Eagle3Head, target: Qwen25VL, work: Path, recipe: Recipe
-) -> dict[str, Any]:
+def fit_head(head: Eagle3Head, target: Qwen25VL, work: Path, recipe: Recipe) -> dict[str, Any]:
     """Train the head on rows with pictures; return the record."""
     batches = PictureRows(work, recipe)
 
     @torch.compile
-    def unrolled_on(
-        tokens: torch.Tensor, seen: torch.Tensor, positions: torch.Tensor
-    ) -> Unrolled:
+    def unrolled_on(tokens: torch.Tensor, seen: torch.Tensor, positions: torch.Tensor) -> Unrolled:
         with torch.no_grad():
             hidden, states = target.with_states(seen, positions)
             goal = target.logits(hidden[:, 1:]).float()

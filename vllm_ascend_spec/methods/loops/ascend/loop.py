@@ -32,6 +32,7 @@ from vllm_ascend_spec.methods.loops.ascend.metadata import LaterStepMetadataMixi
 from vllm_ascend_spec.methods.loops.ascend.window import WindowMixin
 from vllm_ascend_spec.methods.loops.base import DraftLoopMixin, Picked
 from vllm_ascend_spec.methods.loops.parallel import keep_inside, rows_of_drafts
+from vllm_ascend_spec.methods.loops.places import places_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -80,8 +81,6 @@ class AscendDraftLoop(  # type: ignore[misc]
     def loop_problems(self) -> Mapping[str, bool]:
         """Map each feature that our loop lacks to whether this engine needs it."""
         return {
-            "M-RoPE positions": self.uses_mrope,
-            "a multimodal target": self.supports_mm_inputs,
             "constant draft positions": getattr(self, "constant_draft_positions", False),
             "decode context parallelism": self.dcp_size > 1,
             # Layers split over replicas want as many rows from each, at every draft step.
@@ -165,11 +164,11 @@ class AscendDraftLoop(  # type: ignore[misc]
         sampling = sampling_metadata or self.runner.input_batch.sampling_metadata
         if self.parallel_drafting:
             rows = rows_of_drafts(token_indices_to_sample, batch_size, k)
-            return self._draft_in_one_pass(num_input_tokens, rows, sampling)
-        last, hidden = self._run_model(num_input_tokens)
+            return self._draft_in_one_pass(num_input_tokens, rows, inputs_embeds, sampling)
+        last, hidden = self._run_model(num_input_tokens, inputs_embeds)
         rows = self.rows_to_draft_from(token_indices_to_sample)
-        positions = self.positions[rows]
-        sampler = self.sampler_of(sampling, positions)
+        positions = self._get_positions(num_input_tokens)[..., rows]
+        sampler = self.sampler_of(sampling, positions if positions.ndim == 1 else positions[0])
         drafts = [self.pick(last[rows], sampler)]
         if k > 1:
             # The first step's metadata is in the forward context already.
@@ -183,34 +182,52 @@ class AscendDraftLoop(  # type: ignore[misc]
         self,
         num_input_tokens: int,
         rows: torch.Tensor,  # [num_reqs, K]
+        inputs_embeds: torch.Tensor | None,  # [num_input_tokens, hidden_size]
         sampling: SamplingMetadata,
     ) -> torch.Tensor:
         """Run the draft once and return the drafts of its mask rows, [num_reqs, K]."""
-        last, _ = self._run_model(num_input_tokens)
+        last, _ = self._run_model(num_input_tokens, inputs_embeds)
         sampler = self.sampler_of(sampling, self.positions[rows[:, 0]])
         return self.pick_all(last[rows], sampler)
 
     def set_inputs_first_pass(self, *args: Any, **kwargs: Any) -> Any:
         """Prepare draft step 1; the signature is vllm-ascend's."""
+        positions = kwargs["target_positions"]
+        if positions.ndim > 1 and self.needs_extra_input_slots:
+            # A draft model reads images' tokens as text.
+            kwargs["target_positions"] = places_of(kwargs["cad"], positions)
         prepared = super().set_inputs_first_pass(*args, **kwargs)  # type: ignore[misc]
         if self.uses_own_loop:
             num_tokens, _, metadata, _ = prepared
-            positions = self.positions[:num_tokens]
+            positions = self._get_positions(num_tokens)
             if self.parallel_drafting:
                 keep_inside(metadata, positions, self.draft_context, self.kernel_block_size)
             self.keep_positions_inside(positions)
         return prepared
 
+    def _set_positions(
+        self,
+        num_tokens: int,
+        positions: torch.Tensor,  # [num_tokens], or [3, num_tokens]
+    ) -> None:
+        """Write the positions of a step into the buffer that graphs read.
+
+        Of a draft without M-RoPE, vllm-ascend gives all requests the first one's position in draft
+        steps 2 to K if the target has M-RoPE: it takes the positions for the target's.
+        """
+        own = self._get_positions(num_tokens)
+        own.copy_(positions if positions.ndim == own.ndim else positions[0])
+
     def _later_steps(
         self,
         metadata: list[dict[str, Any] | None],
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
-        positions: torch.Tensor,  # [num_reqs]
+        positions: torch.Tensor,  # [num_reqs], or [3, num_reqs]
         drafts: list[Picked],
         sampler: DraftSampler | None,
     ) -> None:
         """Run draft steps 2 to K on one row per request; append to ``drafts``."""
-        num_reqs = positions.shape[0]
+        num_reqs = positions.shape[-1]
         with self._one_row_per_request(num_reqs) as width:
             for step_metadata in metadata:
                 get_forward_context().attn_metadata = step_metadata
@@ -222,7 +239,11 @@ class AscendDraftLoop(  # type: ignore[misc]
                 self._set_positions(num_reqs, inside)
                 if self.pass_hidden_states_to_model:
                     self.hidden_states[:num_reqs] = hidden
-                last, hidden = self._run_model(width)
+                embeddings = None
+                if self.supports_mm_inputs:
+                    self.inputs_embeds[:num_reqs] = self.model.embed_input_ids(drafts[-1][0])
+                    embeddings = self.inputs_embeds[:width]
+                last, hidden = self._run_model(width, embeddings)
                 hidden = hidden[:num_reqs]
                 drafts.append(self.pick(last[:num_reqs], sampler))
 
@@ -261,14 +282,18 @@ class AscendDraftLoop(  # type: ignore[misc]
             _EXTRA_CTX.num_accept_tokens = num_reqs
             yield width
 
-    def _run_model(self, num_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _run_model(
+        self,
+        num_tokens: int,
+        inputs_embeds: torch.Tensor | None,  # [num_tokens, hidden_size]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the draft on its buffers; return hidden states for logits and feedback."""
         context = get_forward_context()
         context.moe_layer_index = 0
         inputs = {
             "input_ids": self.input_ids[:num_tokens],
             "positions": self._get_positions(num_tokens),
-            "inputs_embeds": None,
+            "inputs_embeds": inputs_embeds,
         }
         if self.pass_hidden_states_to_model:
             inputs["hidden_states"] = self.hidden_states[:num_tokens]

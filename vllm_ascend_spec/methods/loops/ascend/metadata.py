@@ -15,6 +15,8 @@ from vllm_ascend_spec.methods.loops.ascend.rejected import without_rejected
 from vllm_ascend_spec.methods.loops.ascend.stock import StockProposer
 
 if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
     from vllm_ascend_spec.methods.drafter import Runner
 
 
@@ -52,6 +54,7 @@ class LaterStepMetadataMixin(StockProposer):
 
     runner: Runner
     uses_own_loop: bool
+    vllm_config: VllmConfig
 
     def attn_update_stack_num_spec_norm(
         self,
@@ -59,7 +62,7 @@ class LaterStepMetadataMixin(StockProposer):
         old_common_metadata: Any,
         batch_size: int,
         input_batch_size: int,
-        used_update_positions: torch.Tensor,  # [num_reqs]
+        used_update_positions: torch.Tensor,  # [num_reqs], or [3, num_reqs]
         aclgraph_runtime_mode: CUDAGraphMode,
         *args: Any,
         **kwargs: Any,
@@ -67,6 +70,9 @@ class LaterStepMetadataMixin(StockProposer):
         """Build the metadata to run draft steps 2 to K; the signature is vllm-ascend's."""
         if draft_index == 1:
             old_common_metadata = without_rejected(self, old_common_metadata, batch_size)
+            if self.vllm_config.model_config.uses_mrope:
+                # vllm-ascend computes slots from them, and counts them up for the steps after.
+                used_update_positions.copy_(old_common_metadata.seq_lens[:batch_size] - 1)
         if self.uses_own_loop:
             # A full graph keeps its captured width.
             is_full = aclgraph_runtime_mode == CUDAGraphMode.FULL

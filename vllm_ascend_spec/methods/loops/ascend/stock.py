@@ -16,6 +16,7 @@ class StockProposer:
         input_ids: int32 [max_num_tokens], buffer that graphs read.
         token_indices_to_sample: int32 [max_num_reqs], likewise.
         hidden_states: [max_num_tokens, hidden_size], likewise.
+        inputs_embeds: [max_num_tokens, hidden_size of the target], likewise.
         seq_lens_group: int32 [max_num_reqs] for each draft step, which graphs read.
         query_start_loc_group: int32 [max_num_reqs + 1] for each draft step, likewise.
         arange: int32, 0, 1, 2, …
@@ -46,6 +47,8 @@ class StockProposer:
     pass_hidden_states_to_model: bool
     uses_mrope: bool
     supports_mm_inputs: bool
+    needs_extra_input_slots: bool
+    inputs_embeds: torch.Tensor
     parallel_drafting: bool
     _get_positions: Callable[[int], torch.Tensor]
     _set_positions: Callable[[int, torch.Tensor], None]

@@ -16,6 +16,7 @@ from vllm_ascend_spec.config.schedule import has_lockstep_replicas
 from vllm_ascend_spec.log import get_logger
 from vllm_ascend_spec.methods.loops.base import DraftLoopMixin, Picked
 from vllm_ascend_spec.methods.loops.parallel import keep_inside, rows_of_drafts
+from vllm_ascend_spec.methods.loops.places import places_of
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 from vllm_ascend_spec.methods.loops.vllm.direct_steps import DirectSteps
 from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
@@ -49,8 +50,6 @@ class VllmDraftLoop(
         """Map each feature that our loop lacks to whether this engine needs it."""
         parallel = self.vllm_config.parallel_config
         return {
-            "M-RoPE positions": self.uses_mrope,
-            "a multimodal target": self.supports_mm_inputs,
             "constant draft positions": self.constant_draft_positions,
             "use_heterogeneous_vocab": self.use_heterogeneous_vocab,
             "expert load balancing": parallel.enable_eplb,
@@ -72,6 +71,7 @@ class VllmDraftLoop(
         is_taken = self.vllm_config.kv_transfer_config is not None
         problems = {
             "a KV connector": is_taken,
+            "embeddings of images": self.supports_mm_inputs,
             # Replicas compare their batches before each pass, also those without work.
             "replicas in lock-step": has_lockstep_replicas(self.vllm_config),
         }
@@ -107,25 +107,30 @@ class VllmDraftLoop(
         if self.eagle3_use_aux_hidden_state:
             # Projects the concatenated states of several layers to the draft's width.
             hidden = self.model.combine_hidden_states(hidden)
+        metadata, positions = inputs.common_attn_metadata, inputs.target_positions
+        if positions.ndim > 1 and self.needs_extra_input_slots:
+            # A draft model reads images' tokens as text.
+            positions = places_of(metadata, positions)
         # Before it is changed.
-        texts = self.texts_of(inputs.common_attn_metadata, num_rejected)
+        texts = self.texts_of(metadata, num_rejected)
         num_tokens, rows, metadata = self.set_inputs_first_pass(
             target_token_ids=inputs.target_token_ids,
             next_token_ids=inputs.next_token_ids,
-            target_positions=inputs.target_positions,
+            target_positions=positions,
             target_hidden_states=hidden,
             token_indices_to_sample=inputs.token_indices_to_sample,
-            cad=inputs.common_attn_metadata,
+            cad=metadata,
             num_rejected_tokens_gpu=num_rejected,
         )
         self.set_window(texts, metadata)
         return FirstStep(
             self.input_ids[:num_tokens],
-            self.positions[:num_tokens],
+            self._get_positions(num_tokens),
             self.hidden_states[:num_tokens] if self.pass_hidden_states_to_model else None,
             rows,
             metadata,
             num_rejected,
+            inputs.mm_embed_inputs,
         )
 
     def _draft_in_one_pass(self, k: int, first: FirstStep, inputs: Inputs) -> torch.Tensor:
@@ -164,10 +169,11 @@ class VllmDraftLoop(
     def plan_later_steps(
         self,
         metadata: CommonAttentionMetadata,
-        positions: torch.Tensor,  # [num_reqs]
+        positions: torch.Tensor,  # [num_reqs], or [3, num_reqs]
         num_steps: int,
     ) -> StepPlan:
         """Plan draft steps 2 to ``num_steps + 1``; call :meth:`one_row_each` first."""
+        has_mrope = self.vllm_config.model_config.uses_mrope
         return plan_steps(
             positions,
             metadata.seq_lens,
@@ -175,6 +181,7 @@ class VllmDraftLoop(
             self.block_size,
             self.draft_context,
             num_steps,
+            metadata.seq_lens.long() - 1 if has_mrope else None,
         )
 
     def step_metadata(

@@ -35,7 +35,7 @@ class ModuleSteps:
         per_layer = loop.metadata_by_layer(first.metadata)
         mode, padded, across_dp = loop._determine_batch_execution_and_padding(num_tokens)
         loop.last_graph = mode.name
-        inputs, num_slots = loop.build_model_inputs_first_pass(num_tokens, padded, None)
+        inputs, num_slots = loop.build_model_inputs_first_pass(num_tokens, padded, first.images)
         with set_forward_context(
             per_layer,
             loop.vllm_config,
@@ -52,8 +52,8 @@ class ModuleSteps:
         last, hidden = self.forward(first)
         if k == 0:
             return loop.no_drafts(first.rows.shape[0])
-        positions, picked = first.positions[first.rows], last[first.rows]
-        sampler = loop.sampler_of(sampling, positions)
+        positions, picked = first.positions[..., first.rows], last[first.rows]
+        sampler = loop.sampler_of(sampling, positions if positions.ndim == 1 else positions[0])
         drafts = [loop.pick(picked, sampler)]
         if k > 1:
             loop.one_row_each(first)
@@ -111,21 +111,30 @@ class ModuleSteps:
     def _step_inputs(
         self,
         tokens: torch.Tensor,  # [num_reqs]
-        positions: torch.Tensor,  # [num_reqs]
+        positions: torch.Tensor,  # [num_reqs], or [3, num_reqs]
         hidden: torch.Tensor,  # [num_reqs, hidden_size]
         padded: int,
         mode: CUDAGraphMode,
     ) -> dict[str, Any]:
         loop = self._loop
+        # A draft that takes embeddings in step 1 is compiled for these.
+        embeddings = loop.model.embed_input_ids(tokens) if loop.supports_mm_inputs else None
         if mode != CUDAGraphMode.NONE:
             # A graph replays on the buffers it was captured with.
             num_reqs = tokens.shape[0]
             loop.input_ids[:num_reqs] = tokens
-            loop.positions[:num_reqs] = positions
+            loop._get_positions(num_reqs).copy_(positions)
             loop.hidden_states[:num_reqs] = hidden
-            tokens, positions = loop.input_ids[:padded], loop.positions[:padded]
+            tokens, positions = loop.input_ids[:padded], loop._get_positions(padded)
             hidden = loop.hidden_states[:padded]
-        inputs = {"input_ids": tokens, "positions": positions, "inputs_embeds": None}
+            if embeddings is not None:
+                loop.inputs_embeds[:num_reqs] = embeddings
+                embeddings = loop.inputs_embeds[:padded]
+        inputs = {
+            "input_ids": tokens if embeddings is None else None,
+            "positions": positions,
+            "inputs_embeds": embeddings,
+        }
         if loop.pass_hidden_states_to_model:
             inputs["hidden_states"] = hidden
         return inputs

@@ -14,7 +14,8 @@ class StepPlan(NamedTuple):
     """Metadata of draft steps 2 to K; filled by :func:`plan_steps`.
 
     Attributes:
-        positions: int64 [num_reqs] for each step, position of its input token.
+        positions: int64 [num_reqs], with M-RoPE [3, num_reqs], for each step, position of its
+            input token.
         slots: int64 [num_reqs] for each step, KV cache slot of that token.
         seq_lens: int32 [num_reqs] for each step, number of tokens that token attends to, itself
             included.
@@ -39,12 +40,13 @@ class LastRows(NamedTuple):
 
 
 def plan_steps(
-    positions: torch.Tensor,  # [num_reqs]
+    positions: torch.Tensor,  # [num_reqs], or [3, num_reqs]
     seq_lens: torch.Tensor,  # [num_reqs]
     block_table: torch.Tensor,  # [num_reqs, max_blocks]
     block_size: int,
     max_model_len: int,
     num_steps: int,
+    places: torch.Tensor | None = None,  # [num_reqs]
 ) -> StepPlan:
     """Plan ``num_steps`` draft steps.
 
@@ -61,13 +63,19 @@ def plan_steps(
         block_size: tokens per block.
         max_model_len: maximum number of tokens in a request.
         num_steps: how many steps to plan, at least 1.
+        places: int64, which token of its request that last one is; None if the position says it,
+            as it does without M-RoPE.
     """
     ahead = torch.arange(1, num_steps + 1, device=positions.device)[:, None]
-    raw = positions + ahead
+    raw = (positions if places is None else places) + ahead
     past = raw >= max_model_len
     clamped = raw.masked_fill(past, 0)
     blocks = (clamped // block_size).clamp_(max=block_table.shape[1] - 1)
     slots = block_table.T.gather(0, blocks) * block_size + clamped % block_size
     lengths = (seq_lens + ahead).clamp_(max=max_model_len).masked_fill_(past, 1)
     slots = slots.long().masked_fill_(past, PADDING_SLOT)
+    if places is not None:
+        if positions.ndim > 1:
+            ahead, past = ahead[:, None], past[:, None]
+        clamped = (positions + ahead).masked_fill_(past, 0)
     return StepPlan(clamped.unbind(), slots.unbind(), lengths.int().unbind())

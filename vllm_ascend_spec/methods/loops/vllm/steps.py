@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import torch
@@ -15,13 +15,14 @@ class FirstStep(NamedTuple):
 
     Attributes:
         token_ids: int32 [num_tokens].
-        positions: int64 [num_tokens].
+        positions: int64 [num_tokens], or [3, num_tokens] with M-RoPE.
         hidden: [num_tokens, hidden_size], states of the target; None if the draft reads none.
         rows: int32 or int64 [num_reqs], the row of each request that yields its first draft; in
             parallel drafting [num_reqs * rows of each].
         metadata: attention metadata of these tokens; the steps may change it.
         num_rejected: int32 [num_reqs], number of rejected tokens at the end of each request, or
             None.
+        images: vLLM's embeddings of images among these tokens and where they are, or None.
     """
 
     token_ids: torch.Tensor
@@ -30,6 +31,7 @@ class FirstStep(NamedTuple):
     rows: torch.Tensor
     metadata: CommonAttentionMetadata
     num_rejected: torch.Tensor | None
+    images: Any = None
 
     @property
     def tokens(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:

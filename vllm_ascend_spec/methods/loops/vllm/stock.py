@@ -18,8 +18,8 @@ class StockProposer:
 
     Attributes:
         input_ids: int32 [max_num_tokens], buffer that graphs read.
-        positions: int64 [max_num_tokens], likewise.
         hidden_states: [max_num_tokens, hidden_size], likewise.
+        inputs_embeds: [max_num_tokens, hidden_size of the target], likewise.
         arange: int32 [max_num_reqs + 1], 0, 1, 2, …
     """
 
@@ -29,12 +29,12 @@ class StockProposer:
     max_model_len: int
     block_size: int
     input_ids: torch.Tensor
-    positions: torch.Tensor
     hidden_states: torch.Tensor
     arange: torch.Tensor
     pass_hidden_states_to_model: bool
-    uses_mrope: bool
     supports_mm_inputs: bool
+    needs_extra_input_slots: bool
+    inputs_embeds: torch.Tensor
     parallel_drafting: bool
     constant_draft_positions: bool
     use_heterogeneous_vocab: bool
@@ -44,5 +44,6 @@ class StockProposer:
     build_per_group_and_layer_attn_metadata: Callable[..., tuple[Any, AttentionMetadataByLayer]]
     build_model_inputs_first_pass: Callable[..., tuple[dict[str, Any], int]]
     model_returns_tuple: Callable[[], bool]
+    _get_positions: Callable[[int], torch.Tensor]
     _determine_batch_execution_and_padding: Callable[[int], tuple[CUDAGraphMode, int, Any]]
     _get_slot_mapping: Callable[..., dict[str, torch.Tensor]]
