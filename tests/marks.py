@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable
 
 import pytest
@@ -22,6 +23,11 @@ def unless(limit: str | None) -> pytest.MarkDecorator:
 
 requires_mla = unless(limits.NO_MLA_ON_CPU)
 requires_hidden_states = unless(limits.WITHOUT_METHODS.get(("extract_hidden_states", "vllm")))
+# vLLM's code of some targets imports it; .venv has none, see hooks/multimodal.py.
+requires_torchvision = pytest.mark.skipif(
+    importlib.util.find_spec("torchvision") is None,
+    reason="needs torchvision; tests/ascend runs it where that is",
+)
 requires_lora = pytest.mark.skipif(
     vllm_is("<0.30"), reason="vLLM 0.23 pins memory for adapters, without speculation too"
 )

@@ -73,6 +73,7 @@ DRAFTS = {
         device="npu",
         engine={"max_num_batched_tokens": 512},
     ),
+    "eagle3, Qwen2.5-VL": Draft("eagle3", "eagle3-qwen25-vl", target="target-qwen25-vl"),
     "draft_model": Draft("draft_model", "draft"),
     "pard": Draft("draft_model", "pard", {"parallel_drafting": True}),
     "peagle": Draft("eagle3", "peagle", {"parallel_drafting": True}),
@@ -87,6 +88,8 @@ DRAFTS = {
     "ngram": Draft("ngram", None, {"prompt_lookup_min": 2, "prompt_lookup_max": 4}),
     "suffix": Draft("suffix", None, {"suffix_decoding_max_cached_requests": 0}),
 }
+# Targets whose code in vLLM imports torchvision: where that is missing, they cannot be evaluated.
+NEED_TORCHVISION = ("target-qwen25-vl",)
 # Before vLLM is imported, which reads them once.
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",

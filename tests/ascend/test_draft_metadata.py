@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from vllm.config import CUDAGraphMode
 
 WIDEST = 8
 NUM_DRAFTS = 3
@@ -23,6 +24,9 @@ class Stock:
 
     def _prepare_dcp_draft_dummy_metadata(self, metadata: Any, draft_index: int) -> None:
         raise AssertionError("vllm-ascend's own loop is asked")
+
+    def attn_update_stack_num_spec_norm(self: Any, *arguments: Any) -> Any:
+        return self.build_next(*arguments)
 
 
 @pytest.fixture
@@ -83,6 +87,25 @@ def test_both_describe_one_row_each(proposer: Any, num_reqs: int, draft_index: i
         assert getattr(one, name).data_ptr() == getattr(other, name).data_ptr()
     assert one.query_start_loc.tolist() == list(range(num_reqs + 1))
     assert (one.max_query_len, one.num_input_tokens) == (1, num_reqs)
+
+
+@pytest.mark.parametrize("has_mrope", [False, True])
+def test_slots_of_later_steps_go_by_places(proposer: Any, has_mrope: bool) -> None:
+    """vllm-ascend computes them from what it is given, counting up; of M-RoPE that is too low."""
+    given: list[Any] = []
+    proposer.build_next = lambda *arguments: given.append(arguments) or arguments[1]
+    proposer.vllm_config = SimpleNamespace(model_config=SimpleNamespace(uses_mrope=has_mrope))
+    proposer.use_async_scheduling = True
+    metadata = first_step(2)
+    metadata.seq_lens = torch.tensor([7, 20, 0], dtype=torch.int32)
+    positions = torch.tensor([[3, 19]] * 3, dtype=torch.int32)
+    for draft_index in (1, 2):
+        proposer.attn_update_stack_num_spec_norm(
+            draft_index, metadata, 2, 2, positions, CUDAGraphMode.NONE
+        )
+    assert positions.tolist() == ([[6, 19]] * 3 if has_mrope else [[3, 19]] * 3)
+    assert [arguments[0] for arguments in given] == [1, 2]
+    assert all(arguments[4] is positions for arguments in given)
 
 
 def test_the_first_step_is_left_as_it_is(proposer: Any) -> None:

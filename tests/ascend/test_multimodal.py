@@ -15,7 +15,7 @@ import pytest
 
 from tests.ascend.environment import CPU, ROOT
 from tests.ascend.matrix import VL_CASES, Case, K, capture_sizes
-from tests.ascend.processes import NOT_GIVEN, tokens_of
+from tests.ascend.processes import NOT_GIVEN, assert_same_drafts, tokens_of
 from tests.ascend.test_matrix import NPU_PLATFORM, assert_some_drafts_are_accepted
 from tests.engines import assert_same
 from tests.marks import unless
@@ -27,6 +27,8 @@ CASES = [
     pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in VL_CASES
 ]
 KIND = "pictures"
+WORTH = "tests/e2e/test_golden_acceptance.py::test_acceptance_has_not_fallen"
+TESTS = ("tests/e2e/test_multimodal.py", f"{WORTH}[eagle3, Qwen2.5-VL-greedy]")
 
 
 def on_cpu(case: Case, run_engine: Any, *, speculates: bool) -> Any:
@@ -44,3 +46,36 @@ def test_answers_are_those_without_speculation_on_a_cpu(name: str, run_engine: A
     expected = on_cpu(case, run_engine, speculates=False)
     assert_same(tokens_of(outcome, KIND), tokens_of(expected, KIND))
     assert_some_drafts_are_accepted(outcome["counters"])
+
+
+@pytest.mark.parametrize("name", [name for name in BY_DAY if "chunked" not in name])
+def test_drafts_are_those_of_a_cpu(name: str, run_engine: Any) -> None:
+    """Behind images, too: drafts read keys and values at the places of a request's tokens."""
+    case = VL_CASES[name]
+    assert_same_drafts(run_engine(case), on_cpu(case, run_engine, speculates=True), KIND)
+
+
+@pytest.mark.parametrize("method", ["eagle3", "draft_model"])
+def test_later_draft_steps_have_one_row_for_each_request(method: str, run_engine: Any) -> None:
+    outcome = run_engine(VL_CASES[f"{method}-full_decode_only"])
+    recorded = {rows[0]: rows[1:-1] for rows in outcome["draft_rows_at_start"] if len(rows) > 2}
+    for size in capture_sizes(K):
+        assert recorded[size] == [size // (K + 1)] * (K - 1)
+    ran = len(outcome["draft_rows_of"][KIND])
+    assert ran * 2 < outcome["counters_of"][KIND]["vllm:spec_decode_num_drafts"]
+
+
+def test_on_the_cpu_of_this_environment() -> None:
+    """It has torchvision, which vLLM's Qwen-VL imports."""
+    given = {name: value for name, value in os.environ.items() if name not in NOT_GIVEN}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS],
+        cwd=ROOT,
+        env={**given, **CPU},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout

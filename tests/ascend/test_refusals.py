@@ -93,8 +93,6 @@ def drafter_in(
     drafter: Any = object.__new__(drafter_of("mtp", "ascend"))
     vars(drafter).update(
         vars(stock),
-        uses_mrope=False,
-        supports_mm_inputs=False,
         dcp_size=1,
         use_compress=False,
         use_sparse=sparse,

@@ -9,6 +9,7 @@ import pytest
 from examples.zoo import evaluate
 from tests.e2e.golden import IN_RECORD, RECORD, is_worth_its_record
 from tests.e2e.recurrent import NEEDS_LAYERS
+from tests.marks import requires_torchvision
 from tests.zoo import ONE_OF_EACH_KIND, folder_of
 
 
@@ -41,8 +42,10 @@ WITH_STATES = "mtp, Qwen3.5"
 
 def marks_of(name: str, request_name: str) -> list[Any]:
     """Return the marks of a figure's test."""
-    marks = [] if is_by_day(name, request_name) else [pytest.mark.nightly]
+    marks: list[Any] = [] if is_by_day(name, request_name) else [pytest.mark.nightly]
     marks += NEEDS_LAYERS if name == WITH_STATES else []
+    if evaluate.DRAFTS[name].target in evaluate.NEED_TORCHVISION:
+        marks.append(requires_torchvision)
     return [*marks, pytest.mark.core] if (name, request_name) in CORE else marks
 
 

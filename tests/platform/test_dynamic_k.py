@@ -37,7 +37,6 @@ def engine(record: SpecConfig | None = RECORD, **changes: Any) -> Any:
         "scheduler_cls": None,
         "use_mla": False,
         "is_moe": False,
-        "is_multimodal_model": False,
         "decode_context_parallel_size": 1,
         "data_parallel_size": 1,
         "parallel_drafting": False,
@@ -54,7 +53,6 @@ def engine(record: SpecConfig | None = RECORD, **changes: Any) -> Any:
         scheduler_config=SimpleNamespace(scheduler_cls=values["scheduler_cls"]),
         model_config=SimpleNamespace(
             use_mla=values["use_mla"],
-            is_multimodal_model=values["is_multimodal_model"],
             is_moe=values["is_moe"],
         ),
         parallel_config=SimpleNamespace(
@@ -102,7 +100,6 @@ def test_vllm_is_not_shown_the_schedule(mode: Any, scheduler: str | None) -> Non
         ({}, {"mode": CUDAGraphMode.FULL}, "any mixture of requests"),
         ({"draft_loop": "stock"}, {}, "the draft loop of vllm-ascend"),
         ({"draft_sample_method": "probabilistic"}, {}, "sampled drafts"),
-        ({}, {"is_multimodal_model": True}, "a multimodal target"),
         ({}, {"decode_context_parallel_size": 2}, "decode context parallelism"),
     ],
 )
@@ -210,13 +207,11 @@ def test_k_or_none_has_graphs_for_both_on_an_npu(
     [
         (NPU, {}, {"use_mla": True}, "multi-head latent attention"),
         (NPU, {}, {"mode": CUDAGraphMode.FULL}, "any mixture of requests"),
-        (NPU, {}, {"is_multimodal_model": True}, "a multimodal target"),
         (NPU, {"capture": "given"}, {}, "cudagraph_capture_sizes"),
         (NPU, {"capture_graphs": 3}, {}, "capture_graphs"),
         (CUDA, {}, {}, "full graphs, which vLLM makes piecewise"),
         (CUDA, {}, {"mode": CUDAGraphMode.FULL_DECODE_ONLY}, "full graphs, which vLLM makes"),
         (CPU, {}, {"scheduler_cls": "my.Scheduler"}, "--scheduler-cls"),
-        (CPU, {}, {"is_multimodal_model": True}, "a multimodal target"),
         (CPU, {}, {"data_parallel_size": 2, "is_moe": True}, "replicas that step together"),
     ],
 )

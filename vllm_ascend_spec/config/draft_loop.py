@@ -13,7 +13,7 @@ OPTION = f"additional_config.{SECTION}.draft_loop"
 def check_draft_loop(request: SpecInput) -> None:
     """Refuse a loop for a method without one, and our loop where it is not possible.
 
-    The drafter refuses what only the loaded models tell (M-RoPE, a multimodal target).
+    The drafter refuses what only the loaded models tell (sparse or compressed attention).
 
     Raises:
         ConfigError: naming the reason.

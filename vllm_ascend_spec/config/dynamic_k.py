@@ -39,7 +39,6 @@ def blocker_of_auto(
     if speculation.draft_loop is not None:
         # Our loops leave these to the stock ones, or no test has tried them with another K.
         reasons |= {
-            "a multimodal target": model is None or model.is_multimodal_model,
             "sparse attention": hasattr(text, "index_topk"),
             "compressed attention": hasattr(text, "compress_ratios"),
         }
@@ -72,7 +71,6 @@ def blocker_of_full_graphs(vllm_config: VllmConfig, speculation: SpecConfig) -> 
             "the draft loop of vllm-ascend": speculation.draft_loop == "stock",
             # Drafts made in one pass run outside of graphs.
             "sampled drafts": speculation.samples_drafts and not spec.parallel_drafting,
-            "a multimodal target": model is None or model.is_multimodal_model,
             "decode context parallelism": parallel.decode_context_parallel_size > 1,
         }
     return next((name for name, is_there in problems.items() if is_there), None)

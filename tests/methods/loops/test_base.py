@@ -20,7 +20,7 @@ VOCAB = 6
 class Stock:
     """The part of vLLM's proposer that ``create`` reads; its own choice as in vLLM 0.30."""
 
-    uses_mrope = supports_mm_inputs = parallel_drafting = False
+    parallel_drafting = False
     constant_draft_positions = use_heterogeneous_vocab = False
     net_num_new_slots_per_request = 0
 
@@ -118,11 +118,11 @@ def test_a_window_is_refused_where_vllms_loop_is_used(monkeypatch: pytest.Monkey
 
 
 def test_the_loop_that_cannot_be_used_is_refused() -> None:
-    stock = Proposer.uses_mrope
+    stock = Proposer.constant_draft_positions
     try:
-        Proposer.uses_mrope = True
+        Proposer.constant_draft_positions = True
         assert create("block", "probabilistic", "auto").uses_own_loop is False
-        with pytest.raises(ConfigError, match="M-RoPE"):
+        with pytest.raises(ConfigError, match="constant draft positions"):
             create("block", "probabilistic", "ours")
     finally:
-        Proposer.uses_mrope = stock
+        Proposer.constant_draft_positions = stock

@@ -174,6 +174,18 @@ def test_plan_of_one_request(planner: Planner) -> None:
     assert plan.seq_lens.tolist() == [[4], [5], [6]]
 
 
+def test_slots_go_by_places_where_images_take_fewer_positions() -> None:
+    positions = torch.tensor([[2, 6], [2, 6], [2, 6]])
+    places, table = torch.tensor([5, 6]), torch.tensor([[7, 3], [1, 2]], dtype=torch.int32)
+    plan = plan_steps(positions, (places + 1).int(), table, 4, 8, 2, places)
+    assert [step.tolist() for step in plan.positions] == [[[3, 7]] * 3, [[4, 0]] * 3]
+    assert [step.tolist() for step in plan.slots] == [[14, 11], [15, PADDING_SLOT]]
+    assert [step.tolist() for step in plan.seq_lens] == [[7, 8], [8, 1]]
+    rows = plan_steps(positions[0], (places + 1).int(), table, 4, 8, 2, places)
+    assert [step.tolist() for step in rows.positions] == [[3, 7], [4, 0]]
+    assert all(torch.equal(a, b) for a, b in zip(rows.slots, plan.slots, strict=True))
+
+
 def test_request_that_reaches_the_end_stays_past_it(planner: Planner) -> None:
     plan = make_batch([29, 4], 4, 32).plan(planner, 5)
     assert plan.positions[:, 0].tolist() == [30, 31, 0, 0, 0]
