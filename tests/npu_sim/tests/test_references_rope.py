@@ -95,6 +95,29 @@ def test_mrope_by_positions(positions, head_size, rotary_size, mode):
     assert not count or got[0].data_ptr() != query.data_ptr()
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_mrope_by_three_positions(mode):
+    angles, cache = table(9, 32)
+    positions = torch.tensor([[0, 4, 4, 8], [1, 4, 5, 8], [2, 5, 4, 8]])
+    query, key = torch.randn(4, 96), torch.randn(4, 48)
+    got = OPS["npu::npu_mrope"](
+        positions, query, key, cache, 48, mrope_section=[4, 6, 6], rotary_mode=mode
+    )
+    owner = torch.tensor([0] * 4 + [1] * 6 + [2] * 6)
+    at = angles[positions[owner].T, torch.arange(16)].unsqueeze(1)
+    for x, y in zip((query, key), got, strict=True):
+        want = x.double().reshape(4, -1, 48).clone()
+        want[..., :32] = turned(want[..., :32], at, mode)
+        torch.testing.assert_close(y.double(), want.reshape(x.shape), atol=1e-5, rtol=1e-5)
+    same = positions[:1].expand(3, -1)
+    plain = OPS["npu::npu_mrope"](positions[0], query, key, cache, 48, rotary_mode=mode)
+    of_text = OPS["npu::npu_mrope"](
+        same, query, key, cache, 48, mrope_section=[4, 6, 6], rotary_mode=mode
+    )
+    for a, b in zip(of_text, plain, strict=True):
+        torch.testing.assert_close(a, b)
+
+
 @pytest.mark.parametrize("neox", [True, False])
 def test_atb_rotates_in_place_as_mrope_does(neox):
     _, cache = table(9, 16)
@@ -133,7 +156,11 @@ def test_refused(name, arguments, keywords, reason):
         ({"positions": torch.tensor([7])}, "beyond a table of 7"),
         ({"positions": torch.tensor([-1])}, "beyond a table of 7"),
         ({"positions": torch.zeros(3, 1, dtype=torch.int64)}, "positions has shape"),
-        ({"mrope_section": [2, 3, 3]}, "no reference for mrope_section"),
+        ({"mrope_section": [2, 3, 3]}, "positions has shape"),
+        (
+            {"mrope_section": [2, 3, 4], "positions": torch.zeros(3, 1, dtype=torch.int64)},
+            "valid: three that make up half of 16",
+        ),
         ({"cache_mode": "interleave"}, "cache_mode is 'interleave'"),
         ({"cos_sin_cache": torch.zeros(7, 8)}, "rotary size 8; valid: multiples of 16"),
         ({"cos_sin_cache": torch.zeros(7, 32)}, "up to the head's 16"),

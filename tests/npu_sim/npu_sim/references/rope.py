@@ -108,11 +108,15 @@ def _rotate_heads(
 
 
 def _cos_sin(
-    positions: torch.Tensor,  # [tokens]
+    positions: torch.Tensor,  # [tokens], or [3, tokens] with sections
     cos_sin_cache: torch.Tensor,  # [max_positions, rotary_size]: cosines, then sines
     mode: str,
+    sections: list[int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give cosines and sines spread over both members of each pair, [tokens, rotary_size]."""
+    """Give cosines and sines spread over both members of each pair, [tokens, rotary_size].
+
+    With `sections` the first pairs turn by the first row of positions, the next by the second.
+    """
     if positions.numel():
         highest, lowest = int(positions.max()), int(positions.min())
         require(
@@ -120,6 +124,11 @@ def _cos_sin(
             f"positions {lowest} to {highest} are beyond a table of {cos_sin_cache.shape[0]}",
         )
     cos, sin = cos_sin_cache[positions.long()].chunk(2, -1)
+    if sections is not None:
+        cos, sin = (
+            torch.cat([part[row] for row, part in enumerate(table.split(sections, -1))], -1)
+            for table in (cos, sin)
+        )
     if mode == "half":
         return torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)
     return cos.repeat_interleave(2, -1), sin.repeat_interleave(2, -1)
@@ -127,7 +136,7 @@ def _cos_sin(
 
 @reference("npu::npu_mrope")
 def mrope(
-    positions: torch.Tensor,  # [tokens], int32 or int64
+    positions: torch.Tensor,  # [tokens], or [3, tokens] with sections; int32 or int64
     query: torch.Tensor,  # [tokens, query_heads * head_size]
     key: torch.Tensor,  # [tokens, key_heads * head_size]
     cos_sin_cache: torch.Tensor,  # [max_positions, rotary_size]: cosines, then sines
@@ -139,16 +148,17 @@ def mrope(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Rotate query and key by positions; heads wider than the table keep their rest.
 
-    The multimodal mode, positions [3, tokens] with an `mrope_section`, has no reference.
+    With an `mrope_section` other than zeros, M-RoPE: a token has three positions, and the section
+    says how many pairs turn by each of them.
     """
-    refuse(mrope_section=mrope_section if any(mrope_section or ()) else None)
+    sections = mrope_section if any(mrope_section or ()) else None
     require_choice("rotary_mode", rotary_mode, ("half", *INTERLEAVE))
     require_choice("cache_mode", cache_mode, ("default",))
     require_dtype("positions", positions, INTS)
     require_dtype("query", query, FLOATS)
     require_same_dtype(query=query, key=key, cos_sin_cache=cos_sin_cache)
-    tokens = positions.shape[0]
-    require_shape("positions", positions, tokens)
+    tokens = query.shape[0]
+    require_shape("positions", positions, *(() if sections is None else (3,)), tokens)
     require_shape("query", query, tokens, None)
     require_shape("key", key, tokens, None)
     require_shape("cos_sin_cache", cos_sin_cache, None, None)
@@ -158,7 +168,11 @@ def mrope(
         rotary_size % unit == 0 and rotary_size <= head_size,
         f"rotary size {rotary_size}; valid: multiples of {unit} up to the head's {head_size}",
     )
-    cos, sin = _cos_sin(positions, cos_sin_cache, str(rotary_mode))
+    require(
+        sections is None or (len(sections) == 3 and sum(sections) * 2 == rotary_size),
+        f"mrope_section is {sections}; valid: three that make up half of {rotary_size}",
+    )
+    cos, sin = _cos_sin(positions, cos_sin_cache, str(rotary_mode), sections)
     turn = [_rotate_heads(x, cos, sin, head_size, str(rotary_mode)) for x in (query, key)]
     return turn[0], turn[1]
 
