@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from examples.zoo.training.pictures import Picture, every_picture, is_held_out
 from tests.zoo import ZOO
+
+if TYPE_CHECKING:
+    from examples.zoo.training.pictures import Picture
 
 QWEN25_VL = str(ZOO / "target-qwen25-vl")
 HEAD = {"method": "eagle3", "model": str(ZOO / "eagle3-qwen25-vl"), "num_speculative_tokens": 3}
@@ -23,6 +25,9 @@ PLACE = "<|vision_start|><|image_pad|><|vision_end|>"
 
 def unseen_pictures() -> list[Picture]:
     """Return the pictures that the target was not trained on."""
+    # It imports torch, which tests/ascend/warm.py does at a time of its own.
+    from examples.zoo.training.pictures import every_picture, is_held_out
+
     return [picture for place, picture in enumerate(every_picture()) if is_held_out(place)]
 
 

@@ -315,13 +315,15 @@ def test_first_pass_gets_the_block_table_of_the_batch(
     )
     metadata = SimpleNamespace(num_reqs=6, block_table_tensor=torch.zeros(8, 2))
     make(stock_class).set_inputs_first_pass(*names, metadata)
-    given = dict.fromkeys(names, None) | {"cad": metadata}
+    positions = torch.tensor([8, 9])
+    given = dict.fromkeys(names, None) | {"target_positions": positions, "cad": metadata}
     ours = make(
         our_class,
         uses_own_loop=True,
         parallel_drafting=False,
         needs_extra_input_slots=True,
-        positions=torch.tensor([8, 9]),
+        uses_mrope=False,
+        positions=positions,
         draft_context=9,
         max_model_len=12,
     )

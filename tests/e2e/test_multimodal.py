@@ -6,6 +6,9 @@ the KV cache behind one has to go by places.
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +27,7 @@ from tests.pictures import (
     unseen_pictures,
     with_pictures,
 )
+from tests.zoo import ZOO
 
 pytestmark = requires_torchvision
 SPECS: dict[str, dict[str, Any]] = {"eagle3": HEAD, "draft_model": DRAFT, "ngram": NGRAM}
@@ -52,6 +56,17 @@ CELLS = [
 NUM_PROMPTS = 12
 # Float32, added up in another order.
 ROUNDING = 1e-3
+
+
+# Drafts of a text model: they have one position for each token, and know nothing of images.
+OF_TEXT: dict[str, dict[str, Any]] = {
+    "eagle": {"method": "eagle"},
+    "eagle3": {"method": "eagle3"},
+    "dflash": {"method": "dflash"},
+    "peagle": {"method": "eagle3", "parallel_drafting": True},
+    "pard": {"method": "draft_model", "parallel_drafting": True},
+}
+LAYERS = {"eagle_config": "eagle_aux_hidden_state_layer_ids", "dflash_config": "target_layer_ids"}
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +100,40 @@ def test_answers_are_those_of_no_speculation(
     assert_same(token_ids(generate(llm, requests[:4], 1)), expected[:4])
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", OF_TEXT)
+def test_drafts_of_a_text_model(
+    name: str,
+    make_engine: Any,
+    generate: Generate,
+    requests: list[Any],
+    unspeculated: list[Any],
+    tmp_path: Path,
+) -> None:
+    """They were trained for another target, which is deeper."""
+    folder = shutil.copytree(ZOO / name, tmp_path / name)
+    config = json.loads((folder / "config.json").read_text())
+    for section, layers in LAYERS.items():
+        if section in config:
+            config[section][layers] = [0, 1, 2] if section == "dflash_config" else [1, 2, 3]
+    (folder / "config.json").write_text(json.dumps(config))
+    spec = {**OF_TEXT[name], "model": str(folder), "num_speculative_tokens": 3}
+    llm = make_engine(spec, **MEDIA)
+    with watch(llm) as seen:
+        answers = token_ids(generate(llm, requests))
+    assert_same(answers, token_ids(unspeculated))
+    assert seen.acceptance.num_accepted_tokens > 0
+
+
 def test_a_picture_is_found_again(
     make_engine: Any, generate: Generate, requests: list[Any], unspeculated: list[Any]
 ) -> None:
     """In the prefix cache; another one in its place is not."""
-    text, pictures = "x = 1\n" * 60, unseen_pictures()
+    text, pictures = "x = 1\n" * 100, unseen_pictures()
     first, second = (prompt_of(text, picture) for picture in pictures[:2])
     alone = token_ids(generate(make_engine(**MEDIA), [first, second], 1))
-    llm = make_engine(HEAD, **MEDIA)
+    # Made last: what is counted is the process's.
+    llm = make_engine(HEAD, **MEDIA, seed=1)
     generate(llm, [first])
     before = count(llm, "vllm:prefix_cache_hits")
     assert_same(token_ids(generate(llm, [first, second], 1)), alone)
@@ -102,13 +143,13 @@ def test_a_picture_is_found_again(
 
 
 def test_a_picture_is_read(make_engine: Any, generate: Generate) -> None:
-    """The target has never seen these: it names both colours and the shape of most of them."""
+    """The target has never seen these: it names both colours and the shape of most, of 120."""
     pictures = unseen_pictures()
     llm = make_engine(HEAD, **MEDIA)
     prompts = [prompt_of("import canvas\n", picture) for picture in pictures]
     answers = generate(llm, prompts, max_tokens=24)
     right = [a.text.startswith(p.line.strip()) for a, p in zip(answers, pictures, strict=True)]
-    assert sum(right) > 0.8 * len(right)
+    assert sum(right) > 0.6 * len(right)
 
 
 @torch.no_grad()

@@ -190,13 +190,31 @@ class AscendDraftLoop(  # type: ignore[misc]
         sampler = self.sampler_of(sampling, self.positions[rows[:, 0]])
         return self.pick_all(last[rows], sampler)
 
-    def set_inputs_first_pass(self, *args: Any, **kwargs: Any) -> Any:
+    def set_inputs_first_pass(  # noqa: PLR0913, PLR0917 - the signature is vllm-ascend's
+        self,
+        target_token_ids: torch.Tensor,  # [num_tokens]
+        next_token_ids: torch.Tensor,  # [num_reqs]
+        target_positions: torch.Tensor,  # [num_tokens], or [3, num_tokens]
+        target_hidden_states: torch.Tensor,  # [num_tokens, hidden_size]
+        token_indices_to_sample: torch.Tensor | None,  # [num_reqs]
+        cad: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         """Prepare draft step 1; the signature is vllm-ascend's."""
-        positions = kwargs["target_positions"]
-        if positions.ndim > 1 and self.needs_extra_input_slots:
+        if target_positions.ndim > 1 and self.needs_extra_input_slots:
             # A draft model reads images' tokens as text.
-            kwargs["target_positions"] = places_of(kwargs["cad"], positions)
-        prepared = super().set_inputs_first_pass(*args, **kwargs)  # type: ignore[misc]
+            target_positions = places_of(cad, target_positions)
+        prepared = super().set_inputs_first_pass(  # type: ignore[misc]
+            target_token_ids,
+            next_token_ids,
+            target_positions,
+            target_hidden_states,
+            token_indices_to_sample,
+            cad,
+            *args,
+            **kwargs,
+        )
         if self.uses_own_loop:
             num_tokens, _, metadata, _ = prepared
             positions = self._get_positions(num_tokens)
