@@ -190,7 +190,7 @@ class AscendDraftLoop(  # type: ignore[misc]
         sampler = self.sampler_of(sampling, self.positions[rows[:, 0]])
         return self.pick_all(last[rows], sampler)
 
-    def set_inputs_first_pass(  # noqa: PLR0913, PLR0917 - the signature is vllm-ascend's
+    def set_inputs_first_pass(
         self,
         target_token_ids: torch.Tensor,  # [num_tokens]
         next_token_ids: torch.Tensor,  # [num_reqs]
