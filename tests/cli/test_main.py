@@ -127,6 +127,7 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
         "has_draft_model": {"value": True, **default},
         "is_synchronous": {"value": False, **default},
         "draft_loop": {"value": "auto", **default},
+        "draft_window": {"value": None, **default},
         "capture": {"value": "planned", **default},
         "capture_graphs": {"value": None, **default},
         "capture_load": {"value": None, **default},

@@ -97,7 +97,7 @@ def test_vllm_ascends_option_without_effect_is_a_warning(method: str) -> None:
         (ours(96), CPU, {"max_model_len": 96}, OURS, "longer than 96 tokens; valid: 1 to 95"),
         (ours("auto"), replace(CPU, max_model_len=256), {}, OURS, "tries windows from 256 tokens"),
         (ours(64, draft_loop="stock"), CPU, {}, OURS, "not possible with draft_loop='stock'"),
-        (ours(64), replace(CPU, data_parallel_size=2), {}, OURS, "with data parallelism"),
+        (ours(64), replace(CPU, enable_eplb=True), {}, OURS, "with expert load balancing"),
     ],
 )
 def test_refusals(

@@ -65,7 +65,11 @@ def hybrid(requests: Requests) -> Any:
 
 def set_graphs(made: Any, *, full: bool) -> None:
     mode = SimpleNamespace(has_full_cudagraphs=lambda: full)
-    made.vllm_config = SimpleNamespace(compilation_config=SimpleNamespace(cudagraph_mode=mode))
+    made.vllm_config = SimpleNamespace(
+        compilation_config=SimpleNamespace(cudagraph_mode=mode),
+        model_config=SimpleNamespace(is_moe=True),
+        parallel_config=SimpleNamespace(data_parallel_size=1),
+    )
 
 
 def start(requests: Requests, *req_ids: str, params: Any = GREEDY, times: int = 4) -> None:
@@ -105,6 +109,13 @@ def test_the_model_is_not_left_out_where_it_cannot_be(
 ) -> None:
     """All its steps are one graph, or its loop is not ours."""
     setattr(hybrid, name, not getattr(hybrid, name))
+    start(requests, "a")
+    assert hybrid.draft(requests.step(3, a=[5])) == [[6, 7, 8]]
+    assert hybrid.asked == 3
+
+
+def test_replicas_in_lock_step_run_all_draft_steps(hybrid: Any, requests: Requests) -> None:
+    hybrid.vllm_config.parallel_config.data_parallel_size = 2
     start(requests, "a")
     assert hybrid.draft(requests.step(3, a=[5])) == [[6, 7, 8]]
     assert hybrid.asked == 3
