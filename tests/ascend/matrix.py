@@ -75,6 +75,8 @@ SWITCHED: dict[str, Any] = {
     "sampling": GREEDY,
     "extra_args": (None, {"speculation": "off"}, {"speculation": 1}),
 }
+# Answers of which the two longest pass a block of a model that keeps states.
+LONG: dict[str, Any] = {"sampling": {**GREEDY, "max_tokens": 160}}
 # A request at a time.
 ALONE: dict[str, Any] = {"sampling": GREEDY, "batch": 1}
 # What else a token might have been.
@@ -86,6 +88,7 @@ KINDS = {
     "crowd": CROWD,
     "switched": SWITCHED,
     "top_two": TOP_TWO,
+    "long": LONG,
     "alone": ALONE,
     "pictures": PICTURES,
 }
@@ -454,9 +457,19 @@ NIGHTLY_STATE_CASES |= {
 }
 # Steps too small for all requests that run, beside prompts in pieces, some of one token.
 SMALL_STEPS = {"max_num_batched_tokens": 41, "max_num_seqs": 4}
+
+
+def small_steps(mode: str) -> dict[str, Any]:
+    """Return that engine in a mode: graphs for more requests than run are refused."""
+    graphs = MODES[mode].get("compilation_config")
+    sizes = {"cudagraph_capture_sizes": capture_sizes(K)[:-1]}
+    own = {} if graphs is None else {"compilation_config": {**graphs, **sizes}}
+    return {**NO_PREFIXES, **SMALL_STEPS, **own}
+
+
 NIGHTLY_STATE_CASES |= {
     f"{method}-{mode}-pieces": state_case(
-        method, mode, engine={**NO_PREFIXES, **SMALL_STEPS}, requests=("greedy", "crowd")
+        method, mode, engine=small_steps(mode), requests=("greedy", "crowd")
     )
     for method in ("mtp", "custom_class")
     for mode in MODES
@@ -464,7 +477,7 @@ NIGHTLY_STATE_CASES |= {
 NIGHTLY_STATE_CASES["mtp-default-async-pieces"] = state_case(
     "mtp",
     "default",
-    engine={**NO_PREFIXES, **SMALL_STEPS, "async_scheduling": True},
+    engine={**small_steps("default"), "async_scheduling": True},
     requests=("greedy", "crowd"),
 )
 STATE_CASES |= NIGHTLY_STATE_CASES

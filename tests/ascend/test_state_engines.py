@@ -33,6 +33,7 @@ from tests.ascend.processes import (
     tokens_of,
 )
 from tests.ascend.prompts import NUM_PROMPTS, prompts
+from tests.ascend.test_changing_k import SCHEDULE
 from tests.ascend.test_matrix import (
     NPU_PLATFORM,
     assert_close,
@@ -162,14 +163,37 @@ def test_later_draft_steps_run_on_one_row_per_request(run_engine: Run) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("caches", [True, False])
 @pytest.mark.parametrize("mode", ["eager", "full_decode_only"])
-def test_preemption(mode: str, run_engine: Run, expected: Outcome) -> None:
-    """Blocks are as long as a state is large, so only few requests run beside each other."""
-    engine = {"enable_prefix_caching": False, "num_gpu_blocks_override": 25}
-    outcome = run_engine(state_case("mtp", mode, engine=engine, requests=("greedy", "crowd")))
-    for kind in ("greedy", "crowd"):
-        assert_same(tokens_of(outcome, kind), tokens_of(expected, kind))
+def test_preemption(mode: str, caches: bool, run_engine: Run) -> None:
+    """All requests fit, until one grows into another block of keys and values."""
+    room = {"model": QWEN35, "max_model_len": 1024}
+    engine = {**room, "enable_prefix_caching": caches, "num_gpu_blocks_override": 62}
+    outcome = run_engine(state_case("mtp", mode, engine=engine, requests=("long",)))
+    reference = Case(method=None, mode="eager", engine=room, requests=("long",))
+    wanted = run_engine(reference, CPU_HERE)
+    assert_same(tokens_of(outcome, "long"), tokens_of(wanted, "long"))
     assert outcome["counters"]["vllm:num_preemptions"] > 0
+
+
+@pytest.mark.nightly
+def test_k_changes_from_step_to_step(run_engine: Run, expected: Outcome) -> None:
+    """In graphs for each K, and after steps with more drafts than the next one has rows."""
+    case = state_case(
+        "mtp",
+        "default",
+        engine={
+            "additional_config": {},
+            "compilation_config": {"cudagraph_mode": "FULL_DECODE_ONLY"},
+        },
+        requests=("crowd", "greedy"),
+        options=SCHEDULE,
+    )
+    outcome = run_engine(case)
+    for kind in case.requests:
+        assert_same(tokens_of(outcome, kind), tokens_of(expected, kind))
+    assert sum(n > 0 for n in outcome["lengths"].values()) == K
+    assert outcome["graph_steps_of"]["crowd"]["full"] > 0
 
 
 @pytest.mark.skipif(not IS_SIMULATED, reason="on silicon nobody needs engines with errors")
