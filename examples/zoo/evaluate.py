@@ -10,6 +10,7 @@ evaluated by name, on the simulated NPU (``tests/npu_sim``).
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 from collections.abc import Iterable
@@ -62,7 +63,6 @@ DRAFTS = {
     "mtp, DeepSeek": Draft("mtp", None, target="target-deepseek"),
     "eagle3, Qwen3-MoE": Draft("eagle3", "eagle3-qwen3-moe", target="target-qwen3-moe"),
     "eagle3, gpt-oss": Draft("eagle3", "eagle3-gpt-oss", target="target-gpt-oss"),
-    # vLLM imports torchvision for it.
     "mtp, Qwen3.5": Draft("mtp", None, target="target-qwen35"),
     # vLLM has no sparse attention on a CPU; this one is evaluated on the simulated NPU, which is
     # slow with vLLM's 8192 tokens.
@@ -89,7 +89,7 @@ DRAFTS = {
     "suffix": Draft("suffix", None, {"suffix_decoding_max_cached_requests": 0}),
 }
 # Targets whose code in vLLM imports torchvision: where that is missing, they cannot be evaluated.
-NEED_TORCHVISION = ("target-qwen25-vl",)
+NEED_TORCHVISION = ("target-qwen25-vl", "target-qwen35")
 # Before vLLM is imported, which reads them once.
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -166,6 +166,17 @@ def evaluate(name: str, models: Path, requests: Iterable[str]) -> dict[str, obje
     return results
 
 
+def those_that_can_run() -> list[str]:
+    """Return the names of all drafts but those that this environment cannot run; say which."""
+    on_cpu = [name for name, draft in DRAFTS.items() if draft.device == "cpu"]
+    if importlib.util.find_spec("torchvision"):
+        return on_cpu
+    lacking = [name for name in on_cpu if DRAFTS[name].target in NEED_TORCHVISION]
+    for name in lacking:
+        print(f"{name} is left out: it needs torchvision", flush=True)
+    return [name for name in on_cpu if name not in lacking]
+
+
 def main() -> None:
     """Evaluate the drafts that were asked for and write the record."""
     for name, value in ENVIRONMENT.items():
@@ -178,7 +189,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="file to write instead")
     parser.add_argument("--requests", nargs="+", default=list(REQUESTS), choices=list(REQUESTS))
     args = parser.parse_args()
-    asked = args.drafts or [name for name, draft in DRAFTS.items() if draft.device == "cpu"]
+    asked = args.drafts or those_that_can_run()
     if unknown := set(asked) - set(DRAFTS):
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(DRAFTS)}")
     path = args.record or args.models / "evaluation.json"
