@@ -59,9 +59,26 @@ def watch_draft_rows(rows: list[list[int]]) -> None:
 
 
 def watch_worker(worker: Any) -> None:
-    """Note the same in a rank's own process, which has started before; run there."""
-    worker.draft_rows = []
-    watch_draft_rows(worker.draft_rows)
+    """Note the same of a rank that has started before; run in its process.
+
+    Of a draft that is one graph there is the number of requests alone.
+    """
+    from vllm_ascend_spec.methods.loops.ascend.loop import AscendDraftLoop as Mixin
+
+    runner, run_model = worker.model_runner, Mixin._run_model
+    draft, worker.draft_rows = runner.draft, []
+
+    def noting_draft(step: Any) -> Any:
+        worker.draft_rows.append([])
+        drafts = draft(step)
+        worker.draft_rows[-1].append(len(drafts))
+        return drafts
+
+    def _run_model(self: Any, num_tokens: int) -> Any:
+        worker.draft_rows[-1].append(num_tokens)
+        return run_model(self, num_tokens)
+
+    runner.draft, Mixin._run_model = noting_draft, _run_model
 
 
 def take_rows(worker: Any) -> list[list[int]]:

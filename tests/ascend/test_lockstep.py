@@ -19,9 +19,10 @@ from vllm_ascend_spec.cli import env
 pytestmark = pytest.mark.skipif(not IS_SIMULATED, reason="counts what the simulated NPU ran")
 DEVICE = {**NPU, **MLA_BEYOND, "NPU_SIM_DEVICES": "2", "VLLM_PLUGINS": str(env.plugins({}))}
 # By method, the passes of a step through a layer of experts, and how often the copies compare their
-# batches: a draft without experts runs unasked, others for step 1 and once for later steps.
-PASSES = {"eagle": 1, "mtp": 1 + DRAFTS}
-BATCHES_COMPARED = {"eagle": 1, "mtp": 3}
+# batches: a draft without experts runs unasked, others for step 1 and once for later steps. EAGLE-3's
+# target is the zoo's, of three layers.
+PASSES = {"eagle": 1, "eagle3": 3, "mtp": 1 + DRAFTS}
+BATCHES_COMPARED = {"eagle": 1, "eagle3": 1, "mtp": 3}
 # Drafts are made for the first half of the context.
 SHORTER = {"max_model_len": END // 2}
 
@@ -35,6 +36,8 @@ SHORTER = {"max_model_len": END // 2}
         pytest.param("eagle", "full_decode_only", {}, marks=pytest.mark.nightly),
         pytest.param("eagle", "full_decode_only", SCHEDULE, marks=pytest.mark.nightly),
         pytest.param("eagle", "eager", {}, marks=pytest.mark.nightly),
+        pytest.param("eagle3", "eager", {}, marks=pytest.mark.nightly),
+        pytest.param("eagle3", "full_decode_only", {}, marks=pytest.mark.nightly),
     ],
 )
 def test_a_copy_without_work_keeps_in_step(
@@ -42,7 +45,9 @@ def test_a_copy_without_work_keeps_in_step(
 ) -> None:
     graphs = {"compilation_config": {"cudagraph_mode": mode.upper()}}
     how = MODES["eager"] if mode == "eager" else graphs
-    target, ran = run_case(method, tmp_path, DEVICE, options, **how)
+    # Each copy has half of the experts, or half of each.
+    experts = {"enable_expert_parallel": method == "eagle3"}
+    target, ran = run_case(method, tmp_path, DEVICE, options, **how, **experts)
     assert_in_step(ran)
     assert (ran.length < DRAFTS - 0.5) == bool(options)
     exchanged = {

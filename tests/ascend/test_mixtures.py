@@ -79,7 +79,7 @@ def test_later_draft_steps_have_one_row_per_request(name: str, run_engine: Any) 
         for size in capture_sizes(K):
             assert recorded[size] == [size // (K + 1)] * (K - 1)
         assert len(ran) * 2 < outcome["counters_of"]["greedy"]["vllm:spec_decode_num_drafts"]
-    for _, *steps, num_reqs in ran:
+    for _, *steps, num_reqs in (rows for rows in ran if len(rows) > 1):
         fitting = min(size for size in capture_sizes(K) if size >= num_reqs)
         allowed = {num_reqs, fitting} if case.mode == "default" else {num_reqs}
         assert len(steps) == K - 1

@@ -20,8 +20,8 @@ from vllm_ascend_spec.upstream import limits
 pytestmark = unless(limits.NO_EXPERT_REPLICAS_ON_CPU)
 
 # By method, the passes of a step through a layer of experts: the target's, and those of a draft
-# that has experts, too.
-PASSES = {"eagle": 1, "mtp": 1 + DRAFTS}
+# that has experts, too. EAGLE-3's target is the zoo's, of three layers.
+PASSES = {"eagle": 1, "eagle3": 3, "mtp": 1 + DRAFTS}
 # The target's batch is compared with the other copy's, then the draft's first and its later ones.
 BATCHES_COMPARED = 3
 
@@ -30,6 +30,7 @@ BATCHES_COMPARED = 3
     ("method", "options"),
     [
         pytest.param("eagle", {}, marks=pytest.mark.nightly),
+        pytest.param("eagle3", {}, marks=pytest.mark.nightly),
         pytest.param("mtp", {}, marks=pytest.mark.nightly),
         pytest.param("mtp", SCHEDULE, id="mtp-schedule"),
     ],
@@ -41,7 +42,9 @@ def test_a_copy_without_work_keeps_in_step(
 
     With a schedule, too: as many drafts are made as ever, and fewer of them verified.
     """
-    target, ran = run_case(method, tmp_path, CPU, options, enforce_eager=True)
+    # Each copy has half of the experts, or half of each.
+    how = {"enforce_eager": True, "enable_expert_parallel": method == "eagle3"}
+    target, ran = run_case(method, tmp_path, CPU, options, **how)
     assert_in_step(ran)
     assert (ran.length < DRAFTS - 0.5) == bool(options)
     passes = PASSES[method]
