@@ -266,6 +266,13 @@ CASES |= {
         ("dspark", "full_decode_only"),
     )
 }
+# vllm-ascend's own loop has the Markov head, too.
+CASES["dspark-stock"] = Case(
+    method="dspark",
+    mode="eager",
+    engine={"additional_config": {"ascend_spec": {"draft_loop": "stock"}}},
+    requests=("greedy", "structured"),
+)
 # Each drafts as another method does, in the same places of a step: the host looks the text up,
 # heads read the last states, a pass reads masks. By day they run in one mode.
 AS_ANOTHER = ("suffix", "custom_class", "mlp_speculator", "peagle")
@@ -273,7 +280,7 @@ BY_NIGHT = {f"{method}-{mode}" for method in AS_ANOTHER for mode in ("eager", "d
 # Drafts outside of graphs are the same beside any graph of the target, and those are others' too.
 BY_NIGHT |= {f"{method}-default" for method in ("pard", "dflash", "dspark", "medusa")}
 # Masks end where those of dflash end.
-BY_NIGHT |= {"dspark-full_decode_only-end"}
+BY_NIGHT |= {"dspark-full_decode_only-end", "dspark-stock"}
 BY_NIGHT |= ASKED_MORE.keys()
 # dflash-eager reads the same states of the target. The loop of an MTP layer is eagle's, and
 # deepseek-default has such a layer. eagle-eager-tp2 has the target, and ngram-full_decode_only-tp2
