@@ -19,8 +19,8 @@ from vllm_ascend_spec.cli import env
 pytestmark = pytest.mark.skipif(not IS_SIMULATED, reason="counts what the simulated NPU ran")
 DEVICE = {**NPU, **MLA_BEYOND, "NPU_SIM_DEVICES": "2", "VLLM_PLUGINS": str(env.plugins({}))}
 # By method, the passes of a step through a layer of experts, and how often the copies compare their
-# batches: a draft without experts runs unasked, others for step 1 and once for later steps. EAGLE-3's
-# target is the zoo's, of three layers.
+# batches: a draft without experts runs unasked, others for step 1 and once for later steps. The
+# target of EAGLE-3 is the zoo's, of three layers.
 PASSES = {"eagle": 1, "eagle3": 3, "mtp": 1 + DRAFTS}
 BATCHES_COMPARED = {"eagle": 1, "eagle3": 1, "mtp": 3}
 # Drafts are made for the first half of the context.
