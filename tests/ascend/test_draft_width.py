@@ -10,15 +10,9 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import NPU
-from tests.ascend.matrix import (
-    CASES,
-    MLA_ENVIRONMENT,
-    SPARSE_CASES,
-    SPECULATIVE,
-    K,
-    by_day_or_night,
-    capture_sizes,
-)
+from tests.ascend.matrix import CASES, SPECULATIVE, K, by_day_or_night, capture_sizes
+from tests.ascend.targets.mla import MLA_ENVIRONMENT
+from tests.ascend.targets.sparse import SPARSE_BY_NIGHT, SPARSE_CASES
 from tests.marks import unless
 from tests.zoo import SPECS
 from tests.zoo import WITH_A_LOOP as LOOPS
@@ -32,7 +26,7 @@ SPARSE = "sparse"
 
 def loops(mode: str) -> Any:
     """Return a decorator that runs a test for the engines of a mode."""
-    by_night = by_day_or_night([f"{SPARSE}-{mode}"])[0].marks
+    by_night = by_day_or_night([f"{SPARSE}-{mode}"], SPARSE_BY_NIGHT)[0].marks
     sparse = pytest.param(SPARSE, marks=by_night)
     return pytest.mark.parametrize("method", [*WITH_A_LOOP, sparse])
 

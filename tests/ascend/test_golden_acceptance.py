@@ -12,7 +12,7 @@ import pytest
 
 from examples.zoo import evaluate
 from tests.ascend.environment import NPU, ROOT
-from tests.ascend.matrix import MLA_ENVIRONMENT
+from tests.ascend.targets.mla import MLA_ENVIRONMENT
 from tests.e2e.golden import is_worth_its_record
 from vllm_ascend_spec.cli import env
 

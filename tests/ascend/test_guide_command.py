@@ -15,8 +15,10 @@ import pytest
 
 from examples.zoo.training import modelslim
 from tests.ascend.environment import CPU, NPU, ROOT
-from tests.ascend.matrix import GREEDY, MLA_ENVIRONMENT, SPARSE_MODEL
+from tests.ascend.matrix import GREEDY
 from tests.ascend.prompts import NUM_PROMPTS, prompts
+from tests.ascend.targets.mla import MLA_ENVIRONMENT
+from tests.ascend.targets.sparse import SPARSE_MODEL
 from tests.e2e.guides import MTP_ON_NPUS
 from tests.engines import assert_same
 from vllm_ascend_spec.bench.client import ClientLoad, run_load

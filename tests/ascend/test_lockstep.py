@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import IS_SIMULATED, NPU
-from tests.ascend.matrix import MLA_BEYOND, MODES
+from tests.ascend.matrix import MODES
+from tests.ascend.targets.mla import MLA_BEYOND
 from tests.replicas.cases import DRAFTS, END, SCHEDULE, assert_in_step, run_case, wrong_answers
 from tests.replicas.lockstep import beside_idle
 from vllm_ascend_spec.cli import env

@@ -11,14 +11,9 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU, NPU
-from tests.ascend.matrix import (
-    MIXTURE_CASES,
-    MIXTURES_BY_DAY,
-    Case,
-    K,
-    capture_sizes,
-)
+from tests.ascend.matrix import Case, K, capture_sizes
 from tests.ascend.processes import ACCEPTED, DRAFTED, tokens_of
+from tests.ascend.targets.mixtures import MIXTURE_CASES, MIXTURES_BY_DAY
 from tests.ascend.test_matrix import NPU_PLATFORM, assert_some_drafts_are_accepted
 from tests.engines import assert_same
 from tests.zoo import MIXTURES

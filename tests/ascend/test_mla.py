@@ -13,18 +13,11 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU, NPU
-from tests.ascend.matrix import (
-    EXACT,
-    MLA_CASES,
-    MLA_ENVIRONMENT,
-    MODES,
-    SPARSE_CASES,
-    SPARSE_MODEL,
-    Case,
-    by_day_or_night,
-)
+from tests.ascend.matrix import EXACT, MODES, Case, by_day_or_night
 from tests.ascend.processes import ACCEPTED, DRAFTED, assert_same_drafts, tokens_of
 from tests.ascend.prompts import NUM_PROMPTS, prompts
+from tests.ascend.targets.mla import MLA_CASES, MLA_ENVIRONMENT
+from tests.ascend.targets.sparse import SPARSE_BY_NIGHT, SPARSE_CASES, SPARSE_MODEL
 from tests.ascend.test_matrix import (
     NPU_PLATFORM,
     assert_close,
@@ -62,7 +55,7 @@ def reference_of(case: Case) -> Case:
     return Case(method=None, mode="eager", engine={"model": SPARSE_MODEL}, requests=kinds)
 
 
-@pytest.mark.parametrize("name", by_day_or_night(CASES))
+@pytest.mark.parametrize("name", by_day_or_night(CASES, SPARSE_BY_NIGHT))
 def test_answers_are_those_without_speculation(name: str, run_engine: Any) -> None:
     case = CASES[name]
     outcome = run_engine(case, ENVIRONMENT)
@@ -82,7 +75,7 @@ IN_GRAPHS = [
 ]
 
 
-@pytest.mark.parametrize("name", by_day_or_night(IN_GRAPHS))
+@pytest.mark.parametrize("name", by_day_or_night(IN_GRAPHS, SPARSE_BY_NIGHT))
 def test_drafts_are_those_of_an_engine_without_graphs(name: str, run_engine: Any) -> None:
     found, wanted = CASES[name], CASES[f"{name.partition('-')[0]}-eager"]
     assert_same_drafts(run_engine(found, ENVIRONMENT), run_engine(wanted, ENVIRONMENT), "greedy")

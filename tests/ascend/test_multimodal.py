@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU, ROOT
-from tests.ascend.matrix import VL_CASES, Case, K, capture_sizes
+from tests.ascend.matrix import Case, K, capture_sizes
 from tests.ascend.processes import NOT_GIVEN, assert_same_drafts, tokens_of
+from tests.ascend.targets.pictures import VL_CASES
 from tests.ascend.test_matrix import NPU_PLATFORM, assert_some_drafts_are_accepted
 from tests.engines import assert_same
 from tests.marks import unless

@@ -13,17 +13,7 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU_HERE, IS_SIMULATED, NPU
-from tests.ascend.matrix import (
-    KINDS,
-    MODES,
-    NIGHTLY_STATE_CASES,
-    QWEN35,
-    STATE_CASES,
-    Case,
-    K,
-    capture_sizes,
-    state_case,
-)
+from tests.ascend.matrix import KINDS, MODES, Case, K, capture_sizes
 from tests.ascend.processes import (
     ACCEPTED,
     DRAFTED,
@@ -33,6 +23,7 @@ from tests.ascend.processes import (
     tokens_of,
 )
 from tests.ascend.prompts import NUM_PROMPTS, prompts
+from tests.ascend.targets.states import NIGHTLY_STATE_CASES, QWEN35, STATE_CASES, state_case
 from tests.ascend.test_changing_k import SCHEDULE
 from tests.ascend.test_matrix import (
     NPU_PLATFORM,

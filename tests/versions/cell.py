@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.ascend.matrix import MLA_ENGINE
+from tests.ascend.targets.mla import MLA_ENGINE
 from tests.engines import ENGINE, token_ids, with_fixed_length
 from tests.zoo import EVERY, ZOO, target_of
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ascend.environment import CPU, IS_HERE, NPU, ROOT
-from tests.ascend.matrix import MLA_ENVIRONMENT
+from tests.ascend.targets.mla import MLA_ENVIRONMENT
 from tests.versions.cell import CPU_MODES, DEEPSEEK, NPU_MODES, PROMPTS, SPECS, TOKENS
 from vllm_ascend_spec.bench import provenance
 from vllm_ascend_spec.cli import env
