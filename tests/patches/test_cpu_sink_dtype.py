@@ -13,7 +13,7 @@ from vllm_ascend_spec.patches.upstream import cpu_sink_dtype as patch
 
 pytestmark = requires_cpu_build
 
-ROWS, HEADS, SIZE, BLOCK = 5, 2, 64, 16
+ROWS, HEADS, SIZE, BLOCK = 5, 2, 64, 32
 
 
 def attend(

@@ -80,6 +80,7 @@ PATCHES: tuple[Patch, ...] = (
     Patch("cpu_accepted_states", "vllm", from_to("0.30", "0.30"), "cpu"),
     Patch("cpu_state_copies", "vllm", from_to("0.30", "0.30"), "cpu"),
     Patch("upstream.cpu_expert_exchange", "vllm", from_to("0.23", "0.30"), "cpu"),
+    Patch("upstream.cpu_expert_map", "vllm", from_to("0.30", "0.30"), "cpu"),
     Patch("draft_model_block_table", "vllm", from_to("0.23"), "classes"),
     Patch("prompt_chunk_end", "vllm", from_to("0.23"), "classes"),
     Patch("next_token_buffer", "vllm", from_to("0.23"), "classes"),
