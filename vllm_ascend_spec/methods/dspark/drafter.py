@@ -88,6 +88,7 @@ class AscendBlockOfRows:
 
     draft_model_config: Any
     num_speculative_tokens: int
+    num_query_per_req: int
     speculative_config: Any
     uses_own_loop: bool
     _dspark_seed_buffer: torch.Tensor
@@ -97,16 +98,6 @@ class AscendBlockOfRows:
     def last_tokens(self) -> torch.Tensor:
         """The token that each block begins with, int64 [max_num_reqs]."""
         return self._dspark_seed_buffer
-
-    @property
-    def num_query_per_req(self) -> int:
-        """Rows of a block. vllm-ascend fixes them at start, but K may change from step to step."""
-        first = not starts_with_a_draft(self.draft_model_config.hf_config)
-        return self.num_speculative_tokens + first
-
-    @num_query_per_req.setter
-    def num_query_per_req(self, rows: int) -> None:
-        """Ignore what vllm-ascend sets at start."""
 
     def chooses_own_loop(self, wanted: str | None) -> bool:
         """Tell whether our loop is used; see :meth:`DraftLoopMixin.chooses_own_loop`.
@@ -126,6 +117,9 @@ class AscendBlockOfRows:
 
     def set_inputs_first_pass(self, *args: Any, **kwargs: Any) -> Any:
         """Lay the blocks out; the signature is vllm-ascend's."""
+        # vllm-ascend counts the rows of a block once, but K may change from step to step.
+        is_longer = not starts_with_a_draft(self.draft_model_config.hf_config)
+        self.num_query_per_req = self.num_speculative_tokens + is_longer
         prepared = super().set_inputs_first_pass(*args, **kwargs)  # type: ignore[misc]
         if self.uses_own_loop:
             num_tokens, _, metadata, _ = prepared
