@@ -74,9 +74,9 @@ def watch_worker(worker: Any) -> None:
         worker.draft_rows[-1].append(len(drafts))
         return drafts
 
-    def _run_model(self: Any, num_tokens: int) -> Any:
+    def _run_model(self: Any, num_tokens: int, inputs_embeds: Any) -> Any:
         worker.draft_rows[-1].append(num_tokens)
-        return run_model(self, num_tokens)
+        return run_model(self, num_tokens, inputs_embeds)
 
     runner.draft, Mixin._run_model = noting_draft, _run_model
 
