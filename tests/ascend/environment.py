@@ -40,7 +40,7 @@ CPU = {
     "VLLM_PLUGINS": "ascend_spec",
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
 }
-# The CPU of this environment, which has torchvision: vLLM imports it for Qwen3.5.
+# The CPU of this environment, which has torchvision: vLLM imports it for Qwen3.5 and Qwen-VL.
 CPU_HERE = {**CPU, "NPU_SIM": "0"}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.ascend.environment import CPU, ROOT
+from tests.ascend.environment import CPU_HERE, ROOT
 from tests.ascend.matrix import Case, K, capture_sizes
 from tests.ascend.processes import NOT_GIVEN, assert_same_drafts, tokens_of
 from tests.ascend.targets.pictures import VL_CASES
@@ -36,7 +36,7 @@ def on_cpu(case: Case, run_engine: Any, *, speculates: bool) -> Any:
     """Return what a CPU makes of the same requests."""
     kept = {name: case.engine[name] for name in ("model", "limit_mm_per_prompt")}
     there = replace(case, mode="eager", engine=kept, watched=False)
-    return run_engine(there if speculates else replace(there, method=None, options={}), CPU)
+    return run_engine(there if speculates else replace(there, method=None, options={}), CPU_HERE)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -72,7 +72,7 @@ def test_on_the_cpu_of_this_environment() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS],
         cwd=ROOT,
-        env={**given, **CPU},
+        env={**given, **CPU_HERE},
         capture_output=True,
         text=True,
         check=False,
