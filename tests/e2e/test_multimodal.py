@@ -43,7 +43,6 @@ WAYS: dict[str, dict[str, Any]] = {
 BY_DAY = {
     ("eagle3", "default"),
     ("eagle3", "chunked"),
-    ("eagle3", "compiled"),
     ("draft_model", "default"),
     ("ngram", "default"),
 }
