@@ -34,6 +34,17 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
+def leave_adapters_out(draft: Any) -> None:
+    """Let a draft that shares the target's embeddings read them without LoRA adapters.
+
+    vLLM's LoRA layer adds to each row of the target's step its request's adapter. The rows of a
+    pass over masks are others, so they would get another request's, or fail if they are fewer.
+    """
+    embeddings = getattr(getattr(draft, "model", None), "embed_tokens", None)
+    if hasattr(embeddings, "base_layer"):
+        draft.model.embed_tokens = embeddings.base_layer
+
+
 class VllmDraftLoop(
     ProposeMixin, DraftLoopMixin, RowGraphsMixin, WindowedMetadataMixin, StockProposer
 ):
@@ -58,6 +69,8 @@ class VllmDraftLoop(
     def load_model(self, target_model: nn.Module) -> None:
         """Load the draft, and choose how to call it."""
         super().load_model(target_model)  # type: ignore[misc]
+        if self.parallel_drafting:
+            leave_adapters_out(self.model)
         if self.uses_own_loop:
             self.steps = self._steps()
 
