@@ -41,8 +41,9 @@ def leave_adapters_out(draft: Any) -> None:
     pass over masks are others, so they would get another request's, or fail if they are fewer.
     """
     embeddings = getattr(getattr(draft, "model", None), "embed_tokens", None)
-    if hasattr(embeddings, "base_layer"):
-        draft.model.embed_tokens = embeddings.base_layer
+    without = getattr(embeddings, "base_layer", None)
+    if without is not None:
+        draft.model.embed_tokens = without
 
 
 class VllmDraftLoop(
