@@ -77,6 +77,36 @@ def test_add_norm_and_quantize_in_one(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("smoothed", [False, True])
+def test_add_rms_norm_dynamic_quant(dtype, smoothed):
+    x1, x2, gamma, beta = (numbers(*shape, dtype=dtype) for shape in ((3, 8), (3, 8), (8,), (8,)))
+    smooth = numbers(8, dtype=dtype).abs() + 0.5 if smoothed else None
+    got, _, total, scale, _ = OPS["npu::npu_add_rms_norm_dynamic_quant"](
+        x1, x2, gamma, smooth_scale1=smooth, beta=beta, epsilon=1e-5, output_mask=[True, False]
+    )
+    normed, _, summed = OPS["_C_ascend::npu_add_rms_norm_bias"](x1, x2, gamma, beta, 1e-5)
+    assert torch.equal(total, summed)
+    assert got.dtype == torch.int8
+    rows = normed.double() if smooth is None else normed.double() * smooth.double()
+    torch.testing.assert_close(scale.double(), rows.abs().amax(-1) / 127, atol=1e-6, rtol=1e-6)
+    assert ((got * scale.unsqueeze(-1)).double() - rows).abs().max() <= 0.51 * float(scale.max())
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"output_mask": [True, True]}, r"output_mask is \[True, True\]"),
+        ({"smooth_scale2": torch.ones(8)}, "no reference for smooth_scale2"),
+        ({"y_dtype": torch.float16}, "y_dtype is torch.float16"),
+    ],
+)
+def test_add_rms_norm_dynamic_quant_refuses(changed, reason):
+    x = torch.ones(2, 8)
+    with pytest.raises(OpError, match=reason):
+        OPS["npu::npu_add_rms_norm_dynamic_quant"](x, x, torch.ones(8), **changed)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("wide", [False, True])
 def test_quantize_as_vllm_ascend_calls_it(dtype, wide):
     x = numbers(3, 5, dtype=dtype, factor=9)

@@ -140,6 +140,32 @@ def add_rms_norm_quant(
     return quantized, torch.empty_like(quantized), total
 
 
+@reference("npu::npu_add_rms_norm_dynamic_quant")
+def add_rms_norm_dynamic_quant(
+    x1: torch.Tensor,  # [..., hidden]
+    x2: torch.Tensor,  # x1's shape and dtype
+    gamma: torch.Tensor,  # [hidden]
+    *,
+    smooth_scale1: torch.Tensor | None = None,  # [hidden]
+    smooth_scale2: torch.Tensor | None = None,
+    beta: torch.Tensor | None = None,  # [hidden]
+    epsilon: float = 1e-6,
+    output_mask: list[bool] | None = None,
+    y_dtype: torch.dtype | int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Give norm(x1 + x2) as int8, an empty one, x1 + x2, the rows' scales, and an empty one.
+
+    A second quantisation, with smooth_scale2 or by the mask, has no reference.
+    """
+    mask = list(output_mask) if output_mask else [True, False]
+    refuse(smooth_scale2=smooth_scale2)
+    require_choice("output_mask", mask, ([True, False],))
+    require_choice("y_dtype", dtype_of("y_dtype", y_dtype, torch.int8), (torch.int8,))
+    y, _, total = add_rms_norm_bias(x1, x2, gamma, beta, epsilon)
+    quantized, scale = dynamic_quant(y, smooth_scales=smooth_scale1)
+    return quantized, quantized.new_empty(1), total, scale, scale.new_empty(1)
+
+
 def _plain_scale(scale: torch.Tensor) -> torch.Tensor:
     """Give a scale as float32; int64 keeps a float32 in its lower half."""
     if scale.dtype == torch.int64:
