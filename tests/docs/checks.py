@@ -168,8 +168,9 @@ OF_THE_ZOO = {
     "/models/Qwen3.5-27B-W8A8": "target-deepseek-w8a8",
     "/models/gpt-oss-120b-eagle3": "eagle3-gpt-oss",
     "/models/gpt-oss-120b": "target-gpt-oss",
-    "/models/qwen2.5-vl-7b-eagle3": "eagle3-qwen25-vl",
-    "/models/Qwen2.5-VL-7B-Instruct": "target-qwen25-vl",
+    # Without torchvision a model that reads images is refused.
+    "/models/qwen2.5-vl-7b-eagle3": "eagle3",
+    "/models/Qwen2.5-VL-7B-Instruct": "target",
     "/models/Qwen3-30B-A3B-W8A8": "target-w8a8",
     "/models/qwen3-30b-a3b-eagle3": "eagle3",
     "/models/qwen3-8b-eagle3": "eagle3",
