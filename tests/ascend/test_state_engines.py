@@ -159,7 +159,7 @@ def test_later_draft_steps_run_on_one_row_per_request(run_engine: Run) -> None:
 def test_preemption(mode: str, caches: bool, run_engine: Run) -> None:
     """All requests fit, until one grows into another block of keys and values."""
     room = {"model": QWEN35, "max_model_len": 1024}
-    engine = {**room, "enable_prefix_caching": caches, "num_gpu_blocks_override": 62}
+    engine = {**room, "enable_prefix_caching": caches, "num_gpu_blocks_override": 56}
     outcome = run_engine(state_case("mtp", mode, engine=engine, requests=("long",)))
     reference = Case(method=None, mode="eager", engine=room, requests=("long",))
     wanted = run_engine(reference, CPU_HERE)
