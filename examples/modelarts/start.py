@@ -35,6 +35,7 @@ METHODS: dict[str, bool | None] = {
     "medusa": True,
     "mlp_speculator": True,
     "dflash": True,
+    "dspark": True,
     "mtp": None,
     # Its model may be the target's own MTP layers.
     "hybrid": None,

@@ -118,10 +118,12 @@ def drafter_in(
 def test_our_loop_is_refused_where_vllm_ascends_is_used(
     given: dict[str, Any], cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from vllm_ascend.ascend_config import FinegrainedTPConfig
+
     from vllm_ascend_spec.methods.loops.ascend import loop
 
-    for name in ("enable_sp", "lmhead_tp_enable"):
-        monkeypatch.setattr(loop, name, lambda *_: False)
+    plain = SimpleNamespace(finegrained_tp_config=FinegrainedTPConfig())
+    monkeypatch.setattr(loop, "get_ascend_config", lambda: plain)
     drafter = drafter_in(**given)
     assert not drafter.chooses_own_loop("auto")
     with pytest.raises(ConfigError, match=f"not possible with {cause}; valid here"):

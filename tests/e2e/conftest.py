@@ -115,6 +115,12 @@ def engine_model() -> str | None:
     return None
 
 
+def has_experts(model: str) -> bool:
+    """Tell whether a checkpoint is a mixture of experts."""
+    config = json.loads((Path(model) / "config.json").read_text())
+    return any(config.get(name) for name in ("num_experts", "num_local_experts"))
+
+
 @pytest.fixture(scope="module")
 def make_engine(engine_model: str | None) -> Iterator[MakeEngine]:
     """Return ``make(spec=None, **arguments) -> LLM``; equal arguments give the same engine.
@@ -140,6 +146,9 @@ def make_engine(engine_model: str | None) -> Iterator[MakeEngine]:
             # Before the next one starts, which is sure to: an end takes down vLLM's process
             # groups, which all engines of a process share, and a start sets them up.
             shut_down([engines.pop(name) for name in speculative[: 1 - MOST_ENGINES]])
+            if has_experts(given["model"]):
+                # vLLM sets up a group for experts only if the first engine of a process has some.
+                shut_down([engines.pop(name) for name in list(engines)])
             with nothing_ends_meanwhile():
                 engines[key] = LLM(**given)
         return engines[key]

@@ -58,7 +58,7 @@ def test_drafts_are_those_of_a_plain_computation(
     seen = noted(llm)
     answers = generate(llm, prompts[:1], max_tokens=40)
     assert_same(token_ids(answers), token_ids(expect(prompts[:1], max_tokens=40)))
-    text = [*answers[0].prompt_token_ids, *answers[0].outputs[0].token_ids]
+    text = [*llm.get_tokenizer()(prompts[0]).input_ids, *answers[0].token_ids]
     reference = Reference(TARGET, spec["model"])
     compared = [(length, drafts) for length, drafts in seen if length <= len(text)]
     assert len(compared) > 8

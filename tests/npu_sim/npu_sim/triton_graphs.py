@@ -21,6 +21,7 @@ Form = tuple[tuple[Any, int, Any], ...]
 _kernels: list[Any] = []
 _launches: list[tuple[int, Form]] = []
 _kept: list[torch.library.Library] = []
+_untraced: list[Callable[..., Any]] = []
 
 
 def install() -> None:
@@ -33,6 +34,7 @@ def install() -> None:
     library.impl("triton_kernel", _run, "PrivateUse1")
     library.impl("triton_kernel", lambda *_: None, "Meta")
     InterpretedFunction.__init__ = _numbered(InterpretedFunction.__init__)  # type: ignore[method-assign]
+    _untraced[:] = [InterpretedFunction.run]
     InterpretedFunction.run = _traceable(InterpretedFunction.run)  # type: ignore[method-assign]
 
 
@@ -90,4 +92,6 @@ def _run(tensors: list[torch.Tensor], numbers: list[int], grid: list[int], launc
             args.append(value)
         else:
             kwargs[name] = value
-    _kernels[number].run(*args, grid=tuple(grid), warmup=False, **kwargs)
+    # Not by its launch: a pass of a compiler runs kernels while it compiles.
+    (run,) = _untraced
+    run(_kernels[number], *args, grid=tuple(grid), warmup=False, **kwargs)
