@@ -57,7 +57,8 @@ def test_each_row_of_a_block_has_a_slot(
     # One row of a block stands where the target's own row is.
     assert slots_of(config) == (rows, rows - 1)
     take_out(patch)
-    assert slots_of(config) == (3, 2)
+    # vLLM 0.32 counts the first of them itself.
+    assert slots_of(config) in {(3, 2), (rows, 2)}
 
 
 @pytest.mark.parametrize("method", ["eagle", "dflash"])

@@ -46,7 +46,9 @@ def apply() -> None:
 
     def with_another_token(self: Any) -> int:
         """Return the slots to reserve past the tokens that the target computes."""
-        return lookahead.__get__(self) + has_another_row(self.speculative_config)
+        found, spec = lookahead.__get__(self), self.speculative_config
+        # vLLM 0.32 counts these rows itself.
+        return max(found, spec.num_speculative_tokens + 1) if has_another_row(spec) else found
 
     def with_another_slot(self: Any) -> int:
         """Return the slots of the draft's input beside those of the target's."""
