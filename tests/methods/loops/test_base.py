@@ -113,7 +113,9 @@ def test_a_window_is_refused_where_vllms_loop_is_used(monkeypatch: pytest.Monkey
     engine = make_engine(config("standard", "greedy"), "runner", **asked)
     assert Proposer.create(engine).window.size == 32
     monkeypatch.setattr(Stock, "constant_draft_positions", True)
-    with pytest.raises(ConfigError, match="draft_window=32: not possible with constant draft positions"):
+    with pytest.raises(
+        ConfigError, match="draft_window=32: not possible with constant draft positions"
+    ):
         Proposer.create(engine)
 
 
