@@ -57,12 +57,15 @@ size_t& Group::amount(uint32_t rank) const {
   return *reinterpret_cast<size_t*>(slot(rank) - kHead);
 }
 
-void Group::check_amounts(size_t bytes) const {
+void Group::check_amounts(size_t bytes) {
+  std::string wrong;
   for (uint32_t rank = 0; rank < size_; rank++)
     if (amount(rank) != bytes)
-      throw std::runtime_error("rank " + std::to_string(rank_) + " exchanges " +
-                               std::to_string(bytes) + " bytes, rank " + std::to_string(rank) +
-                               " " + std::to_string(amount(rank)));
+      wrong = "rank " + std::to_string(rank_) + " exchanges " + std::to_string(bytes) +
+              " bytes, rank " + std::to_string(rank) + " " + std::to_string(amount(rank));
+  if (wrong.empty()) return;
+  barrier();  // before another exchange writes the amounts: all ranks see that they differ
+  throw std::runtime_error(wrong);
 }
 
 void Group::barrier() {

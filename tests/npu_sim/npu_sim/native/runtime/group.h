@@ -33,7 +33,7 @@ class Group {
   Group(std::string name, uint32_t size, uint32_t rank, Shared* shared);
   char* slot(uint32_t rank) const;
   size_t& amount(uint32_t rank) const;
-  void check_amounts(size_t bytes) const;
+  void check_amounts(size_t bytes);
   void barrier();
 
   std::string name_;
