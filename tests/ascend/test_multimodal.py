@@ -5,19 +5,17 @@ A text's token has one position, an image's three; behind an image positions are
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.ascend.environment import CPU_HERE, ROOT
+from tests.ascend.environment import CPU_HERE
 from tests.ascend.matrix import Case, K, capture_sizes
-from tests.ascend.processes import NOT_GIVEN, assert_same_drafts, tokens_of
+from tests.ascend.processes import assert_same_drafts, tokens_of
 from tests.ascend.targets.pictures import VL_CASES
 from tests.ascend.test_matrix import NPU_PLATFORM, assert_some_drafts_are_accepted
+from tests.ascend.this_cpu import assert_pass
 from tests.engines import assert_same
 from tests.marks import unless
 from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
@@ -68,15 +66,4 @@ def test_later_draft_steps_have_one_row_for_each_request(method: str, run_engine
 
 def test_on_the_cpu_of_this_environment() -> None:
     """It has torchvision, which vLLM's Qwen-VL imports."""
-    given = {name: value for name, value in os.environ.items() if name not in NOT_GIVEN}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS],
-        cwd=ROOT,
-        env={**given, **CPU_HERE},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
-    assert "skipped" not in done.stdout
+    assert_pass(*TESTS)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from tests.ascend.environment import CPU, ROOT
-from tests.ascend.processes import NOT_GIVEN
+from tests.ascend.this_cpu import assert_pass
 from tests.marks import unless
 from vllm_ascend_spec.upstream import limits
 
 TESTS = [f"tests/e2e/test_state_{name}.py" for name in ("targets", "architectures")]
 pytestmark = [unless(limits.NO_GATED_DELTA_NET_ON_CPU), pytest.mark.timeout(600)]
-
-
 GOLDEN = "tests/e2e/test_golden_acceptance.py::test_acceptance_has_not_fallen"
 
 
@@ -32,15 +25,4 @@ GOLDEN = "tests/e2e/test_golden_acceptance.py::test_acceptance_has_not_fallen"
     ],
 )
 def test_on_the_cpu(tests: list[str]) -> None:
-    given = {name: value for name, value in os.environ.items() if name not in NOT_GIVEN}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "", *tests],
-        cwd=ROOT,
-        env={**given, **CPU},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
-    assert "skipped" not in done.stdout
+    assert_pass("-m", "", *tests)

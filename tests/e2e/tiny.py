@@ -163,19 +163,23 @@ def write_eagle3_head(folder: Path, in_one_pass: bool = False) -> str:
     return save(folder, weights, **settings)
 
 
-def write_dflash_head(folder: Path) -> str:
-    """Write a DFlash head whose drafts are random, over states behind the target's layer."""
+def dflash_shapes() -> dict[str, tuple[int, ...]]:
+    """Return the tensors of a DFlash head of one layer."""
     head_norms = {f"self_attn.{name}_norm.weight": (WIDTH // HEADS,) for name in "qk"}
     layer = {**layer_shapes(), **head_norms, "input_layernorm.weight": (WIDTH,)}
-    shapes = {
+    return {
         "fc.weight": (WIDTH, WIDTH),
         "hidden_norm.weight": (WIDTH,),
         "norm.weight": (WIDTH,),
         **{f"layers.0.{name}": shape for name, shape in layer.items()},
     }
+
+
+def write_dflash_head(folder: Path) -> str:
+    """Write a DFlash head whose drafts are random, over states behind the target's layer."""
     return save(
         folder,
-        drawn(shapes, seed=5, scale=0.2),
+        drawn(dflash_shapes(), seed=5, scale=0.2),
         architectures=["DFlashDraftModel"],
         model_type="qwen3",
         dflash_config={"mask_token_id": MASK, "target_layer_ids": [0]},
@@ -184,15 +188,7 @@ def write_dflash_head(folder: Path) -> str:
 
 def write_dspark_head(folder: Path) -> str:
     """Write a DSpark head whose drafts are random, over a part of the vocabulary."""
-    head_norms = {f"self_attn.{name}_norm.weight": (WIDTH // HEADS,) for name in "qk"}
-    layer = {**layer_shapes(), **head_norms, "input_layernorm.weight": (WIDTH,)}
-    shapes = {
-        "fc.weight": (WIDTH, WIDTH),
-        "hidden_norm.weight": (WIDTH,),
-        "norm.weight": (WIDTH,),
-        "lm_head.weight": (len(KNOWN), WIDTH),
-        **{f"layers.0.{name}": shape for name, shape in layer.items()},
-    }
+    shapes = {**dflash_shapes(), "lm_head.weight": (len(KNOWN), WIDTH)}
     weights = drawn(shapes, seed=7, scale=0.2)
     markov = {"w1": (VOCAB, RANK), "w2": (len(KNOWN), RANK)}
     sizes = {f"markov_head.markov_{name}.weight": shape for name, shape in markov.items()}

@@ -26,8 +26,6 @@ OPTION, OTHER_OPTION = f"additional_config.{SECTION}.{NAME}", f"additional_confi
 # Windows that "auto" tries, in tokens. vllm-ascend's guide has 512 to 4096 as typical ones.
 SIZES = (256, 1024, 4096)
 NO_LONGER = "no text with drafts is longer than {} tokens"
-
-
 # Attribute of a scheduler output: the window of the step, if the scheduler chooses it.
 OF_STEP = "ascend_spec_window"
 
@@ -110,11 +108,11 @@ def cause_against_window(request: SpecInput) -> str | None:
     vLLM's own loop has none; vllm-ascend's has one from 0.30 on.
     """
     device = request.engine.device
-    is_npu = device is not None and device.family == "ascend"
-    cause = cause_against_our_loop(request)
-    if is_npu:
+    if device is not None and device.family == "ascend":
         return NO_LOOP_ON_NPU
-    return f"draft_loop={STOCK!r}" if request.options.draft_loop == STOCK else cause
+    if request.options.draft_loop == STOCK:
+        return f"draft_loop={STOCK!r}"
+    return cause_against_our_loop(request)
 
 
 def context_of(request: SpecInput) -> int | None:

@@ -104,9 +104,13 @@ class DeepSeek(nn.Module):
         torch.manual_seed(seed)
         self.shape = shape
         self.embed_tokens = nn.Embedding(VOCAB_SIZE, shape.hidden)
-        self.layers = nn.ModuleList(LatentLayer(shape) for _ in range(shape.layers))
+        self.layers = nn.ModuleList(self.new_layer(i) for i in range(shape.layers))
         self.norm = Norm(shape.hidden)
         init_weights(self, shape.layers)
+
+    def new_layer(self, index: int) -> nn.Module:
+        """Return the layer of this number, with random weights."""
+        return LatentLayer(self.shape)
 
     def forward(self, token_ids: torch.Tensor) -> torch.Tensor:
         """Return the normed hidden states [batch, length, hidden] of ``token_ids``."""

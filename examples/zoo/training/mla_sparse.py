@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import nn
 
-from .llama import MLP, Norm, Rotation, init_weights, rotary_table, rotate
-from .mla import LatentAttention, Parts, config, pair_table
-from .shapes import DEEPSEEK_V32, VOCAB_SIZE, Shape, SparseShape
+from .llama import MLP, Norm, Rotation, rotary_table, rotate
+from .mla import DeepSeek, LatentAttention, Parts, config
+from .shapes import DEEPSEEK_V32, Shape, SparseShape
 
 # Of an indexer's keys, in vllm/model_executor/models/deepseek_v2.py.
 INDEX_NORM_EPS = 1e-6
@@ -159,34 +159,14 @@ class SparseLayer(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class DeepSeekV32(nn.Module):
+class DeepSeekV32(DeepSeek):
     """The decoder; the output layer is the embedding."""
 
-    def __init__(self, shape: SparseShape, seed: int) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.shape = shape
-        self.embed_tokens = nn.Embedding(VOCAB_SIZE, shape.hidden)
-        self.layers = nn.ModuleList(SparseLayer(shape, i) for i in range(shape.layers))
-        self.norm = Norm(shape.hidden)
-        init_weights(self, shape.layers)
+    shape: SparseShape
 
-    def forward(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """Return the normed hidden states [batch, length, hidden] of ``token_ids``."""
-        x = self.embed_tokens(token_ids)
-        rotation = pair_table(token_ids.shape[1], self.shape.rope_dim)
-        for layer in self.layers:
-            x = layer(x, rotation)
-        return self.norm(x)
-
-    def states(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the states that an MTP layer reads, and the normed ones: the same."""
-        hidden = self(tokens)
-        return hidden, hidden
-
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return logits [..., VOCAB_SIZE] of ``hidden`` [..., hidden]."""
-        return F.linear(hidden, self.embed_tokens.weight)
+    def new_layer(self, index: int) -> nn.Module:
+        """Return the layer of this number, with random weights."""
+        return SparseLayer(self.shape, index)
 
 
 def load(folder: Path) -> DeepSeekV32:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from vllm_ascend_spec.checkpoint.architectures import dflash
+from vllm_ascend_spec.checkpoint.block_heads import check_block_head
 from vllm_ascend_spec.checkpoint.config_json import architecture_of
 from vllm_ascend_spec.checkpoint.draft import Draft
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, blame, short_value
-from vllm_ascend_spec.checkpoint.masks import check_mask
 from vllm_ascend_spec.checkpoint.speculators import DFLASH2_ARCHITECTURE, NO_DFLASH2
-from vllm_ascend_spec.checkpoint.tensors import check_tensors
-from vllm_ascend_spec.checkpoint.vocabulary import MAPS, check_map
 
 
 def check_dflash(draft: Draft) -> None:
@@ -31,13 +29,4 @@ def check_dflash(draft: Draft) -> None:
                 f"config.json: architectures is {short_value([architecture])}; valid: "
                 f"['{dflash.ARCHITECTURE}'], the heads that the V1 model runner has"
             )
-        check_mask(found.config)
-        settings = dflash.settings_of(found.config)
-        if target is not None:
-            dflash.check_target(settings, target)
-        if not found.usual_names:
-            return
-        check_map(found.tensors, settings.draft_vocab, settings.vocab)
-        tensors = {name: tensor for name, tensor in found.tensors.items() if name not in MAPS}
-        table = dflash.table_of(found.config, settings)
-        check_tensors(tensors, table, quantized=found.quantized)
+        check_block_head(found, target, dflash.settings_of, dflash.table_of)

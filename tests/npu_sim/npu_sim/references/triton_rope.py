@@ -67,12 +67,10 @@ def triton_rope_siso(  # noqa: PLR0917 - the kernel's parameters
     USE_COS_SIN: bool,  # noqa: N803
 ) -> None:
     """Do the same to one tensor."""
-    table = cos_ptr, sin_ptr
-    if USE_COS_SIN:
-        table = _at_positions(cos_sin_ptr, pos_ptr, num_tokens, rope_dim)
-    else:
-        refuse(cos_sin_ptr=cos_sin_ptr)
-    _turn(qk_ptr, n_h, hd, num_tokens, table, rope_dim, by_halves=IS_NEOX_STYLE)
+    tables = cos_ptr, cos_row_stride, sin_ptr, sin_row_stride, cos_sin_ptr, cos_sin_row_stride
+    sizes = num_tokens, n_h, 0, hd, rope_dim, pad_rope_dim, BLOCK_SIZE
+    how = IS_NEOX_STYLE, USE_COS_SIN
+    triton_rope(qk_ptr, qk_row_stride, qk_ptr, qk_row_stride, *tables, pos_ptr, *sizes, *how)
 
 
 def _at_positions(
