@@ -113,5 +113,7 @@ def test_without_a_window_nothing_changes() -> None:
     proposer.set_window(torch.tensor([30, 6]), whole)
     # The size may change from step to step.
     proposer.window.size = None
-    proposer.set_window(torch.tensor([31, 7]), whole)
+    texts = proposer.texts_of(whole, None)
+    assert texts is None
+    proposer.set_window(texts, whole)
     assert proposer.metadata_by_layer(whole) is whole

@@ -29,24 +29,30 @@ class WindowedMetadataMixin(StockProposer):
         self,
         metadata: CommonAttentionMetadata,
         num_rejected: torch.Tensor | None,  # [num_reqs]
-    ) -> torch.Tensor:
-        """Return the accepted tokens of each request, [num_reqs], from the target's metadata."""
+    ) -> torch.Tensor | None:
+        """Return the accepted tokens of each request, [num_reqs], from the target's metadata.
+
+        None without a window, which alone needs them.
+        """
+        if self.window.size is None:
+            return None
         lengths = metadata.seq_lens
         return lengths.clone() if num_rejected is None else lengths - num_rejected
 
     def set_window(
         self,
-        texts: torch.Tensor,  # [num_reqs]
+        texts: torch.Tensor | None,  # [num_reqs]
         metadata: CommonAttentionMetadata,
     ) -> None:
         """Set the window of the draft steps of an engine step.
 
         Args:
-            texts: int32, accepted tokens of each request, see :meth:`texts_of`.
+            texts: int32, accepted tokens of each request, see :meth:`texts_of`; None without a
+                window.
             metadata: of draft step 1, for the whole text.
         """
         self._left_out = None
-        if self.window.size is None:
+        if texts is None:
             return
         counts = self.runner.input_batch.num_prompt_tokens[: texts.shape[0]]
         prompts = torch.from_numpy(counts.copy()).to(texts.device)
