@@ -28,22 +28,19 @@ Tables = tuple[torch.Tensor | None, torch.Tensor | None]
 class RotaryOverride:
     """Mixin for a proposer of vllm-ascend; must precede our loop in the bases.
 
-    Attributes:
-        rotary_tables: tables of draft steps 2 to K, by ``draft_index`` from 1.
+    ``rotary_tables`` maps each ``draft_index`` from 1, that is draft steps 2 to K, to its tables.
     """
-
-    rotary_tables: dict[int, Tables]
 
     def attn_update_stack_num_spec_norm(
         self: Any, draft_index: int, *args: Any, **kwargs: Any
     ) -> tuple[Any, Any]:
         """Build the metadata of a draft step after step 1; the signature is vllm-ascend's."""
         with keeping_tables():
-            self._use_tables_of(draft_index)
+            tables = self._use_tables_of(draft_index)
             common, metadata = super().attn_update_stack_num_spec_norm(  # type: ignore[misc]
                 draft_index, *args, **kwargs
             )
-        read_tables(metadata, self.rotary_tables[draft_index])
+        read_tables(metadata, tables)
         return common, metadata
 
     def dummy_run(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -55,16 +52,18 @@ class RotaryOverride:
         self: Any, common_attn_metadata: Any, draft_index: int
     ) -> None:
         """Prepare for the metadata of a step to be captured; the signature is vllm-ascend's."""
-        self._use_tables_of(draft_index)
+        if draft_index > 0:
+            self._use_tables_of(draft_index)
         super()._prepare_dcp_draft_dummy_metadata(common_attn_metadata, draft_index)  # type: ignore[misc]
 
-    def _use_tables_of(self: Any, draft_index: int) -> None:
+    def _use_tables_of(self: Any, draft_index: int) -> Tables:
         """Make vllm-ascend write a step's cosines and sines to that step's own tables."""
-        tables = vars(self).setdefault("rotary_tables", {})
-        if draft_index > 0 and draft_index not in tables:
-            tables[draft_index] = tuple(map(like, shared_tables()))
-        if draft_index > 0:
-            set_tables(tables[draft_index])
+        by_step: dict[int, Tables] = vars(self).setdefault("rotary_tables", {})
+        if draft_index not in by_step:
+            cosines, sines = shared_tables()
+            by_step[draft_index] = like(cosines), like(sines)
+        set_tables(by_step[draft_index])
+        return by_step[draft_index]
 
 
 def like(table: torch.Tensor | None) -> torch.Tensor | None:

@@ -268,7 +268,7 @@ class AscendDraftLoop(  # type: ignore[misc]
     @contextmanager
     def _one_row_per_request(self, num_reqs: int) -> Iterator[int]:
         """Open a forward context for one row per request; yield the padded number of rows."""
-        first = get_forward_context()
+        first: Any = get_forward_context()  # with what vllm-ascend adds to vLLM's
         mode, descriptor = first.cudagraph_runtime_mode, first.batch_descriptor
         width = num_reqs
         if mode != CUDAGraphMode.FULL:  # of which all replicas run the same one
@@ -296,7 +296,7 @@ class AscendDraftLoop(  # type: ignore[misc]
             draft_attn_metadatas=first.draft_attn_metadatas,
             eplb_heat_collection_status=first.eplb_heat_collection_status,
         ):
-            get_forward_context().capturing = first.capturing
+            _EXTRA_CTX.capturing = first.capturing
             _EXTRA_CTX.num_accept_tokens = num_reqs
             yield width
 
