@@ -220,6 +220,54 @@ float block_residual(
   return sum_lanes(lanes);
 }
 
+// At least log2(x): the bits of a float are its logarithm, where that is taken as linear between
+// powers of two. They are at most 0.09 less, so -log2 is bounded from above.
+inline float least_log2(float x) { return static_cast<float>(as_bits(x)) * 0x1p-23f - 127.0f; }
+
+// At most -log(1 - u), which is an exponential number.
+inline float least_exponential(uint32_t word) {
+  return (static_cast<float>(word) + 0.5f) * 0x1p-32f;
+}
+
+// At least (x - max) * scale - log(number).
+inline float bound(float x, float max, float scale, float number) {
+  constexpr float kLog2 = 0.693147f;  // rounded down: the term may have either sign
+  const float gain = -least_log2(number);
+  return (x - max) * scale * (1.0f - 0x1p-20f) + gain * kLog2 + 1e-4f;
+}
+
+int block_chunk_bounds(const float* chunk_max, int n, float max, float scale, float low,
+                       NoiseSource noise, float* out) {
+#pragma omp simd
+  for (int c = 0; c < n; c++) {
+    const PhiloxWords words = philox({NoiseSource::kLeast, static_cast<uint32_t>(c),
+                                      noise.position_low, noise.position_high}, noise.seed);
+    const float least = least_exponential(words.x) * (1.0f / kChunk);
+    const float most = bound(chunk_max[c], max, scale, least);
+    out[c] = chunk_max[c] >= low ? most : kNegativeInfinity;
+  }
+  return block_find(out, n, block_max(out, n));
+}
+
+void block_token_bounds(const float* x, int n, float max, float scale, float low,
+                        NoiseSource noise, int chunk, float least, float* out) {
+  constexpr int kCalls = NoiseSource::kCalls;
+#pragma omp simd
+  for (int call = 0; call < kCalls; call++) {
+    const PhiloxWords words = philox({static_cast<uint32_t>(call), static_cast<uint32_t>(chunk),
+                                      noise.position_low, noise.position_high}, noise.seed);
+    out[call] = least_exponential(words.x);
+    out[call + kCalls] = least_exponential(words.y);
+    out[call + 2 * kCalls] = least_exponential(words.z);
+    out[call + 3 * kCalls] = least_exponential(words.w);
+  }
+#pragma omp simd
+  for (int i = 0; i < n; i++) {
+    const float most = bound(x[i], max, scale, least + out[i]);
+    out[i] = x[i] >= low ? most : kNegativeInfinity;
+  }
+}
+
 void block_from_bfloat16(const uint16_t* x, int n, float* out) {
 #pragma omp simd
   for (int i = 0; i < n; i++) out[i] = as_float(static_cast<uint32_t>(x[i]) << 16);
@@ -242,6 +290,7 @@ extern const BlockMath SPEC_JOIN(block_math_, SPEC_ISA);
 const BlockMath SPEC_JOIN(block_math_, SPEC_ISA) = {
     SPEC_TEXT(SPEC_ISA), block_max,   block_find,      block_count,    block_collect,
     block_weighting,     block_sum,   block_read,      block_weigh,    block_residual,
+    block_chunk_bounds,  block_token_bounds,
     block_from_bfloat16, block_from_float16,
 };
 

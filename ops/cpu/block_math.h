@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "philox.h"
+
 namespace spec {
 
 // Floats in a block: 8 KiB, a quarter of a first-level cache.
@@ -25,6 +27,19 @@ struct Weighting {
 
   // The power of two that x weighs.
   double power(float x) const { return (double{x} - shift) * scale - exponent; }
+};
+
+// Random words for the noise of a position, see noise.h.
+struct NoiseSource {
+  // Calls of the generator for the tokens of a chunk; the one after them is for their least number.
+  static constexpr uint32_t kCalls = kChunk / 4, kLeast = kCalls;
+
+  PhiloxKey seed;
+  uint32_t position_low, position_high;
+
+  PhiloxWords call(uint32_t call, uint32_t chunk) const {
+    return philox({call, chunk, position_low, position_high}, seed);
+  }
 };
 
 struct BlockMath {
@@ -49,6 +64,13 @@ struct BlockMath {
   void (*weigh)(const float* x, int n, Weighting w, float* out);
   // max(factor * weight - q, 0) into out; returns the sum. A q of NaN or below 0 counts as 0.
   float (*residual)(const float* x, const float* q, int n, Weighting w, float factor, float* out);
+  // What (x - max) * scale - log(noise) does not exceed in each of n chunks, which have these
+  // largest values, into out [n]; -inf for chunks below `low`. Returns the index of the largest.
+  int (*chunk_bounds)(const float* chunk_max, int n, float max, float scale, float low,
+                      NoiseSource noise, float* out);
+  // The same of each of the n tokens of a chunk that do not have its least number.
+  void (*token_bounds)(const float* x, int n, float max, float scale, float low,
+                       NoiseSource noise, int chunk, float least, float* out);
   void (*from_bfloat16)(const uint16_t* x, int n, float* out);
   void (*from_float16)(const uint16_t* x, int n, float* out);
 };

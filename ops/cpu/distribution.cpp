@@ -164,6 +164,49 @@ int Distribution::draw(double uniform, int without, Scratch& scratch) {
   return b * kBlock + invert(scratch.weights, row_.block_size(b), reached, goal);
 }
 
+int Distribution::sample(const Noise& noise, float temperature, Scratch& scratch) const {
+  const BlockMath& math = block_math();
+  const double scale = 1.0 / temperature;
+  const float rounded_scale = to_float(scale), low = weighting_.threshold;
+  const int num_chunks = row_.num_chunks();
+  std::vector<float>& bounds = scratch.bounds;
+  bounds.resize(num_chunks);
+  const int likeliest = math.chunk_bounds(
+      scratch.chunk_max.data(), num_chunks, max_, rounded_scale, low, noise.source, bounds.data());
+  // In logarithms, where the row's largest logit is 0: the token with the most log p - log(noise).
+  double best = -INFINITY;
+  int token = 0;
+  const auto try_token = [&](int candidate, float logit, double number) {
+    const double reached = (double{logit} - max_) * scale - std::log(number);
+    if (reached > best || (reached == best && candidate < token)) {
+      best = reached;
+      token = candidate;
+    }
+  };
+  const auto try_chunk = [&](int c) {
+    const Noise::Least least = noise.least(c);
+    const int first = c * kChunk;
+    const float* x = row_.block(first / kBlock, scratch.values) + first % kBlock;
+    const int n = std::min(kChunk, row_.vocab() - first);
+    if (least.place < n && x[least.place] >= low) {
+      try_token(first + least.place, x[least.place], least.number);
+    }
+    float most[kChunk];
+    math.token_bounds(x, n, max_, rounded_scale, low, noise.source, c,
+                      static_cast<float>(least.number), most);
+    for (int i = 0; i < n; i++) {
+      if (most[i] >= best && i != least.place && x[i] >= low) {
+        try_token(first + i, x[i], least.number + noise.beyond(c, i));
+      }
+    }
+  };
+  try_chunk(likeliest);
+  for (int c = 0; c < num_chunks; c++) {
+    if (c != likeliest && bounds[c] >= best) try_chunk(c);
+  }
+  return token;
+}
+
 float Distribution::residual_block(
     int block, const float* q, double factor, Scratch& scratch) const {
   const float* x = row_.block(block, scratch.values);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "logits.h"
+#include "noise.h"
 
 namespace spec {
 
@@ -24,7 +25,7 @@ struct Sampling {
   bool has_filters() const { return top_k > 0 || top_p < 1.0f || min_p > 0.0f; }
 };
 
-// Memory of one thread: 29 KiB, and 33 bytes for every 1,000 tokens of the vocabulary.
+// Memory of one thread: 29 KiB, and 64 bytes for every 1,000 tokens of the vocabulary.
 struct Scratch {
   static constexpr int kHeld = 1024;
   static constexpr int kBins = 512;
@@ -38,6 +39,7 @@ struct Scratch {
   } bins[kBins];
   std::vector<float> block_sums;  // [num_blocks], of a residual
   std::vector<float> chunk_max;   // [num_chunks], of the row that was read last
+  std::vector<float> bounds;      // [num_chunks], of what a chunk's tokens can reach in sample()
 };
 
 // Index of the largest logit, the lowest of equal ones; 0 if there is none above -inf.
@@ -61,6 +63,9 @@ class Distribution {
   // A token by inverting the cumulative distribution; token `without` (or -1) counts for nothing.
   // Returns -1 if there is no mass.
   int draw(double uniform, int without, Scratch& scratch);
+
+  // The token whose noise, divided by its probability, is least.
+  int sample(const Noise& noise, float temperature, Scratch& scratch) const;
 
   // Sum of max(factor * p - q, 0) with p normalised; leaves the sums of its blocks in the scratch.
   double measure_residual(const float* q, double factor, Scratch& scratch) const;

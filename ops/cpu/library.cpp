@@ -73,10 +73,8 @@ void verify_sample(Tensor token_ids, Tensor counts, Tensor logits, Tensor draft_
   const spec::Logits rows = logits_of(logits);
   const spec::Drafts drafts{data<int32_t>(draft_token_ids), data<int32_t>(cu_num_draft_tokens),
                             max_draft_len};
-  const spec::SampleArguments arguments{data<float>(temperature),
-                                        data<int32_t>(top_k),
-                                        data<float>(top_p),
-                                        data<float>(min_p),
+  const spec::SampleArguments arguments{{data<float>(temperature), data<int32_t>(top_k),
+                                         data<float>(top_p), data<float>(min_p)},
                                         data<float>(draft_probs),
                                         draft_probs ? draft_probs->stride(0) : 0,
                                         data<double>(accept_uniform),
@@ -86,6 +84,24 @@ void verify_sample(Tensor token_ids, Tensor counts, Tensor logits, Tensor draft_
   for_each_range(counts.size(0), [&](int64_t begin, int64_t end) {
     spec::verify_sample(rows, drafts, arguments, static_cast<spec::Rule>(rule), outputs, begin,
                         end);
+  });
+}
+
+void verify_seeded(Tensor token_ids, Tensor counts, Tensor logits, Tensor draft_token_ids,
+                   Tensor cu_num_draft_tokens, int64_t max_draft_len, Tensor temperature,
+                   OptionalTensor top_k, OptionalTensor top_p, OptionalTensor min_p, Tensor seeds,
+                   Tensor positions) {
+  const spec::Logits rows = logits_of(logits);
+  const spec::Drafts drafts{data<int32_t>(draft_token_ids), data<int32_t>(cu_num_draft_tokens),
+                            max_draft_len};
+  const spec::SeededArguments arguments{{data<float>(temperature), data<int32_t>(top_k),
+                                         data<float>(top_p), data<float>(min_p)},
+                                        data<int64_t>(seeds),
+                                        data<int64_t>(positions)};
+  const spec::Outputs outputs{static_cast<int32_t*>(token_ids.data_ptr()),
+                              static_cast<int32_t*>(counts.data_ptr())};
+  for_each_range(counts.size(0), [&](int64_t begin, int64_t end) {
+    spec::verify_seeded(rows, drafts, arguments, outputs, begin, end);
   });
 }
 
@@ -113,11 +129,17 @@ STABLE_TORCH_LIBRARY(vllm_ascend_spec_cpu, library) {
       "Tensor draft_token_ids, Tensor cu_num_draft_tokens, int max_draft_len, "
       "Tensor temperature, Tensor? top_k, Tensor? top_p, Tensor? min_p, Tensor? draft_probs, "
       "Tensor accept_uniform, Tensor sample_uniform, int rule) -> ()");
+  library.def(
+      "verify_seeded(Tensor(a!) token_ids, Tensor(b!) counts, Tensor logits, "
+      "Tensor draft_token_ids, Tensor cu_num_draft_tokens, int max_draft_len, "
+      "Tensor temperature, Tensor? top_k, Tensor? top_p, Tensor? min_p, Tensor seeds, "
+      "Tensor positions) -> ()");
   library.def("grammar_mask(Tensor(a!) logits, Tensor bitmask, Tensor row_indices) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(vllm_ascend_spec_cpu, CPU, library) {
   library.impl("verify_greedy", TORCH_BOX(&verify_greedy));
   library.impl("verify_sample", TORCH_BOX(&verify_sample));
+  library.impl("verify_seeded", TORCH_BOX(&verify_seeded));
   library.impl("grammar_mask", TORCH_BOX(&grammar_mask));
 }

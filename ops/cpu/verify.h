@@ -1,5 +1,5 @@
 // The verification ops for a range of requests. The contract is in the docstrings of
-// vllm_ascend_spec/ops/verify_greedy and verify_sample.
+// vllm_ascend_spec/ops/verify_greedy, verify_sample and verify_seeded.
 #pragma once
 
 #include "distribution.h"
@@ -15,17 +15,30 @@ struct Drafts {
   int count(int64_t request) const { return ends[request] - start(request); }
 };
 
+struct SamplingParameters {
+  const float* temperature;  // [num_reqs]
+  const int32_t* top_k;      // [num_reqs] or null
+  const float* top_p;        // [num_reqs] or null
+  const float* min_p;        // [num_reqs] or null
+
+  Sampling of(int64_t request) const {
+    return {temperature[request], top_k ? top_k[request] : 0, top_p ? top_p[request] : 1.0f,
+            min_p ? min_p[request] : 0.0f};
+  }
+};
+
 struct SampleArguments {
-  const float* temperature;      // [num_reqs]
-  const int32_t* top_k;          // [num_reqs] or null
-  const float* top_p;            // [num_reqs] or null
-  const float* min_p;            // [num_reqs] or null
+  SamplingParameters sampling;
   const float* draft_probs;      // [num_drafts, vocab] or null: one-hot; may hold anything
   int64_t draft_probs_stride;    // in elements
   const double* accept_uniform;  // [num_drafts]
   const double* sample_uniform;  // [num_reqs]
+};
 
-  Sampling of(int64_t request) const;
+struct SeededArguments {
+  SamplingParameters sampling;
+  const int64_t* seeds;      // [num_reqs]
+  const int64_t* positions;  // [num_reqs], of the token that the first row yields
 };
 
 struct Outputs {
@@ -39,5 +52,7 @@ void verify_greedy(const Logits& logits, const Drafts& drafts, const Outputs& ou
                    int64_t begin, int64_t end);
 void verify_sample(const Logits& logits, const Drafts& drafts, const SampleArguments& arguments,
                    Rule rule, const Outputs& outputs, int64_t begin, int64_t end);
+void verify_seeded(const Logits& logits, const Drafts& drafts, const SeededArguments& arguments,
+                   const Outputs& outputs, int64_t begin, int64_t end);
 
 }  // namespace spec

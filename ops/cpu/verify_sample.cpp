@@ -15,7 +15,7 @@ class SampledRequest {
   SampledRequest(Request request, const SampleArguments& arguments, int64_t index,
                  Scratch& scratch)
       : request_(request),
-        sampling_(arguments.of(index)),
+        sampling_(arguments.sampling.of(index)),
         accept_uniform_(arguments.accept_uniform + request.first_draft),
         sample_uniform_(arguments.sample_uniform[index]),
         draft_probs_(arguments.draft_probs
@@ -199,17 +199,12 @@ int SampledRequest::accept_sampled_block(std::vector<Distribution>& rows, double
 
 }  // namespace
 
-Sampling SampleArguments::of(int64_t request) const {
-  return {temperature[request], top_k ? top_k[request] : 0, top_p ? top_p[request] : 1.0f,
-          min_p ? min_p[request] : 0.0f};
-}
-
 void verify_sample(const Logits& logits, const Drafts& drafts, const SampleArguments& arguments,
                    Rule rule, const Outputs& outputs, int64_t begin, int64_t end) {
   const auto scratch = std::make_unique<Scratch>();
   for (int64_t index = begin; index < end; index++) {
     Request request(logits, drafts, outputs, index);
-    if (arguments.temperature[index] == 0) {
+    if (arguments.sampling.temperature[index] == 0) {
       request.verify_greedily(*scratch);
       continue;
     }

@@ -7,12 +7,18 @@ message is built only if something is wrong.
 
 from __future__ import annotations
 
+import math
+import sys
+
 import torch
 
 LOGITS_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 INT32_DTYPES = (torch.int32,)
 # Tokens are int32.
 LARGEST_VOCAB = 2**31 - 1
+# The valid values that are closest to the open ends of the arguments' ranges.
+ABOVE_ZERO = math.ulp(0.0)
+LARGEST = sys.float_info.max
 # Up to this many values, a Python loop is faster than a tensor operation.
 FEW = 32
 
@@ -97,6 +103,36 @@ def check_drafts(
         _check_counts(cu_num_draft_tokens, num_drafts, max_draft_len)
         problem = f"is neither -1 nor in [0, {vocab_size})"
         check_values("draft_token_ids", draft_token_ids, -1, vocab_size - 1, problem)
+
+
+def check_sampling(
+    num_reqs: int,
+    device: torch.device,
+    temperature: torch.Tensor,  # [num_reqs]
+    top_k: torch.Tensor | None,  # [num_reqs]
+    top_p: torch.Tensor | None,  # [num_reqs]
+    min_p: torch.Tensor | None,  # [num_reqs]
+) -> None:
+    """Check the sampling parameters that both ops of sampled requests have.
+
+    Raises:
+        ValueError: one is wrong; the message names it.
+    """
+    for name, tensor, dtype in (
+        ("temperature", temperature, torch.float32),
+        ("top_k", top_k, torch.int32),
+        ("top_p", top_p, torch.float32),
+        ("min_p", min_p, torch.float32),
+    ):
+        if tensor is not None:
+            check_tensor(name, tensor, (num_reqs,), (dtype,), device)
+    if device.type != "cpu":
+        return
+    check_values("temperature", temperature, 0.0, LARGEST, "is not a number of 0 or more")
+    if top_p is not None:
+        check_values("top_p", top_p, ABOVE_ZERO, 1.0, "is not in (0, 1]")
+    if min_p is not None:
+        check_values("min_p", min_p, 0.0, 1.0, "is not in [0, 1]")
 
 
 def _check_counts(

@@ -45,6 +45,11 @@ def instruction_set() -> str:
     return str(name().decode())
 
 
+def contiguous(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    """Return the tensor, or a copy of it without gaps."""
+    return None if tensor is None else tensor.contiguous()
+
+
 def new_outputs(
     cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
     max_draft_len: int,

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import torch
 
-from vllm_ascend_spec.ops.checks import check_drafts, check_tensor, check_values, refusal
+from vllm_ascend_spec.ops.checks import (
+    check_drafts,
+    check_sampling,
+    check_tensor,
+    check_values,
+    refusal,
+)
 from vllm_ascend_spec.ops.layout import fake_outputs
 from vllm_ascend_spec.ops.registry import Op
 
 RULES = ("token", "block")
-# The valid values that are closest to the open ends of the arguments' ranges.
-ABOVE_ZERO = math.ulp(0.0)
+# The largest uniform.
 BELOW_ONE = math.nextafter(1.0, 0.0)
-LARGEST = sys.float_info.max
 
 OP = Op(
     name="verify_sample",
@@ -113,11 +116,8 @@ def verify_sample(
     if rule not in RULES:
         raise refusal("rule", f"{rule!r} is not one of {RULES}")
     num_drafts, num_reqs = draft_token_ids.shape[0], cu_num_draft_tokens.shape[0]
+    check_sampling(num_reqs, logits.device, temperature, top_k, top_p, min_p)
     for name, tensor, shape, dtype in (
-        ("temperature", temperature, (num_reqs,), torch.float32),
-        ("top_k", top_k, (num_reqs,), torch.int32),
-        ("top_p", top_p, (num_reqs,), torch.float32),
-        ("min_p", min_p, (num_reqs,), torch.float32),
         ("draft_probs", draft_probs, (num_drafts, logits.shape[1]), torch.float32),
         ("accept_uniform", accept_uniform, (num_drafts,), torch.float64),
         ("sample_uniform", sample_uniform, (num_reqs,), torch.float64),
@@ -125,7 +125,8 @@ def verify_sample(
         if tensor is not None:
             check_tensor(name, tensor, shape, (dtype,), logits.device)
     if logits.device.type == "cpu":
-        _check_values(temperature, top_p, min_p, accept_uniform, sample_uniform)
+        check_values("accept_uniform", accept_uniform, 0.0, BELOW_ONE, "is not in [0, 1)")
+        check_values("sample_uniform", sample_uniform, 0.0, BELOW_ONE, "is not in [0, 1)")
     return OP.backend(backend, logits.device)(
         logits,
         draft_token_ids,
@@ -140,22 +141,6 @@ def verify_sample(
         sample_uniform=sample_uniform,
         rule=rule,
     )
-
-
-def _check_values(
-    temperature: torch.Tensor,
-    top_p: torch.Tensor | None,
-    min_p: torch.Tensor | None,
-    accept_uniform: torch.Tensor,
-    sample_uniform: torch.Tensor,
-) -> None:
-    check_values("temperature", temperature, 0.0, LARGEST, "is not a number of 0 or more")
-    if top_p is not None:
-        check_values("top_p", top_p, ABOVE_ZERO, 1.0, "is not in (0, 1]")
-    if min_p is not None:
-        check_values("min_p", min_p, 0.0, 1.0, "is not in [0, 1]")
-    check_values("accept_uniform", accept_uniform, 0.0, BELOW_ONE, "is not in [0, 1)")
-    check_values("sample_uniform", sample_uniform, 0.0, BELOW_ONE, "is not in [0, 1)")
 
 
 OP.register(verify_sample, fake_outputs)

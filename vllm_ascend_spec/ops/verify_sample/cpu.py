@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.cpu_library import new_outputs, problem
+from vllm_ascend_spec.ops.cpu_library import contiguous, new_outputs, problem
 
 __all__ = ["problem", "verify_sample"]
 
@@ -38,16 +38,12 @@ def verify_sample(
         cu_num_draft_tokens.contiguous(),
         max_draft_len,
         temperature.contiguous(),
-        _contiguous(top_k),
-        _contiguous(top_p),
-        _contiguous(min_p),
+        contiguous(top_k),
+        contiguous(top_p),
+        contiguous(min_p),
         draft_probs,
         accept_uniform.contiguous(),
         sample_uniform.contiguous(),
         RULES[rule],
     )
     return outputs
-
-
-def _contiguous(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    return None if tensor is None else tensor.contiguous()

@@ -10,17 +10,20 @@ from vllm_ascend_spec.ops.verify_greedy.reference import row_argmax
 NEGATIVE_INFINITY = float("-inf")
 
 
-def target_probs(
+def target_scores(
     logits: torch.Tensor,  # [num_rows, vocab_size]
     temperature: torch.Tensor,  # [num_rows]
     top_k: torch.Tensor | None,  # [num_rows]
     top_p: torch.Tensor | None,  # [num_rows]
     min_p: torch.Tensor | None,  # [num_rows]
 ) -> torch.Tensor:
-    """Return the target's distribution of each row, float64 [num_rows, vocab_size].
+    """Return the logarithms of each row's distribution, up to a constant of the row.
 
     Rows with temperature 0 are computed at temperature 1; a row with nothing above -inf gives
     token 0 all of the mass.
+
+    Returns:
+        float64 [num_rows, vocab_size], -inf for what the filters leave out.
     """
     # In place from here on: at batch size 8, new memory costs more than the arithmetic.
     scores = logits.to(torch.float64, copy=True)
@@ -36,6 +39,18 @@ def target_probs(
         scores = _keep_top_k(scores, top_k)
     if top_p is not None:
         scores = _keep_top_p(scores, top_p)
+    return scores
+
+
+def target_probs(
+    logits: torch.Tensor,  # [num_rows, vocab_size]
+    temperature: torch.Tensor,  # [num_rows]
+    top_k: torch.Tensor | None,  # [num_rows]
+    top_p: torch.Tensor | None,  # [num_rows]
+    min_p: torch.Tensor | None,  # [num_rows]
+) -> torch.Tensor:
+    """Return the target's distribution of each row, float64 [num_rows, vocab_size]."""
+    scores = target_scores(logits, temperature, top_k, top_p, min_p)
     return torch.softmax(scores, dim=-1, out=scores)
 
 

@@ -1,0 +1,36 @@
+// Philox4x32-10 (Salmon et al., 2011), a random generator that keeps no state.
+#pragma once
+
+#include <cstdint>
+
+namespace spec {
+
+struct PhiloxKey {
+  uint32_t low, high;
+};
+// The counter, and the random words that it becomes.
+struct PhiloxWords {
+  uint32_t x, y, z, w;
+};
+
+// Functions are not shared between files: block_math.cpp is compiled for newer processors, too.
+// Rounds call each other, since a loop would keep compilers from vectorising what is around it.
+template <int kRounds>
+static inline __attribute__((always_inline)) PhiloxWords philox_rounds(
+    PhiloxWords at, PhiloxKey key) {
+  if constexpr (kRounds > 0) {
+    const uint64_t first = uint64_t{0xD2511F53} * at.x, second = uint64_t{0xCD9E8D57} * at.z;
+    return philox_rounds<kRounds - 1>(
+        {static_cast<uint32_t>(second >> 32) ^ at.y ^ key.low, static_cast<uint32_t>(second),
+         static_cast<uint32_t>(first >> 32) ^ at.w ^ key.high, static_cast<uint32_t>(first)},
+        {key.low + 0x9E3779B9, key.high + 0xBB67AE85});
+  } else {
+    return at;
+  }
+}
+
+static inline PhiloxWords philox(PhiloxWords at, PhiloxKey key) {
+  return philox_rounds<10>(at, key);
+}
+
+}  // namespace spec

@@ -1,0 +1,84 @@
+"""Arguments of ``verify_seeded``, and whether a backend's result is right up to rounding."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+
+from vllm_ascend_spec.ops import verify_seeded
+from vllm_ascend_spec.ops.verify_sample.reference import target_scores
+from vllm_ascend_spec.ops.verify_seeded.noise import noise
+
+# Of ``verify_sample`` that it does not take.
+NOT_TAKEN = ("draft_probs", "accept_uniform", "sample_uniform", "rule")
+# Nats by which two tokens may be told apart wrongly, for each 1 + abs(logit) / temperature.
+TIE = 4e-6
+# By which top-p and min-p may be moved, as in the contract of ``verify_sample``.
+MOVES = (0.0, -2e-6, 2e-6)
+
+
+def seeded_case(case: dict[str, Any], index: int) -> dict[str, Any]:
+    """Turn a case of ``verify_sample`` into one of ``verify_seeded``.
+
+    Its drafts are the reference's own samples up to a place that is chosen at random.
+    """
+    arguments = {name: value for name, value in case.items() if name not in NOT_TAKEN}
+    generator = torch.Generator().manual_seed(index)
+    num_reqs = case["cu_num_draft_tokens"].shape[0]
+    arguments["seeds"] = torch.randint(-(2**63), 2**63 - 1, (num_reqs,), generator=generator)
+    arguments["positions"] = torch.randint(0, 2**33, (num_reqs,), generator=generator)
+    drafts = arguments["draft_token_ids"].clone()
+    right = torch.rand(drafts.shape[0], generator=generator) < 0.8
+    ends = [0, *case["cu_num_draft_tokens"].tolist()]
+    for place in range(case["max_draft_len"]):
+        tokens, _ = verify_seeded(**{**arguments, "draft_token_ids": drafts}, backend="reference")
+        for request, (start, end) in enumerate(itertools.pairwise(ends)):
+            sampled = tokens[request, place]
+            if start + place < end and right[start + place] and sampled >= 0:
+                drafts[start + place] = sampled
+    return {**arguments, "draft_token_ids": drafts}
+
+
+def is_tie(arguments: dict[str, Any], request: int, place: int, token: int) -> bool:
+    """Tell whether rounding explains a token that is not the reference's."""
+    ends = [0, *arguments["cu_num_draft_tokens"].tolist()]
+    row = arguments["logits"][ends[request] + request + place][None]
+    temperature = arguments["temperature"][request : request + 1]
+    if temperature == 0:
+        return False
+    own = {name: arguments.get(name) for name in ("top_k", "top_p", "min_p")}
+    own = {name: None if v is None else v[request : request + 1] for name, v in own.items()}
+    position = arguments["positions"][request : request + 1] + place
+    gain = -noise(arguments["seeds"][request : request + 1], position, row.shape[1]).log()[0]
+    for top_p in MOVES:
+        for min_p in MOVES:
+            moved = dict(own)
+            for name, move in (("top_p", top_p), ("min_p", min_p)):
+                value = own[name]
+                if value is not None and 0 < value < 1:
+                    moved[name] = (value.double() + move).clamp(1e-300, 1.0)
+            scores = target_scores(row, temperature, **moved)[0]
+            reached = scores + gain
+            size = 1 + max(abs(float(scores[token])), abs(float(scores[reached.argmax()])))
+            if float(reached.max() - reached[token]) <= TIE * size:
+                return True
+    return False
+
+
+def assert_as_the_reference(arguments: dict[str, Any], backend: str) -> int:
+    """Fail unless a backend is right; return how many requests are ties."""
+    right, counts = verify_seeded(**arguments, backend="reference")
+    tokens, num_tokens = verify_seeded(**arguments, backend=backend)
+    assert tokens.dtype == num_tokens.dtype == torch.int32
+    ties = 0
+    for request in range(counts.shape[0]):
+        differs = (tokens[request] != right[request]).nonzero()
+        if not len(differs):
+            assert num_tokens[request] == counts[request]
+            continue
+        place = int(differs[0, 0])
+        assert is_tie(arguments, request, place, int(tokens[request, place]))
+        ties += 1
+    return ties
