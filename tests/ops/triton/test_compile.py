@@ -11,11 +11,13 @@ import torch
 
 from tests.ops.batches import RULES, Arguments
 from tests.ops.cases import FILTERS
+from tests.ops.seeded import NOT_TAKEN
 from tests.ops.triton.interpreter import INTERPRETED
 from vllm_ascend_spec.devices import cuda
 from vllm_ascend_spec.ops.grammar_mask.triton import grammar_mask
 from vllm_ascend_spec.ops.verify_greedy.triton import verify_greedy
 from vllm_ascend_spec.ops.verify_sample.triton import verify_sample
+from vllm_ascend_spec.ops.verify_seeded.triton import verify_seeded
 
 pytest.importorskip("triton", reason="needs the package triton")
 pytestmark = pytest.mark.skipif(INTERPRETED, reason="needs Triton without its interpreter")
@@ -130,6 +132,24 @@ def test_greedy_verification_and_masking(
         bits = torch.zeros(2, VOCAB // 32, dtype=torch.int32)
         grammar_mask(arguments["logits"], bits, torch.zeros(2, dtype=torch.int32))
     assert [kernel.name for kernel in kernels] == ["scan_greedy", "finalize_greedy", "mask_rows"]
+    for kernel in kernels:
+        assert_fits(kernel, tmp_path)
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("vocab", [33, VOCAB])
+@pytest.mark.parametrize("filters", [(), FILTERS])
+def test_seeded_verification(
+    tmp_path: Path, capability: int, vocab: int, filters: tuple[str, ...]
+) -> None:
+    arguments = sampled(torch.bfloat16, filters, False, vocab)
+    for name in NOT_TAKEN:
+        arguments.pop(name, None)
+    numbers = {"seeds": torch.zeros(3).long(), "positions": torch.zeros(3).long()}
+    with compiling_only(capability) as kernels:
+        verify_seeded(**arguments, **numbers)
+    names = ["filter_rows"] if filters else []
+    assert [kernel.name for kernel in kernels] == [*names, "scan_seeded", "finalize_seeded"]
     for kernel in kernels:
         assert_fits(kernel, tmp_path)
 

@@ -97,7 +97,7 @@ def verify_sample(
         if top_k is None and top_p is None and min_p is None:
             sums = _scan(batch, plan)
         else:
-            sums = _filter(batch, plan, top_k, top_p, min_p)
+            sums = filter_batch(batch, plan, top_k, top_p, min_p)
         uniforms = words_of(accept_uniform), words_of(sample_uniform)
         _settle(batch, plan, sums, uniforms, rule, tokens, counts)
     return tokens, counts
@@ -129,13 +129,14 @@ def _scan(batch: SampleBatch, plan: LaunchPlan) -> RowSums:
     return RowSums(score, prob, peak, mass, None)
 
 
-def _filter(
+def filter_batch(
     batch: SampleBatch,
     plan: LaunchPlan,
     top_k: torch.Tensor | None,  # [num_reqs]
     top_p: torch.Tensor | None,  # [num_reqs]
     min_p: torch.Tensor | None,  # [num_reqs]
 ) -> RowSums:
+    """Find each row's lowest logit that the filters keep, and weigh what they keep."""
     from vllm_ascend_spec.ops.triton_kernels.filters import filter_rows
 
     num_rows, vocab_size = batch.logits.shape

@@ -1,0 +1,139 @@
+"""Sample every row with noise of seed and position, and accept the drafts that agree."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .arith import find_request, kernel, rate_of, read_scores
+from .greedy import NO_TOKEN, accept_greedy, token_of, write_output
+from .noise import BLOCK, beyond_least, least_of_blocks
+
+
+@triton.jit
+def distance_of(x, peak, rate):
+    """Return log2 of the weight of ``x`` beside the peak's, which is 0 even if it is infinite."""
+    return tl.where(x == peak, 0.0, x - peak) * rate
+
+
+@triton.jit
+def sample_chunk(
+    x,  # [CHUNK] logits, -inf for what the filters leave out
+    peak,
+    rate,
+    seed,
+    position,
+    first,
+    CHUNK: tl.constexpr,
+):
+    """Return the most log2(weight / noise) of a chunk, and the lowest token that has it."""
+    tokens = first + tl.arange(0, CHUNK)
+    blocks = first // BLOCK + tl.arange(0, CHUNK // BLOCK)
+    least, place = least_of_blocks(seed, position, blocks)
+    spread = tl.broadcast_to(least[:, None], (CHUNK // BLOCK, BLOCK))
+    has_least = place[:, None] == tl.arange(0, BLOCK)[None, :]
+    noise = tl.reshape(spread, (CHUNK,))
+    noise += tl.where(tl.reshape(has_least, (CHUNK,)), 0.0, beyond_least(seed, position, tokens))
+    reached = distance_of(x, peak, rate) - tl.log2(noise)
+    reached = tl.where(x > float("-inf"), reached, float("-inf"))
+    best = tl.max(reached, axis=0)
+    return best, token_of(best, reached, tokens)
+
+
+@kernel
+def scan_seeded(
+    logits,  # [num_rows, vocab_size]
+    row_stride,
+    vocab_size,
+    cu_num_draft_tokens,  # [num_reqs]
+    temperature,  # [num_reqs]
+    seeds,  # [num_reqs] int64
+    positions,  # [num_reqs] int64
+    threshold,  # [num_rows] or None
+    chunk_peak,  # [num_rows, num_chunks], written
+    chunk_best,  # [num_rows, num_chunks], written: the most log2(weight / noise), beside the peak
+    chunk_token,  # [num_rows, num_chunks], written: its token; for a greedy request, the argmax
+    num_chunks,
+    chunks_per_program,
+    CHUNK: tl.constexpr,
+):
+    """Sample some chunks of one row. Grid: requests, positions, splits."""
+    request, place, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    start, num_drafts = find_request(cu_num_draft_tokens, request)
+    if place <= num_drafts:
+        index = start + request + place
+        row = logits + index.to(tl.int64) * row_stride
+        t = tl.load(temperature + request)
+        rate = rate_of(t)
+        seed = tl.load(seeds + request)
+        position = tl.load(positions + request) + place
+        limit = float("-inf")
+        if threshold is not None:
+            limit = tl.load(threshold + index)
+        limit = tl.where(t > 0, limit, float("-inf"))
+        first = split * chunks_per_program
+        for chunk in range(first, tl.minimum(first + chunks_per_program, num_chunks)):
+            offsets = chunk * CHUNK + tl.arange(0, CHUNK)
+            x = read_scores(row, offsets, vocab_size, None)
+            x = tl.where(x >= limit, x, float("-inf"))
+            peak = tl.max(x, axis=0)
+            best = 0.0
+            if t > 0:
+                best, token = sample_chunk(x, peak, rate, seed, position, chunk * CHUNK, CHUNK)
+            else:
+                token = token_of(peak, x, offsets)
+            at = index * num_chunks + chunk
+            tl.store(chunk_peak + at, peak)
+            tl.store(chunk_best + at, best)
+            tl.store(chunk_token + at, token.to(tl.float32))
+
+
+@kernel
+def finalize_seeded(
+    chunk_peak,  # [num_rows, num_chunks]
+    chunk_best,  # [num_rows, num_chunks]
+    chunk_token,  # [num_rows, num_chunks]
+    num_chunks,
+    temperature,  # [num_reqs]
+    draft_token_ids,  # [num_drafts]
+    cu_num_draft_tokens,  # [num_reqs]
+    output_token_ids,  # [num_reqs, max_draft_len + 1], written
+    num_output_tokens,  # [num_reqs], written
+    max_draft_len,
+    POSITIONS: tl.constexpr,
+    CHUNKS: tl.constexpr,
+):
+    """Join the chunks of each row, and accept the drafts of one request. Grid: requests."""
+    request = tl.program_id(0)
+    start, num_drafts = find_request(cu_num_draft_tokens, request)
+    positions = tl.arange(0, POSITIONS)
+    rows = start + request + positions
+    used = positions <= num_drafts
+    t = tl.load(temperature + request)
+    chunk = tl.arange(0, CHUNKS)
+    at = rows[:, None] * num_chunks + chunk[None, :]
+    mask = used[:, None] & (chunk < num_chunks)[None, :]
+    peaks = tl.load(chunk_peak + at, mask=mask, other=float("-inf"))
+    best = tl.load(chunk_best + at, mask=mask, other=float("-inf"))
+    tokens = tl.load(chunk_token + at, mask=mask, other=NO_TOKEN)
+    peak = tl.max(peaks, axis=1)[:, None]
+    # Greedy requests have no noise: among the chunks with the peak, the lowest token.
+    reached = best + distance_of(peaks, peak, rate_of(t))
+    reached = tl.where(t > 0, reached, peaks)
+    reached = tl.where(peaks > float("-inf"), reached, float("-inf"))
+    most = tl.max(reached, axis=1)[:, None]
+    sampled = tl.min(tl.where(reached == most, tokens, NO_TOKEN), axis=1)
+    # A row with nothing above -inf yields token 0.
+    sampled = tl.where(tl.max(peaks, axis=1) > float("-inf"), sampled, 0.0).to(tl.int32)
+    drafts = tl.load(draft_token_ids + start + positions, mask=positions < num_drafts, other=-1)
+    accepted, final = accept_greedy(sampled, drafts, positions, num_drafts, POSITIONS)
+    write_output(
+        output_token_ids,
+        num_output_tokens,
+        request,
+        max_draft_len,
+        drafts,
+        positions,
+        accepted,
+        final,
+    )
