@@ -1,6 +1,6 @@
 """Draft steps 2..K run on one row for each request, in graphs and out of them.
 
-The engines are those of test_matrix.py, and one with sparse attention of test_mla.py.
+The engines are those of test_matrix.py, and those of test_mla.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from tests.ascend.environment import NPU
 from tests.ascend.matrix import CASES, SPECULATIVE, K, by_day_or_night, capture_sizes
-from tests.ascend.targets.mla import MLA_ENVIRONMENT
+from tests.ascend.targets.mla import MLA_CASES, MLA_ENVIRONMENT
 from tests.ascend.targets.sparse import SPARSE_BY_NIGHT, SPARSE_CASES
 from tests.marks import unless
 from tests.zoo import SPECS
@@ -21,20 +21,21 @@ from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 pytestmark = unless(NO_LOOP_ON_NPU)
 WITH_A_LOOP = [name for name in LOOPS if name in SPECULATIVE]
 NUM_DRAFTS = SPECS["eagle"]["num_speculative_tokens"]
-SPARSE = "sparse"
+SPARSE, DENSE = "sparse", "deepseek"
+MLA = MLA_CASES | SPARSE_CASES
 
 
 def loops(mode: str) -> Any:
     """Return a decorator that runs a test for the engines of a mode."""
     by_night = by_day_or_night([f"{SPARSE}-{mode}"], SPARSE_BY_NIGHT)[0].marks
     sparse = pytest.param(SPARSE, marks=by_night)
-    return pytest.mark.parametrize("method", [*WITH_A_LOOP, sparse])
+    return pytest.mark.parametrize("method", [*WITH_A_LOOP, DENSE, sparse])
 
 
 def outcome_of(run_engine: Any, method: str, mode: str) -> Any:
     """Return what an engine with the draft loop of a method answered."""
-    if method == SPARSE:
-        return run_engine(SPARSE_CASES[f"{method}-{mode}"], {**NPU, **MLA_ENVIRONMENT})
+    if method in {SPARSE, DENSE}:
+        return run_engine(MLA[f"{method}-{mode}"], {**NPU, **MLA_ENVIRONMENT})
     return run_engine(CASES[f"{method}-{mode}"])
 
 

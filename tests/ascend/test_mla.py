@@ -16,7 +16,7 @@ from tests.ascend.environment import CPU, NPU
 from tests.ascend.matrix import EXACT, MODES, Case, by_day_or_night
 from tests.ascend.processes import ACCEPTED, DRAFTED, assert_same_drafts, tokens_of
 from tests.ascend.prompts import NUM_PROMPTS, prompts
-from tests.ascend.targets.mla import MLA_CASES, MLA_ENVIRONMENT
+from tests.ascend.targets.mla import MLA_BY_NIGHT, MLA_CASES, MLA_ENVIRONMENT
 from tests.ascend.targets.sparse import SPARSE_BY_NIGHT, SPARSE_CASES, SPARSE_MODEL
 from tests.ascend.test_matrix import (
     NPU_PLATFORM,
@@ -34,7 +34,9 @@ pytestmark = pytest.mark.timeout(900)
 
 
 # Those in float32 whose prompts are read alike.
-CASES = {f"deepseek-{mode}": MLA_CASES[f"deepseek-{mode}"] for mode in MODES} | SPARSE_CASES
+DENSE = (*(f"deepseek-{mode}" for mode in MODES), *MLA_BY_NIGHT)
+CASES = {name: MLA_CASES[name] for name in DENSE} | SPARSE_CASES
+BY_NIGHT = {*SPARSE_BY_NIGHT, *MLA_BY_NIGHT}
 
 
 def without_speculation(case: Case, requests: tuple[str, ...]) -> Case:
@@ -50,12 +52,12 @@ def reference_of(case: Case) -> Case:
     how prompts are read makes no difference there.
     """
     if case not in SPARSE_CASES.values():
-        return without_speculation(case, (*EXACT, "logprobs"))
+        return without_speculation(MLA_CASES["deepseek-eager"], (*EXACT, "logprobs"))
     kinds = tuple(kind for kind in case.requests if kind in EXACT)
     return Case(method=None, mode="eager", engine={"model": SPARSE_MODEL}, requests=kinds)
 
 
-@pytest.mark.parametrize("name", by_day_or_night(CASES, SPARSE_BY_NIGHT))
+@pytest.mark.parametrize("name", by_day_or_night(CASES, BY_NIGHT))
 def test_answers_are_those_without_speculation(name: str, run_engine: Any) -> None:
     case = CASES[name]
     outcome = run_engine(case, ENVIRONMENT)
@@ -71,11 +73,11 @@ def test_answers_are_those_without_speculation(name: str, run_engine: Any) -> No
 
 IN_GRAPHS = [
     *(f"{target}-{mode}" for target in ("deepseek", "sparse") for mode in MODES if mode != "eager"),
-    "sparse-stock",
+    *("deepseek-stock", "sparse-stock"),
 ]
 
 
-@pytest.mark.parametrize("name", by_day_or_night(IN_GRAPHS, SPARSE_BY_NIGHT))
+@pytest.mark.parametrize("name", by_day_or_night(IN_GRAPHS, BY_NIGHT))
 def test_drafts_are_those_of_an_engine_without_graphs(name: str, run_engine: Any) -> None:
     found, wanted = CASES[name], CASES[f"{name.partition('-')[0]}-eager"]
     assert_same_drafts(run_engine(found, ENVIRONMENT), run_engine(wanted, ENVIRONMENT), "greedy")

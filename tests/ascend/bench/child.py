@@ -47,17 +47,25 @@ def count_draft_rows() -> None:
 
     stock = AscendSpecDecodeBaseProposer.load_model
 
-    def hook(_module: Any, _args: Any, inputs: Mapping[str, Any]) -> None:
+    def load_model(self: Any, *args: Any, **kwargs: Any) -> None:
+        stock(self, *args, **kwargs)
+        # Hooks of a module do not see calls of one that vLLM compiles as a whole.
+        self.model.__class__ = counting(type(self.model))
+
+    AscendSpecDecodeBaseProposer.load_model = load_model
+
+
+def counting(kind: type) -> type:
+    """Return a model's class whose calls count their rows."""
+
+    def call(self: Any, *args: Any, **inputs: Any) -> Any:
         rows = next(
             inputs[name] for name in ("input_ids", "positions") if inputs.get(name) is not None
         )
         as_device_op(f"{OWN}{rows.shape[0]}", lambda tensor: None, lambda: (0, 0))(rows)
+        return kind.__call__(self, *args, **inputs)
 
-    def load_model(self: Any, *args: Any, **kwargs: Any) -> None:
-        stock(self, *args, **kwargs)
-        self.model.register_forward_pre_hook(hook, with_kwargs=True)
-
-    AscendSpecDecodeBaseProposer.load_model = load_model
+    return type(kind.__name__, (kind,), {"__call__": call})
 
 
 class Engine:
@@ -69,23 +77,26 @@ class Engine:
         self.plan = plan
         self.batch = len(plan["prompts"])
         eager = plan["graph_mode"] == "eager"
-        self.llm = LLM(
-            model=plan["model"],
-            dtype="float32",
-            max_model_len=256,
-            max_num_seqs=self.batch,
+        arguments: dict[str, Any] = {
+            "model": plan["model"],
+            "dtype": "float32",
+            "max_model_len": 256,
+            "max_num_seqs": self.batch,
             # A dummy run of vLLM's default, 8192 tokens, takes minutes on a simulated NPU.
-            max_num_batched_tokens=256,
-            block_size=128,
-            kv_cache_memory_bytes=1 << 28,
-            enforce_eager=eager,
-            compilation_config={} if eager else {"cudagraph_mode": plan["graph_mode"]},
-            enable_prefix_caching=False,
-            async_scheduling=False,
-            speculative_config=dict(plan["speculative_config"]),
-            additional_config={"ascend_spec": section} if (section := plan.get("section")) else {},
-            seed=0,
-        )
+            "max_num_batched_tokens": 256,
+            "block_size": 128,
+            "kv_cache_memory_bytes": 1 << 28,
+            "enforce_eager": eager,
+            "compilation_config": {} if eager else {"cudagraph_mode": plan["graph_mode"]},
+            "enable_prefix_caching": False,
+            "async_scheduling": False,
+            "speculative_config": dict(plan["speculative_config"]),
+            "additional_config": {"ascend_spec": section}
+            if (section := plan.get("section"))
+            else {},
+            "seed": 0,
+        }
+        self.llm = LLM(**(arguments | plan.get("engine", {})))
         self.num_drafts = plan["speculative_config"]["num_speculative_tokens"]
         worker = self.llm.llm_engine.model_executor.driver_worker
         self.runner = getattr(worker, "worker", worker).model_runner

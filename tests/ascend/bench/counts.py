@@ -108,13 +108,16 @@ def _count(plan: Plan, name: str, plugins: str) -> dict[str, Any]:
     return count(asdict(plan), name, plugins)
 
 
-def count(job: Mapping[str, Any], name: str, plugins: str) -> dict[str, Any]:
+def count(
+    job: Mapping[str, Any], name: str, plugins: str, more: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return what one engine counts.
 
     Args:
         job: a plan, and further keys that the child knows.
         name: of the configuration, :data:`OURS` or :data:`PLAIN`.
         plugins: ``VLLM_PLUGINS`` with which this package is used.
+        more: further variables of the engine's environment.
 
     Raises:
         RuntimeError: the engine ended; with its last words.
@@ -125,7 +128,7 @@ def count(job: Mapping[str, Any], name: str, plugins: str) -> dict[str, Any]:
     process = subprocess.run(
         [sys.executable, "-m", CHILD],
         input=json.dumps(job),
-        env=environment(name, os.environ, plugins),
+        env=environment(name, {**os.environ, **(more or {})}, plugins),
         cwd=ROOT,
         capture_output=True,
         text=True,

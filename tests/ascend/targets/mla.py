@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from tests.ascend.matrix import MODES, REQUESTS, Case
+from tests.ascend.matrix import EXACT, MODES, REQUESTS, Case
 from tests.zoo import ZOO
 
 # Of the documents' limits of fused attention (tests/npu_sim/README.md): those that vllm-ascend's
@@ -27,6 +28,7 @@ MLA_CASES: dict[str, Case] = {
         mode=mode,
         engine=MLA_ENGINE,
         requests=tuple(REQUESTS) if mode == "full_decode_only" else ("greedy", "seeded"),
+        watched=True,
         options={
             "model": str(ZOO / "target-deepseek"),
             **({"draft_sample_method": "greedy"} if mode == "eager" else {}),
@@ -34,6 +36,24 @@ MLA_CASES: dict[str, Case] = {
     )
     for mode in MODES
 }
+MLA_CASES |= {
+    "deepseek-stock": replace(
+        MLA_CASES["deepseek-full_decode_only"],
+        engine={**MLA_ENGINE, "additional_config": {"ascend_spec": {"draft_loop": "stock"}}},
+        requests=("greedy",),
+        watched=False,
+    ),
+    "deepseek-async": replace(
+        MLA_CASES["deepseek-full_decode_only"],
+        engine={**MLA_ENGINE, "async_scheduling": True},
+        requests=EXACT,
+        watched=False,
+    ),
+    "deepseek-tp2": replace(
+        MLA_CASES["deepseek-full_decode_only"], devices=2, requests=("greedy",), watched=False
+    ),
+}
+MLA_BY_NIGHT = ("deepseek-stock", "deepseek-async", "deepseek-tp2")
 # Prompts in pieces, of which later ones are read together with the cache of those before.
 MLA_CASES["deepseek-chunked"] = Case(
     method="mtp",

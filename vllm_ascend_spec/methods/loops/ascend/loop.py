@@ -26,9 +26,11 @@ from vllm_ascend.spec_decode.llm_base_proposer import (
 )
 
 from vllm_ascend_spec.config.schedule import has_lockstep_replicas
+from vllm_ascend_spec.methods.loops.ascend.graph_params import belonging_to_graph
 from vllm_ascend_spec.methods.loops.ascend.graphs import GraphsByLengthMixin
 from vllm_ascend_spec.methods.loops.ascend.limits import refuse_length, require_possible
 from vllm_ascend_spec.methods.loops.ascend.metadata import LaterStepMetadataMixin
+from vllm_ascend_spec.methods.loops.ascend.shared_indices import SharedIndicesMixin
 from vllm_ascend_spec.methods.loops.ascend.window import WindowMixin
 from vllm_ascend_spec.methods.loops.base import DraftLoopMixin, Picked
 from vllm_ascend_spec.methods.loops.parallel import keep_inside, rows_of_drafts
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class AscendDraftLoop(  # type: ignore[misc]
-    LaterStepMetadataMixin, WindowMixin, GraphsByLengthMixin, DraftLoopMixin
+    LaterStepMetadataMixin, SharedIndicesMixin, WindowMixin, GraphsByLengthMixin, DraftLoopMixin
 ):
     """Mixin for subclasses of ``AscendSpecDecodeBaseProposer``; goes before it in the bases."""
 
@@ -88,18 +90,8 @@ class AscendDraftLoop(  # type: ignore[misc]
                 asdict(get_ascend_config().finegrained_tp_config).values()
             ),
             "compressed attention": self.use_compress,
-            # Later steps attend to what step 1 has selected, on step 1's rows.
-            "index_share_for_mtp_iteration": self._share_mtp_indices,
             "KV cache offload of sparse attention": getattr(
                 self.runner, "sparse_kv_offload_enabled", False
-            ),
-            # Its replay parameters are keyed by the number of rows, one entry for all steps
-            # (vllm_ascend/attention/mla_v1.py:AscendMLAImpl.update_graph_params). Sparse attention
-            # has none (sfa_v1.py).
-            "multi-head latent attention in a full graph": (
-                self.draft_model_config.use_mla
-                and not self.use_sparse
-                and self.has_all_steps_in_a_graph()
             ),
         }
 
@@ -165,8 +157,10 @@ class AscendDraftLoop(  # type: ignore[misc]
         if self.parallel_drafting:
             rows = rows_of_drafts(token_indices_to_sample, batch_size, k)
             return self._draft_in_one_pass(num_input_tokens, rows, inputs_embeds, sampling)
+        self.select_in_step_1()
         last, hidden = self._run_model(num_input_tokens, inputs_embeds)
         rows = self.rows_to_draft_from(token_indices_to_sample)
+        self.read_selection_of(rows, num_input_tokens)
         positions = self._get_positions(num_input_tokens)[..., rows]
         sampler = self.sampler_of(sampling, positions if positions.ndim == 1 else positions[0])
         drafts = [self.pick(last[rows], sampler)]
@@ -283,18 +277,22 @@ class AscendDraftLoop(  # type: ignore[misc]
             )
             width = descriptor.num_tokens
         replicas = self.vllm_config.parallel_config.data_parallel_size
-        with set_ascend_forward_context(
-            None,
-            self.vllm_config,
-            num_tokens=width,
-            num_tokens_across_dp=None if replicas == 1 else torch.full((replicas,), width),
-            num_actual_tokens=num_reqs,
-            in_profile_run=first.in_profile_run,
-            aclgraph_runtime_mode=mode,
-            batch_descriptor=descriptor,
-            is_draft_model=True,
-            draft_attn_metadatas=first.draft_attn_metadatas,
-            eplb_heat_collection_status=first.eplb_heat_collection_status,
+        graph_rows = descriptor.num_tokens if mode == CUDAGraphMode.FULL else width
+        with (
+            belonging_to_graph(graph_rows, width),
+            set_ascend_forward_context(
+                None,
+                self.vllm_config,
+                num_tokens=width,
+                num_tokens_across_dp=None if replicas == 1 else torch.full((replicas,), width),
+                num_actual_tokens=num_reqs,
+                in_profile_run=first.in_profile_run,
+                aclgraph_runtime_mode=mode,
+                batch_descriptor=descriptor,
+                is_draft_model=True,
+                draft_attn_metadatas=first.draft_attn_metadatas,
+                eplb_heat_collection_status=first.eplb_heat_collection_status,
+            ),
         ):
             _EXTRA_CTX.capturing = first.capturing
             _EXTRA_CTX.num_accept_tokens = num_reqs
