@@ -78,62 +78,6 @@ def test_mtp_layers_with_several_cache_groups_are_refused() -> None:
     require_possible(drafting_with("deepseek_mtp"))
 
 
-def drafter_in(
-    mode: str,
-    *,
-    mla: bool = True,
-    sparse: bool = False,
-    shares: bool = False,
-    offloads: bool = False,
-) -> Any:
-    """Return a drafter of MTP layers as far as the choice of a loop looks at it."""
-    from tests.methods.engine import drafter_of
-
-    stock = make_proposer(mode, method="mtp")
-    drafter: Any = object.__new__(drafter_of("mtp", "ascend"))
-    vars(drafter).update(
-        vars(stock),
-        dcp_size=1,
-        use_compress=False,
-        use_sparse=sparse,
-        _share_mtp_indices=shares,
-        runner=SimpleNamespace(sparse_kv_offload_enabled=offloads),
-        draft_model_config=SimpleNamespace(use_mla=mla),
-        vllm_config=SimpleNamespace(parallel_config=SimpleNamespace(data_parallel_size=1)),
-    )
-    return drafter
-
-
-@pytest.mark.parametrize(
-    ("given", "cause"),
-    [
-        ({"mode": DECODE}, "multi-head latent attention in a full graph"),
-        ({"mode": PIECEWISE, "sparse": True, "shares": True}, "index_share_for_mtp_iteration"),
-        (
-            {"mode": PIECEWISE, "sparse": True, "offloads": True},
-            "KV cache offload of sparse attention",
-        ),
-    ],
-)
-def test_our_loop_is_refused_where_vllm_ascends_is_used(
-    given: dict[str, Any], cause: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from vllm_ascend.ascend_config import FinegrainedTPConfig
-
-    from vllm_ascend_spec.methods.loops.ascend import loop
-
-    plain = SimpleNamespace(finegrained_tp_config=FinegrainedTPConfig())
-    monkeypatch.setattr(loop, "get_ascend_config", lambda: plain)
-    drafter = drafter_in(**given)
-    assert not drafter.chooses_own_loop("auto")
-    with pytest.raises(ConfigError, match=f"not possible with {cause}; valid here"):
-        drafter.chooses_own_loop("ours")
-    assert drafter_in(PIECEWISE).chooses_own_loop("ours")
-    assert drafter_in(DECODE, mla=False).chooses_own_loop("ours")
-    for mode in (DECODE, PIECEWISE):
-        assert drafter_in(mode, sparse=True).chooses_own_loop("ours")
-
-
 def test_npu_with_another_worker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from vllm_ascend_spec.platform import npu
 

@@ -35,8 +35,6 @@ from vllm_ascend_spec.errors import AscendSpecError
 GRAPH_MODES = ("eager", "FULL_DECODE_ONLY")
 WORKLOAD = "greedy"
 FIGURES = ("device_ops", "bytes", "syncs")
-# An op counts all of a KV cache that it is given, so that the caches are just large enough.
-NUM_BLOCKS = 32
 # A line such as "ValueError: …", with the module in front of the name or without.
 ERROR = re.compile(r"[\w.]*(Error|Exception): ")
 
@@ -47,17 +45,21 @@ class Family:
 
     Attributes:
         case: of the tests; its model, draft and further arguments of the engine are taken.
+        num_blocks: of the KV cache. An op counts all of a cache that it is given, so that they are
+            hardly more than the requests need.
         environment: what its engines need in addition.
     """
 
     case: Case
+    num_blocks: int = 32
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 FAMILIES: Mapping[str, Family] = {
-    "deepseek": Family(MLA_CASES["deepseek-full_decode_only"], MLA_ENVIRONMENT),
-    "deepseek-v32": Family(SPARSE_CASES["sparse-full_decode_only"], MLA_ENVIRONMENT),
-    "qwen35": Family(STATE_CASES["mtp-full_decode_only"]),
+    "deepseek": Family(MLA_CASES["deepseek-full_decode_only"], environment=MLA_ENVIRONMENT),
+    "deepseek-v32": Family(SPARSE_CASES["sparse-full_decode_only"], environment=MLA_ENVIRONMENT),
+    # A request has K+1 states of each kind of layer.
+    "qwen35": Family(STATE_CASES["mtp-full_decode_only"], num_blocks=160),
     "qwen3-moe": Family(MIXTURE_CASES["qwen3-moe-eagle3-full_decode_only"]),
     "gpt-oss": Family(MIXTURE_CASES["gpt-oss-eagle3-full_decode_only"]),
     "qwen25-vl": Family(VL_CASES["eagle3-full_decode_only"]),
@@ -97,7 +99,7 @@ def count_family(family: Family, plan: Plan, name: str, plugin_names: str) -> Ma
         RuntimeError: the engine ended; with its last words.
     """
     given = {key: value for key, value in family.case.engine.items() if key != "model"}
-    engine = {**given, "num_gpu_blocks_override": NUM_BLOCKS}
+    engine = {**given, "num_gpu_blocks_override": family.num_blocks}
     job = {**asdict(plan), "engine": engine}
     return count(job, name, plugin_names, {**NPU, **family.environment})[WORKLOAD]
 
@@ -182,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--families", default=",".join(FAMILIES), help="a list")
     parser.add_argument("--graph-modes", default=",".join(GRAPH_MODES), help="a list")
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--max-tokens", type=int, default=16, help="of an answer")
+    parser.add_argument("--max-tokens", type=int, default=32, help="of an answer")
     parser.add_argument("--output", type=Path, help="file for the JSON record")
     args = parser.parse_args(argv)
     try:

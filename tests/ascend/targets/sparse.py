@@ -29,18 +29,6 @@ SPARSE_CASES |= {
         engine={"additional_config": {"ascend_spec": {"draft_loop": "stock"}}},
         watched=False,
     ),
-    # Later draft steps attend to what step 1 has selected.
-    **{
-        f"sparse-shared-{mode}": replace(
-            SPARSE_CASES[f"sparse-{mode}"],
-            requests=("greedy",),
-            options={
-                **SPARSE_CASES[f"sparse-{mode}"].options,
-                "index_share_for_mtp_iteration": True,
-            },
-        )
-        for mode in MODES
-    },
     "sparse-async": Case(
         method="mtp",
         mode="full_decode_only",
@@ -68,10 +56,5 @@ SPARSE_CASES |= {
         options={"model": SPARSE_MODEL},
     ),
 }
-SPARSE_CASES["sparse-shared-stock"] = replace(
-    SPARSE_CASES["sparse-shared-eager"],
-    engine=SPARSE_CASES["sparse-stock"].engine,
-    watched=False,
-)
 # By day one engine without graphs and one with full ones; the first is sparse-chunked's, too.
 SPARSE_BY_NIGHT = SPARSE_CASES.keys() - {"sparse-eager", "sparse-full_decode_only"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -191,7 +192,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
         """Pick one draft per request, and return its distribution too if it was sampled."""
         if sampler is None:
             return self.argmax(hidden), None
-        return sampler.draw(self.model.compute_logits(hidden))
+        return sampler.draw(self.apply_head(self.model.compute_logits, hidden))
 
     def pick_all(
         self,
@@ -204,7 +205,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
         self._last_draft_probs = None
         if sampler is None:
             return self.pick(rows, None)[0].view(num_reqs, k)
-        logits = self.model.compute_logits(rows).view(num_reqs, k, -1)
+        logits = self.apply_head(self.model.compute_logits, rows).view(num_reqs, k, -1)
         return self.join([sampler.draw(logits[:, place]) for place in range(k)])
 
     def argmax(
@@ -218,9 +219,18 @@ class DraftLoopMixin(OneHotDraftsMixin):
         """
         offsets = getattr(self.model, "draft_id_to_target_id", None)
         if offsets is None:
-            return argmax(self.model.compute_logits(hidden))
-        own = argmax(self.model.logits_processor(self.model.lm_head, hidden))
+            return argmax(self.apply_head(self.model.compute_logits, hidden))
+        head = partial(self.model.logits_processor, self.model.lm_head)
+        own = argmax(self.apply_head(head, hidden))
         return own + offsets[own]
+
+    def apply_head(
+        self,
+        head: Callable[[torch.Tensor], torch.Tensor],
+        hidden: torch.Tensor,  # [num_rows, hidden_size]
+    ) -> torch.Tensor:
+        """Return the logits of some rows, [num_rows, vocab_size]; families may pad the rows."""
+        return head(hidden)
 
     def join(
         self,

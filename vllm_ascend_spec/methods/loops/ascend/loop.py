@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from vllm_ascend_spec.methods.loops.ascend.graphs import GraphsByLengthMixin
 from vllm_ascend_spec.methods.loops.ascend.limits import refuse_length, require_possible
 from vllm_ascend_spec.methods.loops.ascend.metadata import LaterStepMetadataMixin
 from vllm_ascend_spec.methods.loops.ascend.shared_indices import SharedIndicesMixin
+from vllm_ascend_spec.methods.loops.ascend.split_head import SplitHeadMixin
 from vllm_ascend_spec.methods.loops.ascend.window import WindowMixin
 from vllm_ascend_spec.methods.loops.base import DraftLoopMixin, Picked
 from vllm_ascend_spec.methods.loops.parallel import keep_inside, rows_of_drafts
@@ -45,7 +45,12 @@ if TYPE_CHECKING:
 
 
 class AscendDraftLoop(  # type: ignore[misc]
-    LaterStepMetadataMixin, SharedIndicesMixin, WindowMixin, GraphsByLengthMixin, DraftLoopMixin
+    LaterStepMetadataMixin,
+    SharedIndicesMixin,
+    SplitHeadMixin,
+    WindowMixin,
+    GraphsByLengthMixin,
+    DraftLoopMixin,
 ):
     """Mixin for subclasses of ``AscendSpecDecodeBaseProposer``; goes before it in the bases."""
 
@@ -82,13 +87,13 @@ class AscendDraftLoop(  # type: ignore[misc]
 
     def loop_problems(self) -> Mapping[str, bool]:
         """Map each feature that our loop lacks to whether this engine needs it."""
+        layers = get_ascend_config().finegrained_tp_config
         return {
             "constant draft positions": getattr(self, "constant_draft_positions", False),
             "decode context parallelism": self.dcp_size > 1,
-            # Layers split over replicas want as many rows from each, at every draft step.
-            "finegrained_tp_config": any(
-                asdict(get_ascend_config().finegrained_tp_config).values()
-            ),
+            # Only half of a pair with KV transfer has them, so none was tried.
+            "oproj_tensor_parallel_size": bool(layers.oproj_tensor_parallel_size),
+            "mlp_tensor_parallel_size": bool(layers.mlp_tensor_parallel_size),
             "compressed attention": self.use_compress,
             "KV cache offload of sparse attention": getattr(
                 self.runner, "sparse_kv_offload_enabled", False
