@@ -35,8 +35,8 @@ from vllm_ascend_spec.errors import AscendSpecError
 GRAPH_MODES = ("eager", "FULL_DECODE_ONLY")
 WORKLOAD = "greedy"
 FIGURES = ("device_ops", "bytes", "syncs")
-# A line such as "ValueError: …", with the module in front of the name or without.
-ERROR = re.compile(r"[\w.]*(Error|Exception): ")
+# A line such as "ValueError: …", with the rank or the module in front of the name or without.
+ERROR = re.compile(r"(?:\[rank\d+\]: )?([\w.]*(?:Error|Exception): .*)")
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def try_family(family: Family, plan: Plan, name: str, plugin_names: str) -> Mapp
 
 def last_error(output: str) -> str:
     """Return the last error of an engine's output in one line."""
-    errors = [line for line in output.splitlines() if ERROR.match(line)]
+    errors = [found[1] for line in output.splitlines() if (found := ERROR.match(line))]
     return errors[-1] if errors else output.splitlines()[-1]
 
 

@@ -12,6 +12,7 @@ from tests.docs.figures import (
     commands,
     device_counts,
     draft_length,
+    families,
     metrics,
     options,
     refusals,
@@ -22,7 +23,12 @@ from tests.docs.figures import (
 
 # The comment and the header, the table's name, and the rows.
 TABLE = re.compile(r"(<!-- figures: (\S+) -->\n\|.*\n\|[-|]+\n)((?:\|.*\n)*)")
-CHINESE = {" clients, ": " 个并发, ", "alternating": "交替负载", "none": "不投机"}
+CHINESE = {
+    " clients, ": " 个并发, ",
+    "alternating": "交替负载",
+    "none": "不投机",
+    "fails: ": "失败：",
+}
 ENGLISH = {"1 clients": "1 client"}
 # The reference's texts in Chinese, by the English text of a cell.
 CELLS = {
@@ -59,6 +65,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "verification-cuda": verification.on_a_gpu,
     "block-rule": verification.block_rule,
     "device-counts": device_counts.rows,
+    "families": families.rows,
 }
 
 
