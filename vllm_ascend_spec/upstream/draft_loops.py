@@ -15,7 +15,10 @@ BEFORE_030: dict[str, str | None] = {
     "vllm_ascend.spec_decode.dspark_proposer:AscendDSparkProposer": None,
 }
 # Modules that only our own draft loop uses.
-OF_OUR_LOOP = (f"{ASCEND}.loop", f"{ASCEND}.metadata", f"{ASCEND}.graphs")
+OF_OUR_LOOP = tuple(
+    f"{ASCEND}.{name}"
+    for name in ("loop", "metadata", "graphs", "graph_params", "shared_indices", "split_head")
+)
 
 
 def bases_of(named: Sequence[str], vllm_ascend: str | None) -> tuple[str, ...]:
