@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ascend.bench import counts, tiers
+from tests.ascend.bench import counts, families, tiers
 from tests.ascend.environment import NPU
+from tests.docs.figures.rows import read
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec.cli import env
 
@@ -65,3 +66,28 @@ def test_a_step_costs_no_more_where_k_changes(monkeypatch: pytest.MonkeyPatch) -
     assert {rows[tiers.CHANGES]["replays"] for rows in found.values()} == {2.0}
     ops = [rows[tiers.CHANGES]["device_ops"] for rows in found.values()]
     assert ops == sorted(ops)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", ["deepseek", "qwen3-moe"])
+def test_a_familys_record_is_what_is_counted(family: str) -> None:
+    """tests/docs/test_figures.py compares the record with the documents."""
+    record = read("npu-sim-families")
+    prompts = families.prompts_of(record["requests"])
+    asked = families.plan_of(families.FAMILIES[family], "FULL_DECODE_ONLY", prompts, 16)
+    found = families.run({family: {"FULL_DECODE_ONLY": asked}}, str(env.plugins({})), print)
+    cell = found["results"][family]["FULL_DECODE_ONLY"]
+    for name, counted in record["results"][family]["FULL_DECODE_ONLY"].items():
+        assert cell[name]["step"]["device_ops"] == counted["step"]["device_ops"]
+        assert cell[name]["draft_rows"] == counted["draft_rows"]
+    ours, plain = cell[counts.OURS], cell[counts.PLAIN]
+    assert ours["tokens"] == plain["tokens"]
+    assert (ours["draft_rows"], plain["draft_rows"]) == ({"32": 1, "8": 2}, {"32": 3})
+
+
+def test_an_engines_last_error_is_kept_in_one_line() -> None:
+    output = (
+        "vllm-ascend failed:\n[rank0]: RuntimeError: first\n  in f\n[rank0]: a.B.OpError: last\n"
+    )
+    assert families.last_error(output) == "a.B.OpError: last"
+    assert families.last_error("vllm-ascend failed:\nKilled") == "Killed"

@@ -57,3 +57,16 @@ def test_a_copy_without_work_keeps_in_step(
     }
     assert all(counts == exchanged for counts in beside_idle(*ran.steps))
     assert not wrong_answers(target, ran)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", ["eager", "full_decode_only"])
+def test_copies_that_share_an_output_layer(mode: str, tmp_path: Path) -> None:
+    """Each brings as many rows to it as the other, in draft steps, too, whatever its batch is."""
+    graphs = {"compilation_config": {"cudagraph_mode": mode.upper()}}
+    how = MODES["eager"] if mode == "eager" else graphs
+    shares = {"finegrained_tp_config": {"lmhead_tensor_parallel_size": 2}}
+    options = {**shares, "ascend_spec": {"draft_loop": "ours"}}
+    target, ran = run_case("eagle", tmp_path, DEVICE, {}, **how, additional_config=options)
+    assert_in_step(ran)
+    assert not wrong_answers(target, ran)

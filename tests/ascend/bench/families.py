@@ -66,6 +66,11 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
+def prompts_of(batch: int) -> list[str]:
+    """Return what that many requests go on from."""
+    return bench.read_prompts(ROOT / "examples" / "zoo" / "prompts.json")[:batch]
+
+
 def plan_of(family: Family, graph_mode: str, prompts: Sequence[str], max_tokens: int) -> Plan:
     """Return what a family is asked in a mode."""
     arguments, spec = family.case.arguments(), family.case.spec()
@@ -194,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AscendSpecError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    prompts = bench.read_prompts(ROOT / "examples" / "zoo" / "prompts.json")[: args.batch]
+    prompts = prompts_of(args.batch)
     plans = {
         family: {mode: plan_of(FAMILIES[family], mode, prompts, args.max_tokens) for mode in modes}
         for family in families
