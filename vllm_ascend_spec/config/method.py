@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Method:
         drafters: bases of its drafter's class for each family of draft loops, as
             ``module:Class`` in method resolution order. A family that is missing does not have
             the method. ``vllm`` is the family of CPU and CUDA, ``ascend`` that of the NPU.
+        drafters_by_type: the same for drafts with a proposer of their own, by vLLM's name of the
+            draft's model type.
         needs_checkpoint: whether ``speculative_config.model`` names draft weights.
         is_in_target: whether draft weights are in the target's own folder if no model is named.
         has_draft_loop: whether a model makes the drafts in the draft loop of its family.
@@ -78,6 +80,7 @@ class Method:
     about: str
     options: frozenset[str]
     drafters: Mapping[str, tuple[str, ...]]
+    drafters_by_type: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     aliases: frozenset[str] = frozenset()
     required: tuple[str, ...] = ("num_speculative_tokens",)
     needs_checkpoint: bool = False

@@ -54,6 +54,12 @@ def resolve(request: SpecInput) -> SpecConfig:
         method=method.name,
         vllm_method=method.vllm_method or method.name,
         drafter=method.drafters.get(device.family, ()) if device is not None else (),
+        drafters_by_type={
+            model_type: drafters.get(device.family, ())
+            for model_type, drafters in method.drafters_by_type.items()
+        }
+        if device is not None
+        else {},
         max_k=spec["num_speculative_tokens"],
         schedule=None if rows is None else tuple(tuple(row) for row in rows),
         draft_length=draft_length.draft_length_of(request),

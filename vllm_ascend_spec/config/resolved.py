@@ -33,6 +33,7 @@ class SpecConfig:
         method: the drafting method, as the user wrote it.
         vllm_method: what vLLM's own config calls it, see ``Method.vllm_method``.
         drafter: bases of the drafter's class on this device, as ``module:Class``.
+        drafters_by_type: the same for drafts with a proposer of their own, by model type in vLLM.
         max_k: the most drafts per request and step, ``num_speculative_tokens``.
         schedule: rows (first batch size, last batch size, K); None without a schedule.
         draft_length: how K is chosen: ``fixed``, ``auto`` or ``adaptive``.
@@ -64,6 +65,7 @@ class SpecConfig:
     vllm_method: str
     drafter: tuple[str, ...]
     max_k: int
+    drafters_by_type: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     schedule: tuple[tuple[int, int, int], ...] | None = None
     draft_length: str = FIXED
     draft_lengths: tuple[int, ...] | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from vllm_ascend_spec import versions
+from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.options import ABSENT, INTERNAL, OPTIONS
 from vllm_ascend_spec.config.options import OURS as OURS_ALONE
 from vllm_ascend_spec.conformance.sources import Class, Sources, imports_of
@@ -92,13 +93,13 @@ def with_joined_classes(roots: Mapping[str, Path], installed: Mapping[str, str])
     lines = [(roots[OURS] / "methods" / "drafter.py").read_text(encoding="utf-8")]
     empty = set(patches_without_fault(installed))
     for method in all_methods().values():
-        for family, named in method.drafters.items():
+        for kind, family, named in drafters_of(method):
             chosen = bases_of(named, installed.get("vllm-ascend"))
             # A base from a patch that these versions do not need is empty.
             bases = [base for base in chosen if base.partition(":")[0] not in empty]
             if len(bases) == 1 or any(base.partition(".")[0] not in roots for base in bases):
                 continue
-            name = f"{method.name}_{family}"
+            name = f"{kind}_{family}"
             lines += [
                 f"from {module} import {base} as {name}_{place}"
                 for place, (module, _, base) in enumerate(path.partition(":") for path in bases)
@@ -106,6 +107,14 @@ def with_joined_classes(roots: Mapping[str, Path], installed: Mapping[str, str])
             names = ", ".join(f"{name}_{place}" for place in range(len(bases)))
             lines.append(f"class Joined_{name}({names}): ...")
     return "\n".join(lines)
+
+
+def drafters_of(method: Method) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield what each drafter of a method is for, its family, and the bases of its class."""
+    kinds = {method.name: method.drafters, **method.drafters_by_type}
+    for kind, drafters in kinds.items():
+        for family, named in drafters.items():
+            yield kind, family, named
 
 
 def patches_without_fault(installed: Mapping[str, str]) -> Iterator[str]:

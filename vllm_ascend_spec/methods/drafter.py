@@ -134,7 +134,15 @@ def create_drafter(engine: DrafterContext) -> Drafter:
     """Build the drafter of an engine."""
     asked = engine.speculation
     assert asked.family is not None
-    return drafter_class(asked.method, asked.family, asked.drafter).create(engine)
+    model_type = model_type_of_draft(engine.vllm_config)
+    bases = asked.drafters_by_type.get(model_type, asked.drafter)
+    return drafter_class(asked.method, asked.family, bases).create(engine)
+
+
+def model_type_of_draft(vllm_config: VllmConfig) -> str:
+    """Return the model type that vLLM gives the draft; empty without a draft model."""
+    draft = getattr(vllm_config.speculative_config, "draft_model_config", None)
+    return str(getattr(getattr(draft, "hf_config", None), "model_type", ""))
 
 
 @functools.cache

@@ -100,6 +100,9 @@ QWEN25_VL = Shape(hidden=256, intermediate=512, layers=3)
 DEEPSEEK = LatentShape(hidden=256, intermediate=512, layers=3, heads=2, kv_heads=2)
 QWEN3_MOE = MixtureShape(hidden=256, intermediate=64, layers=3, experts=8)
 GPT_OSS = MixtureShape(hidden=256, intermediate=64, layers=4)
+GEMMA4 = Shape(hidden=256, intermediate=512, layers=3)
+# Heads and keys as the target's, to whose keys and values it attends.
+GEMMA4_ASSISTANT = Shape(hidden=128, intermediate=512, layers=2)
 DEEPSEEK_V32 = SparseShape(
     hidden=256, intermediate=384, layers=3, heads=4, kv_heads=4, nope_dim=32, value_dim=32
 )

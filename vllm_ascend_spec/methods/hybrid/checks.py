@@ -32,8 +32,17 @@ def hybrid_of(method: Method) -> Method:
         vllm_method=method.vllm_method or method.name,
         checks=(*method.checks, check_suffix),
         drafts_on_host=True,
-        drafters={family: (DRAFTER, *bases) for family, bases in method.drafters.items()},
+        drafters=with_trees(method.drafters),
+        drafters_by_type={
+            model_type: with_trees(drafters)
+            for model_type, drafters in method.drafters_by_type.items()
+        },
     )
+
+
+def with_trees(drafters: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the bases of drafters, by family, with suffix trees before them."""
+    return {family: (DRAFTER, *bases) for family, bases in drafters.items()}
 
 
 def hybrid_for(spec: Mapping[str, Any], methods: Mapping[str, Method]) -> Method:

@@ -16,18 +16,10 @@ from vllm_ascend_spec.checkpoint.heads import (
     kind_of,
 )
 from vllm_ascend_spec.checkpoint.tensors import check_tensors, layers_of
+from vllm_ascend_spec.methods.mtp.checkpoint_assistant import check_assistant, is_assistant
 
 # Model types that draft with one layer per step; vLLM has a separate proposer for them.
-OTHER_PROPOSERS = frozenset(
-    (
-        "gemma4_assistant",
-        "gemma4_unified_assistant",
-        "gemma4_mtp",
-        "step3p5",
-        "step3p7",
-        "step3p5_mtp",
-    )
-)
+OTHER_PROPOSERS = frozenset(("step3p5", "step3p7", "step3p5_mtp"))
 THEIR_ARCHITECTURES = frozenset(("Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"))
 FAMILIES = (deepseek_mtp, mimo_mtp)
 
@@ -40,7 +32,11 @@ def check_mtp(draft: Draft) -> None:
     Raises:
         CheckpointError: stating what was found and what is valid.
     """
-    found = draft.read("vocab_size", "hidden_size")
+    found = draft.read("vocab_size")
+    if is_assistant(found.config):
+        check_assistant(draft, found)
+        return
+    draft.read("hidden_size")
     with blame(draft.option, draft.model):
         model_type = found.text.get("model_type")
         kind = kind_of(found.tensors) if found.usual_names else None

@@ -18,6 +18,7 @@ STAGES = (
     "mtp_qwen35",
     "eagle3_qwen3_moe",
     "eagle3_gpt_oss",
+    "mtp_gemma4",
     "eagle3_qwen25_vl",
     "pard",
     "peagle",

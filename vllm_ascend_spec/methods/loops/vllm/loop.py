@@ -21,7 +21,7 @@ from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 from vllm_ascend_spec.methods.loops.vllm.direct_steps import DirectSteps
 from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
 from vllm_ascend_spec.methods.loops.vllm.row_graphs import RowGraphsMixin
-from vllm_ascend_spec.methods.loops.vllm.step_plan import StepPlan, plan_steps
+from vllm_ascend_spec.methods.loops.vllm.step_plan import StepPlan, plan_in_place, plan_steps
 from vllm_ascend_spec.methods.loops.vllm.steps import DraftSteps, FirstStep
 from vllm_ascend_spec.methods.loops.vllm.stock import StockProposer
 from vllm_ascend_spec.methods.loops.vllm.windowed import WindowedMetadataMixin
@@ -62,7 +62,6 @@ class VllmDraftLoop(
         """Map each feature that our loop lacks to whether this engine needs it."""
         parallel = self.vllm_config.parallel_config
         return {
-            "constant draft positions": self.constant_draft_positions,
             "use_heterogeneous_vocab": self.use_heterogeneous_vocab,
             "expert load balancing": parallel.enable_eplb,
         }
@@ -187,6 +186,8 @@ class VllmDraftLoop(
         num_steps: int,
     ) -> StepPlan:
         """Plan draft steps 2 to ``num_steps + 1``; call :meth:`one_row_each` first."""
+        if self.constant_draft_positions:
+            return plan_in_place(positions, metadata.seq_lens, num_steps)
         has_mrope = self.vllm_config.model_config.uses_mrope
         return plan_steps(
             positions,

@@ -79,3 +79,21 @@ def plan_steps(
             ahead, past = ahead[:, None], past[:, None]
         clamped = (positions + ahead).masked_fill_(past, 0)
     return StepPlan(clamped.unbind(), slots.unbind(), lengths.int().unbind())
+
+
+def plan_in_place(
+    positions: torch.Tensor,  # [num_reqs]
+    seq_lens: torch.Tensor,  # [num_reqs]
+    num_steps: int,
+) -> StepPlan:
+    """Plan ``num_steps`` draft steps of a draft that writes no keys and values.
+
+    All of them are where draft step 1 was, and attend to what it attended to.
+
+    Args:
+        positions: int64, position of each request's last token in draft step 1.
+        seq_lens: int32, number of tokens that draft step 1 attended to.
+        num_steps: how many steps to plan, at least 1.
+    """
+    nowhere = torch.full_like(positions, PADDING_SLOT)
+    return StepPlan([positions] * num_steps, [nowhere] * num_steps, [seq_lens] * num_steps)

@@ -1,0 +1,28 @@
+"""What Gemma 4's assistant needs beside a draft loop.
+
+Its layers have no keys and values: each attends to those of the target's last layer of its kind.
+All its draft steps are at the position of the last token that the target has read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+class AssistantMixin:
+    """Mixin for vLLM's ``Gemma4Proposer``; goes before our loop in the bases."""
+
+    device: torch.device
+    _centroids_sizes: list[int]
+
+    def _setup_centroids_cuda_graphs(self) -> None:
+        """Capture the search for the best tokens, on CUDA alone; the name is vLLM's.
+
+        vLLM captures it on every device (vllm/v1/spec_decode/gemma4.py). Without these graphs it
+        picks from the same logits.
+        """
+        if self.device.type == "cuda":
+            super()._setup_centroids_cuda_graphs()  # type: ignore[misc]
