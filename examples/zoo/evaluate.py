@@ -63,6 +63,7 @@ DRAFTS = {
     "mtp, DeepSeek": Draft("mtp", None, target="target-deepseek"),
     "eagle3, Qwen3-MoE": Draft("eagle3", "eagle3-qwen3-moe", target="target-qwen3-moe"),
     "eagle3, gpt-oss": Draft("eagle3", "eagle3-gpt-oss", target="target-gpt-oss"),
+    "mtp, Gemma 4": Draft("mtp", "mtp-gemma4", target="target-gemma4"),
     "mtp, Qwen3.5": Draft("mtp", None, target="target-qwen35"),
     # vLLM has no sparse attention on a CPU; this one is evaluated on the simulated NPU, which is
     # slow with vLLM's 8192 tokens.

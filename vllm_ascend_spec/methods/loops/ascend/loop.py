@@ -89,7 +89,6 @@ class AscendDraftLoop(  # type: ignore[misc]
         """Map each feature that our loop lacks to whether this engine needs it."""
         layers = get_ascend_config().finegrained_tp_config
         return {
-            "constant draft positions": getattr(self, "constant_draft_positions", False),
             "decode context parallelism": self.dcp_size > 1,
             # Only half of a pair with KV transfer has them, so none was tried.
             "oproj_tensor_parallel_size": bool(layers.oproj_tensor_parallel_size),
@@ -99,6 +98,14 @@ class AscendDraftLoop(  # type: ignore[misc]
                 self.runner, "sparse_kv_offload_enabled", False
             ),
         }
+
+    @property
+    def drafts_in_place(self) -> bool:
+        """Whether all draft steps are at one position, as a draft without keys and values has it.
+
+        vllm-ascend's preparation of attention metadata knows it, too.
+        """
+        return getattr(self, "constant_draft_positions", False)
 
     def has_all_steps_in_a_graph(self) -> bool:
         """Tell whether one graph holds all draft steps, so that none can be skipped."""
@@ -248,7 +255,8 @@ class AscendDraftLoop(  # type: ignore[misc]
         with self._one_row_per_request(num_reqs) as width:
             for step_metadata in metadata:
                 get_forward_context().attn_metadata = step_metadata
-                positions = positions + 1
+                if not self.drafts_in_place:
+                    positions = positions + 1
                 # Drafts past the end are dropped anyway; they only must not index out of bounds.
                 inside = torch.where(positions >= self.draft_context, 0, positions)
                 # A graph replays on the buffers it was captured with.
