@@ -163,6 +163,15 @@ def spec_of_mixture(name: str) -> dict[str, Any]:
     return {**specs_of(ZOO)["eagle3"], "model": str(ZOO / f"eagle3-{name}")}
 
 
+# Gemma 4, with a window of 64 tokens in all layers but the last, and its assistant.
+GEMMA4 = str(ZOO / "target-gemma4")
+ASSISTANT: dict[str, Any] = {
+    "method": "mtp",
+    "model": str(ZOO / "mtp-gemma4"),
+    "num_speculative_tokens": 3,
+}
+
+
 def target_of(spec: Mapping[str, Any] | None) -> str:
     """Return the model that a spec drafts for: MTP layers are those of their own one."""
     if spec is None or "mtp" not in (spec["method"], spec.get("hybrid_model_method")):

@@ -124,7 +124,6 @@ FAMILIES: dict[str, Family] = {
         multimodal("gemma4_assistant"),
         "pre_projection post_projection model.layers.0.self_attn.q_proj",
         '"pre_projection."',
-        OWN_LOOP,
     ),
     "ErnieMTPModel": mtp(
         model("ernie4_5_moe"),

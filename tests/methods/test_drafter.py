@@ -50,9 +50,30 @@ class Anything:
         return cls, engine
 
 
+class Odd(Anything):
+    pass
+
+
 def test_drafter_is_created_from_what_was_resolved() -> None:
     """Not from vLLM's config, which may call the method by another name."""
     paths = (f"{__name__}:Anything",)
     speculation = make_speculation("custom_class", drafter=paths, family="ascend")
     engine: Any = SimpleNamespace(speculation=speculation)
     assert create_drafter(engine) == (Anything, engine)
+
+
+@pytest.mark.parametrize("model_type", ["odd", "usual"])
+def test_a_draft_with_a_proposer_of_its_own_gets_that(model_type: str) -> None:
+    """What vLLM says of the draft decides: its folder may not have been there before."""
+    odd = (f"{__name__}:Odd",)
+    speculation = make_speculation(
+        "mtp",
+        drafter=(f"{__name__}:Anything",),
+        drafters_by_type={"odd": odd},
+        family="vllm",
+    )
+    draft = SimpleNamespace(hf_config=SimpleNamespace(model_type=model_type))
+    spec = SimpleNamespace(draft_model_config=draft)
+    vllm_config = SimpleNamespace(speculative_config=spec)
+    engine: Any = SimpleNamespace(speculation=speculation, vllm_config=vllm_config)
+    assert create_drafter(engine)[0] is (Odd if model_type == "odd" else Anything)

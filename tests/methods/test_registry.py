@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import fields
+from itertools import chain
 
 import pytest
 from vllm.config import SpeculativeConfig
@@ -47,7 +48,8 @@ class TestEveryMethod:
 
     def test_names_drafters_that_exist(self, method: Method) -> None:
         # Those of the NPU can be imported beside vllm-ascend only; tests/ascend runs them.
-        for path in method.drafters["vllm"]:
+        of_types = (drafters["vllm"] for drafters in method.drafters_by_type.values())
+        for path in chain(method.drafters["vllm"], *of_types):
             module, name = path.split(":")
             assert isinstance(getattr(importlib.import_module(module), name), type)
 

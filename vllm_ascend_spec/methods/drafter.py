@@ -134,8 +134,9 @@ def create_drafter(engine: DrafterContext) -> Drafter:
     """Build the drafter of an engine."""
     asked = engine.speculation
     assert asked.family is not None
-    model_type = model_type_of_draft(engine.vllm_config)
-    bases = asked.drafters_by_type.get(model_type, asked.drafter)
+    bases = asked.drafter
+    if asked.drafters_by_type:
+        bases = asked.drafters_by_type.get(model_type_of_draft(engine.vllm_config), bases)
     return drafter_class(asked.method, asked.family, bases).create(engine)
 
 

@@ -94,6 +94,8 @@ def test_another_methods_model_comes_by_construction() -> None:
     assert (found.vllm_method, found.required) == ("mtp", ("num_speculative_tokens",))
     assert found.drafters == {"vllm": (DRAFTER, "a.loop:Loop", "a.stock:Stock")}
     assert found.check_checkpoint is other.check_checkpoint
+    others = replace(other, drafters_by_type={"b": other.drafters})
+    assert hybrid_of(others).drafters_by_type == {"b": found.drafters}
 
 
 def test_steps_cannot_be_scheduled_ahead() -> None:

@@ -16,6 +16,7 @@ from tests.marks import requires_cpu_build
 from vllm_ascend_spec.methods.loops.vllm.step_plan import (
     PADDING_SLOT,
     StepPlan,
+    plan_in_place,
     plan_steps,
 )
 from vllm_ascend_spec.patches import cpu_eagle_step_kernel
@@ -268,3 +269,13 @@ def test_planners_agree_on_the_steps_that_write_nowhere() -> None:
     for mine, theirs in zip(*plans, strict=True):
         assert torch.equal(mine, theirs)
     assert (plans[0].slots == PADDING_SLOT).sum(0).tolist() == [0, 2, 5, 6]
+
+
+def test_a_draft_without_keys_and_values_stays_where_it_is() -> None:
+    positions, lengths = torch.tensor([7, 0]), torch.tensor([8, 1], dtype=torch.int32)
+    plan = plan_in_place(positions, lengths, 3)
+    for step in range(3):
+        assert plan.positions[step].tolist() == [7, 0]
+        assert plan.seq_lens[step].tolist() == [8, 1]
+        assert plan.slots[step].tolist() == [PADDING_SLOT, PADDING_SLOT]
+    assert len(plan.positions) == len(plan.slots) == len(plan.seq_lens) == 3
