@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU, NPU
-from tests.ascend.matrix import Case, K, capture_sizes
+from tests.ascend.matrix import Case
 from tests.ascend.processes import ACCEPTED, DRAFTED, tokens_of
+from tests.ascend.rows import assert_one_row_each
 from tests.ascend.targets.mixtures import MIXTURE_CASES, MIXTURES_BY_DAY
 from tests.ascend.test_matrix import NPU_PLATFORM, assert_some_drafts_are_accepted
 from tests.engines import assert_same
@@ -62,23 +63,8 @@ WATCHED = [each for each in CASES if MIXTURE_CASES[each.values[0]].watched]
 
 @pytest.mark.parametrize("name", WATCHED)
 def test_later_draft_steps_have_one_row_per_request(name: str, run_engine: Any) -> None:
-    """In a full graph what is recorded is what is replayed; ranks are watched after that."""
     case = MIXTURE_CASES[name]
-    outcome = run_engine(case, NPU)
-    ran = outcome["draft_rows_of"]["greedy"]
-    assert ran
-    if case.mode == "full_decode_only" and case.devices > 1:
-        assert outcome["draft_graphs"]["full"] > outcome["draft_graphs"]["none"]
-    elif case.mode == "full_decode_only":
-        recorded = {rows[0]: rows[1:-1] for rows in outcome["draft_rows_at_start"] if rows[1:]}
-        for size in capture_sizes(K):
-            assert recorded[size] == [size // (K + 1)] * (K - 1)
-        assert len(ran) * 2 < outcome["counters_of"]["greedy"]["vllm:spec_decode_num_drafts"]
-    for _, *steps, num_reqs in (rows for rows in ran if len(rows) > 1):
-        fitting = min(size for size in capture_sizes(K) if size >= num_reqs)
-        allowed = {num_reqs, fitting} if case.mode == "default" else {num_reqs}
-        assert len(steps) == K - 1
-        assert set(steps) <= allowed
+    assert_one_row_each(case, run_engine(case, NPU))
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.nightly) for n in MIXTURES])

@@ -90,6 +90,7 @@ PATCHES: tuple[Patch, ...] = (
     Patch("npu_logprobs_mode", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_window_tokens", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_sink_lengths", "vllm-ascend", ASCEND, "npu"),
+    Patch("npu_rotary_tables", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_state_table", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_accepted_states", "vllm-ascend", ASCEND, "npu"),
     Patch("npu_accepted_counts", "vllm-ascend", ASCEND, "npu"),

@@ -1,8 +1,8 @@
 """Gemma 4: windows and full attention with heads of two sizes, and its assistant, which drafts.
 
 The assistant (``gemma4_assistant``) has no keys and values of its own: its layers attend to those
-of the target's last layer of the same kind. All its draft steps are at one position, that of the last
-token that the target has read.
+of the target's last layer of the same kind. All its draft steps are at one position, that of the
+last token that the target has read.
 """
 
 from __future__ import annotations

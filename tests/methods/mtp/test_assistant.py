@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +13,16 @@ import pytest
 from tests.config.checkpoints import edit_config, edit_tensors
 from tests.zoo import ASSISTANT, GEMMA4, TARGET
 from vllm_ascend_spec.config.detect import detect
-from vllm_ascend_spec.errors import CheckpointError
+from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine
+from vllm_ascend_spec.methods.mtp import ASSISTANT as MODEL_TYPE
+from vllm_ascend_spec.methods.mtp.drafter import AssistantMixin
+from vllm_ascend_spec.methods.registry import BUILT_IN
 
 Change = Callable[[Path], object]
+
+
+SECTION = "additional_config.ascend_spec.draft_window"
 
 
 def refusal(target: str, **spec: Any) -> str:
@@ -66,3 +73,42 @@ def test_it_drafts_for_no_other_target(tmp_path: Path) -> None:
 def test_it_is_no_target() -> None:
     with pytest.raises(CheckpointError, match="drafts for a Gemma 4"):
         resolve_engine(ASSISTANT["model"], {"method": "mtp", "num_speculative_tokens": 3})
+
+
+@pytest.mark.parametrize("window", [64, "auto"])
+@pytest.mark.parametrize("method", [{}, {"method": "hybrid", "hybrid_model_method": "mtp"}])
+def test_a_window_is_refused(method: dict[str, Any], window: int | str) -> None:
+    """With one of 64 tokens the zoo's yields 2.06 instead of 3.42 tokens per step."""
+    options = {"ascend_spec": {"draft_window": window}}
+    with pytest.raises(ConfigError, match="an assistant of Gemma 4, which attends") as raised:
+        resolve_engine(GEMMA4, ASSISTANT | method, options)
+    assert str(raised.value).startswith(f"{SECTION}={window!r}")
+
+
+@pytest.mark.parametrize(("size", "chooses"), [(64, False), (None, True)])
+def test_a_window_is_refused_at_the_start_too(size: int | None, chooses: bool) -> None:
+    """As with a hub's name, whose folder was not there."""
+    from vllm_ascend_spec.methods.drafter import drafter_class
+
+    bases = BUILT_IN["mtp"].drafters_by_type[MODEL_TYPE]["vllm"]
+    drafter: Any = object.__new__(drafter_class("mtp", "vllm", bases))
+    drafter.window, drafter.chooses_window = SimpleNamespace(size=size), chooses
+    with pytest.raises(ConfigError, match="an assistant of Gemma 4"):
+        drafter.require_possible()
+    drafter.window, drafter.chooses_window = SimpleNamespace(size=None), False
+    drafter.require_possible()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_best_tokens_are_captured_on_cuda_alone(device: str) -> None:
+    """vLLM captures them everywhere, which fails where there are no such graphs."""
+    asked = []
+
+    class Stock:
+        def _setup_centroids_cuda_graphs(self) -> None:
+            asked.append(device)
+
+    made: Any = type("Made", (AssistantMixin, Stock), {})()
+    made.device = SimpleNamespace(type=device)
+    made._setup_centroids_cuda_graphs()
+    assert asked == (["cuda"] if device == "cuda" else [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vllm_ascend_spec.config.method import READS_AHEAD, Method
+from vllm_ascend_spec.methods.mtp.check_window import check_window
 from vllm_ascend_spec.methods.mtp.checkpoint import check_mtp
 from vllm_ascend_spec.methods.mtp.names import NAMES, warn_of_mtp
 
@@ -16,6 +17,7 @@ METHOD = Method(
     needs_checkpoint=True,
     is_in_target=True,
     has_draft_loop=True,
+    checks=(check_window,),
     check_checkpoint=check_mtp,
     warn=warn_of_mtp,
     drafters={

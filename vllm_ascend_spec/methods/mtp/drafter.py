@@ -8,15 +8,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vllm_ascend_spec.config.draft_window import OPTION
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.methods.mtp.check_window import NO_WINDOW
+
 if TYPE_CHECKING:
     import torch
+
+    from vllm_ascend_spec.methods.loops.window import DraftWindow
 
 
 class AssistantMixin:
     """Mixin for vLLM's ``Gemma4Proposer``; goes before our loop in the bases."""
 
     device: torch.device
+    window: DraftWindow
+    chooses_window: bool
     _centroids_sizes: list[int]
+
+    def require_possible(self) -> None:
+        """Refuse a window, which ``check`` refuses where the draft's folder is there.
+
+        Raises:
+            ConfigError: naming the option and the reason.
+        """
+        super().require_possible()  # type: ignore[misc]
+        if self.window.size is not None or self.chooses_window:
+            raise ConfigError(OPTION, self.window.size or "auto", NO_WINDOW)
 
     def _setup_centroids_cuda_graphs(self) -> None:
         """Capture the search for the best tokens, on CUDA alone; the name is vLLM's.
