@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -19,6 +19,7 @@ from vllm_ascend_spec.patches import (
     npu_additional_config,
     npu_logprobs_mode,
     npu_mtp_first_position,
+    npu_rotary_tables,
     npu_sink_lengths,
     npu_window_tokens,
     registry,
@@ -137,6 +138,42 @@ def test_drafts_are_verified_in_layers_with_sinks(take_out: TakeOut) -> None:
         attend(verification, 24, **layer)
     npu_sink_lengths.apply()
     assert attend(verification, 24, **layer) == [21, 22, 23, 24]
+
+
+@pytest.mark.parametrize("sizes", [(64, 64), (64, 128)])
+def test_heads_of_several_sizes_need_no_tables_of_cosines(
+    sizes: tuple[int, int], take_out: TakeOut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers read their own embedding's; tables as wide as the widest head cannot be filled."""
+    from vllm_ascend.ops import rotary_embedding as rotary
+    from vllm_ascend.worker import model_runner_v1
+
+    monkeypatch.setattr(rotary, "is_vl_model", lambda _: False)
+    monkeypatch.setattr(rotary, "has_rope", lambda _: True)
+    # As the embedding that was made first has it.
+    monkeypatch.setattr(rotary, "_cos_sin_cache", torch.ones(16, sizes[0]))
+    varies = [{"head_size": size} for size in sizes] if len(set(sizes)) > 1 else None
+    model = SimpleNamespace(
+        use_mla=False,
+        hf_text_config=SimpleNamespace(),
+        get_head_size=lambda: max(sizes),
+        model_arch_config=SimpleNamespace(per_layer_overrides=varies),
+    )
+    scheduler = SimpleNamespace(max_num_batched_tokens=8)
+    config = SimpleNamespace(model_config=model, scheduler_config=scheduler)
+
+    def fill() -> None:
+        for name in ("_cos", "_sin", "_cos_mla", "_sin_mla"):
+            monkeypatch.setattr(rotary, name, None)
+        model_runner_v1.set_cos_and_sin(config, 8, 1, torch.float32, "cpu")
+        rotary.update_cos_sin(torch.arange(4))
+
+    take_out(npu_rotary_tables)
+    with pytest.raises(RuntimeError, match="expanded size") if varies else nullcontext():
+        fill()
+    npu_rotary_tables.apply()
+    fill()
+    assert (rotary._cos is None) == (varies is not None)
 
 
 def test_thinking_budgets_of_vllm_ascends_batch_are_patched(
