@@ -6,10 +6,12 @@ have heads and blocks of two sizes, in three groups of the KV cache.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.centroids import write_with_centroids
 from tests.e2e.drafts import check_drafts, check_every_step_drafts, watch
 from tests.engines import Generate, MakeEngine, assert_same, token_ids
 from tests.zoo import ASSISTANT, GEMMA4
@@ -27,7 +29,7 @@ ENGINES: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "compiled": (ASSISTANT, {"enforce_eager": False}, 8),
     "hybrid": (HYBRID, {}, 8),
 }
-BY_DAY = ("no-cache", "pieces")
+BY_DAY = ("no-cache",)
 WAYS = [pytest.param(how, marks=() if how in BY_DAY else NIGHTLY) for how in ENGINES]
 
 
@@ -60,7 +62,39 @@ def test_answers_are_those_of_no_speculation(
         check_every_step_drafts(seen, K, answers)
 
 
+def test_an_assistant_may_have_centroids(
+    tmp_path: Path,
+    make_engine: MakeEngine,
+    generate: Generate,
+    prompts: list[str],
+    expected: list[list[int]],
+) -> None:
+    """vLLM captures the search among them in CUDA graphs; with all chosen, drafts are the same."""
+    accepted = []
+    for model in (ASSISTANT["model"], str(write_with_centroids(tmp_path / "assistant"))):
+        llm = make_engine({**ASSISTANT, "model": model}, enable_prefix_caching=False)
+        with watch(llm) as seen:
+            answers = token_ids(generate(llm, prompts[:NUM_PROMPTS], 8, max_tokens=TOKENS))
+        assert_same(answers, expected)
+        accepted.append(seen.acceptance)
+    assert accepted[0] == accepted[1]
+
+
 @NIGHTLY
+@pytest.mark.usefixtures("copied_workers")
+def test_two_processes_answer_as_one(
+    make_engine: MakeEngine,
+    generate: Generate,
+    prompts: list[str],
+    expected: list[list[int]],
+) -> None:
+    llm = make_engine(ASSISTANT, tensor_parallel_size=2)
+    with watch(llm) as seen:
+        answers = token_ids(generate(llm, prompts[:NUM_PROMPTS], max_tokens=TOKENS))
+    assert_same(answers, expected)
+    check_drafts(seen, K, 2.0)
+
+
 def test_our_loop_drafts_what_vllms_does(
     make_engine: MakeEngine, generate: Generate, prompts: list[str]
 ) -> None:

@@ -11,8 +11,9 @@ ASCEND = "vllm_ascend_spec.methods.loops.ascend"
 BEFORE_030: dict[str, str | None] = {
     f"{ASCEND}.loop:AscendDraftLoop": f"{ASCEND}.stock_loop:AscendStockLoop",
     "vllm_ascend_spec.methods.dflash.context_first:ContextFirst": None,
-    # It is not there, and the method is refused (limits.py).
+    # They are not there, and what wants them is refused (limits.py).
     "vllm_ascend.spec_decode.dspark_proposer:AscendDSparkProposer": None,
+    "vllm_ascend.spec_decode.gemma4_proposer:AscendGemma4Proposer": None,
 }
 # Modules that only our own draft loop uses.
 OF_OUR_LOOP = tuple(

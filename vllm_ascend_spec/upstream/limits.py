@@ -10,6 +10,10 @@ FIXED_K = "vLLM 0.23, whose runner makes K drafts in each step" if vllm_is("<0.3
 NO_LOOP_ON_NPU = (
     "vllm-ascend 0.23, which runs its own draft loop" if vllm_ascend_is("<0.30") else None
 )
+# Why Gemma 4's assistant cannot draft on an NPU.
+NO_ASSISTANT_ON_NPU = (
+    "vllm-ascend 0.23, which has no proposer for it" if vllm_ascend_is("<0.30") else None
+)
 # Why a method cannot run, keyed by its name and the family of draft loops.
 WITHOUT_METHODS = (
     {
@@ -64,6 +68,7 @@ EVERY = tuple(
     for limit in (
         FIXED_K,
         NO_LOOP_ON_NPU,
+        NO_ASSISTANT_ON_NPU,
         *WITHOUT_METHODS.values(),
         NO_MLA_ON_CPU,
         NO_GATED_DELTA_NET_ON_CPU,

@@ -21,7 +21,7 @@ class Stock:
     """The part of vLLM's proposer that ``create`` reads; its own choice as in vLLM 0.30."""
 
     parallel_drafting = False
-    constant_draft_positions = use_heterogeneous_vocab = False
+    use_heterogeneous_vocab = False
     net_num_new_slots_per_request = 0
 
     def __init__(self, vllm_config: Any, device: Any, runner: Any) -> None:
@@ -112,19 +112,19 @@ def test_a_window_is_refused_where_vllms_loop_is_used(monkeypatch: pytest.Monkey
     asked = {"draft_loop": "auto", "draft_window": 32}
     engine = make_engine(config("standard", "greedy"), "runner", **asked)
     assert Proposer.create(engine).window.size == 32
-    monkeypatch.setattr(Stock, "constant_draft_positions", True)
+    monkeypatch.setattr(Stock, "use_heterogeneous_vocab", True)
     with pytest.raises(
-        ConfigError, match="draft_window=32: not possible with constant draft positions"
+        ConfigError, match="draft_window=32: not possible with use_heterogeneous_vocab"
     ):
         Proposer.create(engine)
 
 
 def test_the_loop_that_cannot_be_used_is_refused() -> None:
-    stock = Proposer.constant_draft_positions
+    stock = Proposer.use_heterogeneous_vocab
     try:
-        Proposer.constant_draft_positions = True
+        Proposer.use_heterogeneous_vocab = True
         assert create("block", "probabilistic", "auto").uses_own_loop is False
-        with pytest.raises(ConfigError, match="constant draft positions"):
+        with pytest.raises(ConfigError, match="use_heterogeneous_vocab"):
             create("block", "probabilistic", "ours")
     finally:
-        Proposer.constant_draft_positions = stock
+        Proposer.use_heterogeneous_vocab = stock

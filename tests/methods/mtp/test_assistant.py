@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,13 @@ import pytest
 
 from tests.config.checkpoints import edit_config, edit_tensors
 from tests.zoo import ASSISTANT, GEMMA4, TARGET
+from vllm_ascend_spec.checkpoint.draft import Draft
 from vllm_ascend_spec.config.detect import detect
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.mtp import ASSISTANT as MODEL_TYPE
+from vllm_ascend_spec.methods.mtp import checkpoint_assistant, drafter
+from vllm_ascend_spec.methods.mtp.checkpoint import check_mtp
 from vllm_ascend_spec.methods.mtp.drafter import AssistantMixin
 from vllm_ascend_spec.methods.registry import BUILT_IN
 
@@ -91,12 +95,12 @@ def test_a_window_is_refused_at_the_start_too(size: int | None, chooses: bool) -
     from vllm_ascend_spec.methods.drafter import drafter_class
 
     bases = BUILT_IN["mtp"].drafters_by_type[MODEL_TYPE]["vllm"]
-    drafter: Any = object.__new__(drafter_class("mtp", "vllm", bases))
-    drafter.window, drafter.chooses_window = SimpleNamespace(size=size), chooses
+    made: Any = object.__new__(drafter_class("mtp", "vllm", bases))
+    made.window, made.chooses_window = SimpleNamespace(size=size), chooses
     with pytest.raises(ConfigError, match="an assistant of Gemma 4"):
-        drafter.require_possible()
-    drafter.window, drafter.chooses_window = SimpleNamespace(size=None), False
-    drafter.require_possible()
+        made.require_possible()
+    made.window, made.chooses_window = SimpleNamespace(size=None), False
+    made.require_possible()
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -112,3 +116,17 @@ def test_the_best_tokens_are_captured_on_cuda_alone(device: str) -> None:
     made.device = SimpleNamespace(type=device)
     made._setup_centroids_cuda_graphs()
     assert asked == (["cuda"] if device == "cuda" else [])
+
+
+def test_vllm_ascend_without_its_proposer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.23: by ``check``, and at the start where the folder was not there."""
+    reason = "vllm-ascend 0.23, which has no proposer for it"
+    monkeypatch.setattr(checkpoint_assistant, "NO_ASSISTANT_ON_NPU", reason)
+    monkeypatch.setattr(drafter, "NO_ASSISTANT_ON_NPU", reason)
+    draft = Draft("speculative_config.model", ASSISTANT["model"], Path(ASSISTANT["model"]))
+    check_mtp(replace(draft, family="vllm"))
+    with pytest.raises(CheckpointError, match=reason):
+        check_mtp(replace(draft, family="ascend"))
+    engine: Any = SimpleNamespace(speculation=SimpleNamespace(family="ascend"))
+    with pytest.raises(ConfigError, match=reason):
+        AssistantMixin.create(engine)

@@ -7,6 +7,7 @@ from typing import Any
 
 from vllm_ascend_spec.checkpoint.draft import Checkpoint, Draft
 from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError, blame, short_value
+from vllm_ascend_spec.upstream.limits import NO_ASSISTANT_ON_NPU
 
 MODEL_TYPES = frozenset(("gemma4_assistant", "gemma4_unified_assistant", "gemma4_mtp"))
 WIDTH = "backbone_hidden_size"
@@ -30,6 +31,10 @@ def check_assistant(draft: Draft, found: Checkpoint) -> None:
     """
     target = draft.target_text()
     with blame(draft.option, draft.model):
+        if draft.family == "ascend" and NO_ASSISTANT_ON_NPU is not None:
+            raise InvalidCheckpointError(
+                f"is an assistant of Gemma 4, not possible with {NO_ASSISTANT_ON_NPU}"
+            )
         if draft.option == "model":
             raise InvalidCheckpointError(
                 "is an assistant, which drafts for a Gemma 4; name that as the model, and this one "

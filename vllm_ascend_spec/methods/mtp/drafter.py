@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 from vllm_ascend_spec.config.draft_window import OPTION
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.mtp.check_window import NO_WINDOW
+from vllm_ascend_spec.upstream.limits import NO_ASSISTANT_ON_NPU
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Self
 
+    from vllm_ascend_spec.methods.drafter import DrafterContext
     from vllm_ascend_spec.methods.loops.window import DraftWindow
 
 
@@ -25,6 +28,18 @@ class AssistantMixin:
     window: DraftWindow
     chooses_window: bool
     _centroids_sizes: list[int]
+
+    @classmethod
+    def create(cls, engine: DrafterContext) -> Self:
+        """Build the drafter of an engine.
+
+        Raises:
+            ConfigError: this version of vllm-ascend has no proposer for it.
+        """
+        if engine.speculation.family == "ascend" and NO_ASSISTANT_ON_NPU is not None:
+            what = f"not possible with an assistant of Gemma 4 and {NO_ASSISTANT_ON_NPU}"
+            raise ConfigError("speculative_config.method", "mtp", what)
+        return super().create(engine)  # type: ignore[misc]
 
     def require_possible(self) -> None:
         """Refuse a window, which ``check`` refuses where the draft's folder is there.
