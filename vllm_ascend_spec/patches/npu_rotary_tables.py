@@ -12,11 +12,12 @@ Until: vllm-ascend makes none for such a model; 0.30.0rc2 is the newest release.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.patches.patching import Patches
 
 if TYPE_CHECKING:
+    import torch
     from vllm.config import ModelConfig, VllmConfig
 
 _patches = Patches()
@@ -31,9 +32,15 @@ def apply() -> None:
 
     stock = model_runner_v1.set_cos_and_sin
 
-    def set_cos_and_sin(vllm_config: VllmConfig, *args: Any) -> None:
+    def set_cos_and_sin(
+        vllm_config: VllmConfig,
+        max_num_reqs: int,
+        decode_token_per_req: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
         if not has_heads_of_several_sizes(vllm_config.model_config):
-            stock(vllm_config, *args)
+            stock(vllm_config, max_num_reqs, decode_token_per_req, dtype, device)
 
     _patches.set(model_runner_v1, "set_cos_and_sin", set_cos_and_sin)
 
