@@ -196,3 +196,29 @@ def rotary_embedding(
     cos, sin = _cos_sin(positions, cos_sin_cache, mode)
     for x in (query, key):
         x.copy_(_rotate_heads(x, cos, sin, head_size, mode))
+
+
+@reference("_C_ascend::inplace_partial_rotary_mul")
+def inplace_partial_rotary_mul(
+    x: torch.Tensor,  # [tokens, 1, heads, size], written
+    r1: torch.Tensor,  # cosines, float32 [tokens, 1, 1, end - start]
+    r2: torch.Tensor,  # sines, likewise
+    rotary_mode: str,
+    partial_slice: list[int],
+    negate_sin: bool = False,
+) -> None:
+    """Rotate the dimensions from start to end of `partial_slice`, in place.
+
+    `negate_sin` rotates back. As vllm-ascend's own test of it on a device
+    (`tests/e2e/nightly/single_node/ops/singlecard_ops/test_inplace_partial_rotary_mul.py`).
+    """
+    require_choice("rotary_mode", rotary_mode, ("interleave",))
+    require_dtype("x", x, FLOATS)
+    require(len(partial_slice) == 2, f"partial_slice is {partial_slice}; valid: start and end")
+    start, end = partial_slice
+    require(0 <= start < end <= x.shape[-1], f"partial_slice is {partial_slice} of {x.shape[-1]}")
+    require((end - start) % 2 == 0, f"partial_slice is {partial_slice}; valid: an even length")
+    for name, factor in (("r1", r1), ("r2", r2)):
+        require_shape(name, factor, x.shape[0], 1, 1, end - start)
+    part = x[..., start:end]
+    part.copy_(rotate_pairs(part, r1, -r2 if negate_sin else r2, "interleave"))
