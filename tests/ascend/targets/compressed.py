@@ -49,6 +49,11 @@ class CompressedShape:
     expert_width: int = 64
     hash_layers: int = 1
     streams: int = 4
+    share: float = 0.4  # of what a layer adds; see _weights
+
+
+# An indexer multiplies by a bfloat16 matrix (vllm_ascend/attention/dsa_v1.py:_init_hadamard).
+FLOAT32_SHAPE = CompressedShape(head=256, ratios=(WINDOW, WHOLE, WHOLE, WINDOW))
 
 
 def config(shape: CompressedShape) -> dict[str, object]:
@@ -127,6 +132,12 @@ FLOAT32 = ("_fn", "_base", "_scale", "attn_sink", "ape", "compressor.norm.weight
 def _weights(
     shape: CompressedShape, generator: torch.Generator
 ) -> Iterator[tuple[str, torch.Tensor]]:
+    """Give all weights.
+
+    Layers add little to a token's embedding, and the MTP layer begins with the embedding, so that
+    both often go on alike: drafts are accepted, but not all.
+    """
+
     def matrix(rows: int, columns: int) -> torch.Tensor:
         return torch.randn(rows, columns, generator=generator) * columns**-0.5
 
@@ -146,8 +157,8 @@ def _weights(
     yield "mtp.0.head.weight", output.clone()
     for name in ("enorm", "hnorm", "norm"):
         yield f"mtp.0.{name}.weight", torch.ones(shape.hidden)
-    for name in ("e_proj", "h_proj"):
-        yield f"mtp.0.{name}.weight", matrix(shape.hidden, shape.hidden)
+    yield "mtp.0.e_proj.weight", torch.eye(shape.hidden)
+    yield "mtp.0.h_proj.weight", matrix(shape.hidden, shape.hidden) * shape.share
     yield from _mixing("mtp.0.hc_head", shape.streams, 1, shape, generator)
 
 
@@ -170,7 +181,7 @@ def _layer(
     yield "attn.wkv.weight", matrix(shape.head, shape.hidden)
     yield "attn.kv_norm.weight", torch.ones(shape.head)
     yield "attn.wo_a.weight", matrix(shape.groups * shape.output_rank, heads // shape.groups)
-    yield "attn.wo_b.weight", matrix(shape.hidden, shape.groups * shape.output_rank)
+    yield "attn.wo_b.weight", matrix(shape.hidden, shape.groups * shape.output_rank) * shape.share
     if ratio:
         yield from _compressor("attn.compressor", shape.head, ratio, shape, generator)
     if ratio == SELECTED:
@@ -187,7 +198,7 @@ def _layer(
     for name in (*(f"experts.{i}" for i in range(shape.experts)), "shared_experts"):
         for up in ("w1", "w3"):
             yield f"ffn.{name}.{up}.weight", matrix(shape.expert_width, shape.hidden)
-        yield f"ffn.{name}.w2.weight", matrix(shape.hidden, shape.expert_width)
+        yield f"ffn.{name}.w2.weight", matrix(shape.hidden, shape.expert_width) * shape.share
 
 
 def _mixing(

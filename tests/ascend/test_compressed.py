@@ -1,0 +1,67 @@
+"""A DeepSeek V4 with its MTP layer, on the NPU: compressed attention and several residual streams.
+
+Its weights are random. Answers are compared with those of the same NPU without speculation, in
+bfloat16 up to ties: vllm-ascend's pages and its Hadamard matrix are made for bfloat16. In float32
+there is every part but the indexer, and answers are equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from filelock import FileLock
+
+from tests.ascend.environment import NPU
+from tests.ascend.matrix import Case
+from tests.ascend.processes import tokens_of
+from tests.ascend.targets.compressed import FLOAT32_SHAPE, CompressedShape, write
+from tests.ascend.test_matrix import NPU_PLATFORM, assert_some_drafts_are_accepted
+from tests.engines import assert_same, session_folder
+from tests.npu.answers import compare
+
+pytestmark = pytest.mark.timeout(900)
+SHAPES = {"bfloat16": CompressedShape(), "float32": FLOAT32_SHAPE}
+CASES = [
+    pytest.param(dtype, k, marks=() if (dtype, k) == BY_DAY else pytest.mark.nightly)
+    for BY_DAY in (("float32", 3),)
+    for dtype in SHAPES
+    for k in (1, 2, 3)
+]
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return ``case(dtype, k, **engine)`` of an engine without graphs; k None: no speculation."""
+    folder = session_folder(tmp_path_factory, "compressed")
+    folder.mkdir(exist_ok=True)
+
+    def make(dtype: str, k: int | None, **engine: Any) -> Case:
+        model = folder / dtype
+        with FileLock(folder / f"{dtype}.lock"):
+            if not model.exists():
+                write(model, SHAPES[dtype], getattr(torch, dtype))
+        engine = {"dtype": dtype, "model": str(model), **engine}
+        if k is None:
+            return Case(method=None, mode="eager", engine=engine)
+        options = {"model": str(model), "num_speculative_tokens": k}
+        return Case(method="mtp", mode="eager", engine=engine, options=options)
+
+    return make
+
+
+@pytest.mark.parametrize(("dtype", "k"), CASES)
+def test_answers_are_those_without_speculation(
+    dtype: str, k: int, case: Any, run_engine: Any
+) -> None:
+    outcome = run_engine(case(dtype, k), NPU)
+    assert outcome["platform"] == NPU_PLATFORM
+    assert_some_drafts_are_accepted(outcome["counters"])
+    expected = run_engine(case(dtype, None), NPU, logprobs=5)
+    if dtype == "float32":
+        assert_same(tokens_of(outcome, "greedy"), tokens_of(expected, "greedy"))
+    pairs = zip(outcome["answers"]["greedy"], expected["answers"]["greedy"], strict=True)
+    for actual, wanted in pairs:
+        found = compare(actual, wanted)
+        assert found.is_right, found
