@@ -49,11 +49,14 @@ class CompressedShape:
     expert_width: int = 64
     hash_layers: int = 1
     streams: int = 4
+    stretch: int = 4  # by YaRN
     share: float = 0.4  # of what a layer adds; see _weights
 
 
 # An indexer multiplies by a bfloat16 matrix (vllm_ascend/attention/dsa_v1.py:_init_hadamard).
-FLOAT32_SHAPE = CompressedShape(head=256, ratios=(WINDOW, WHOLE, WHOLE, WINDOW))
+# Without YaRN, which vllm-ascend, unlike vLLM and transformers, applies in layers with a window
+# alone, too (vllm_ascend/models/deepseek_v4/model.py:DeepseekV4Attention).
+FLOAT32_SHAPE = CompressedShape(head=256, ratios=(WINDOW, WHOLE, WHOLE, WINDOW), stretch=1)
 
 
 def config(shape: CompressedShape) -> dict[str, object]:
@@ -97,7 +100,7 @@ def config(shape: CompressedShape) -> dict[str, object]:
         "rope_scaling": {
             "type": "yarn",
             "rope_type": "yarn",
-            "factor": 4,
+            "factor": shape.stretch,
             "beta_fast": 32,
             "beta_slow": 1,
             "original_max_position_embeddings": 2048,
