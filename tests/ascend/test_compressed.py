@@ -73,13 +73,14 @@ def test_answers_are_those_without_speculation(
 
 def test_answers_are_those_of_transformers(case: Any, run_engine: Any) -> None:
     """In float32 and without speculation; an implementation that shares nothing with the ops."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    # vLLM puts a class of its own into AutoConfig.
+    from transformers import DeepseekV4ForCausalLM, PreTrainedTokenizerFast
 
     reference = case("float32", None)
     answers = tokens_of(run_engine(reference, NPU, logprobs=5), "greedy")
     folder = reference.arguments()["model"]
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    model = DeepseekV4ForCausalLM.from_pretrained(folder, dtype=torch.float32)
     for text, answer in zip(prompts(NUM_PROMPTS), answers, strict=True):
         prompt = tokenizer(text).input_ids
         with torch.no_grad():

@@ -50,7 +50,7 @@ class CompressedShape:
     hash_layers: int = 1
     streams: int = 4
     stretch: int = 4  # by YaRN
-    share: float = 0.4  # of what a layer adds; see _weights
+    share: float = 0.2  # of what a layer adds; see _weights
 
 
 # An indexer multiplies by a bfloat16 matrix (vllm_ascend/attention/dsa_v1.py:_init_hadamard).

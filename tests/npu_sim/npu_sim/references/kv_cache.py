@@ -209,7 +209,7 @@ def scatter_nd_update(
 def scatter_nd_update_sk(
     var: torch.Tensor,
     indices: torch.Tensor,  # [..., depth], depth <= var.dim()
-    update: torch.Tensor,  # [..., sizes of var after depth], var's dtype
+    update: torch.Tensor,  # [..., sizes of var after depth, dimensions of 1 aside], var's dtype
 ) -> None:
     """Do the same, but skip negative indices, as the kernel does (`csrc/moe` of vllm-ascend).
 
@@ -218,7 +218,9 @@ def scatter_nd_update_sk(
     gapless = var.is_contiguous() or (var.dim() > 0 and var[:1].is_contiguous())
     require(gapless, f"var has strides {var.stride()}; valid: gaps along the first dimension alone")
     kept = (indices >= 0).all(-1)
-    scatter_nd_update_(var, indices[kept], update[kept])
+    # The kernel copies rows of so many numbers, whatever dimensions of 1 they have.
+    rows = update.reshape(*indices.shape[:-1], *var.shape[indices.shape[-1] :])
+    scatter_nd_update_(var, indices[kept], rows[kept])
 
 
 @reference("npu::npu_gather_pa_kv_cache")
