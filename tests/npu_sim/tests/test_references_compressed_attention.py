@@ -251,6 +251,7 @@ def starts():
 def test_attention_sees_its_window_and_compressed_keys(ratio, selected):
     total, heads, window = sum(ROWS), 3, 9
     q, own = numbers(total, heads, SIZE), numbers(10, BLOCK, 1, SIZE)
+    own[4] = float("nan")  # a block that the window has left behind
     compressed, sinks = numbers(11, BLOCK, 1, SIZE)[:10], numbers(heads)
     compressed_too = {} if ratio == 1 else {"cmp_kv": compressed, "cmp_block_table": ints(TABLE)}
     chosen = {}

@@ -303,6 +303,9 @@ def sparse_attn_sharedkv(
             chosen = None if cmp_sparse_indices is None else cmp_sparse_indices[one.rows, 0]
             seen = _seen(chosen, (one.places + 1) // cmp_ratio, count)
             masked = torch.cat((masked, ~seen), -1)
+        # What nobody sees may be anything, such as another cache's numbers in a block that was
+        # given back: the kernel does not read it, and 0 times NaN would be NaN.
+        keys = keys.masked_fill(masked.all(0)[:, None, None], 0)
         out[one.rows], _ = attend(q[one.rows], keys, keys, softmax_scale, masked, sinks)
     return out, q.new_empty(0, dtype=torch.float32)
 
