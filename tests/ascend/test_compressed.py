@@ -23,46 +23,52 @@ from tests.engines import assert_same, session_folder
 from tests.npu.answers import compare
 
 pytestmark = pytest.mark.timeout(900)
+ENVIRONMENT = {**NPU, "VLLM_USE_BYTECODE_HOOK": "0"}  # see MLA_ENVIRONMENT in targets/mla.py
+TOLERANCE = 1e-3  # nats
 SHAPES = {"bfloat16": CompressedShape(), "float32": FLOAT32_SHAPE}
 # vLLM's engine sets block_size to the smallest of all caches (vllm/v1/engine/core.py), where
 # vllm-ascend's layers, asked again, look their own sizes up: in one process it fails with KeyError.
 ANOTHER_PROCESS = {"distributed_executor_backend": "mp"}
-BY_DAY = ("float32", 3)
+BY_DAY = ("float32", 3, "eager")
 CASES = [
-    pytest.param(dtype, k, marks=() if (dtype, k) == BY_DAY else pytest.mark.nightly)
-    for dtype in SHAPES
-    for k in (1, 2, 3)
+    pytest.param(*one, marks=() if one == BY_DAY else pytest.mark.nightly)
+    for one in (
+        *((dtype, k, "eager") for dtype in SHAPES for k in (1, 2, 3)),
+        *((dtype, 3, "full_decode_only") for dtype in SHAPES),
+    )
 ]
 
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return ``case(dtype, k, **engine)`` of an engine without graphs; k None: no speculation."""
+    """Return ``case(dtype, k, mode)`` of an engine; without speculation if k is None."""
     folder = session_folder(tmp_path_factory, "compressed")
     folder.mkdir(exist_ok=True)
 
-    def make(dtype: str, k: int | None, **engine: Any) -> Case:
+    def make(dtype: str, k: int | None, mode: str = "eager") -> Case:
         model = folder / dtype
         with FileLock(folder / f"{dtype}.lock"):
             if not model.exists():
                 write(model, SHAPES[dtype], getattr(torch, dtype))
-        engine = {"dtype": dtype, "model": str(model), **ANOTHER_PROCESS, **engine}
+        engine = {"dtype": dtype, "model": str(model), **ANOTHER_PROCESS}
         if k is None:
-            return Case(method=None, mode="eager", engine=engine)
+            return Case(method=None, mode=mode, engine=engine)
         options = {"model": str(model), "num_speculative_tokens": k}
-        return Case(method="mtp", mode="eager", engine=engine, options=options)
+        return Case(method="mtp", mode=mode, engine=engine, options=options)
 
     return make
 
 
-@pytest.mark.parametrize(("dtype", "k"), CASES)
+@pytest.mark.parametrize(("dtype", "k", "mode"), CASES)
 def test_answers_are_those_without_speculation(
-    dtype: str, k: int, case: Any, run_engine: Any
+    dtype: str, k: int, mode: str, case: Any, run_engine: Any
 ) -> None:
-    outcome = run_engine(case(dtype, k), NPU)
+    outcome = run_engine(case(dtype, k, mode), ENVIRONMENT)
     assert outcome["platform"] == NPU_PLATFORM
+    full = outcome["graph_steps_of"]["greedy"].get("full", 0)
+    assert (full > 0) == (mode == "full_decode_only")
     assert_some_drafts_are_accepted(outcome["counters"])
-    expected = run_engine(case(dtype, None), NPU, logprobs=5)
+    expected = run_engine(case(dtype, None), ENVIRONMENT, logprobs=5)
     if dtype == "float32":
         assert_same(tokens_of(outcome, "greedy"), tokens_of(expected, "greedy"))
     pairs = zip(outcome["answers"]["greedy"], expected["answers"]["greedy"], strict=True)
@@ -72,17 +78,24 @@ def test_answers_are_those_without_speculation(
 
 
 def test_answers_are_those_of_transformers(case: Any, run_engine: Any) -> None:
-    """In float32 and without speculation; an implementation that shares nothing with the ops."""
+    """In float32 and without speculation; an implementation that shares nothing with the ops.
+
+    Of each token of an answer, and of the next likely ones, the logarithms of probabilities.
+    """
     # vLLM puts a class of its own into AutoConfig.
     from transformers import DeepseekV4ForCausalLM, PreTrainedTokenizerFast
 
     reference = case("float32", None)
-    answers = tokens_of(run_engine(reference, NPU, logprobs=5), "greedy")
+    answers = run_engine(reference, ENVIRONMENT, logprobs=5)["answers"]["greedy"]
     folder = reference.arguments()["model"]
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     model = DeepseekV4ForCausalLM.from_pretrained(folder, dtype=torch.float32)
     for text, answer in zip(prompts(NUM_PROMPTS), answers, strict=True):
         prompt = tokenizer(text).input_ids
         with torch.no_grad():
-            best = model(torch.tensor([prompt + answer])).logits[0].argmax(-1)
-        assert best[len(prompt) - 1 : -1].tolist() == answer
+            logits = model(torch.tensor([prompt + answer["tokens"]])).logits[0]
+        told = logits[len(prompt) - 1 : -1].log_softmax(-1)
+        assert told.argmax(-1).tolist() == answer["tokens"]
+        for place, likely in zip(told, answer["logprobs"], strict=True):
+            expected = {token: float(place[int(token)]) for token in likely}
+            assert likely == pytest.approx(expected, abs=TOLERANCE)
