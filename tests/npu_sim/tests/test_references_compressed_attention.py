@@ -349,3 +349,12 @@ def test_what_the_references_do_not_honour_is_refused():
         OPS["_C_ascend::npu_hc_pre_v2"](numbers(1, 2, 8), *[numbers(3)] * 3, 2, 1, 1e-6, 1e-6)
     with pytest.raises(OpError, match="layout_q is 'BSND'"):
         OPS[ATTENTION](numbers(1, 1, SIZE))
+
+
+def test_keys_are_scattered_whether_they_have_the_dimension_of_one_head_or_not():
+    slots, keys = ints([[1, 2], [-1, BLOCK - 1]]), numbers(2, SIZE)
+    flat, whole = torch.zeros(3, BLOCK, 1, SIZE), torch.zeros(3, BLOCK, 1, SIZE)
+    OPS["_C_ascend::npu_scatter_nd_update_sk"](flat, slots, keys)
+    OPS["_C_ascend::npu_scatter_nd_update_sk"](whole, slots, keys[:, None])
+    assert torch.equal(flat, whole)
+    assert torch.equal(flat[1, 2, 0], keys[0])
