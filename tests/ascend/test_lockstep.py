@@ -38,6 +38,7 @@ SHORTER = {"max_model_len": END // 2}
         pytest.param("eagle", "full_decode_only", SCHEDULE, marks=pytest.mark.nightly),
         pytest.param("eagle", "eager", {}, marks=pytest.mark.nightly),
         pytest.param("eagle3", "eager", {}, marks=pytest.mark.nightly),
+        pytest.param("eagle3", "full_decode_only", {}, marks=pytest.mark.nightly),
     ],
 )
 def test_a_copy_without_work_keeps_in_step(

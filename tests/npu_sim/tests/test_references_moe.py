@@ -337,3 +337,89 @@ def test_grouped_matmul_refuses(changed, reason):
     }
     with pytest.raises(OpError, match=rf"^npu::npu_grouped_matmul: .*{reason}"):
         OPS["npu::npu_grouped_matmul"](**arguments)
+
+
+def halved_and_quantized(x, weight, weight_scale, x_scale, group, limit):
+    """Quantise `silu(gate) * up` of one row in Python's numbers; give values and scale."""
+    n = weight.shape[-1]
+    row = [
+        sum(int(a) * int(w) for a, w in zip(x, weight[group, :, j], strict=True))
+        * float(weight_scale[group, j])
+        * float(x_scale)
+        for j in range(n)
+    ]
+    gate, up = row[: n // 2], row[n // 2 :]
+    if limit:
+        gate = [min(g, limit) for g in gate]
+        up = [max(-limit, min(u, limit)) for u in up]
+    values = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up, strict=True)]
+    scale = max(map(abs, values)) / 127
+    return [v / scale for v in values], scale
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.5])
+@pytest.mark.parametrize("sizes", [[2, 0, 3], [4, 1, 2], [0, 0, 0]])
+@pytest.mark.parametrize("name", ["", "_weight_nz"])
+def test_grouped_matmul_swiglu_quant(name, sizes, limit):
+    op = f"_C_ascend::grouped_matmul_swiglu_quant{name}"
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randint(-128, 128, (7, 4), generator=generator).to(torch.int8)
+    weight = torch.randint(-128, 128, (3, 4, 10), generator=generator).to(torch.int8)
+    weight_scale, x_scale = numbers(3, 10).abs() * 0.01, numbers(7).abs() * 0.02
+    arguments = (x, weight, weight_scale, x_scale, torch.tensor(sizes).cumsum(0))
+    out, scale, offset = OPS[op](*arguments, swiglu_limit=limit)
+    group = [g for g, size in enumerate(sizes) for _ in range(size)]
+    for i, g in enumerate(group):
+        want, step = halved_and_quantized(x[i], weight, weight_scale, x_scale[i], g, limit)
+        assert float(scale[i]) == pytest.approx(step, rel=1e-5)
+        assert (out[i].double() - torch.tensor(want).double()).abs().max() <= 0.5 + 1e-4
+    assert not out[len(group) :].any()
+    assert not scale[len(group) :].any()
+    traced = META[op](*arguments, swiglu_limit=limit)
+    found = [(t.shape, t.dtype) for t in (out, scale, offset)]
+    assert [(t.shape, t.dtype) for t in traced] == found
+
+
+def test_a_row_is_quantised_without_regard_to_other_rows():
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randint(-128, 128, (9, 32), generator=generator).to(torch.int8)
+    weight = torch.randint(-128, 128, (2, 32, 48), generator=generator).to(torch.int8)
+    weight_scale, x_scale = numbers(2, 48).abs() * 0.01, numbers(9).abs()
+    op = OPS["_C_ascend::grouped_matmul_swiglu_quant_weight_nz"]
+    out, scale, _ = op(x, weight, weight_scale, x_scale, torch.tensor([4, 9]))
+    for i in range(9):
+        ends = torch.tensor([1, 1] if i < 4 else [0, 1])
+        row, step, _ = op(x[i : i + 1], weight, weight_scale, x_scale[i : i + 1], ends)
+        assert torch.equal(row[0], out[i])
+        assert torch.equal(step[0], scale[i])
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"x": torch.ones(5, 4)}, "x is torch.float32"),
+        ({"weight": torch.ones(2, 4, 1, dtype=torch.int32)}, "weight is torch.int32"),
+        ({"weight": torch.ones(2, 4, 5, dtype=torch.int8)}, "weight has 5 columns; valid: even"),
+        ({"weight": torch.ones(2, 3, 6, dtype=torch.int8)}, "x has shape"),
+        ({"weight": torch.ones(2, 4, 10242, dtype=torch.int8)}, "10242 columns; valid: up to"),
+        ({"weight_scale": torch.ones(2, 3)}, "weight_scale has shape"),
+        ({"x_scale": torch.ones(4)}, "x_scale has shape"),
+        ({"x_scale": torch.ones(5, dtype=torch.float16)}, "x_scale is torch.float16"),
+        ({"group_list": torch.tensor([3, 2])}, "groups of .3, -1. out of 5"),
+        ({"group_list": torch.tensor([5])}, "weight is for 2 groups, group_list for 1"),
+        ({"bias": torch.ones(2, 6)}, "no reference for bias"),
+        ({"offset": torch.ones(2, 6)}, "no reference for offset"),
+    ],
+)
+def test_grouped_matmul_swiglu_quant_refuses(changed, reason):
+    arguments = {
+        "x": torch.ones(5, 4, dtype=torch.int8),
+        "weight": torch.ones(2, 4, 6, dtype=torch.int8),
+        "weight_scale": torch.ones(2, 6),
+        "x_scale": torch.ones(5),
+        "group_list": torch.tensor([2, 5]),
+        **changed,
+    }
+    name = "_C_ascend::grouped_matmul_swiglu_quant_weight_nz"
+    with pytest.raises(OpError, match=rf"^{name}: .*{reason}"):
+        OPS[name](**arguments)
