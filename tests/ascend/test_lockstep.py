@@ -34,6 +34,8 @@ SHORTER = {"max_model_len": END // 2}
         pytest.param("mtp", "eager", SCHEDULE, id="mtp-eager-schedule"),
         pytest.param("mtp", "eager", SHORTER, id="mtp-shorter-draft", marks=pytest.mark.nightly),
         pytest.param("mtp", "eager", {}, marks=pytest.mark.nightly),
+        pytest.param("mtp", "full_decode_only", {}, marks=pytest.mark.nightly),
+        pytest.param("mtp", "full_decode_only", SCHEDULE, marks=pytest.mark.nightly),
         pytest.param("eagle", "full_decode_only", {}, marks=pytest.mark.nightly),
         pytest.param("eagle", "full_decode_only", SCHEDULE, marks=pytest.mark.nightly),
         pytest.param("eagle", "eager", {}, marks=pytest.mark.nightly),

@@ -1,9 +1,12 @@
 """Quantisation against loops over Python numbers."""
 
+import math
+
 import pytest
 import torch
 from npu_sim.references import load_all
 from npu_sim.references.checks import OpError
+from npu_sim.references.registry import META
 
 OPS = load_all()
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -286,3 +289,77 @@ def test_weight_quant_batchmatmul(dtype, shape, group, with_offset):
 def test_refused(name, arguments, keywords, reason):
     with pytest.raises(OpError, match=rf"^npu::{name}: .*{reason}"):
         OPS[f"npu::{name}"](*arguments, **keywords)
+
+
+SCALE_AND_HALVE = "_C_ascend::npu_dequant_swiglu_quant"
+PLAIN = {"swiglu_mode": 0}
+# As vllm-ascend's shared experts ask for it, and with everything else.
+SHARED = {"swiglu_mode": 1}
+BOUNDED = {"swiglu_mode": 1, "clamp_limit": 0.9, "glu_alpha": 1.7, "glu_bias": 0.5}
+# Of no effect in mode 0.
+IDLE = {"swiglu_mode": 0, "clamp_limit": 0.9, "glu_alpha": 1.7, "glu_bias": 0.5}
+
+
+@pytest.mark.parametrize("how", [PLAIN, SHARED, BOUNDED, IDLE])
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("shape", [(3, 64), (2, 2, 128), (0, 64)])
+@pytest.mark.parametrize("per_token", [True, False])
+def test_dequant_swiglu_quant(shape, left, how, per_token):
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randint(-400, 400, shape, generator=generator, dtype=torch.int32)
+    weight_scale = numbers(shape[-1]).abs() * 0.01
+    tokens = numbers(*shape[:-1], 1).abs() if per_token else None
+    keywords = {"weight_scale": weight_scale, "activation_scale": tokens, "activate_left": left}
+    keywords |= {"quant_mode": 1, **how}
+    y, scale = OPS[SCALE_AND_HALVE](x, **keywords)
+    flat, half = x.reshape(-1, shape[-1]), shape[-1] // 2
+    used = how if how["swiglu_mode"] == 1 else {}
+    limit = used.get("clamp_limit") or math.inf
+    for i, products in enumerate(flat.tolist()):
+        factor = float(tokens.flatten()[i]) if per_token else 1.0
+        row = [v * float(s) * factor for v, s in zip(products, weight_scale, strict=True)]
+        gate, up = (row[:half], row[half:]) if left else (row[half:], row[:half])
+        want = [
+            min(g, limit)
+            / (1 + math.exp(-used.get("glu_alpha", 1.0) * min(g, limit)))
+            * (max(-limit, min(limit, u)) + used.get("glu_bias", 0.0))
+            for g, u in zip(gate, up, strict=True)
+        ]
+        step = max(map(abs, want)) / 127
+        assert float(scale.flatten()[i]) == pytest.approx(step, rel=1e-5)
+        exact = torch.tensor(want).double() / step
+        assert (y.reshape(-1, half)[i].double() - exact).abs().max() <= 0.5 + 1e-3
+    found = [(t.shape, t.dtype) for t in (y, scale)]
+    assert [(t.shape, t.dtype) for t in META[SCALE_AND_HALVE](x, **keywords)] == found
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"x": torch.ones(2, 64)}, "x is torch.float32"),
+        ({"x": torch.ones(64, dtype=torch.int32)}, "x has 1 dimensions"),
+        ({"x": torch.ones(2, 96, dtype=torch.int32)}, "x has 96 columns; valid: multiples of 64"),
+        ({"weight_scale": None}, "weight_scale was not given"),
+        ({"weight_scale": torch.ones(2, 64)}, "weight_scale has shape"),
+        ({"weight_scale": torch.ones(64).half()}, "weight_scale is torch.float16"),
+        ({"activation_scale": torch.ones(3)}, "activation_scale has 3 elements; valid: 2"),
+        ({"activation_scale": torch.ones(2).half()}, "activation_scale is torch.float16"),
+        ({"quant_mode": 0}, "quant_mode is 0"),
+        ({"swiglu_mode": 2}, "swiglu_mode is 2"),
+        ({"clamp_limit": -1.0}, "clamp_limit is -1.0"),
+        ({"group_index": torch.tensor([2])}, "no reference for group_index"),
+        ({"bias": torch.ones(64)}, "no reference for bias"),
+        ({"quant_scale": torch.ones(32)}, "no reference for quant_scale"),
+    ],
+)
+def test_dequant_swiglu_quant_refuses(changed, reason):
+    arguments = {
+        "x": torch.ones(2, 64, dtype=torch.int32),
+        "weight_scale": torch.ones(64),
+        "activation_scale": torch.ones(2),
+        "quant_mode": 1,
+        "swiglu_mode": 1,
+        **changed,
+    }
+    with pytest.raises(OpError, match=rf"^{SCALE_AND_HALVE}: .*{reason}"):
+        OPS[SCALE_AND_HALVE](**arguments)

@@ -19,6 +19,22 @@ def swiglu(
     return (torch.nn.functional.silu(gate) * up).to(input.dtype)
 
 
+def bounded_swiglu(
+    gate: torch.Tensor,  # float32
+    up: torch.Tensor,  # gate's shape, float32
+    limit: float = 0.0,
+    alpha: float = 1.0,
+    bias: float = 0.0,
+) -> torch.Tensor:
+    """Give `gate * sigmoid(alpha * gate) * (up + bias)`.
+
+    A positive `limit` first bounds gate from above, and up from both sides.
+    """
+    if limit > 0:
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return gate * torch.sigmoid(alpha * gate) * (up + bias)
+
+
 @reference("npu::npu_fast_gelu")
 def fast_gelu(input: torch.Tensor) -> torch.Tensor:  # up to 8 dimensions
     """Give `x / (1 + exp(-1.702 x))`, the formula documented for A2 and A3."""

@@ -1,13 +1,13 @@
 """The first half of experts in W8A8: product by group, SwiGLU, and quantisation of each row.
 
-Documented in vllm-ascend's source (csrc/gmm/grouped_matmul_swiglu_quant/README.md); its kernel there
-says what `swiglu_limit` does. Honoured: int8 weights as one tensor. As documented, bias and offset
-have no effect yet, so they are refused. What is documented as undefined is 0 here.
+Documented in csrc/gmm/grouped_matmul_swiglu_quant/README.md of vllm-ascend's source; its kernel
+there says what `swiglu_limit` does. Honoured: int8 weights as one tensor. As documented, bias and
+offset have no effect yet, so they are refused. What is documented as undefined is 0 here.
 """
 
 import torch
 
-from npu_sim.references.activation import swiglu
+from npu_sim.references.activation import bounded_swiglu
 from npu_sim.references.checks import FLOATS, refuse, require, require_dtype, require_shape
 from npu_sim.references.grouped_matmul import grouped_matmul
 from npu_sim.references.quant import quantize_rows
@@ -72,10 +72,5 @@ def grouped_matmul_swiglu_quant(
         split_item=2,
         output_dtype=torch.float32,
     )
-    if swiglu_limit > 0:
-        gate, up = scaled.chunk(2, -1)
-        scaled = torch.cat(
-            [gate.clamp(max=swiglu_limit), up.clamp(-swiglu_limit, swiglu_limit)], -1
-        )
-    quantised, scale = quantize_rows(swiglu(scaled))
+    quantised, scale = quantize_rows(bounded_swiglu(*scaled.chunk(2, -1), swiglu_limit))
     return quantised, scale, scale.new_zeros(())
