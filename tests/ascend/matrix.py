@@ -82,6 +82,7 @@ ALONE: dict[str, Any] = {"sampling": GREEDY, "batch": 1}
 TOP_TWO: dict[str, Any] = {"sampling": {**GREEDY, "logprobs": 2}}
 # Texts and texts with pictures side by side.
 PICTURES: dict[str, Any] = {"sampling": GREEDY, "pictures": True, "prompts": 12}
+PICTURES_ALONE: dict[str, Any] = {**PICTURES, "batch": 1}
 KINDS = {
     **REQUESTS,
     "crowd": CROWD,
@@ -90,6 +91,7 @@ KINDS = {
     "long": LONG,
     "alone": ALONE,
     "pictures": PICTURES,
+    "pictures_alone": PICTURES_ALONE,
 }
 # The same on every device; a seed's numbers are the device's own.
 # vllm-ascend 0.23 knows no budgets of thoughts (vllm_ascend/worker/npu_input_batch.py).

@@ -11,13 +11,15 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests.replicas.lockstep import Step, beside_idle, out_of_step, read_steps
-from tests.replicas.models import write_eagle, write_mtp, zoo_eagle3
+from tests.replicas.models import write_eagle, write_mtp, zoo_eagle3, zoo_sparse_mtp
 from tests.replicas.processes import run_copies
 
-WRITERS: dict[str, Callable[[Path], tuple[str, str]]] = {
-    "eagle": write_eagle,
-    "eagle3": zoo_eagle3,
-    "mtp": write_mtp,
+# The method, and what writes the target and the draft.
+PAIRS: dict[str, tuple[str, Callable[[Path], tuple[str, str]]]] = {
+    "eagle": ("eagle", write_eagle),
+    "eagle3": ("eagle3", zoo_eagle3),
+    "mtp": ("mtp", write_mtp),
+    "sparse-mtp": ("mtp", zoo_sparse_mtp),
 }
 DRAFTS = 3
 END = 48
@@ -72,22 +74,23 @@ SCHEDULE = {"num_speculative_tokens_per_batch_size": [[1, 2, DRAFTS], [3, 4, 1]]
 
 
 def run_case(
-    method: str,
+    name: str,
     folder: Path,
     environment: Mapping[str, str],
     options: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> tuple[str, Ran]:
-    """Ask two replicas of a random mixture; return its folder and what came of it.
+    """Ask two replicas of a mixture; return its folder and what came of it.
 
     Args:
-        method: of speculation.
+        name: a key of :data:`PAIRS`.
         folder: for the models and for what the copies write.
         environment: of the copies.
         options: further ones of ``speculative_config``.
         **arguments: further ones of the engine.
     """
-    target, draft = WRITERS[method](folder)
+    method, write = PAIRS[name]
+    target, draft = write(folder)
     job = {
         "arguments": {**ARGUMENTS, "model": target, **arguments},
         "spec": {

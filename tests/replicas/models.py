@@ -71,6 +71,14 @@ def zoo_eagle3(folder: Path) -> tuple[str, str]:
     return str(ZOO / "target-qwen3-moe"), str(ZOO / "eagle3-qwen3-moe")
 
 
+def zoo_sparse_mtp(folder: Path) -> tuple[str, str]:
+    """Return the folder of the zoo's DeepSeek V3.2 twice, for its MTP layer; writes nothing.
+
+    Two of its three layers, and the MTP layer, have experts.
+    """
+    return (str(ZOO / "target-deepseek-v32"),) * 2
+
+
 def write_mtp(folder: Path) -> tuple[str, str]:
     """Write a DeepSeek and its MTP layer, both of experts; return the one folder twice."""
     config = json.loads((ZOO / "target-deepseek" / "config.json").read_text()) | DEEPSEEK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.ascend.matrix import MODES, Case
@@ -43,4 +44,20 @@ VL_CASES["eagle3-changing"] = Case(
     engine={**VL_ENGINE, "additional_config": {"ascend_spec": {"draft_length": "auto"}}},
     requests=("pictures",),
     options=HEAD,
+)
+# Images that no cache of prefixes keeps, and a request at a time.
+VL_CASES |= {
+    f"{name}-no-prefixes": replace(
+        VL_CASES[name],
+        engine={**VL_ENGINE, "enable_prefix_caching": False},
+        requests=("pictures", "pictures_alone"),
+        watched=False,
+    )
+    for name in (
+        "eagle3-eager",
+        *(f"{method}-full_decode_only" for method in ("eagle3", "draft_model", "ngram")),
+    )
+}
+VL_CASES["eagle3-alone"] = replace(
+    VL_CASES["eagle3-full_decode_only"], requests=("pictures_alone", "pictures"), watched=False
 )

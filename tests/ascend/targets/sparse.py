@@ -56,5 +56,21 @@ SPARSE_CASES |= {
         options={"model": SPARSE_MODEL},
     ),
 }
+# A request at a time, whose prompts then begin in the cache for those that come together.
+SPARSE_CASES |= {
+    f"sparse-{mode}-alone": replace(
+        SPARSE_CASES[f"sparse-{mode}"], requests=("alone", "greedy"), watched=False
+    )
+    for mode in ("eager", "full_decode_only")
+}
+SPARSE_CASES |= {
+    f"sparse-{mode}-no-prefixes": replace(
+        SPARSE_CASES[f"sparse-{mode}"],
+        engine={"enable_prefix_caching": False},
+        requests=("greedy", "alone"),
+        watched=False,
+    )
+    for mode in ("eager", "full_decode_only")
+}
 # By day one engine without graphs and one with full ones; the first is sparse-chunked's, too.
 SPARSE_BY_NIGHT = SPARSE_CASES.keys() - {"sparse-eager", "sparse-full_decode_only"}
