@@ -46,7 +46,7 @@ def asked(prompt: int, rank: int, max_tokens: int) -> dict[str, Any]:
 # context, where nothing is drafted for its batch.
 BATCHES = [
     [asked(prompt, rank=0, max_tokens=12) for prompt in range(len(PROMPTS))],
-    [asked(0, rank=0, max_tokens=12), asked(1, rank=1, max_tokens=END)],
+    [asked(0, rank=0, max_tokens=6), asked(1, rank=1, max_tokens=END)],
 ]
 
 
