@@ -16,9 +16,9 @@ MLA_ENVIRONMENT = {
     **MLA_BEYOND,
     # Where nothing that is compiled is kept, as in these tests, vLLM takes a model for one that
     # changes its buffers if it finds the name "update" in the code that Dynamo made of its forward
-    # pass (vllm/compilation/wrapper.py:bytecode_hook). Dynamo keeps all names of the original. In
-    # vllm-ascend's DeepSeek one is the update of a dict that only pipeline parallelism runs
-    # (vllm_ascend/patch/worker/patch_deepseek_v2.py:_patched_forward).
+    # pass (vllm/compilation/wrapper.py:TorchCompileWithNoGuardsWrapper.bytecode_hook). Dynamo keeps
+    # all names of the original. In vllm-ascend's DeepSeek one is the update of a dict that only
+    # pipeline parallelism runs (vllm_ascend/patch/worker/patch_deepseek_v2.py:_patched_forward).
     "VLLM_USE_BYTECODE_HOOK": "0",
 }
 # DeepSeek's attention, MLA. vllm-ascend reads prompts in bfloat16 whatever the dtype is, and in
