@@ -42,12 +42,22 @@ def asked(prompt: int, rank: int, max_tokens: int) -> dict[str, Any]:
     return {"prompt": PROMPTS[prompt], "rank": rank, "max_tokens": max_tokens}
 
 
-# All at one copy; then a short one there while one at the other copy goes on to the end of the
-# context, where nothing is drafted for its batch.
-BATCHES = [
-    [asked(prompt, rank=0, max_tokens=12) for prompt in range(len(PROMPTS))],
-    [asked(0, rank=0, max_tokens=6), asked(1, rank=1, max_tokens=END)],
-]
+# How long the short answer of the second batch is. Drafts of a trained head are accepted: the long
+# answer comes to its end soon after it, too.
+SHORT = {"sparse-mtp": 6}
+
+
+def batches_of(name: str) -> list[list[dict[str, Any]]]:
+    """Return the batches of requests of a pair.
+
+    All at one copy; then a short one there while one at the other copy goes on to the end of the
+    context, where nothing is drafted for its batch.
+    """
+    short = SHORT.get(name, 12)
+    return [
+        [asked(prompt, rank=0, max_tokens=12) for prompt in range(len(PROMPTS))],
+        [asked(0, rank=0, max_tokens=short), asked(1, rank=1, max_tokens=END)],
+    ]
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,7 @@ class Ran:
     """What came of it.
 
     Attributes:
+        batches: of requests.
         answers: token ids, by batch and request.
         drafted: how many drafts were verified.
         length: of the drafts of a request in a step, on average.
@@ -62,6 +73,7 @@ class Ran:
         steps: of each copy.
     """
 
+    batches: list[list[dict[str, Any]]]
     answers: list[list[list[int]]]
     drafted: float
     length: float
@@ -91,6 +103,7 @@ def run_case(
     """
     method, write = PAIRS[name]
     target, draft = write(folder)
+    batches = batches_of(name)
     job = {
         "arguments": {**ARGUMENTS, "model": target, **arguments},
         "spec": {
@@ -99,7 +112,7 @@ def run_case(
             "num_speculative_tokens": DRAFTS,
             **(options or {}),
         },
-        "batches": BATCHES,
+        "batches": batches,
         "folder": str(folder),
     }
     found = run_copies(job, environment)
@@ -108,7 +121,7 @@ def run_case(
         for what in ("drafts", "draft_tokens", "accepted_tokens")
     )
     steps = [read_steps(folder, rank) for rank in range(2)]
-    return target, Ran(found["answers"], drafted, drafted / drafts, accepted, steps)
+    return target, Ran(batches, found["answers"], drafted, drafted / drafts, accepted, steps)
 
 
 def assert_in_step(ran: Ran) -> None:
@@ -129,7 +142,7 @@ def wrong_answers(target: str, ran: Ran) -> dict[tuple[int, int], int]:
     """
     model = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32).eval()
     wrong = {}
-    for i, (batch, answers) in enumerate(zip(BATCHES, ran.answers, strict=True)):
+    for i, (batch, answers) in enumerate(zip(ran.batches, ran.answers, strict=True)):
         for j, (request, answer) in enumerate(zip(batch, answers, strict=True)):
             prompt = request["prompt"]
             assert len(answer) == min(request["max_tokens"], END - len(prompt))
