@@ -34,17 +34,9 @@ COMPARED = {
 ONCE = {1}
 # Copies that have half of the experts each, instead of half of each.
 EXPERT_PARALLEL = ("eagle3", "sparse-mtp")
+FULL_GRAPHS = {"compilation_config": {"cudagraph_mode": "FULL_DECODE_ONLY"}}
 # Drafts are made for the first half of the context.
 SHORTER = {"max_model_len": END // 2}
-
-
-def graphs_of(name: str) -> dict[str, Any]:
-    """Return the arguments of an engine with full graphs.
-
-    Our loop has none for dense MLA.
-    """
-    loop = {"additional_config": {"ascend_spec": {"draft_loop": "auto"}}} if name == "mtp" else {}
-    return {"compilation_config": {"cudagraph_mode": "FULL_DECODE_ONLY"}, **loop}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +59,7 @@ def graphs_of(name: str) -> dict[str, Any]:
 def test_a_copy_without_work_keeps_in_step(
     name: str, mode: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    how = MODES["eager"] if mode == "eager" else graphs_of(name)
+    how = MODES["eager"] if mode == "eager" else FULL_GRAPHS
     device = DEVICE | (MLA_ENVIRONMENT if "mtp" in name else {})
     experts = {"enable_expert_parallel": name in EXPERT_PARALLEL}
     target, ran = run_case(name, tmp_path, device, options, **how, **experts)
