@@ -54,7 +54,6 @@ def drafter_in(mode: str, monkeypatch: pytest.MonkeyPatch, **given: Any) -> Any:
 
 
 PROBLEMS = {
-    "constant draft positions": {"constant_draft_positions": True},
     "decode context parallelism": {"dcp_size": 2},
     "oproj_tensor_parallel_size": {"split": {"oproj_tensor_parallel_size": 2}},
     "mlp_tensor_parallel_size": {"split": {"mlp_tensor_parallel_size": 2}},
