@@ -20,8 +20,8 @@ from tests.engines import assert_same
 from tests.zoo import MIXTURES
 
 pytestmark = pytest.mark.timeout(900)
-# Two NPUs may draft otherwise where two tokens are as likely.
-TOLERANCE = {1: 0.02, 2: 0.05}
+# Several NPUs may draft otherwise where two tokens are as likely.
+TOLERANCE = {1: 0.02, 2: 0.05, 4: 0.05}
 CASES = [
     pytest.param(name, marks=() if name in MIXTURES_BY_DAY else pytest.mark.nightly)
     for name in MIXTURE_CASES

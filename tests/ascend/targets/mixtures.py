@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.ascend.matrix import MODES, Case
@@ -75,6 +76,9 @@ for _name in MIXTURES:
             ("ngram", "full_decode_only"),
         )
     }
+MIXTURE_CASES["qwen3-moe-eagle3-full_decode_only-ep4"] = replace(
+    MIXTURE_CASES["qwen3-moe-eagle3-full_decode_only-ep2"], devices=4
+)
 # Each engine by day is one more start: the head in graphs with windows, and with ranks that share
 # experts; an engine of one NPU is less of both.
 MIXTURES_BY_DAY = ("gpt-oss-eagle3-full_decode_only", "qwen3-moe-eagle3-full_decode_only-ep2")

@@ -56,6 +56,8 @@ SPARSE_CASES |= {
         options={"model": SPARSE_MODEL},
     ),
 }
+# As many ranks as it has heads and experts.
+SPARSE_CASES["sparse-tp4"] = replace(SPARSE_CASES["sparse-tp2"], devices=4)
 # A request at a time, whose prompts then begin in the cache for those that come together.
 SPARSE_CASES |= {
     f"sparse-{mode}-alone": replace(

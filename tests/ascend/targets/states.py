@@ -91,4 +91,9 @@ NIGHTLY_STATE_CASES["mtp-default-async-pieces"] = state_case(
     engine={**small_steps("default"), "async_scheduling": True},
     requests=("greedy", "crowd"),
 )
+# Two ranks have half of the heads that keep a state, each.
+NIGHTLY_STATE_CASES |= {
+    f"mtp-{mode}-tp2": state_case("mtp", mode, devices=2, requests=("greedy", "crowd"))
+    for mode in MODES
+}
 STATE_CASES |= NIGHTLY_STATE_CASES
