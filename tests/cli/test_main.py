@@ -117,6 +117,7 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
             "value": list(METHODS["eagle"].drafters["vllm"]),
             "from": f"{given}method",
         },
+        "drafters_by_type": {"value": {}, "from": f"{given}method"},
         "max_k": {"value": 3, "from": f"{given}num_speculative_tokens"},
         "schedule": {"value": None, **default},
         "draft_length": {"value": "auto", "from": "auto"},

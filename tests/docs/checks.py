@@ -168,6 +168,8 @@ OF_THE_ZOO = {
     "/models/Qwen3.5-27B-W8A8": "target-deepseek-w8a8",
     "/models/gpt-oss-120b-eagle3": "eagle3-gpt-oss",
     "/models/gpt-oss-120b": "target-gpt-oss",
+    "/models/gemma-4-31B-it-assistant": "mtp-gemma4",
+    "/models/gemma-4-31B-it": "target-gemma4",
     # Without torchvision a model that reads images is refused.
     "/models/qwen2.5-vl-7b-eagle3": "eagle3",
     "/models/Qwen2.5-VL-7B-Instruct": "target",

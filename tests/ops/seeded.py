@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from vllm_ascend_spec.ops import verify_seeded
 from vllm_ascend_spec.ops.verify_sample.reference import target_scores
+from vllm_ascend_spec.ops.verify_seeded import verify_seeded
 from vllm_ascend_spec.ops.verify_seeded.noise import noise
 
 # Of ``verify_sample`` that it does not take.

@@ -12,8 +12,8 @@ import torch
 from tests.ops.batches import backends_on_cpu, spoil_unread_rows
 from tests.ops.cases import KINDS, parity_cases
 from tests.ops.seeded import assert_as_the_reference, seeded_case
-from vllm_ascend_spec.ops import verify_greedy, verify_seeded
-from vllm_ascend_spec.ops.verify_seeded import OP
+from vllm_ascend_spec.ops import verify_greedy
+from vllm_ascend_spec.ops.verify_seeded import OP, verify_seeded
 from vllm_ascend_spec.ops.verify_seeded.noise import BLOCK, noise, philox
 
 BACKENDS = backends_on_cpu(OP)

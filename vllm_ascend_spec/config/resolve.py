@@ -150,8 +150,8 @@ def _sources(request: SpecInput, rule_method: str) -> dict[str, str]:
     """Return where each value came from; values that are not named here are defaults."""
     spec, section, device = request.spec, request.section, request.engine.device
     method = _source_of_method(request)
-    # Both follow from the method.
-    sources = {"vllm_method": method, "drafter": method}
+    # These follow from the method.
+    sources = dict.fromkeys(("vllm_method", "drafter", "drafters_by_type"), method)
     if device is not None:
         sources |= {"device": device.about, "family": device.about}
     for name, option in FROM_SPEC.items():
