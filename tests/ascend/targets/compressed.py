@@ -53,8 +53,8 @@ class CompressedShape:
     share: float = 0.2  # of what a layer adds; see _weights
 
 
-# An indexer multiplies by a bfloat16 matrix (vllm_ascend/attention/dsa_v1.py:_init_hadamard).
-# Without YaRN, which vllm-ascend, unlike vLLM and transformers, applies in layers with a window
+# An indexer multiplies by a bfloat16 matrix
+# (vllm_ascend/attention/dsa_v1.py:AscendDSAMetadataBuilder._init_hadamard). Without YaRN, which vllm-ascend, unlike vLLM and transformers, applies in layers with a window
 # alone, too (vllm_ascend/models/deepseek_v4/model.py:DeepseekV4Attention).
 FLOAT32_SHAPE = CompressedShape(head=256, ratios=(WINDOW, WHOLE, WHOLE, WINDOW), stretch=1)
 
