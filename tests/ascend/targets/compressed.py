@@ -54,8 +54,9 @@ class CompressedShape:
 
 
 # An indexer multiplies by a bfloat16 matrix
-# (vllm_ascend/attention/dsa_v1.py:AscendDSAMetadataBuilder._init_hadamard). Without YaRN, which vllm-ascend, unlike vLLM and transformers, applies in layers with a window
-# alone, too (vllm_ascend/models/deepseek_v4/model.py:DeepseekV4Attention).
+# (vllm_ascend/attention/dsa_v1.py:AscendDSAMetadataBuilder._init_hadamard). Without YaRN, which
+# vllm-ascend, unlike vLLM and transformers, applies in layers with a window alone, too
+# (vllm_ascend/models/deepseek_v4/model.py:DeepseekV4Attention).
 FLOAT32_SHAPE = CompressedShape(head=256, ratios=(WINDOW, WHOLE, WHOLE, WINDOW), stretch=1)
 
 
