@@ -21,7 +21,7 @@ NO_GRAPH_REASONS = (PROMPTS, UNEVEN, WIDE, OTHER_K, OTHER)
 NO_GRAPH = "NONE"
 
 # Why a step has its K, in addition to the reasons of control/adaptive_k.py.
-FIXED, SCHEDULED, SEEDED = "fixed", "scheduled", "seed"
+FIXED, SCHEDULED = "fixed", "scheduled"
 # Why a step makes no drafts where K is chosen.
 REJECTED, COSTLY, PAST = "hardly accepted", "does not pay", "past the draft's context"
 

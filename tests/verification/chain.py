@@ -14,10 +14,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from vllm_ascend_spec.verification.uniforms import draw_uniforms
 
 from vllm_ascend_spec.methods.loops import sampling as drafting
 from vllm_ascend_spec.ops import verify_sample
-from vllm_ascend_spec.verification.uniforms import draw_uniforms
 
 VOCAB, NUM_DRAFTS, LENGTH = 3, 2, 3
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ from vllm_ascend_spec.config.resolved import DEFAULT, SpecConfig
 from vllm_ascend_spec.config.rules import STANDARD, resolve_rule, rule_warnings
 from vllm_ascend_spec.config.schedule import LIMIT, option_of
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
-from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, SECTION
+from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION
 from vllm_ascend_spec.config.speculators_format import SOURCE as HEAD
 from vllm_ascend_spec.errors import ConfigError
 
@@ -85,7 +85,6 @@ def resolve(request: SpecInput) -> SpecConfig:
             *rule_warnings(rule, method, drafts),
             *(method.warn(request) if method.warn is not None else ()),
             *_scheduling_warnings(request),
-            *_seed_warnings(request),
             *draft_window.window_warnings(request),
             *capture_warnings(request),
         ),
@@ -109,21 +108,6 @@ def _scheduling_warnings(request: SpecInput) -> list[str]:
     return [
         f"Asynchronous scheduling is off: method {name!r} needs the tokens of the previous step to "
         "draft."
-    ]
-
-
-def _seed_warnings(request: SpecInput) -> list[str]:
-    """Return a warning if the load changes K, and with it the text of requests with a seed."""
-    spec = request.spec
-    if draft_length.draft_length_of(request) == AUTO:
-        return []  # K is fixed while a request with a seed runs
-    lengths = lengths_of(request) or {k for _, _, k in spec.get(SCHEDULE) or ()}
-    if len(set(lengths)) < 2:
-        return []
-    option = LENGTH if lengths_of(request) is not None else option_of(spec)
-    return [
-        f"A request with a seed may give another text when other requests run: {option} changes "
-        "the number of drafts with the load (docs/losslessness.md)."
     ]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.rules import SYNTHETIC
-from vllm_ascend_spec.config.schema import FIXED, PLANNED, VERIFY_RULES
+from vllm_ascend_spec.config.schema import BLOCK, FIXED, PLANNED, TOKEN
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -39,7 +39,7 @@ class SpecConfig:
         draft_length: how K is chosen: ``fixed``, ``auto`` or ``adaptive``.
         draft_lengths: the values that K is chosen from, ascending; None if it is not chosen.
         draft_sample_method: how drafts are picked: ``greedy`` or ``probabilistic``.
-        rule: how drafts are accepted: ``token``, ``block`` or ``synthetic``.
+        rule: how drafts are accepted: ``token``, ``block``, ``seeded`` or ``synthetic``.
         verify_backend: backend of the verification ops; None for the best one.
         has_draft_model: whether a model makes the drafts, not the text alone.
         is_synchronous: whether drafting needs a step's tokens on the host.
@@ -70,7 +70,7 @@ class SpecConfig:
     draft_length: str = FIXED
     draft_lengths: tuple[int, ...] | None = None
     draft_sample_method: str = "greedy"
-    rule: str = VERIFY_RULES[0]
+    rule: str = TOKEN
     verify_backend: str | None = None
     has_draft_model: bool = True
     is_synchronous: bool = False
@@ -114,8 +114,8 @@ class SpecConfig:
 
     @property
     def verify_rule(self) -> str:
-        """The rule that the op is called with; synthetic acceptance asks it for one token only."""
-        return VERIFY_RULES[0] if self.rule == SYNTHETIC else self.rule
+        """The rule for requests without a seed; synthetic acceptance asks it for one token only."""
+        return self.rule if self.rule == BLOCK else TOKEN
 
     @property
     def samples_drafts(self) -> bool:

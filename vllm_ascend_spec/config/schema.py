@@ -14,7 +14,7 @@ from vllm_ascend_spec.errors import ConfigError, did_you_mean
 SECTION = "ascend_spec"
 # Verification backends of this release; tests/config/test_schema.py compares with the ops.
 VERIFY_BACKENDS = ("cpu", "triton", "ascendc", "reference")
-VERIFY_RULES = ("token", "block")
+VERIFY_RULES = TOKEN, BLOCK, SEEDED = ("token", "block", "seeded")
 DRAFT_LOOPS = ("auto", "ours", "stock")
 AUTO, OURS, STOCK = DRAFT_LOOPS
 # How K is chosen.
@@ -82,8 +82,9 @@ class SpecOptions:
         spec_page: whether the server has the live page ``/spec``.
         verify_backend: backend of the verification ops: ``cpu`` (C++), ``triton``, ``ascendc`` or
             ``reference`` (PyTorch); refused if it cannot run; left out: the best that can.
-        verify_rule: how drafts of sampled requests are accepted: ``token`` (one by one) or
-            ``block`` (all of a request together). Greedy requests have the same output with both.
+        verify_rule: how drafts of sampled requests without a seed are accepted: ``token`` (one by
+            one), ``block`` (all of a request together) or ``seeded`` (those that a sample of the
+            target agrees with, as always for requests with a seed).
     """
 
     capture: str = PLANNED
@@ -95,7 +96,7 @@ class SpecOptions:
     draft_window: int | str | None = None
     spec_page: bool = False
     verify_backend: str | None = None
-    verify_rule: str = "token"
+    verify_rule: str = TOKEN
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SpecOptions:

@@ -14,10 +14,9 @@ from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.control.adaptive_k import PAYS, AdaptiveK
 from vllm_ascend_spec.control.batch_class import BatchClass
-from vllm_ascend_spec.control.kept_drafts import has_seed
 from vllm_ascend_spec.control.scheduler import SpecSchedulerMixin, StepK
 from vllm_ascend_spec.control.step_timer import TimedStep
-from vllm_ascend_spec.step_report import COSTLY, PAST, REJECTED, SEEDED
+from vllm_ascend_spec.step_report import COSTLY, PAST, REJECTED
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -35,8 +34,6 @@ class AdaptiveKMixin(SpecSchedulerMixin):
         asked = speculation_of(self.vllm_config)
         # Whether requests of a batch may verify different numbers of drafts.
         is_ragged = asked.draft_length != AUTO and may_be_ragged(self.vllm_config)
-        # Whether K is fixed while a request with a seed runs, as its tokens would change with K.
-        self._keeps_seeds = asked.draft_length == AUTO
         # K of the drafts that were verified in the step being recorded.
         self._verified_k = 0
         # Keyed by whether any request of the batch samples.
@@ -68,8 +65,6 @@ class AdaptiveKMixin(SpecSchedulerMixin):
         batch_class = self.class_now()
         if self.warmup_k is not None:
             return self.warmup_k, self.chooser.choice.reason
-        if self._keeps_seeds and any(map(has_seed, self.running)):
-            return self.max_k, SEEDED
         # Otherwise full graphs would verify rows that are no drafts.
         if self.running and 0 in self.k_values and not any(map(self._has_room, self.running)):
             return 0, PAST

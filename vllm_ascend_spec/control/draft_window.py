@@ -8,7 +8,6 @@ from vllm_ascend_spec.config.draft_context import draft_context
 from vllm_ascend_spec.config.draft_window import set_window, sizes_below
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schema import AUTO
-from vllm_ascend_spec.control.kept_drafts import has_seed
 from vllm_ascend_spec.control.window_choice import WindowChoice
 from vllm_ascend_spec.log import get_logger
 
@@ -50,11 +49,7 @@ class WindowMixin:
         if choice is None or not scheduler_output.num_scheduled_tokens:
             return
         setattr(scheduler_output, VERIFIED, self._window)
-        # A request with a seed would have another text with other drafts.
-        is_kept = any(map(has_seed, self.running))
-        if is_kept:
-            self._window = None
-        elif any(self._is_long(choice, request) for request in self.running):
+        if any(self._is_long(choice, request) for request in self.running):
             self._window = choice.next_window()
         set_window(scheduler_output, self._window)
 

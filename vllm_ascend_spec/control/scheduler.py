@@ -19,7 +19,6 @@ from vllm_ascend_spec.control.acceptance import RecentAcceptance
 from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
 from vllm_ascend_spec.control.context import ContextMixin
 from vllm_ascend_spec.control.draft_window import WindowMixin
-from vllm_ascend_spec.control.kept_drafts import KeptDraftsMixin
 from vllm_ascend_spec.control.request import most_drafts
 from vllm_ascend_spec.control.step_counters import StepCounters
 from vllm_ascend_spec.step_report import FIXED, SCHEDULED, StepReport
@@ -58,7 +57,7 @@ class StepK:
         return found
 
 
-class SpecSchedulerMixin(ContextMixin, WindowMixin, KeptDraftsMixin):
+class SpecSchedulerMixin(ContextMixin, WindowMixin):
     """Mixin for a scheduler of vLLM, which it has to precede in the bases.
 
     Requests may have fewer drafts than others, acceptance is watched, and each step reports its K.
@@ -134,7 +133,7 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin, KeptDraftsMixin):
         """
         self.num_spec_tokens = self._step_k.k
         try:
-            return super().schedule(*args, **kwargs)
+            return super().schedule(*args, **kwargs)  # type: ignore[misc]
         finally:
             self.num_spec_tokens = self.max_k
 

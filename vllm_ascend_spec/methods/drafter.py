@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from vllm_ascend_spec.config.resolved import SpecConfig
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
+    from vllm_ascend_spec.ops.row_noise import RowNoise
 
 
 class Runner(Protocol):
@@ -34,6 +35,8 @@ class Runner(Protocol):
         optimistic_seq_lens_cpu: int32 [max_num_reqs], computed length of each request after a step
             whose drafts are all accepted.
         kv_cache_config: vLLM's layout of the KV cache; set before the first step.
+        noise_of_drafts: noise of the first drafts that follow this step's tokens; None if no
+            request that samples has a seed.
     """
 
     requests: dict[str, Any]
@@ -42,6 +45,7 @@ class Runner(Protocol):
     uniform_decode_query_len: int
     optimistic_seq_lens_cpu: torch.Tensor
     kv_cache_config: Any
+    noise_of_drafts: RowNoise | None
 
 
 @dataclass(frozen=True, kw_only=True)

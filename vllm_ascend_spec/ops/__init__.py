@@ -6,7 +6,9 @@ from vllm_ascend_spec.ops.verify_greedy import OP as VERIFY_GREEDY
 from vllm_ascend_spec.ops.verify_greedy import verify_greedy
 from vllm_ascend_spec.ops.verify_sample import OP as VERIFY_SAMPLE
 from vllm_ascend_spec.ops.verify_sample import verify_sample
+from vllm_ascend_spec.ops.verify_seeded import OP as VERIFY_SEEDED
+from vllm_ascend_spec.ops.verify_seeded import verify_seeded
 
-OPS = (VERIFY_GREEDY, VERIFY_SAMPLE, GRAMMAR_MASK)
+OPS = (VERIFY_GREEDY, VERIFY_SAMPLE, VERIFY_SEEDED, GRAMMAR_MASK)
 
-__all__ = ["OPS", "grammar_mask", "verify_greedy", "verify_sample"]
+__all__ = ["OPS", "grammar_mask", "verify_greedy", "verify_sample", "verify_seeded"]

@@ -3,8 +3,7 @@
 Why: in chunked prefill the last row of a chunk must read the prompt's next token. vLLM
 (vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer.prepare_next_token_ids_padded)
 takes the last token of the whole prompt instead, and so does vllm-ascend. What the head then writes
-to its KV cache stays there: drafts are worse, and depend on where the prompt was cut, which depends
-on the other requests. So a seeded request is not reproducible.
+to its KV cache stays there, and drafts are worse.
 How: that method gets a batch in which such a request ends with the token after the chunk.
 Until: the method takes that token.
 """

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
-import torch.nn.functional as F
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 
@@ -51,24 +48,3 @@ def gather_draft_probs(
         probs[index] = 0.0
         probs[index, tokens] = 1.0
     return probs
-
-
-def with_rows(
-    known: torch.Tensor | None,  # [num_known_reqs, num_steps, vocab_size]
-    known_ids: list[str] | None,
-    more: Mapping[str, torch.Tensor],  # each [num_steps, vocab_size]
-) -> tuple[torch.Tensor | None, list[str] | None]:
-    """Return distributions with those of further requests, which replace their old ones.
-
-    Args:
-        known: float32, distributions of the last drafts made; None if those were one-hot.
-        known_ids: the requests that they belong to.
-        more: float32, distributions to add, by request.
-    """
-    if not more:
-        return known, known_ids
-    rows = [*(known if known is not None else ()), *more.values()]
-    # With a schedule of K the numbers of drafts may differ.
-    longest = max(len(row) for row in rows)
-    padded = [F.pad(row, (0, 0, 0, longest - len(row))) for row in rows]
-    return torch.stack(padded), [*(known_ids or ()), *more]

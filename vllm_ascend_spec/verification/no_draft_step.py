@@ -9,24 +9,28 @@ from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 def no_draft_metadata(
     sampling: SamplingMetadata,
+    num_reqs: int,
     logits: torch.Tensor,  # [num_reqs, vocab_size]
+    *,
+    has_seeds: bool,
 ) -> SpecDecodeMetadata | None:
     """Return metadata that sends such a step through the verifier, or None if none needs it.
 
     Two kinds of requests need the verifier here; for all others vLLM's sampler gives the same
-    result faster. A request with a seed must draw the same numbers whether or not another request
-    in its batch has drafts. And it is the verifier that enforces thinking budgets (thinking.py).
+    result faster. The verifier has the noise of requests with a seed. And it enforces thinking
+    budgets (thinking.py).
 
     Args:
         sampling: the requests' parameters.
-        logits: the target's logits, one row per request.
+        num_reqs: number of requests.
+        logits: the target's logits, one row per request; rows may follow that are padding.
+        has_seeds: whether a request that samples has a seed.
     """
     holder = sampling.thinking_budget_state_holder
     has_budgets = holder is not None and holder.has_tracked_requests()
-    has_seeds = bool(sampling.generators) and not sampling.all_greedy
     if not has_budgets and not has_seeds:
         return None
-    num_reqs, device = logits.shape[0], logits.device
+    device = logits.device
     none = torch.zeros(0, dtype=torch.int32, device=device)
     rows = torch.arange(num_reqs, dtype=torch.int32, device=device)
     return SpecDecodeMetadata(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import torch
 from torch import nn
@@ -12,22 +13,48 @@ from vllm.v1.sample.sampler import Sampler
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from vllm_ascend_spec.config.resolved import SpecConfig
-from vllm_ascend_spec.ops import verify_greedy, verify_sample
+from vllm_ascend_spec.config.schema import SEEDED, TOKEN
+from vllm_ascend_spec.ops import verify_greedy, verify_sample, verify_seeded
+from vllm_ascend_spec.ops.row_noise import RowNoise
 from vllm_ascend_spec.verification.grammar import mask_logits
 from vllm_ascend_spec.verification.logprobs import gather_logprobs
 from vllm_ascend_spec.verification.rows import ProcessedLogits, process_rows
 from vllm_ascend_spec.verification.synthetic import SyntheticAcceptance, join, rows_after
-from vllm_ascend_spec.verification.uniforms import Uniforms, draw_uniforms
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 
+class Drafts(NamedTuple):
+    """The drafts of a batch, as the ops take them.
+
+    Attributes:
+        token_ids: int32 [num_drafts].
+        ends: int32 [num_reqs], ``cu_num_draft_tokens``.
+        longest: most drafts of a request.
+        probs: float32 [num_drafts, vocab_size], what they were sampled from; None if one-hot.
+    """
+
+    token_ids: torch.Tensor
+    ends: torch.Tensor
+    longest: int
+    probs: torch.Tensor | None
+
+
+class Filters(TypedDict):
+    """What keeps unlikely tokens out; each is [num_reqs] or None."""
+
+    top_k: torch.Tensor | None
+    top_p: torch.Tensor | None
+    min_p: torch.Tensor | None
+
+
 class SpecVerifier(nn.Module):
     """Verify the drafts of a batch with any sampling parameters.
 
-    Greedy and sampled requests are verified in one call. Temperature, top-k, top-p and min-p are
-    part of the op; penalties, bad words, allowed tokens, logit bias, min_tokens and logits
+    Requests with a seed are verified by samples that depend on the seed and the position alone,
+    all others by the engine's rule. Temperature, top-k, top-p and min-p are part of the ops;
+    penalties, bad words, allowed tokens, logit bias, min_tokens and logits
     processors are applied to the rows before it (``rows.py``, ``processors.py``). The runner has
     already applied structured output to the logits (``grammar.py``). With
     ``rejection_sample_method`` set to ``synthetic`` drafts are accepted at given rates instead, for
@@ -36,16 +63,26 @@ class SpecVerifier(nn.Module):
     Args:
         sampler: vLLM's sampler of the same runner; applies penalties and gathers logprobs.
         vllm_config: configuration of the engine.
-        speculation: the resolved speculation of the engine.
+        speculation: the resolved speculation of the engine; None in an engine without.
+
+    Attributes:
+        noise: noise of the batch; the runner sets it before each call. None if no request that
+            samples has a seed.
+        gives_seeds: whether the runner gives seeds to requests that have none.
     """
 
-    def __init__(self, sampler: Sampler, vllm_config: VllmConfig, speculation: SpecConfig) -> None:
+    noise: RowNoise | None = None
+
+    def __init__(
+        self, sampler: Sampler, vllm_config: VllmConfig, speculation: SpecConfig | None
+    ) -> None:
         super().__init__()
         self.sampler = sampler
-        self.backend = speculation.verify_backend
-        self.rule = speculation.verify_rule
-        self.synthetic = SyntheticAcceptance.from_config(vllm_config.speculative_config)
-        self.max_k = speculation.max_k
+        self.backend = speculation.verify_backend if speculation else None
+        self.rule = speculation.verify_rule if speculation else TOKEN
+        self.gives_seeds = speculation is not None and speculation.rule == SEEDED
+        spec = vllm_config.speculative_config
+        self.synthetic = SyntheticAcceptance.from_config(spec) if spec else None
         self.logprobs_mode = vllm_config.model_config.logprobs_mode
 
     def forward(
@@ -87,39 +124,66 @@ class SpecVerifier(nn.Module):
     ) -> torch.Tensor:
         if self.synthetic is not None:
             return self._verify_synthetic(self.synthetic, metadata, rows, sampling)
-        drafts = (metadata.draft_token_ids, metadata.cu_num_draft_tokens, metadata.max_spec_len)
-        if sampling.all_greedy or rows.temperature is None:
-            return verify_greedy(rows.logits, *drafts, backend=self.backend)[0]
-        uniforms = self._draw_uniforms(metadata, rows, sampling)
-        return self._verify_sampled(rows.logits, drafts, draft_probs, rows, sampling, uniforms)
+        drafts = Drafts(
+            metadata.draft_token_ids,
+            metadata.cu_num_draft_tokens,
+            metadata.max_spec_len,
+            draft_probs,
+        )
+        return self._choose(rows.logits, drafts, rows, sampling, self.noise)
 
-    def _draw_uniforms(
-        self, metadata: SpecDecodeMetadata, rows: ProcessedLogits, sampling: SamplingMetadata
-    ) -> Uniforms:
-        counts, device = metadata.num_draft_tokens, rows.logits.device
-        return draw_uniforms(counts, sampling.generators, device, self.max_k)
-
-    def _verify_sampled(
+    def _choose(
         self,
         logits: torch.Tensor,  # [num_rows, vocab_size]
-        drafts: tuple[torch.Tensor, torch.Tensor, int],  # [num_drafts], [num_reqs]
-        draft_probs: torch.Tensor | None,  # [num_drafts, vocab_size]
+        drafts: Drafts,
         rows: ProcessedLogits,
         sampling: SamplingMetadata,
-        uniforms: Uniforms,
+        noise: RowNoise | None,
     ) -> torch.Tensor:
-        assert rows.temperature is not None
-        return verify_sample(
-            logits,
-            *drafts,
-            temperature=rows.temperature,
+        """Verify the drafts of each request by its rule."""
+        temperature = rows.temperature
+        if sampling.all_greedy or temperature is None:
+            return verify_greedy(logits, *drafts[:3], backend=self.backend)[0]
+        filters = Filters(
             # int32 in a batch of requests, int64 in vLLM's warm-up run.
             top_k=None if sampling.top_k is None else sampling.top_k.int(),
             top_p=sampling.top_p,
             min_p=rows.min_p,
-            draft_probs=draft_probs,
-            accept_uniform=uniforms.accept,
-            sample_uniform=uniforms.sample,
+        )
+        if noise is None:
+            return self._by_rule(logits, drafts, temperature, filters)
+        tokens = verify_seeded(
+            logits,
+            *drafts[:3],
+            temperature=noise.temperature_of_seeded(temperature),
+            **filters,
+            seeds=noise.seeds,
+            positions=noise.positions,
+            backend=self.backend,
+        )[0]
+        if noise.unseeded is None:
+            return tokens
+        others = self._by_rule(logits, drafts, noise.temperature_of_unseeded(temperature), filters)
+        return torch.where(noise.unseeded[:, None], others, tokens)
+
+    def _by_rule(
+        self,
+        logits: torch.Tensor,  # [num_rows, vocab_size]
+        drafts: Drafts,
+        temperature: torch.Tensor,  # [num_reqs]
+        filters: Filters,
+    ) -> torch.Tensor:
+        """Verify the drafts of requests without a seed, by the token rule or the block rule."""
+        num_drafts, num_reqs = drafts.token_ids.shape[0], temperature.shape[0]
+        draw = partial(torch.rand, dtype=torch.float64, device=logits.device)
+        return verify_sample(
+            logits,
+            *drafts[:3],
+            temperature=temperature,
+            **filters,
+            draft_probs=drafts.probs,
+            accept_uniform=draw(num_drafts),
+            sample_uniform=draw(num_reqs),
             rule=self.rule,
             backend=self.backend,
         )[0]
@@ -132,14 +196,12 @@ class SpecVerifier(nn.Module):
         sampling: SamplingMetadata,
     ) -> torch.Tensor:
         """Accept drafts at the given rates; the target gives the token after them, as usual."""
-        uniforms = self._draw_uniforms(metadata, rows, sampling)
-        num_accepted = synthetic.count_accepted(metadata, uniforms.accept)
+        num_drafts = metadata.draft_token_ids.shape[0]
+        uniforms = torch.rand(num_drafts, dtype=torch.float64, device=rows.logits.device)
+        num_accepted = synthetic.count_accepted(metadata, uniforms)
         logits = rows.logits[rows_after(metadata, num_accepted)]
-        none = metadata.draft_token_ids[:0]
-        drafts = (none, torch.zeros_like(metadata.cu_num_draft_tokens), 0)
-        if sampling.all_greedy or rows.temperature is None:
-            last = verify_greedy(logits, *drafts, backend=self.backend)[0]
-        else:
-            alone = uniforms._replace(accept=uniforms.accept[:0])
-            last = self._verify_sampled(logits, drafts, None, rows, sampling, alone)
+        none = torch.zeros_like(metadata.cu_num_draft_tokens)
+        drafts = Drafts(metadata.draft_token_ids[:0], none, 0, None)
+        noise = None if self.noise is None else self.noise.after(num_accepted)
+        last = self._choose(logits, drafts, rows, sampling, noise)
         return join(metadata, num_accepted, last[:, 0])

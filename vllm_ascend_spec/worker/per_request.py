@@ -1,6 +1,6 @@
 """Decide per request what vLLM's runner decides for a whole batch.
 
-Otherwise a request's drafts, and with a seed its tokens, would depend on the other requests.
+Otherwise a request's drafts would depend on the other requests.
 """
 
 from __future__ import annotations
@@ -9,26 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.draft_context import may_be_ragged
 from vllm_ascend_spec.verification.draft_probs import gather_draft_probs
-from vllm_ascend_spec.worker.kept_probs import KeptProbsMixin
 
 if TYPE_CHECKING:
     import torch
     from vllm.config import VllmConfig
 
 
-class PerRequestMixin(KeptProbsMixin):
+class PerRequestMixin:
     """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases."""
 
     vllm_config: VllmConfig
     drafter: Any
     input_batch: Any
     effective_drafter_max_model_len: int
+    _draft_probs: torch.Tensor | None
+    _draft_prob_req_ids: list[str] | None
     _drafts_for_none: bool = False
 
     def _get_spec_decode_draft_probs(self, spec_decode_metadata: Any) -> torch.Tensor | None:
         """Return the drafts' distributions; vLLM drops all of them if one is not known."""
         ids = self.input_batch.req_ids
-        known, known_ids = self.with_resumed()
+        known, known_ids = self._draft_probs, self._draft_prob_req_ids
         return gather_draft_probs(known, known_ids, ids, spec_decode_metadata)
 
     def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:

@@ -13,10 +13,9 @@ import torch
 from vllm_ascend_spec.config.draft_context import draft_context
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.methods.drafter import DrafterContext, create_drafter
-from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 from vllm_ascend_spec.worker.per_request import PerRequestMixin
-from vllm_ascend_spec.worker.seeded_generators import KeepGeneratorsMixin
+from vllm_ascend_spec.worker.seeded_sampling import SeededSamplingMixin
 from vllm_ascend_spec.worker.step_reports import StepReportsMixin
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
 
-class SpecRunnerMixin(PerRequestMixin, KeepGeneratorsMixin, StepReportsMixin):
+class SpecRunnerMixin(PerRequestMixin, SeededSamplingMixin, StepReportsMixin):
     """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases."""
 
     vllm_config: VllmConfig
@@ -57,9 +56,11 @@ class SpecRunnerMixin(PerRequestMixin, KeepGeneratorsMixin, StepReportsMixin):
     def complete_spec_parts(self) -> None:
         """Replace the stock rejection sampler and warm the drafter up, after stock ``__init__``.
 
-        Only the last pipeline rank has them, and only with speculative decoding on.
+        Only the last pipeline rank has a drafter, and only with speculative decoding on.
         """
-        if not hasattr(self, "rejection_sampler"):
+        if self.vllm_config.speculative_config is None:
+            self.sample_without_speculation()
+        if not hasattr(self, "drafter"):
             return
         asked = speculation_of(self.vllm_config)
         longest = self.vllm_config.model_config.max_model_len
@@ -83,7 +84,7 @@ class SpecRunnerMixin(PerRequestMixin, KeepGeneratorsMixin, StepReportsMixin):
         state = self.execute_model_state
         with self.watches.step:
             masks = grammar_output is not None and state is not None
-            if masks and hasattr(self, "rejection_sampler"):
+            if masks and hasattr(self, "drafter"):
                 mask, req_ids = self.rejection_sampler.mask_logits, self.input_batch.req_ids
                 with self.watches.verification:
                     mask(state.logits, state.scheduler_output, grammar_output, req_ids)
@@ -91,7 +92,5 @@ class SpecRunnerMixin(PerRequestMixin, KeepGeneratorsMixin, StepReportsMixin):
             return super().sample_tokens(grammar_output)  # type: ignore[misc]
 
     def _sample(self, logits: torch.Tensor, spec_decode_metadata: Any) -> Any:
-        if spec_decode_metadata is None and hasattr(self, "rejection_sampler"):
-            spec_decode_metadata = no_draft_metadata(self.input_batch.sampling_metadata, logits)
         with self.watches.verification:
             return super()._sample(logits, spec_decode_metadata)

@@ -38,7 +38,7 @@ class VllmRunnerMixin(SpecRunnerMixin):
         for stage in ("before_runner", *self.patch_stages):
             patches.apply(stage)
         with inject_drafter(self.create_drafter, vllm_config):
-            super().__init__(vllm_config, device)
+            super().__init__(vllm_config, device)  # type: ignore[call-arg]
         self.complete_spec_parts()
 
     def propose_draft_token_ids(  # noqa: PLR0913, PLR0917 - the signature is vLLM's

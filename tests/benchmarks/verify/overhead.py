@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from vllm_ascend_spec.verification.uniforms import draw_uniforms
 
 from tests.benchmarks.verify.cases import (
     KINDS,
@@ -20,7 +21,6 @@ from tests.benchmarks.verify.cases import (
 from tests.benchmarks.verify.peers import our_call
 from tests.benchmarks.verify.timing import CpuTimer, Timer
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
-from vllm_ascend_spec.verification.uniforms import draw_uniforms
 
 # Greedy is the shortest call, so checks weigh most there; the other one has many arguments.
 OVERHEAD_KINDS = ("greedy", "top-k-top-p")

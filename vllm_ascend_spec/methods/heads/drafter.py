@@ -45,7 +45,8 @@ class Picker:
         if self._sampler is None:
             return argmax(logits)
         tokens, probs = self._sampler.draw(logits)
-        self._probs.append(probs)
+        if probs is not None:
+            self._probs.append(probs)
         return tokens
 
     @property
@@ -137,10 +138,7 @@ class HeadsDrafter(HostDrafter):
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""
         if not self.asked.samples_drafts:
             return None
-        num_reqs = len(step.sampled_token_ids)
-        # Lengths include this step's token, so no two steps of a request start at one position.
-        lengths = step.batch.num_tokens_no_spec[:num_reqs]
-        return make_draft_sampler(self.runner, step.sampling, torch.from_numpy(lengths))
+        return make_draft_sampler(self.runner, step.sampling)
 
     def take_last_draft_probs(self) -> torch.Tensor | None:
         """Return the distributions of the last drafts once; None if the drafts are greedy."""

@@ -16,7 +16,7 @@ from vllm_ascend_spec.methods.hybrid.request_state import (
     by_model,
     by_trees,
 )
-from vllm_ascend_spec.methods.suffix.drafter import Found, SuffixDrafter, repeats, samples
+from vllm_ascend_spec.methods.suffix.drafter import Found, SuffixDrafter, samples
 
 if TYPE_CHECKING:
     import torch
@@ -90,8 +90,7 @@ class HybridMixin:
         """Return the account of a request, updated with this step's tokens."""
         followed = self.suffix.followed[req_id]
         if followed.notes is None:
-            is_alone = repeats(followed.state.sampling_params)
-            followed.notes = RequestState(Estimators() if is_alone else self.forecasts, is_alone)
+            followed.notes = RequestState(self.forecasts)
         account: RequestState = followed.notes
         before = followed.num_tokens - len(written)
         # Drafts of a greedy request are always greedy.

@@ -31,8 +31,7 @@ class RequestState:
     """What is known about the drafts of one request.
 
     Attributes:
-        forecasts: forecasts of all requests, or of this one only if it must be reproducible.
-        is_alone: whether they are of this request only.
+        forecasts: forecasts of all requests.
         suffix: tally of the suffix trees' drafts.
         model: tally of the model's drafts.
         last: both sides' drafts of the last step, suffix trees first; None for a side without.
@@ -41,7 +40,6 @@ class RequestState:
     """
 
     forecasts: Estimators
-    is_alone: bool
     suffix: Outcomes = field(default_factory=Outcomes)
     model: Outcomes = field(default_factory=Outcomes)
     last: tuple[Drafts | None, Drafts | None] = (None, None)
@@ -65,9 +63,7 @@ class RequestState:
         if suffix is not None:
             outcomes = suffix.outcomes(written)
             self.forecasts.suffix.learn(suffix, outcomes, self.suffix)
-        # Other requests decide whether the model drafts although the trees' drafts are used.
-        is_told = not self.by_suffix or not (draws or self.is_alone)
-        if model is not None and is_told:
+        if model is not None and not (self.by_suffix and draws):
             self.forecasts.model.learn(model, model.outcomes(written), self.model)
 
     def prefers_suffix(self, suffix: Drafts, k: int) -> bool:

@@ -174,15 +174,11 @@ class DraftLoopMixin(OneHotDraftsMixin):
             self.window.size = step.window
         return step.draft_by_stock()
 
-    def sampler_of(
-        self,
-        sampling: SamplingMetadata,
-        positions: torch.Tensor,  # [num_reqs]
-    ) -> DraftSampler | None:
+    def sampler_of(self, sampling: SamplingMetadata) -> DraftSampler | None:
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""
         if not self._enable_probabilistic_draft_probs:
             return None
-        return make_draft_sampler(self.runner, sampling, positions)
+        return make_draft_sampler(self.runner, sampling)
 
     def pick(
         self,

@@ -1,9 +1,13 @@
-"""Requests whose drafts must not be sampled.
+"""Requests whose drafts must not be sampled, or not by vLLM's own loop.
 
 vLLM's scheduler truncates the drafts of a request with structured output before the first token
 that the grammar forbids. With sampled drafts, the number of verified drafts would depend on the
-sample: if the draft favours forbidden tokens, allowed ones would be accepted too rarely. A greedy
-draft depends only on the text so far, so truncating it does no harm.
+sample: if the draft favours forbidden tokens, the token rule and the block rule would accept
+allowed ones too rarely. A greedy draft depends only on the text so far, so truncating it does no
+harm. A request with a seed has the target's sample as its output, whatever is truncated.
+
+vLLM's own loop does not sample with the verifier's noise. The verifier's sample of a request with a
+seed is the likeliest token more often than it is another sample.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ def make_one_hot(
 
 
 class OneHotDraftsMixin:
-    """Mixin for vLLM's ``SpecDecodeBaseProposer``: makes such drafts greedy in vLLM's own loop."""
+    """Mixin for vLLM's ``SpecDecodeBaseProposer``: makes both kinds greedy in vLLM's own loop."""
 
     runner: Runner
 
@@ -57,7 +61,7 @@ class OneHotDraftsMixin:
             each = logits.shape[0] // max(len(self.runner.input_batch.req_ids), 1)
             rows = [
                 each * request + row
-                for request in requests_with_grammar(self.runner)
+                for request in {*requests_with_grammar(self.runner), *sampling_metadata.generators}
                 for row in range(each)
             ]
             make_one_hot(rows, tokens, probs, logits)

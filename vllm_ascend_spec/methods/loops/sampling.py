@@ -1,4 +1,4 @@
-"""Sampled drafts (``draft_sample_method="probabilistic"``); seeded requests repeat."""
+"""Sampled drafts (``draft_sample_method="probabilistic"``)."""
 
 from __future__ import annotations
 
@@ -9,87 +9,48 @@ import torch
 
 from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.one_hot import make_one_hot, requests_with_grammar
+from vllm_ascend_spec.ops import verify_seeded
 
 if TYPE_CHECKING:
     from vllm.v1.sample.metadata import SamplingMetadata
 
     from vllm_ascend_spec.methods.drafter import Runner
-
-_WORD = (1 << 32) - 1
-_LONG = (1 << 64) - 1
-# No step has that many drafts. A context longer than 2^24 tokens would repeat noise.
-_OFFSETS = 256
-
-
-def _mix64(value: int) -> int:
-    """Return a well mixed 64-bit number, different for each value (SplitMix64, Steele 2014)."""
-    value = (value + 0x9E3779B97F4A7C15) & _LONG
-    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _LONG
-    value = (value ^ value >> 27) * 0x94D049BB133111EB & _LONG
-    return value ^ value >> 31
-
-
-def _mix32(value: int) -> int:
-    """Do the same with 32 bits (MurmurHash3's finaliser)."""
-    value = (value ^ value >> 16) * 0x85EBCA6B & _WORD
-    value = (value ^ value >> 13) * 0xC2B2AE35 & _WORD
-    return value ^ value >> 16
-
-
-def draft_seed(seed: int, first: int, offset: int) -> int:
-    """Return the seed of the noise for one draft of a request.
-
-    The draft's position alone is not a valid key: after a rejection the position is drafted again,
-    and the block rule's decision has by then revealed something about the noise. Every step of a
-    request starts at a higher position, so no pair (first, offset) occurs twice.
-
-    Args:
-        seed: the request's seed.
-        first: position at which the step starts to draft.
-        offset: index of the draft within the step, from 0 to 255.
-
-    Returns:
-        A 63-bit number. PyTorch's CPU generator uses only the low 32 bits, which differ between
-        any two drafts of one request.
-    """
-    index = first * _OFFSETS + offset
-    spread = _mix64(seed & _LONG)
-    high = _mix64(spread ^ index) >> 33
-    return high << 32 | _mix32((spread + index) & _WORD)
+    from vllm_ascend_spec.ops.row_noise import RowNoise
 
 
 class DraftSampler:
     """Samples the drafts of one step; each :meth:`draw` samples the next draft of every request.
 
-    vLLM's per-request generators cannot be used here: drafts are also made for requests whose
-    tokens are then discarded (chunked prefill), which would make their streams depend on the batch.
+    A request with a seed has its drafts sampled with the noise of the position that each draft is
+    for, with which the verifier samples the target there. So both often sample the same token. A
+    position that is drafted again after a rejection has the same noise again, which is right: the
+    output is the target's sample, whatever the drafts are.
+
+    For requests without a seed, which the token rule or the block rule verifies, the noise has to
+    be fresh in each step: there a decision has revealed something about the noise of its draft.
 
     Args:
-        sampling: the requests' sampling parameters. Requests with temperature 0 are greedy; those
-            with a generator are reproducible.
-        positions: int64, position at which each request starts to draft.
-        one_hot: indices of requests that get the argmax token, as a one-hot distribution.
+        sampling: the requests' sampling parameters. Requests with temperature 0 are greedy.
+        noise: noise of the first drafts; None if no request that samples has a seed.
+        one_hot: indices of requests without a seed that get the argmax token, as a one-hot
+            distribution.
     """
 
     def __init__(
         self,
         sampling: SamplingMetadata,
-        positions: torch.Tensor,  # [num_reqs]
+        noise: RowNoise | None = None,
         one_hot: Sequence[int] = (),
     ) -> None:
         assert sampling.temperature is not None
-        self._greedy = sampling.temperature <= 0
-        self._scale = sampling.temperature.masked_fill(self._greedy, 1.0)[:, None]
-        self._generators = sampling.generators
-        self._positions = positions
+        self._temperature = sampling.temperature
+        self._noise = noise
         self._one_hot = one_hot
-        self._first: list[int] | None = None
-        self._offset = 0
 
     def draw(
         self,
         logits: torch.Tensor,  # [num_reqs, vocab_size]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Sample one draft per request at its temperature; greedy requests take the argmax.
 
         Args:
@@ -97,38 +58,53 @@ class DraftSampler:
 
         Returns:
             Draft token ids, int64 [num_reqs], and the distributions that they were sampled from,
-            float32 [num_reqs, vocab_size].
+            float32 [num_reqs, vocab_size]; None if no verifier needs them. Those of requests with
+            a seed have no meaning.
         """
-        probs = (logits.float() / self._scale).softmax(dim=-1)
+        if self._noise is None:
+            return self._draw_fresh(logits)
+        seeded = self._draw_seeded(logits, self._noise)
+        unseeded = self._noise.unseeded
+        self._noise = self._noise.after(1)
+        if unseeded is None:
+            return seeded, None
+        fresh, probs = self._draw_fresh(logits)
+        return torch.where(unseeded, fresh, seeded), probs
+
+    def _draw_fresh(
+        self,
+        logits: torch.Tensor,  # [num_reqs, vocab_size]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Sample with fresh noise; return the distributions, too."""
+        greedy = self._temperature <= 0
+        scale = self._temperature.masked_fill(greedy, 1.0)[:, None]
+        probs = (logits.float() / scale).softmax(dim=-1)
         # argmax of p / exponential noise is a sample from p (the Gumbel trick without logarithms).
-        sampled = argmax(probs / self._noise_like(probs))
-        tokens = torch.where(self._greedy, argmax(logits), sampled)
+        sampled = argmax(probs / torch.empty_like(probs).exponential_())
+        tokens = torch.where(greedy, argmax(logits), sampled)
         make_one_hot(self._one_hot, tokens, probs, logits)
         return tokens, probs
 
-    def _noise_like(
+    def _draw_seeded(
         self,
-        probs: torch.Tensor,  # [num_reqs, vocab_size]
+        logits: torch.Tensor,  # [num_reqs, vocab_size]
+        noise: RowNoise,
     ) -> torch.Tensor:
-        """Return the exponential noise for the next draft of every request."""
-        noise = torch.empty_like(probs).exponential_()
-        if self._generators:
-            if self._first is None:  # only once per step, because it waits for the device
-                self._first = self._positions.tolist()
-            own = torch.Generator(device=noise.device)
-            for request, generator in self._generators.items():
-                seed = draft_seed(generator.initial_seed(), self._first[request], self._offset)
-                noise[request].exponential_(generator=own.manual_seed(seed))
-        self._offset += 1
-        return noise
+        """Sample with the noise of seed and position."""
+        none = torch.zeros_like(noise.seeds, dtype=torch.int32)
+        return verify_seeded(
+            logits.contiguous(),
+            none[:0],
+            none,
+            0,
+            temperature=noise.temperature_of_seeded(self._temperature),
+            seeds=noise.seeds,
+            positions=noise.positions,
+        )[0][:, 0].long()
 
 
-def make_draft_sampler(
-    runner: Runner,
-    sampling: SamplingMetadata,
-    positions: torch.Tensor,  # [num_reqs]
-) -> DraftSampler | None:
+def make_draft_sampler(runner: Runner, sampling: SamplingMetadata) -> DraftSampler | None:
     """Return the sampler for the drafts of a step, or None if all requests are greedy."""
     if sampling.all_greedy:
         return None
-    return DraftSampler(sampling, positions, requests_with_grammar(runner))
+    return DraftSampler(sampling, runner.noise_of_drafts, requests_with_grammar(runner))

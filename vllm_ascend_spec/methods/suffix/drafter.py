@@ -5,7 +5,7 @@ in the batch, confuses requests that share an id, and drafts with the same K in 
 request is tracked until it ends, and K may change from step to step.
 
 One tree keeps the answers of all requests (trees.py), so a request's drafts depend on earlier
-requests. That would make a seeded, sampling request irreproducible: it gets trees of its own.
+requests. Its text does not: see ``ops/verify_seeded/`` for requests with a seed.
 """
 
 from __future__ import annotations
@@ -34,14 +34,12 @@ class Followed:
 
     Attributes:
         state: vLLM's state of the request; a later request with the same id has another one.
-        cache: the trees that hold the text.
         num_tokens: number of tokens of the text in the trees.
         tail: the last of these tokens, at most as many as the trees are deep.
         notes: data that a drafter with an additional model keeps about the request.
     """
 
     state: Any
-    cache: Trees
     num_tokens: int
     tail: list[int]
     notes: Any = None
@@ -68,7 +66,6 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         super().__init__(vllm_config)
         most = vllm_config.speculative_config.suffix_decoding_max_cached_requests
         self.suffix_cache = Trees(self.max_tree_depth, most)
-        self.alone = Trees(self.max_tree_depth, 0)
         self.followed: dict[str, Followed] = {}
 
     def draft(self, step: DraftStep) -> list[list[int]]:
@@ -103,14 +100,14 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         else:  # There were steps in which nothing drafted.
             new = step.batch.token_ids_cpu[index, followed.num_tokens : end].tolist() + later
         req_id = step.batch.req_ids[index]
-        followed.cache.add_active_response(req_id, new)
+        self.suffix_cache.add_active_response(req_id, new)
         followed.num_tokens += len(new)
         followed.tail += new
         del followed.tail[: -self.max_tree_depth]
         longest = min(step.k, self.max_model_len - followed.num_tokens - 1)
         if longest < 1:
             return None
-        return followed.cache.look_up(
+        return self.suffix_cache.look_up(
             req_id, followed.tail, longest, self.max_spec_factor, self.min_token_prob
         )
 
@@ -121,11 +118,10 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
             return followed
         state = self.runner.requests[req_id]
         num_tokens = int(batch.num_prompt_tokens[index])
-        cache = self.alone if repeats(state.sampling_params) else self.suffix_cache
         prompt = batch.token_ids_cpu[index, :num_tokens].tolist()
         # This drops an earlier answer with the same id.
-        cache.start_request(req_id, prompt)
-        self.followed[req_id] = Followed(state, cache, num_tokens, prompt[-self.max_tree_depth :])
+        self.suffix_cache.start_request(req_id, prompt)
+        self.followed[req_id] = Followed(state, num_tokens, prompt[-self.max_tree_depth :])
         return self.followed[req_id]
 
     def forget_answers(self) -> None:
@@ -136,13 +132,8 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         """Stop tracking requests that ended; their answers stay in the common tree."""
         for req_id, followed in list(self.followed.items()):
             if self.runner.requests.get(req_id) is not followed.state:
-                followed.cache.stop_request(req_id)
+                self.suffix_cache.stop_request(req_id)
                 del self.followed[req_id]
-
-
-def repeats(params: Any) -> bool:
-    """Tell whether a request samples with its own seed, and so has to be reproducible."""
-    return samples(params) and params.seed is not None
 
 
 def samples(params: Any) -> bool:

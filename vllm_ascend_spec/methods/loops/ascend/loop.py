@@ -174,7 +174,7 @@ class AscendDraftLoop(  # type: ignore[misc]
         rows = self.rows_to_draft_from(token_indices_to_sample)
         self.read_selection_of(rows, num_input_tokens)
         positions = self._get_positions(num_input_tokens)[..., rows]
-        sampler = self.sampler_of(sampling, positions if positions.ndim == 1 else positions[0])
+        sampler = self.sampler_of(sampling)
         drafts = [self.pick(last[rows], sampler)]
         if k > 1:
             # The first step's metadata is in the forward context already.
@@ -193,7 +193,7 @@ class AscendDraftLoop(  # type: ignore[misc]
     ) -> torch.Tensor:
         """Run the draft once and return the drafts of its mask rows, [num_reqs, K]."""
         last, _ = self._run_model(num_input_tokens, inputs_embeds)
-        sampler = self.sampler_of(sampling, self.positions[rows[:, 0]])
+        sampler = self.sampler_of(sampling)
         return self.pick_all(last[rows], sampler)
 
     def set_inputs_first_pass(

@@ -13,8 +13,8 @@ def without_rejected(proposer: Any, metadata: Any, num_reqs: int) -> Any:
 
     vllm-ascend subtracts rejected tokens from the lengths on the device, but its attention reads
     those on the host: drafts would attend to rejected tokens and to stale cache entries after
-    them. Acceptance would drop, and a seeded request would not be reproducible. With asynchronous
-    scheduling the host does not know yet what was accepted, so the lengths stay unchanged.
+    them. Acceptance would drop. With asynchronous scheduling the host does not know yet what was
+    accepted, so the lengths stay unchanged.
 
     Args:
         proposer: vllm-ascend's proposer.

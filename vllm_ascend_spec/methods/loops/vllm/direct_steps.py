@@ -44,7 +44,7 @@ class DirectSteps:
             self.deferred.catch_up()
         positions = first.positions[first.rows]
         last, hidden = self._first_step(first)
-        sampler = loop.sampler_of(sampling, positions)
+        sampler = loop.sampler_of(sampling)
         drafts = [loop.pick(last, sampler)]
         if k > 1:
             plan = loop.plan_later_steps(metadata, positions, k - 1)

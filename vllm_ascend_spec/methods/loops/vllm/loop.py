@@ -156,7 +156,7 @@ class VllmDraftLoop(
             # The pass only updated the draft's KV cache.
             return self.no_drafts(num_reqs)
         rows = rows_of_drafts(first.rows, num_reqs, k)
-        sampler = self.sampler_of(inputs.sampling_metadata, first.positions[rows[:, 0]])
+        sampler = self.sampler_of(inputs.sampling_metadata)
         return self.pick_all(last[rows], sampler)
 
     def no_drafts(self, num_reqs: int) -> torch.Tensor:

@@ -53,7 +53,7 @@ class ModuleSteps:
         if k == 0:
             return loop.no_drafts(first.rows.shape[0])
         positions, picked = first.positions[..., first.rows], last[first.rows]
-        sampler = loop.sampler_of(sampling, positions if positions.ndim == 1 else positions[0])
+        sampler = loop.sampler_of(sampling)
         drafts = [loop.pick(picked, sampler)]
         if k > 1:
             loop.one_row_each(first)
