@@ -44,6 +44,7 @@ class DraftSampler:
     ) -> None:
         assert sampling.temperature is not None
         self._temperature = sampling.temperature
+        self._top_k, self._top_p = sampling.top_k, sampling.top_p
         self._noise = noise
         self._one_hot = one_hot
 
@@ -90,7 +91,10 @@ class DraftSampler:
         logits: torch.Tensor,  # [num_reqs, vocab_size]
         noise: RowNoise,
     ) -> torch.Tensor:
-        """Sample with the noise of seed and position."""
+        """Sample with the noise of seed and position, from what top-k and top-p leave.
+
+        The target's sample is among the tokens that they leave of the target's distribution.
+        """
         none = torch.zeros_like(noise.seeds, dtype=torch.int32)
         return verify_seeded(
             logits.contiguous(),
@@ -98,6 +102,8 @@ class DraftSampler:
             none,
             0,
             temperature=noise.temperature_of_seeded(self._temperature),
+            top_k=None if self._top_k is None else self._top_k.int(),
+            top_p=self._top_p,
             seeds=noise.seeds,
             positions=noise.positions,
         )[0][:, 0].long()
