@@ -93,9 +93,10 @@ KINDS = {
     "pictures": PICTURES,
     "pictures_alone": PICTURES_ALONE,
 }
-# The same on every device; a seed's numbers are the device's own.
+# The same on every device, with and without speculation.
 # vllm-ascend 0.23 knows no budgets of thoughts (vllm_ascend/worker/npu_input_batch.py).
-EXACT = ("greedy", "penalties", "structured") + ("thinking_budget",) * (not vllm_ascend_is("<0.30"))
+EXACT = ("greedy", "penalties", "structured", "seeded")
+EXACT += ("thinking_budget",) * (not vllm_ascend_is("<0.30"))
 SPECULATIVE = (
     "ngram",
     "suffix",
@@ -149,9 +150,9 @@ class Case:
         return arguments if spec is None else with_fixed_length(arguments)
 
     def for_cpu(self) -> Case:
-        """Return what a CPU is asked for the drafts and the draws to expect.
+        """Return what a CPU is asked for the drafts to expect.
 
-        One engine for all modes: both depend on a request's text alone, and on where its context
+        One engine for all modes: they depend on a request's text alone, and on where its context
         ends, not on how prompts are read and what runs beside it.
         """
         kept = ("max_model_len", "model")
@@ -170,8 +171,8 @@ class Case:
 # What the verifier does to logits is the same for all methods, so one with sampled drafts and one
 # without are asked for everything, in one mode; the others by night.
 ASKED_EVERYTHING = ("eagle", "ngram")
-# A seed's draws are the verifier's, and drafts of every method are a CPU's, whatever runs beside
-# them (test_same_drafts.py); so only those two are asked by day to repeat them in other batches.
+# A seed's answers are the verifier's, whatever the drafts are. So only those two are asked by day
+# to repeat them in other batches.
 SEEDED = ("greedy", "seeded")
 
 
@@ -223,11 +224,8 @@ CASES["eagle-eager-async"] = Case(
     method="eagle",
     mode="eager",
     engine={"async_scheduling": True},
-    # A seed repeats where drafts do, and with asynchronous scheduling they do not, see
-    # methods/loops/ascend/loop.py.
     requests=(*EXACT, "logprobs"),
 )
-# In a full graph a hybrid takes K drafts of the trees or none, so a seed draws otherwise there.
 CASES |= {
     "hybrid-eager": Case(
         method="hybrid", mode="eager", requests=("greedy", "seeded", "seeded_in_twos")

@@ -1,145 +1,320 @@
-"""A request with a seed repeats, whatever is in the prefix cache and whatever runs beside it."""
+"""A request with a seed is answered as without speculation, token for token, in float32.
+
+Its text is a function of the target and the seed: nothing that drafts, verifies, schedules or
+shares the batch can change it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from vllm import SamplingParams
 
+from tests.e2e import sampled
+from tests.e2e.drafts import count, watch
 from tests.e2e.staggered import run_staggered
-from tests.zoo import KINDS_OF_DRAFTS, drafting
-from vllm_ascend_spec.upstream.ranges import vllm_is
-from vllm_ascend_spec.verification import sampler, uniforms
-from vllm_ascend_spec.worker.per_request import PerRequestMixin
+from tests.engines import assert_same
+from tests.zoo import EVERY, KINDS, KINDS_OF_DRAFTS, MOST_DRAFTS, WITH_A_LOOP, drafting
+from vllm_ascend_spec.ops.row_noise import RowNoise
+from vllm_ascend_spec.verification import sampler
+from vllm_ascend_spec.worker.seeded_sampling import SeededSamplingMixin
 
-BLOCK, LIMIT = 32, 256
-ARGUMENTS = {"block_size": BLOCK, "max_model_len": LIMIT}
-SEEDS = range(6)
-
-
-def seeded(seed: int, max_tokens: int = 24) -> SamplingParams:
-    return SamplingParams(temperature=1.0, seed=seed, max_tokens=max_tokens, ignore_eos=True)
-
-
-def greedy(max_tokens: int) -> SamplingParams:
-    return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
-
-
-# What a negative control takes out shows where requests of one token are padded.
-pads_requests = pytest.mark.skipif(vllm_is("<0.30"), reason="vLLM 0.23 pads no request")
-
-
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(way.values, marks=way.marks) for way in KINDS_OF_DRAFTS],
-    ids="-".join,
-)
-def llm(request: pytest.FixtureRequest, make_engine: Any) -> Any:
-    return make_engine(drafting(*request.param), **ARGUMENTS)
+BLOCK = 32
 
 
 @pytest.fixture(scope="module")
-def tokens(make_engine: Any, prompts: list[str]) -> list[int]:
-    """The tokens of a long text."""
-    tokenizer = make_engine(**ARGUMENTS).get_tokenizer()
-    return tokenizer.encode("\n".join(prompts[:4]), add_special_tokens=False)
-
-
-def cut(tokens: list[int], start: int, length: int) -> Any:
-    return {"prompt_token_ids": tokens[start : start + length]}
-
-
-def asked_twice(llm: Any, prompt: Any) -> list[tuple[list[int], list[int]]]:
-    """Return each seed's answers to a new prompt and to one that the cache has all but one of."""
-    pairs = []
-    for seed in SEEDS:
-        llm.reset_prefix_cache()
-        first, second = (run_staggered(llm, [(0, prompt, seeded(seed))])[0] for _ in range(2))
-        pairs.append((first, second))
-    return pairs
+def expected(plain: Any, prompts: list[str]) -> list[list[int]]:
+    answers = sampled.ask(plain, prompts)
+    assert len({tuple(answer) for answer in answers}) == len(answers)
+    return answers
 
 
 @pytest.mark.core
-def test_with_all_but_one_token_in_the_prefix_cache(llm: Any, tokens: list[int]) -> None:
-    """vLLM pads such a request with K drafts of -1."""
-    pairs = asked_twice(llm, cut(tokens, 0, 2 * BLOCK + 1))
-    assert [second for _, second in pairs] == [first for first, _ in pairs]
-    assert len({tuple(first) for first, _ in pairs}) > 3
-
-
-@pytest.mark.core
-def test_joining_a_greedy_request(llm: Any, tokens: list[int]) -> None:
-    for seed in SEEDS:
-        mine, other = cut(tokens, 7, 1), cut(tokens, 40, 50)
-        alone = run_staggered(llm, [(0, mine, seeded(seed))])[0]
-        beside = run_staggered(llm, [(0, other, greedy(20)), (2, mine, seeded(seed))])[1]
-        assert beside == alone, seed
-
-
-def at_the_end(llm: Any, tokens: list[int], seed: int) -> tuple[list[int], list[int]]:
-    """Return a request's answers alone and beside one that comes to the end of the context."""
-    mine, other = cut(tokens, 0, 20), cut(tokens, 30, LIMIT - 20)
-    alone = run_staggered(llm, [(0, mine, seeded(seed, 40))])[0]
-    beside = run_staggered(llm, [(0, mine, seeded(seed, 40)), (0, other, greedy(20))])[0]
-    return alone, beside
-
-
-def test_beside_a_request_at_the_end_of_the_context(llm: Any, tokens: list[int]) -> None:
-    for seed in SEEDS:
-        alone, beside = at_the_end(llm, tokens, seed)
-        assert beside == alone, seed
-
-
-@pads_requests
-def test_a_count_that_follows_the_drafts_would_be_noticed(
-    make_engine: Any, tokens: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("method", EVERY)
+def test_every_method(
+    method: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
 ) -> None:
-    """Negative control: as many numbers as the request has drafts, its own the last of them."""
+    llm = make_engine(EVERY[method], max_num_seqs=32)
+    with watch(llm) as seen:
+        assert_same(sampled.ask(llm, prompts), expected)
+    assert seen.acceptance.num_accepted_tokens > 0.05 * seen.acceptance.num_drafts
 
-    def by_drafts(counts: list[int], generators: Any, device: Any, longest: int) -> Any:
-        drawn = uniforms.draw_uniforms(counts, {}, device, longest)
-        for request, generator in generators.items():
-            start = sum(counts[:request])
-            accept = drawn.accept[start : start + counts[request]]
-            accept.uniform_(generator=generator)
-            drawn.sample[request : request + 1].uniform_(generator=generator)
-        return drawn
 
-    monkeypatch.setattr(sampler, "draw_uniforms", by_drafts)
-    llm = make_engine(drafting("ngram", "greedy"), **ARGUMENTS)
-    pairs = asked_twice(llm, cut(tokens, 0, 2 * BLOCK + 1))
-    assert [second for _, second in pairs] != [first for first, _ in pairs]
+def numbers_of_drafts() -> Iterator[Any]:
+    for method in EVERY:
+        for k in (1, 7):
+            by_day = (method, k) in (("eagle", 7), ("ngram", 1))
+            marks = () if by_day else pytest.mark.nightly
+            yield pytest.param(method, min(k, MOST_DRAFTS.get(method, k)), marks=marks)
+
+
+@pytest.mark.parametrize(("method", "k"), list(numbers_of_drafts()))
+def test_any_number_of_drafts(
+    method: str, k: int, make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    llm = make_engine({**EVERY[method], "num_speculative_tokens": k}, max_num_seqs=32)
+    assert_same(sampled.ask(llm, prompts), expected)
+
+
+@pytest.mark.parametrize(("method", "how"), KINDS_OF_DRAFTS)
+def test_beside_requests_without_a_seed(
+    method: str, how: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    """A batch with greedy requests and ones that sample without a seed; drafts of both kinds."""
+    llm = make_engine(drafting(method, how))
+    others = [SamplingParams(temperature=t, max_tokens=20, ignore_eos=True) for t in (0.0, 1.0)]
+    mine = sampled.requests(8)
+    asked = [params for pair in zip(mine, others * 4, strict=True) for params in pair]
+    texts = [text for pair in zip(prompts[:8], prompts[20:28], strict=True) for text in pair]
+    outputs = llm.generate(texts, asked, use_tqdm=False)
+    answers = [list(output.outputs[0].token_ids) for output in outputs[::2]]
+    assert_same(answers, expected[:8])
+
+
+def of_all(day: tuple[str, ...]) -> list[Any]:
+    """Return all methods, those not in ``day`` by night: they take the same way."""
+    return [pytest.param(name, marks=() if name in day else pytest.mark.nightly) for name in EVERY]
+
+
+@pytest.mark.parametrize("method", of_all(("eagle",)))
+def test_a_schedule_of_k(
+    method: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    schedule = [[1, 1, 3], [2, 4, 1], [5, 8, 0]]
+    llm = make_engine({**EVERY[method], "num_speculative_tokens_per_batch_size": schedule})
+    for batch in (1, 3, 8):
+        assert_same(sampled.ask(llm, prompts[:9], batch), expected[:9])
+
+
+@pytest.mark.parametrize("length", ["auto", "adaptive"])
+@pytest.mark.parametrize("method", of_all(("eagle",)))
+def test_a_k_that_is_chosen(
+    method: str, length: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    llm = make_engine(EVERY[method], additional_config={"ascend_spec": {"draft_length": length}})
+    assert_same(sampled.ask(llm, prompts[:32]), expected[:32])
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_limits_of_requests(
+    method: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    llm = make_engine(EVERY[method])
+    for limit in ("off", 1):
+        asked = sampled.ask(llm, prompts[:9], extra_args={"speculation": limit})
+        assert_same(asked, expected[:9])
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_preemption(
+    method: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    llm = make_engine(
+        EVERY[method], block_size=BLOCK, num_gpu_blocks_override=24, enable_prefix_caching=False
+    )
+    before = count(llm, "vllm:num_preemptions")
+    assert_same(sampled.ask(llm, prompts[:27]), expected[:27])
+    assert count(llm, "vllm:num_preemptions") > before
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_pieces_of_prompts_and_the_prefix_cache(
+    method: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    chunks = {"max_num_batched_tokens": 48, "max_num_seqs": 4}
+    llm = make_engine(EVERY[method], enable_prefix_caching=True, block_size=BLOCK, **chunks)
+    for _ in range(2):
+        assert_same(sampled.ask(llm, prompts[:18]), expected[:18])
+    assert count(llm, "vllm:prefix_cache_hits") > 0
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_neighbours_that_come_and_go(
+    method: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    """Beside requests that begin and end, some at the end of their context."""
+    llm = make_engine(EVERY[method])
+    mine = [(2, prompts[i], params) for i, params in enumerate(sampled.requests(4))]
+    others = [
+        (start, text, SamplingParams(temperature=t, max_tokens=length, ignore_eos=True))
+        for start, text, t, length in (
+            (0, prompts[40], 0.0, 5),
+            (3, prompts[41], 1.0, 400),
+            (9, {"prompt_token_ids": [7]}, 0.0, 9),
+            (15, prompts[42], 0.0, 12),
+        )
+    ]
+    answers = run_staggered(llm, [*mine, *others])
+    assert_same(answers[: len(mine)], expected[: len(mine)])
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_asynchronous_scheduling(
+    method: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    is_async = make_engine(EVERY[method]).llm_engine.vllm_config.scheduler_config.async_scheduling
+    llm = make_engine(EVERY[method], async_scheduling=not is_async)
+    if llm.llm_engine.vllm_config.scheduler_config.async_scheduling == is_async:
+        pytest.skip("the method needs each step's tokens on the host")
+    assert_same(sampled.ask(llm, prompts[:27]), expected[:27])
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_the_end_of_the_context(method: str, make_engine: Any, prompts: list[str]) -> None:
+    short = {"max_model_len": 160}
+    plain = sampled.ask(make_engine(**short), prompts[:18], max_tokens=200)
+    llm = make_engine(EVERY[method], **short)
+    assert_same(sampled.ask(llm, prompts[:18], max_tokens=200), plain)
 
 
 @pytest.mark.parametrize(
-    "name",
+    "method",
     [
-        pytest.param("_get_spec_decode_draft_probs", marks=pads_requests),
-        "_input_fits_in_drafter",
+        pytest.param(name, marks=() if name == "eagle" else pytest.mark.nightly)
+        for name in WITH_A_LOOP
     ],
 )
-def test_deciding_for_the_whole_batch_would_be_noticed(
-    name: str, make_engine: Any, tokens: list[int], monkeypatch: pytest.MonkeyPatch
+def test_vllms_own_draft_loop(
+    method: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
 ) -> None:
-    """Negative control: what vLLM does where one request has no distribution, or no room."""
-    monkeypatch.delattr(PerRequestMixin, name)
-    llm = make_engine(drafting("eagle", "probabilistic"), **ARGUMENTS)
-    if name == "_input_fits_in_drafter":
-        pairs = [at_the_end(llm, tokens, seed) for seed in SEEDS]
-    else:
-        pairs = [padded_neighbour(llm, tokens, seed) for seed in SEEDS]
-    assert any(alone != beside for alone, beside in pairs)
+    llm = make_engine(EVERY[method], additional_config={"ascend_spec": {"draft_loop": "stock"}})
+    assert_same(sampled.ask(llm, prompts[:27]), expected[:27])
 
 
-def padded_neighbour(llm: Any, tokens: list[int], seed: int) -> tuple[list[int], list[int]]:
-    """Return a request's answers alone and beside ones of one token, which vLLM pads."""
-    mine = (0, cut(tokens, 0, 20), seeded(seed))
-    others = [(start, cut(tokens, 90 + start, 1), greedy(8)) for start in (3, 5, 7)]
-    return run_staggered(llm, [mine])[0], run_staggered(llm, [mine, *others])[0]
+@pytest.mark.parametrize("method", of_all(("eagle",)))
+def test_compiled(method: str, make_engine: Any, prompts: list[str]) -> None:
+    """torch.compile rounds differently than eager, so both sides are compiled here."""
+    plain = sampled.ask(make_engine(enforce_eager=False), prompts[:27])
+    llm = make_engine(EVERY[method], enforce_eager=False)
+    assert_same(sampled.ask(llm, prompts[:27]), plain)
 
 
-def test_beside_requests_that_are_padded(llm: Any, tokens: list[int]) -> None:
-    for seed in SEEDS:
-        alone, beside = padded_neighbour(llm, tokens, seed)
-        assert beside == alone, seed
+def test_the_block_rule_is_for_requests_without_a_seed(
+    make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    llm = make_engine(EVERY["eagle"], additional_config={"ascend_spec": {"verify_rule": "block"}})
+    assert_same(sampled.ask(llm, prompts[:18]), expected[:18])
+
+
+def test_a_drafter_that_is_always_wrong(
+    make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    wrong = {**EVERY["custom_class"], "model": "tests.e2e.wrong.Wrong"}
+    assert_same(sampled.ask(make_engine(wrong), prompts[:18]), expected[:18])
+
+
+def test_several_answers_to_a_prompt(plain: Any, make_engine: Any, prompts: list[str]) -> None:
+    """Each is that of a seed of its own: the request's plus the answer's number."""
+    asked = {"temperature": 1.0, "max_tokens": 24, "ignore_eos": True}
+    found = []
+    for llm in (plain, make_engine(EVERY["eagle"])):
+        (output,) = llm.generate(prompts[0], SamplingParams(n=4, seed=9, **asked), use_tqdm=False)
+        together = [list(answer.token_ids) for answer in output.outputs]
+        alone = [SamplingParams(seed=9 + index, **asked) for index in range(4)]
+        outputs = llm.generate([prompts[0]] * 4, alone, use_tqdm=False)
+        assert_same(together, [list(output.outputs[0].token_ids) for output in outputs])
+        found.append(together)
+    assert_same(*found)
+    assert len({tuple(answer) for answer in found[0]}) == 4
+
+
+def test_logprobs(plain: Any, make_engine: Any, prompts: list[str]) -> None:
+    params = sampled.requests(7, max_tokens=16, logprobs=2)
+    found = []
+    for llm in (plain, make_engine(EVERY["eagle"])):
+        outputs = llm.generate(prompts[:7], params, use_tqdm=False)
+        found.append([output.outputs[0] for output in outputs])
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.token_ids == theirs.token_ids
+        for one, other in zip(ours.logprobs, theirs.logprobs, strict=True):
+            assert one.keys() == other.keys()
+            for token, value in one.items():
+                assert value.logprob == pytest.approx(other[token].logprob, abs=1e-4)
+                assert value.rank == other[token].rank
+
+
+def test_requests_without_a_seed_may_get_one(
+    make_engine: Any, prompts: list[str], expected: list[list[int]]
+) -> None:
+    """``verify_rule="seeded"``: no two such requests say the same, and those with a seed do."""
+    rule = {"ascend_spec": {"verify_rule": "seeded"}}
+    llm = make_engine(EVERY["eagle"], additional_config=rule)
+    params = SamplingParams(temperature=1.0, max_tokens=24, ignore_eos=True)
+    with watch(llm) as seen:
+        outputs = llm.generate([prompts[0]] * 8, params, use_tqdm=False)
+    assert len({tuple(output.outputs[0].token_ids) for output in outputs}) == 8
+    assert seen.acceptance.num_accepted_tokens > 0.3 * seen.acceptance.num_drafts
+    assert_same(sampled.ask(llm, prompts[:18]), expected[:18])
+
+
+def by_step(noise: RowNoise, step: int) -> RowNoise:
+    return noise._replace(positions=noise.positions * 0 + step)
+
+
+def test_noise_that_follows_the_steps_would_be_noticed(
+    make_engine: Any, prompts: list[str], expected: list[list[int]], monkeypatch: Any
+) -> None:
+    """Negative control: noise of the step instead of the position, as from a generator."""
+    forward, steps = sampler.SpecVerifier.forward, []
+
+    def wrong(self: Any, *args: Any) -> Any:
+        steps.append(None)
+        if self.noise is not None:
+            self.noise = by_step(self.noise, len(steps))
+        return forward(self, *args)
+
+    monkeypatch.setattr(sampler.SpecVerifier, "forward", wrong)
+    llm = make_engine(EVERY["ngram"])
+    answers = sampled.ask(llm, prompts[:9], batch=1)
+    assert sum(a != b for a, b in zip(answers, expected, strict=False)) > 6
+
+
+def test_places_that_are_off_by_the_drafts_would_be_noticed(
+    make_engine: Any, prompts: list[str], expected: list[list[int]], monkeypatch: Any
+) -> None:
+    """Negative control: positions counted from the end of the drafts."""
+    forward = sampler.SpecVerifier.forward
+
+    def wrong(self: Any, metadata: Any, *args: Any) -> Any:
+        if self.noise is not None:
+            ends = metadata.cu_num_draft_tokens
+            self.noise = self.noise.after(ends.diff(prepend=ends.new_zeros(1)))
+        return forward(self, metadata, *args)
+
+    monkeypatch.setattr(sampler.SpecVerifier, "forward", wrong)
+    llm = make_engine(EVERY["eagle"])
+    answers = sampled.ask(llm, prompts[:9])
+    assert sum(a != b for a, b in zip(answers, expected, strict=False)) > 6
+
+
+def with_shifted_drafts(shift: int, sample: Any = SeededSamplingMixin._sample) -> Any:
+    """Return a runner's ``_sample`` that lets drafts be sampled with other positions' noise."""
+
+    def shifted(self: Any, *args: Any) -> Any:
+        output = sample(self, *args)
+        if self.noise_of_drafts is not None:
+            self.noise_of_drafts = self.noise_of_drafts.after(shift)
+        return output
+
+    return shifted
+
+
+def test_drafts_without_the_verifiers_noise_are_accepted_less(
+    make_engine: Any, prompts: list[str], monkeypatch: Any
+) -> None:
+    """Negative control: the text is the same, and takes more steps."""
+    llm = make_engine(drafting("eagle", "probabilistic"))
+    params = [
+        SamplingParams(temperature=1.0, seed=i, max_tokens=48, ignore_eos=True) for i in range(32)
+    ]
+    answers, lengths = [], []
+    for shift in (0, 1 << 20):
+        monkeypatch.setattr(SeededSamplingMixin, "_sample", with_shifted_drafts(shift))
+        with watch(llm) as seen:
+            outputs = llm.generate(prompts[:32], params, use_tqdm=False)
+        answers.append([list(output.outputs[0].token_ids) for output in outputs])
+        lengths.append(seen.acceptance.tokens_per_step)
+    assert_same(*answers)
+    assert lengths[0] > lengths[1] + 0.2

@@ -34,12 +34,13 @@ class SpecNpuPlatform(CommandLineMixin, DefaultsMixin, NPUPlatform):
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
-        """Validate our options and, with speculation, name our worker."""
+        """Validate our options and, where vllm-ascend has the worker that ours extends, name it."""
         check_engine_config(vllm_config, DEVICE)
         if vllm_config.speculative_config is not None:
             require_stock_worker()
-            if vllm_config.parallel_config.worker_cls == "auto":
-                vllm_config.parallel_config.worker_cls = WORKER
+        is_ours = worker_of_vllm_ascend() == STOCK_WORKER
+        if is_ours and vllm_config.parallel_config.worker_cls == "auto":
+            vllm_config.parallel_config.worker_cls = WORKER
         super().check_and_update_config(vllm_config)
         set_capture_sizes(vllm_config, divisor_of, may_lack_streams=True)
         set_scheduler(vllm_config)

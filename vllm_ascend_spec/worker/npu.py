@@ -19,6 +19,7 @@ from vllm_ascend_spec.worker.drafter_injection import inject_drafter
 from vllm_ascend_spec.worker.graphs_per_k import GraphsPerKMixin
 from vllm_ascend_spec.worker.host_tokens import tokens_on_host
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
+from vllm_ascend_spec.worker.seeded_sampling import SeededSamplingMixin
 
 if TYPE_CHECKING:
     import torch
@@ -99,11 +100,20 @@ class SpecNPUModelRunner(SpecRunnerMixin, GraphsPerKMixin, PaddingOverride, NPUM
         )
 
 
+class PlainNPUModelRunner(SeededSamplingMixin, NPUModelRunner):
+    """vllm-ascend's runner without speculation, with our sampling of requests with a seed."""
+
+    def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
+        super().__init__(vllm_config, device)
+        self.sample_without_speculation()
+
+
 @contextmanager
-def _our_runner() -> Iterator[None]:
+def _our_runner(vllm_config: VllmConfig) -> Iterator[None]:
     # NPUWorker.init_device names its runner class as a module global and offers no other way in.
     theirs = stock.NPUModelRunner
-    stock.NPUModelRunner = SpecNPUModelRunner
+    is_plain = vllm_config.speculative_config is None
+    stock.NPUModelRunner = PlainNPUModelRunner if is_plain else SpecNPUModelRunner
     try:
         yield
     finally:
@@ -115,5 +125,5 @@ class SpecNPUWorker(stock.NPUWorker):
 
     def init_device(self) -> None:
         """Do what vllm-ascend does, with our runner."""
-        with _our_runner():
+        with _our_runner(self.vllm_config):
             super().init_device()
