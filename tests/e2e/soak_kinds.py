@@ -22,15 +22,25 @@ BAD: dict[str, dict[str, Any]] = {
     "regex": {"extra_body": {"structured_outputs": {"regex": "[a-"}}},
     "valid: 'off'": {"extra_body": {"vllm_xargs": {"speculation": 1000}}},
 }
+# A sampled request with a seed.
+DRAWN: dict[str, Any] = {"temperature": 0.8, "top_p": 0.95, "seed": 11}
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A prompt and its greedy answer without speculation, end-of-text tokens ignored."""
+    """A prompt and its answers without speculation, end-of-text tokens ignored.
+
+    Attributes:
+        prompt: the prompt.
+        token_ids: tokens of the greedy answer.
+        text: its text.
+        drawn: tokens of the answer to :data:`DRAWN`.
+    """
 
     prompt: str
     token_ids: list[int]
     text: str
+    drawn: list[int]
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,18 @@ async def limited(request: Request) -> str | None:
     return None if answer.token_ids == expected else f"{answer} instead of {expected}, {most=}"
 
 
+async def drawn(request: Request) -> str | None:
+    """With a seed, and any limit on drafts: the beginning of the reference."""
+    length = request.random.randint(1, len(request.reference.drawn))
+    most = request.random.choice([None, "off", 1])
+    extra = (
+        {} if most is None or request.num_drafts is None else {"vllm_xargs": {"speculation": most}}
+    )
+    answer = await request.ask(max_tokens=length, extra_body=extra, **DRAWN)
+    expected = request.reference.drawn[:length]
+    return None if answer.token_ids == expected else f"{answer} instead of {expected}, {most=}"
+
+
 async def sampled(request: Request) -> str | None:
     """Any parameters: as many tokens as were asked for, with as many logprobs."""
     chance = request.random
@@ -176,5 +198,5 @@ async def refused(request: Request) -> str | None:
 REFUSED = () if vllm_is("<0.30") else (refused,)
 KINDS: dict[str, Callable[[Request], Awaitable[str | None]]] = {
     kind.__name__: kind
-    for kind in (greedy, limited, sampled, stopped, structured, aborted, *REFUSED)
+    for kind in (greedy, limited, drawn, sampled, stopped, structured, aborted, *REFUSED)
 }

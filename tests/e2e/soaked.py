@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.soak import Soak
-from tests.e2e.soak_kinds import KINDS, Reference
+from tests.e2e.soak_kinds import DRAWN, KINDS, Reference
 from tests.e2e.usage import memory_of, more_descriptors, told, uses_of
 from tests.engines import ENGINE
 from vllm_ascend_spec.bench.client import ClientLoad, run_load
@@ -25,11 +25,13 @@ NO_KERNEL_CACHE = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}
 MOST_WAITED = 60
 
 
-def references_of(answers: Sequence[Any], prompts: Sequence[str]) -> list[Reference]:
-    """Return greedy answers of an engine, with their prompts."""
+def references_of(expect: Callable[..., list[Any]], prompts: Sequence[str]) -> list[Reference]:
+    """Return what engines without speculation answer to prompts."""
     return [
-        Reference(prompt, list(answer.token_ids), answer.text)
-        for prompt, answer in zip(prompts, answers, strict=False)
+        Reference(prompt, list(greedy.token_ids), greedy.text, list(drawn.token_ids))
+        for prompt, greedy, drawn in zip(
+            prompts, expect(prompts), expect(prompts, **DRAWN), strict=True
+        )
     ]
 
 

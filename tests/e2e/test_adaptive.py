@@ -136,23 +136,6 @@ def test_answers_with_k_or_none_are_those_of_no_speculation(
     assert seen.acceptance.num_accepted_tokens > 0
 
 
-def test_drafts_for_a_seed_do_not_pause(
-    make_engine: Any, generate: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With another K its tokens would be others; beside it greedy requests go on as before."""
-    llm = make_engine(EVERY["eagle"], additional_config=AUTO)
-    texts, params = prompts[:4], {"temperature": 0.8, "seed": 11, "max_tokens": 24}
-    wanted = token_ids(generate(make_engine(EVERY["eagle"]), texts, **params))
-    for kind in scheduler_of(llm).classes.values():
-        monkeypatch.setattr(kind.chooser, "choose", lambda requests: KChoice(0, PAYS))
-    with watch(llm) as seen:
-        assert token_ids(generate(llm, texts, **params)) == wanted
-    assert all(step.drafts for step in seen.steps[1:])
-    with watch(llm) as seen:
-        generate(llm, texts, temperature=0.8, max_tokens=8)
-    assert not any(step.drafts for step in seen.steps)
-
-
 @pytest.mark.parametrize("options", [ADAPTIVE, AUTO], ids=["adaptive", "auto"])
 def test_drafts_that_are_never_accepted_are_given_up(
     make_engine: Any,

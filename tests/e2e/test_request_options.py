@@ -9,9 +9,8 @@ import torch
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
-from tests.e2e.staggered import run_staggered
 from tests.engines import assert_same, token_ids
-from tests.zoo import EVERY, KINDS, WAYS_TO_DRAFT, drafting
+from tests.zoo import EVERY, KINDS
 
 
 class NoRepeat(AdapterLogitsProcessor):
@@ -151,39 +150,3 @@ def test_sampling_with_one_token_left_is_greedy(
     expected = token_ids(expect(prompts[:8]))
     actual = generate(speculative, prompts[:8], temperature=1.0, **options)
     assert_same(token_ids(actual), expected)
-
-
-@pytest.mark.parametrize(("method", "drafts"), WAYS_TO_DRAFT)
-def test_a_seeded_request_repeats_alone_and_in_a_batch(
-    method: str, drafts: str, make_engine: Any, generate: Any, prompts: list[str]
-) -> None:
-    llm = make_engine(drafting(method, drafts))
-    sampled = {"temperature": 0.8, "top_p": 0.95, "seed": 7}
-    alone = token_ids(generate(llm, prompts[:1], **sampled))
-    again = token_ids(generate(llm, prompts[:1], **sampled))
-    beside_others = token_ids(generate(llm, prompts[:6], **sampled))
-    assert alone == again == beside_others[:1]
-    assert alone != token_ids(generate(llm, prompts[:1], **{**sampled, "seed": 8}))
-
-
-@pytest.mark.parametrize("method", KINDS)
-def test_a_seeded_request_repeats_with_chunked_prefill(
-    method: str, make_engine: Any, generate: Any, prompts: list[str]
-) -> None:
-    llm = make_engine(EVERY[method], max_num_batched_tokens=48, max_num_seqs=4)
-    sampled = {"temperature": 0.8, "seed": 7}
-    first = token_ids(generate(llm, prompts[:4], **sampled))
-    assert first == token_ids(generate(llm, prompts[:4], **sampled))
-
-
-@pytest.mark.parametrize("method", KINDS)
-def test_a_seeded_request_repeats_when_it_joins_others(
-    method: str, make_engine: Any, prompts: list[str]
-) -> None:
-    """It arrives while another request already has drafts: its first step is a mixed one."""
-    llm = make_engine(EVERY[method], enable_prefix_caching=False)
-    seeded = SamplingParams(temperature=0.8, seed=7, max_tokens=24, ignore_eos=True)
-    other = SamplingParams(temperature=0.9, max_tokens=48, ignore_eos=True)
-    alone = run_staggered(llm, [(0, prompts[0], seeded)])
-    joined = run_staggered(llm, [(0, prompts[1], other), (5, prompts[0], seeded)])
-    assert alone[0] == joined[1]

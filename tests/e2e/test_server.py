@@ -224,7 +224,7 @@ def test_a_soak(server: Server, prompts: list[str], expect: Any) -> None:
 
     It has a clock in it: ``SOAK_SECONDS`` sets it. ``test_soak.py`` does so for longer, by method.
     """
-    references = references_of(expect(prompts[:24]), prompts)
+    references = references_of(expect, prompts[:24])
     accepted_before = accepted_alone(server, prompts)
     before = from_prometheus(server.metrics())
     drafts = SPECS["eagle"]["num_speculative_tokens"]

@@ -40,7 +40,7 @@ WAYS: dict[str, tuple[dict[str, Any] | None, tuple[str, ...]]] = {
 def test_a_soak(way: str, prompts: list[str], expect: Any) -> None:
     """No error, no wrong answer, nothing left behind."""
     spec, arguments = WAYS[way]
-    references = references_of(expect(prompts[:24]), prompts)
+    references = references_of(expect, prompts[:24])
     drafts = None if spec is None else spec["num_speculative_tokens"]
     environment = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", **NO_KERNEL_CACHE}
     model = target_of(spec)
