@@ -1,7 +1,8 @@
 """A request with a seed is answered as without speculation, token for token, in float32.
 
 Its text is a function of the target and the seed: nothing that drafts, verifies, schedules or
-shares the batch can change it.
+shares the batch can change it. Asynchronous scheduling is in tests/ascend/test_matrix.py and, with
+a server, in the soak.
 """
 
 from __future__ import annotations
@@ -148,17 +149,6 @@ def test_neighbours_that_come_and_go(
     ]
     answers = run_staggered(llm, [*mine, *others])
     assert_same(answers[: len(mine)], expected[: len(mine)])
-
-
-@pytest.mark.parametrize("method", KINDS)
-def test_asynchronous_scheduling(
-    method: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
-) -> None:
-    is_async = make_engine(EVERY[method]).llm_engine.vllm_config.scheduler_config.async_scheduling
-    llm = make_engine(EVERY[method], async_scheduling=not is_async)
-    if llm.llm_engine.vllm_config.scheduler_config.async_scheduling == is_async:
-        pytest.skip("the method needs each step's tokens on the host")
-    assert_same(sampled.ask(llm, prompts[:27]), expected[:27])
 
 
 @pytest.mark.parametrize("method", KINDS)
