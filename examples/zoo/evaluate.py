@@ -121,8 +121,14 @@ def repeated_share(tokens: list[int], width: int = 4) -> float:
     return 1 - len(set(grams)) / len(grams)
 
 
-def measure(llm: Any, options: dict[str, float]) -> dict[str, Any]:
+def measure(llm: Any, options: dict[str, float], *, seeded: bool = True) -> dict[str, Any]:
     """Let an engine answer all prompts and return what its drafts were worth.
+
+    Args:
+        llm: the engine.
+        options: sampling parameters.
+        seeded: whether requests have seeds. Those that sample without one are verified by the token
+            rule, unless the engine was asked for another.
 
     Returns:
         ``tokens_per_step``: tokens of a request for each of its steps after the first one, steps
@@ -134,8 +140,8 @@ def measure(llm: Any, options: dict[str, float]) -> dict[str, Any]:
     from vllm_ascend_spec.metrics.acceptance import from_engine
 
     parameters = [
-        SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True, seed=index, **options)
-        for index in range(len(PROMPTS))
+        SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True, seed=seed, **options)
+        for seed in (range(len(PROMPTS)) if seeded else [None] * len(PROMPTS))
     ]
     before = from_engine(llm.get_metrics())
     outputs = llm.generate(PROMPTS, parameters, use_tqdm=False)

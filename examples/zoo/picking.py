@@ -1,5 +1,7 @@
 """Compare greedy and sampled drafts of every method by tokens per step, for requests that sample.
 
+Requests without a seed are verified by the token rule, those with one by samples of the target.
+
     python examples/zoo/picking.py
 
 Writes ``picking.json`` beside the checkpoints; docs/choosing.md quotes it.
@@ -22,12 +24,15 @@ REQUESTS = {
 }
 METHODS = [
     *("eagle", "eagle3", "mtp, MiMo", "mtp, DeepSeek", "draft_model", "pard", "peagle"),
-    *("dflash", "hybrid", "medusa", "mlp_speculator"),
+    *("dflash", "dspark", "hybrid", "medusa", "mlp_speculator"),
 ]
 
 
-def tokens_per_step(name: str, how: str) -> dict[str, float]:
-    """Return tokens per step of a way to draft, by request.
+RULES = {"token": False, "seeded": True}
+
+
+def tokens_per_step(name: str, how: str) -> dict[str, dict[str, float]]:
+    """Return tokens per step of a way to draft, by rule and request.
 
     Args:
         name: a key of ``evaluate.DRAFTS``.
@@ -40,10 +45,11 @@ def tokens_per_step(name: str, how: str) -> dict[str, float]:
     llm = LLM(
         model=str(evaluate.ZOO / draft.target), speculative_config=draft.spec(), **evaluate.ENGINE
     )
-    found = {
-        request: evaluate.measure(llm, options)["tokens_per_step"]
-        for request, options in REQUESTS.items()
-    }
+    found: dict[str, dict[str, float]] = {rule: {} for rule in RULES}
+    for request, options in REQUESTS.items():
+        for rule, seeded in RULES.items():
+            result = evaluate.measure(llm, options, seeded=seeded)
+            found[rule][request] = result["tokens_per_step"]
     llm.llm_engine.engine_core.shutdown()
     print(name, how, found, flush=True)
     return found
