@@ -35,9 +35,6 @@ def start_noting(worker: Any) -> None:
             "verified": metadata is not None,
             "tokens": output.sampled_token_ids.tolist(),
             "generator": digest(torch.random.get_rng_state()),
-            "own generators": [
-                digest(own.get_state()) for _, own in sorted(runner.input_batch.generators.items())
-            ],
         }
         notes.append(step)
         return output

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from vllm import SamplingParams
 
+from tests.e2e import sampled
 from tests.e2e.drafts import Drafts, watch
 from tests.e2e.ranks import differences, noting, skip_a_number
 from tests.engines import Generate, MakeEngine, assert_same, token_ids
@@ -43,6 +44,12 @@ def in_one(expect: Any, prompts: list[str]) -> list[list[int]]:
     return token_ids(expect(prompts[:NUM_PROMPTS], max_tokens=TOKENS))
 
 
+@pytest.fixture(scope="module")
+def drawn_in_one(plain: Any, prompts: list[str]) -> list[list[int]]:
+    """Those to requests with seeds."""
+    return sampled.ask(plain, prompts[:NUM_PROMPTS], max_tokens=TOKENS)
+
+
 def ask(llm: Any, generate: Generate, prompts: list[str]) -> tuple[list[list[int]], Drafts]:
     with watch(llm) as seen:
         outputs = generate(llm, prompts[:NUM_PROMPTS], max_tokens=TOKENS)
@@ -56,10 +63,14 @@ def test_two_processes_answer_as_one(
     generate: Generate,
     prompts: list[str],
     in_one: list[list[int]],
+    drawn_in_one: list[list[int]],
 ) -> None:
     _, alone = ask(make_engine(EVERY[method]), generate, prompts)
-    answers, split = ask(make_engine(EVERY[method], tensor_parallel_size=2), generate, prompts)
+    in_two = make_engine(EVERY[method], tensor_parallel_size=2)
+    answers, split = ask(in_two, generate, prompts)
     assert_same(answers, in_one)
+    drawn = sampled.ask(in_two, prompts[:NUM_PROMPTS], max_tokens=TOKENS)
+    assert_same(drawn, drawn_in_one)
     # Sums are added in another order, so a draft may be another one where two are as likely.
     assert split.acceptance.num_drafts > 0
     assert split.acceptance.rate == pytest.approx(alone.acceptance.rate, rel=0.05)
