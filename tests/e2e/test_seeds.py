@@ -85,8 +85,8 @@ def test_a_schedule_of_k(
 ) -> None:
     schedule = [[1, 1, 3], [2, 4, 1], [5, 8, 0]]
     llm = make_engine({**EVERY[method], "num_speculative_tokens_per_batch_size": schedule})
-    for batch in (1, 3, 8):
-        assert_same(sampled.ask(llm, prompts[:9], batch), expected[:9])
+    for batch, number in ((1, 9), (3, 9), (8, 32)):
+        assert_same(sampled.ask(llm, prompts[:number], batch), expected[:number])
 
 
 @pytest.mark.parametrize("length", ["auto", "adaptive"])
@@ -104,8 +104,8 @@ def test_limits_of_requests(
 ) -> None:
     llm = make_engine(EVERY[method])
     for limit in ("off", 1):
-        asked = sampled.ask(llm, prompts[:9], extra_args={"speculation": limit})
-        assert_same(asked, expected[:9])
+        asked = sampled.ask(llm, prompts[:32], extra_args={"speculation": limit})
+        assert_same(asked, expected[:32])
 
 
 @pytest.mark.parametrize("method", KINDS)
@@ -116,7 +116,7 @@ def test_preemption(
         EVERY[method], block_size=BLOCK, num_gpu_blocks_override=24, enable_prefix_caching=False
     )
     before = count(llm, "vllm:num_preemptions")
-    assert_same(sampled.ask(llm, prompts[:27]), expected[:27])
+    assert_same(sampled.ask(llm, prompts[:32]), expected[:32])
     assert count(llm, "vllm:num_preemptions") > before
 
 
@@ -127,7 +127,7 @@ def test_pieces_of_prompts_and_the_prefix_cache(
     chunks = {"max_num_batched_tokens": 48, "max_num_seqs": 4}
     llm = make_engine(EVERY[method], enable_prefix_caching=True, block_size=BLOCK, **chunks)
     for _ in range(2):
-        assert_same(sampled.ask(llm, prompts[:18]), expected[:18])
+        assert_same(sampled.ask(llm, prompts[:32]), expected[:32])
     assert count(llm, "vllm:prefix_cache_hits") > 0
 
 
@@ -154,9 +154,9 @@ def test_neighbours_that_come_and_go(
 @pytest.mark.parametrize("method", KINDS)
 def test_the_end_of_the_context(method: str, make_engine: Any, prompts: list[str]) -> None:
     short = {"max_model_len": 160}
-    plain = sampled.ask(make_engine(**short), prompts[:18], max_tokens=200)
+    plain = sampled.ask(make_engine(**short), prompts[:32], max_tokens=200)
     llm = make_engine(EVERY[method], **short)
-    assert_same(sampled.ask(llm, prompts[:18], max_tokens=200), plain)
+    assert_same(sampled.ask(llm, prompts[:32], max_tokens=200), plain)
 
 
 @pytest.mark.parametrize(
@@ -170,29 +170,29 @@ def test_vllms_own_draft_loop(
     method: str, make_engine: Any, prompts: list[str], expected: list[list[int]]
 ) -> None:
     llm = make_engine(EVERY[method], additional_config={"ascend_spec": {"draft_loop": "stock"}})
-    assert_same(sampled.ask(llm, prompts[:27]), expected[:27])
+    assert_same(sampled.ask(llm, prompts[:32]), expected[:32])
 
 
 @pytest.mark.parametrize("method", of_all(("eagle",)))
 def test_compiled(method: str, make_engine: Any, prompts: list[str]) -> None:
     """torch.compile rounds differently than eager, so both sides are compiled here."""
-    plain = sampled.ask(make_engine(enforce_eager=False), prompts[:27])
+    plain = sampled.ask(make_engine(enforce_eager=False), prompts[:32])
     llm = make_engine(EVERY[method], enforce_eager=False)
-    assert_same(sampled.ask(llm, prompts[:27]), plain)
+    assert_same(sampled.ask(llm, prompts[:32]), plain)
 
 
 def test_the_block_rule_is_for_requests_without_a_seed(
     make_engine: Any, prompts: list[str], expected: list[list[int]]
 ) -> None:
     llm = make_engine(EVERY["eagle"], additional_config={"ascend_spec": {"verify_rule": "block"}})
-    assert_same(sampled.ask(llm, prompts[:18]), expected[:18])
+    assert_same(sampled.ask(llm, prompts[:32]), expected[:32])
 
 
 def test_a_drafter_that_is_always_wrong(
     make_engine: Any, prompts: list[str], expected: list[list[int]]
 ) -> None:
     wrong = {**EVERY["custom_class"], "model": "tests.e2e.wrong.Wrong"}
-    assert_same(sampled.ask(make_engine(wrong), prompts[:18]), expected[:18])
+    assert_same(sampled.ask(make_engine(wrong), prompts[:32]), expected[:32])
 
 
 def test_several_answers_to_a_prompt(plain: Any, make_engine: Any, prompts: list[str]) -> None:
@@ -236,7 +236,7 @@ def test_requests_without_a_seed_may_get_one(
         outputs = llm.generate([prompts[0]] * 8, params, use_tqdm=False)
     assert len({tuple(output.outputs[0].token_ids) for output in outputs}) == 8
     assert seen.acceptance.num_accepted_tokens > 0.3 * seen.acceptance.num_drafts
-    assert_same(sampled.ask(llm, prompts[:18]), expected[:18])
+    assert_same(sampled.ask(llm, prompts[:32]), expected[:32])
 
 
 def by_step(noise: RowNoise, step: int) -> RowNoise:
