@@ -177,6 +177,8 @@ def test_check_without_speculation_prints_no_options_of_ours(capsys) -> None:
     [
         ({}, {"verify_rule": "block"}, "block", True, None),
         ({"rejection_sample_method": "block"}, None, "block", True, None),
+        ({}, {"verify_rule": "seeded"}, "seeded", True, None),
+        ({"draft_sample_method": "greedy"}, {"verify_rule": "seeded"}, "seeded", True, None),
         ({"rejection-sample-method": "block"}, {"verify_rule": "block"}, "block", True, None),
         (
             {"rejection_sample_method": "block", "draft-sample-method": "greedy"},
@@ -209,9 +211,10 @@ def test_check_prints_the_rule_that_is_used(
     assert all(warning and warning in text for text in resolved["warnings"])
 
 
-def test_check_refuses_rules_that_contradict_each_other(capsys) -> None:
+@pytest.mark.parametrize("rule", ["token", "seeded"])
+def test_check_refuses_rules_that_contradict_each_other(rule: str, capsys) -> None:
     spec = {**EAGLE, "rejection_sample_method": "block"}
-    error = check(capsys, spec, {"verify_rule": "token"})
+    error = check(capsys, spec, {"verify_rule": rule})
     assert error.startswith("vllm-ascend-spec check: error: additional_config.ascend_spec.verify_")
     assert error.count("\n") == 1
 

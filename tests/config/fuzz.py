@@ -83,7 +83,7 @@ MORE: dict[str, tuple[Any, ...]] = {
     "draft_window": (64, 2047, 2048, "auto", "64", 0, None),
     "spec_page": (True, False, 1),
     "verify_backend": ("reference", "abacus"),
-    "verify_rule": ("token", "block", "Token"),
+    "verify_rule": ("token", "block", "seeded", "Token"),
 }
 UNKNOWN = ("frobnicate", "num_speculative_token", "speculative_model", "", "a" * 300, "two\nlines")
 SYNTHETIC = {"rejection_sample_method": "synthetic"}

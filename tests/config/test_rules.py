@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from vllm.config import SpeculativeConfig
 
+from tests.speculation import make_speculation
+from tests.zoo import SPECS
 from vllm_ascend_spec.config.rules import (
     RULE_METHODS,
     SYNTHETIC,
@@ -18,7 +20,9 @@ from vllm_ascend_spec.config.rules import (
 )
 from vllm_ascend_spec.config.schema import VERIFY_RULES
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.methods.registry import BUILT_IN
+from vllm_ascend_spec.ops.verify_sample import RULES as RULES_OF_THE_OP
 
 METHOD = "speculative_config.rejection_sample_method"
 OPTION = "additional_config.ascend_spec.verify_rule"
@@ -27,12 +31,15 @@ RULES: dict[tuple[str, str | None], str | None] = {
     ("standard", None): "token",
     ("standard", "token"): "token",
     ("standard", "block"): "block",
+    ("standard", "seeded"): "seeded",
     ("block", None): "block",
     ("block", "token"): None,
     ("block", "block"): "block",
+    ("block", "seeded"): None,
     ("synthetic", None): "synthetic",
     ("synthetic", "token"): None,
     ("synthetic", "block"): None,
+    ("synthetic", "seeded"): None,
 }
 
 
@@ -87,6 +94,9 @@ def test_methods_are_those_of_vllm() -> None:
         ("block", "eagle", "greedy", "if drafts are greedy"),
         ("block", "ngram", "greedy", "with method 'ngram', which cannot sample"),
         ("block", "custom_class", "greedy", "with method 'custom_class', which cannot sample"),
+        ("seeded", "eagle", "probabilistic", None),
+        ("seeded", "eagle", "greedy", None),
+        ("seeded", "ngram", "greedy", None),
         ("synthetic", "eagle", "greedy", "not the target's"),
     ],
 )
@@ -96,6 +106,36 @@ def test_choices_without_gain_or_loss_of_meaning_are_warned_of(
     warnings = rule_warnings(rule, BUILT_IN[method], drafts)
     assert len(warnings) == (words is not None)
     assert all(words and words in warning and "\n" not in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("method", ["eagle", "ngram", "suffix", "medusa", "mtp"])
+@pytest.mark.parametrize("how", [None, "auto", "greedy", "probabilistic"])
+def test_the_seeded_rule_goes_with_every_way_to_pick_drafts(method: str, how: str | None) -> None:
+    spec = {**SPECS[method], **({} if how is None else {"draft_sample_method": how})}
+    if how == "probabilistic" and not BUILT_IN[method].can_sample_drafts:
+        with pytest.raises(ConfigError, match="draft_sample_method"):
+            resolve_engine("org/target", spec, {"ascend_spec": {"verify_rule": "seeded"}})
+        return
+    found = resolve_engine("org/target", spec, {"ascend_spec": {"verify_rule": "seeded"}})
+    plain = resolve_engine("org/target", spec)
+    assert found is not None
+    assert plain is not None
+    assert (found.rule, found.is_lossless) == ("seeded", True)
+    assert found.sources["rule"] == OPTION
+    # Drafts are picked and warned of as with the token rule.
+    assert found.draft_sample_method == plain.draft_sample_method
+    assert found.samples_drafts == plain.samples_drafts
+    assert found.warnings == plain.warnings
+
+
+@pytest.mark.parametrize(
+    ("rule", "of_the_op"),
+    [("token", "token"), ("block", "block"), ("seeded", "token"), ("synthetic", "token")],
+)
+def test_the_op_for_requests_without_a_seed_knows_two_rules(rule: str, of_the_op: str) -> None:
+    """Seeded, no request that samples is without one; synthetic acceptance asks for one token."""
+    assert make_speculation("eagle", rule=rule).verify_rule == of_the_op
+    assert of_the_op in RULES_OF_THE_OP
 
 
 def spec(num_drafts: int = 3, **options: Any) -> dict[str, Any]:

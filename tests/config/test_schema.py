@@ -14,6 +14,7 @@ from vllm_ascend_spec.errors import ConfigError
 
 SPECULATIVE = SimpleNamespace(rejection_sample_method="standard")
 PREFIX = "additional_config.ascend_spec"
+RULES = "valid: 'token', 'block', 'seeded'"
 BACKENDS = "valid: " + ", ".join(map(repr, VERIFY_BACKENDS))
 
 
@@ -53,7 +54,7 @@ def test_backend_is_taken_by_name(backend: str | None) -> None:
     assert SpecOptions.from_mapping({"verify_backend": backend}).verify_backend == backend
 
 
-@pytest.mark.parametrize("op", ["verify_greedy", "verify_sample", "grammar_mask"])
+@pytest.mark.parametrize("op", ["verify_greedy", "verify_sample", "verify_seeded", "grammar_mask"])
 def test_backends_are_those_of_the_ops(op: str) -> None:
     # Not imported by the schema: it must stay light, and the ops need torch.
     module = importlib.import_module(f"vllm_ascend_spec.ops.{op}")
@@ -65,8 +66,10 @@ def test_every_rule_is_taken(rule: str) -> None:
     assert SpecOptions.from_mapping({"verify_rule": rule}).verify_rule == rule
 
 
-def test_rules_are_those_of_the_op() -> None:
-    assert importlib.import_module("vllm_ascend_spec.ops.verify_sample").RULES == VERIFY_RULES
+def test_rules_are_those_of_the_op_and_the_seeded_one() -> None:
+    """Which is an op of its own."""
+    rules = importlib.import_module("vllm_ascend_spec.ops.verify_sample").RULES
+    assert (*rules, "seeded") == VERIFY_RULES
 
 
 @pytest.mark.parametrize(
@@ -80,10 +83,11 @@ def test_rules_are_those_of_the_op() -> None:
         ({"verify_backend": "abacus"}, ".verify_backend='abacus': ", BACKENDS),
         ({"verify_backend": ""}, ".verify_backend='': ", BACKENDS),
         ({"verify_backend": ["reference"]}, ".verify_backend=['reference']: ", "'reference'"),
-        ({"verify_rule": "tree"}, ".verify_rule='tree': ", "valid: 'token', 'block'"),
-        ({"verify_rule": "synthetic"}, ".verify_rule='synthetic': ", "valid: 'token', 'block'"),
-        ({"verify_rule": None}, ".verify_rule=None: ", "valid: 'token', 'block'"),
-        ({"verify_rule": ["block"]}, ".verify_rule=['block']: ", "valid: 'token', 'block'"),
+        ({"verify_rule": "tree"}, ".verify_rule='tree': ", RULES),
+        ({"verify_rule": "synthetic"}, ".verify_rule='synthetic': ", RULES),
+        ({"verify_rule": "Seeded"}, ".verify_rule='Seeded': ", RULES),
+        ({"verify_rule": None}, ".verify_rule=None: ", RULES),
+        ({"verify_rule": ["block"]}, ".verify_rule=['block']: ", RULES),
         (
             {"draft_lop": "auto"},
             ".draft_lop='auto': ",

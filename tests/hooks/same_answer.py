@@ -100,10 +100,14 @@ ROWS: dict[str, Row] = {
     "limit beside a schedule": Row(spec={**EAGLE, LIMIT: 4, SCHEDULE: [[1, 4, 3]]}, refused=LIMIT),
     # rules
     "block": Row(spec=SAMPLED, ours={"verify_rule": "block"}),
+    "seeded": Row(spec=SAMPLED, ours={"verify_rule": "seeded"}),
     "block by vLLM's name": Row(spec={**SAMPLED, RULE: "block"}),
     "block twice": Row(spec={**SAMPLED, RULE: "block"}, ours={"verify_rule": "block"}),
     "two rules": Row(
         spec={**SAMPLED, RULE: "block"}, ours={"verify_rule": "token"}, refused="verify_rule"
+    ),
+    "block by vLLM's name, seeded by ours": Row(
+        spec={**SAMPLED, RULE: "block"}, ours={"verify_rule": "seeded"}, refused="verify_rule"
     ),
     "synthetic": Row(spec={**NGRAM, RULE: "synthetic", "synthetic_acceptance_length": 2.5}),
     "synthetic without rates": Row(spec={**NGRAM, RULE: "synthetic"}, refused=RULE),

@@ -39,6 +39,7 @@ def make_drafter(
     hidden: int = HIDDEN,
     vocab: int = VOCAB,
     tensor_parallel_size: int = 1,
+    noise: Any = None,
     **asked: Any,
 ) -> Any:
     """Return a drafter with its weights; ``asked`` are values of its speculation."""
@@ -55,6 +56,7 @@ def make_drafter(
     runner: Any = SimpleNamespace(
         requests={str(i): parameters for i in range(4)},
         input_batch=SimpleNamespace(req_ids=[str(i) for i in range(4)]),
+        noise_of_drafts=noise,
     )
     drafter = drafter_of(method, "vllm").create(
         DrafterContext(

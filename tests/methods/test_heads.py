@@ -13,11 +13,13 @@ from safetensors.torch import load_file, save_file
 from tests.config.checkpoints import HIDDEN, VOCAB, WEIGHTS, edit_config
 from tests.config.heads import write_mlp
 from tests.methods.heads import WRITERS, make_drafter, make_heads_step, randomize
+from tests.methods.sampling import make_noise, make_sampling
 from vllm_ascend_spec.checkpoint import hub
 from vllm_ascend_spec.errors import CheckpointError, ConfigError
 from vllm_ascend_spec.methods.heads import drafter as heads
 from vllm_ascend_spec.methods.heads import weights
 from vllm_ascend_spec.methods.heads.drafter import last_rows
+from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 
 BOTH = pytest.mark.parametrize("method", WRITERS)
 
@@ -76,9 +78,7 @@ class TestBoth:
 
     def test_sampled_drafts_come_with_their_distributions(self, method: str, draft: Path) -> None:
         drafter = make_drafter(method, draft, draft_sample_method="probabilistic")
-        sampling = SimpleNamespace(
-            all_greedy=False, temperature=torch.tensor([0.7, 0.0]), generators={}
-        )
+        sampling = make_sampling([0.7, 0.0])
         given = states(2)
         step = make_heads_step([[5], [6]], given, sampling=sampling)
         drafts = drafter.draft(step)
@@ -103,32 +103,47 @@ class TestBoth:
             drafter = make_drafter(
                 method, draft, tensor_parallel_size=size, draft_sample_method="probabilistic"
             )
-            sampling = SimpleNamespace(
-                all_greedy=False, temperature=torch.tensor([0.7, 0.9]), generators={}
-            )
+            sampling = make_sampling([0.7, 0.9])
             torch.manual_seed(0)
             drafter.draft(make_heads_step([[5], [6]], given, sampling=sampling))
             probs.append(drafter.take_last_draft_probs())
         assert torch.equal(probs[0], probs[1])
         assert not torch.equal(probs[0], probs[2])
 
-    def test_a_seed_repeats_and_goes_on(self, method: str, draft: Path) -> None:
-        drafter = make_drafter(method, draft, draft_sample_method="probabilistic")
-        given = states(1).repeat(4, 1)
-        own = torch.Generator().manual_seed(3)
+    @pytest.mark.parametrize("unseeded", [None, [False, True]])
+    def test_drafts_with_a_seed_have_the_verifiers_noise(
+        self,
+        method: str,
+        draft: Path,
+        unseeded: list[bool] | None,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """And need no distribution."""
+        logits: list[torch.Tensor] = []
 
-        def drawn(rows: int, longer: int = 0) -> list[list[int]]:
-            sampling = SimpleNamespace(
-                all_greedy=False, temperature=torch.full((rows,), 5.0), generators={0: own}
-            )
-            sampled = [[4] * longer + [5]] + [[5]] * (rows - 1)
-            drafts = drafter.draft(
-                make_heads_step(sampled, given.repeat(2, 1), None, sampling=sampling)
-            )
-            return drafts.tolist()
+        class Watched(heads.Picker):
+            def __call__(self, given: torch.Tensor) -> torch.Tensor:
+                logits.append(given)
+                return super().__call__(given)
 
-        assert drawn(4)[0] == drawn(1)[0]
-        assert len({tuple(drawn(1, longer)[0]) for longer in range(12)}) > 1
+        monkeypatch.setattr(heads, "Picker", Watched)
+        given, found = states(1).repeat(2, 1), set()
+        for start in range(20):
+            drafter = make_drafter(
+                method,
+                draft,
+                draft_sample_method="probabilistic",
+                noise=make_noise([3, 4], [start, start], unseeded),
+            )
+            sampling = make_sampling([5.0, 0.0 if unseeded is None else 1.0])
+            logits.clear()
+            drafts = drafter.draft(make_heads_step([[5], [5]], given, sampling=sampling))
+            probs = drafter.take_last_draft_probs()
+            assert (probs is None) == (unseeded is None)
+            own = DraftSampler(make_sampling([5.0]), make_noise([3], [start]))
+            assert drafts[0].tolist() == [int(own.draw(row[:1])[0]) for row in logits]
+            found.add(tuple(drafts[0].tolist()))
+        assert len(found) > 1
 
     def test_greedy_requests_have_no_distributions(self, method: str, draft: Path) -> None:
         drafter = make_drafter(method, draft, draft_sample_method="probabilistic")

@@ -66,8 +66,8 @@ def publish_rule(rule: str | None) -> None:
     """Set the gauge ``vllm:spec_decode_verify_rule{rule=…,lossless=…}`` of this process to 1.
 
     Args:
-        rule: ``token``, ``block`` or ``synthetic``; None for an engine without speculation, which
-            clears the rule of an earlier engine.
+        rule: ``token``, ``block``, ``seeded`` or ``synthetic``; None for an engine without
+            speculation, which clears the rule of an earlier engine.
     """
     _collector().set(rule)
 

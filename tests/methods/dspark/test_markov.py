@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.methods.sampling import make_noise, make_sampling
 from vllm_ascend_spec.methods.dspark.markov import MarkovDrafts, keep_likeliest
 from vllm_ascend_spec.methods.loops.base import DraftLoopMixin
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler
@@ -95,8 +96,8 @@ def test_sampled_drafts_have_the_distribution_that_is_handed_over(
     samples, temperature = 40_000, 0.8
     drafter = Drafter(tokens, torch.full((samples,), 5), count)
     hidden = torch.randn(1, 2, WIDTH).expand(samples, 2, WIDTH)
-    sampling: Any = SimpleNamespace(temperature=torch.full((samples,), temperature), generators={})
-    found = drafter.pick_all(hidden, DraftSampler(sampling, torch.zeros(samples)))
+    sampler = DraftSampler(make_sampling([temperature] * samples))
+    found = drafter.pick_all(hidden, sampler)
     probs = drafter._last_draft_probs
     assert probs is not None
     first = law(drafter, hidden[0, 0], 5, count, temperature)
@@ -114,6 +115,29 @@ def test_sampled_drafts_have_the_distribution_that_is_handed_over(
     assert ((shares - pairs).abs() <= 4.5 * spread).all()
     # The second draft depends on the first, or this shows nothing.
     assert (pairs / first[:, None].clamp(min=1e-9)).std(0).max() > 0.05
+
+
+@pytest.mark.parametrize("count", [None, 2])
+@pytest.mark.parametrize("tokens", [None, KNOWN], ids=["all tokens", "some tokens"])
+def test_drafts_with_a_seed_follow_each_other_with_the_verifiers_noise(
+    tokens: torch.Tensor | None, count: int | None
+) -> None:
+    samples, temperature = 300, 0.8
+    drafter = Drafter(tokens, torch.full((samples,), 5), count)
+    hidden = torch.randn(1, K, WIDTH).expand(samples, K, WIDTH)
+    params = make_sampling([temperature] * samples)
+    noise = make_noise([*range(samples)], [3] * samples)
+    found = drafter.pick_all(hidden, DraftSampler(params, noise))
+    assert drafter._last_draft_probs is None
+    for seed, drafts in enumerate(found.tolist()):
+        before = 5
+        for place, draft in enumerate(drafts):
+            # Of the plain law, with the noise of the place.
+            probs = law(drafter, hidden[0, place], before, count, temperature)
+            sampler = DraftSampler(make_sampling([1.0]), make_noise([seed], [3 + place]))
+            assert draft == int(sampler.draw(probs.log()[None])[0])
+            before = draft
+    assert len(set(map(tuple, found.tolist()))) > 3
 
 
 def test_of_the_likeliest_the_values_stay() -> None:

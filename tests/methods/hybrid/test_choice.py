@@ -17,8 +17,8 @@ from vllm_ascend_spec.methods.hybrid.request_state import (
 CERTAIN = Drafts([1, 2, 3], [4] * 3, [1.0] * 3)
 
 
-def account(*, alone: bool = False, suffix: bool = True) -> RequestState:
-    made = RequestState(Estimators(), alone, last=(CERTAIN, by_model([7, 8, 9])), by_suffix=suffix)
+def account(*, suffix: bool = True) -> RequestState:
+    made = RequestState(Estimators(), last=(CERTAIN, by_model([7, 8, 9])), by_suffix=suffix)
     made.num_tokens = 10
     return made
 
@@ -71,13 +71,6 @@ def test_sampled_drafts_tell_something_only_where_they_were_verified() -> None:
     made = account(suffix=False)
     made.learn(10, [7, 5], draws=True)
     assert seen(made) == (1.0, 1.4)
-
-
-def test_a_request_that_repeats_learns_nothing_that_depends_on_others() -> None:
-    """Whether the model drafted beside the trees is the whole batch's matter."""
-    made = account(alone=True, suffix=True)
-    made.learn(10, [1, 5], draws=False)
-    assert seen(made) == (2.0, 0.0)
 
 
 def test_drafts_for_another_place_are_not_compared() -> None:

@@ -23,6 +23,7 @@ class Model:
     uses_own_loop = True
     is_recorded = False
     keeps_cache_only = False
+    all_have_seeds = False
     _enable_probabilistic_draft_probs = False
 
     def draft(self, step: Any) -> torch.Tensor:
@@ -37,7 +38,8 @@ class VllmModel(Model):
     def propose(self, num_speculative_tokens: int, num_reqs: int) -> torch.Tensor:
         self.asked = num_speculative_tokens
         self.probs = None
-        if self._enable_probabilistic_draft_probs and num_speculative_tokens:
+        draws = self._enable_probabilistic_draft_probs and not self.all_have_seeds
+        if draws and num_speculative_tokens:
             self.probs = torch.full((num_reqs, num_speculative_tokens, VOCAB), 1 / VOCAB)
         return torch.tensor([MODEL[:num_speculative_tokens]] * num_reqs)
 
@@ -184,11 +186,29 @@ def test_a_model_that_turns_out_better_takes_over(hybrid: Any, requests: Request
     assert by[-1] == "model"
 
 
-def test_seeded_requests_choose_by_themselves(hybrid: Any, requests: Requests) -> None:
-    """What others' drafts were worth is nothing to them."""
-    start(requests, "a")
-    start(requests, "s", params=SEEDED)
-    hybrid.draft(requests.step(3, a=[5], s=[5]))
-    shared, own = (hybrid.suffix.followed[name].notes.forecasts for name in ("a", "s"))
-    assert shared is hybrid.forecasts
-    assert own is not shared
+@pytest.mark.parametrize("others", [GREEDY, SEEDED])
+def test_requests_with_a_seed_share_what_was_learnt(
+    hybrid: Any, requests: Requests, others: Any
+) -> None:
+    """Their text does not depend on who drafts."""
+    start(requests, "a", params=others, times=2)
+    for _ in range(5):
+        hybrid.draft(requests.step(3, a=[3, 4, 5]))
+        hybrid.draft(requests.step(3, a=[*MODEL, 30]))
+    start(requests, "s", params=SEEDED, times=2)
+    assert hybrid.draft(requests.step(3, s=[5])) == [MODEL]
+    assert hybrid.suffix.followed["s"].notes.forecasts is hybrid.forecasts
+    hybrid.forget_answers()
+    hybrid.forecasts = Estimators()
+    start(requests, "t", params=SEEDED, times=2)
+    assert hybrid.draft(requests.step(3, t=[5])) == [[6, 7, 8]]
+
+
+def test_trees_drafts_stay_where_no_distribution_is_needed(hybrid: Any, requests: Requests) -> None:
+    """If all requests that sample have a seed, the model's drafts come without."""
+    hybrid._enable_probabilistic_draft_probs = True
+    start(requests, "a", params=SEEDED)
+    requests.start("b", [20, 21], SEEDED)
+    hybrid.all_have_seeds = True
+    assert hybrid.draft(requests.step(3, b=[22], a=[5])) == [MODEL, [6, 7, 8]]
+    assert hybrid.take_last_draft_probs() is None

@@ -10,7 +10,9 @@ import torch
 from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
 
 from tests.methods.engine import make_engine
+from tests.methods.sampling import make_noise, make_sampling
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 from vllm_ascend_spec.methods.loops.vllm.loop import VllmDraftLoop
 from vllm_ascend_spec.methods.loops.vllm.module_steps import ModuleSteps
 
@@ -95,17 +97,62 @@ def test_sampled_drafts_come_with_their_distribution(method: str, all_greedy: bo
     proposer.steps = ModuleSteps(proposer)
     proposer.model = SimpleNamespace(compute_logits=lambda hidden: hidden)
     hidden = torch.randn(3, VOCAB, generator=torch.Generator().manual_seed(0))
-    sampling: Any = SimpleNamespace(
-        temperature=torch.tensor([1.0, 0.0, 0.5]), generators={}, all_greedy=all_greedy
-    )
-    proposer.runner = SimpleNamespace(requests={}, input_batch=SimpleNamespace(req_ids=[]))
-    sampler = proposer.sampler_of(sampling, torch.arange(3))
+    sampling = make_sampling([0.0] * 3 if all_greedy else [1.0, 0.0, 0.5])
+    proposer.runner = make_runner(None)
+    sampler = proposer.sampler_of(sampling)
     tokens, probs = proposer.pick(hidden, sampler)
     assert tokens.shape == (3,)
     if all_greedy:
         assert probs is None
     else:
         torch.testing.assert_close(probs[2], (hidden[2] / 0.5).softmax(-1))
+
+
+def make_runner(noise: Any) -> Any:
+    batch = SimpleNamespace(req_ids=[])
+    return SimpleNamespace(requests={}, input_batch=batch, noise_of_drafts=noise)
+
+
+@pytest.mark.parametrize("unseeded", [None, [False, False, True]])
+def test_drafts_with_a_seed_are_sampled_alike_one_by_one_and_all_at_once(
+    unseeded: list[bool] | None,
+) -> None:
+    """With the noise that the runner has; and no distribution where nobody needs one."""
+    proposer = create("standard", "probabilistic")
+    proposer.steps = ModuleSteps(proposer)
+    proposer.model = SimpleNamespace(compute_logits=lambda hidden: hidden)
+    hidden = torch.randn(3, 40, VOCAB, generator=torch.Generator().manual_seed(0))
+    sampling = make_sampling([1.0, 0.0, 0.5])
+    noise = make_noise([5, 0, 6], [9, 4, 2], unseeded)
+    proposer.runner = make_runner(noise)
+    together = proposer.pick_all(hidden, proposer.sampler_of(sampling))
+    laws = proposer._last_draft_probs
+    sampler = proposer.sampler_of(sampling)
+    picked = [proposer.pick(hidden[:, place], sampler) for place in range(40)]
+    one_by_one = proposer.join(picked)
+    assert together.shape == (3, 40)
+    assert together[0].tolist() == one_by_one[0].tolist()
+    assert together[0].tolist() != hidden[0].argmax(-1).tolist()
+    assert together[1].tolist() == hidden[1].argmax(-1).tolist()
+    # The noise goes on from draft to draft, and is not of the step's first position alone.
+    alone = DraftSampler(make_sampling([1.0]), make_noise([5], [9 + 7]))
+    assert together[0, 7] == proposer.pick(hidden[:1, 7], alone)[0]
+    for probs in (laws, proposer._last_draft_probs):
+        assert (probs is None) == (unseeded is None)
+        if probs is not None:
+            torch.testing.assert_close(probs[2], (hidden[2] / 0.5).softmax(-1))
+
+
+def test_a_step_leaves_no_distributions_of_the_one_before() -> None:
+    proposer = create("standard", "probabilistic")
+    proposer.steps = ModuleSteps(proposer)
+    proposer.model = SimpleNamespace(compute_logits=lambda hidden: hidden)
+    hidden, sampling = torch.randn(1, 2, VOCAB), make_sampling([1.0])
+    proposer.runner = make_runner(None)
+    proposer.pick_all(hidden, proposer.sampler_of(sampling))
+    proposer.runner = make_runner(make_noise([5], [9]))
+    proposer.pick_all(hidden, proposer.sampler_of(sampling))
+    assert proposer._last_draft_probs is None
 
 
 def test_a_window_is_refused_where_vllms_loop_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

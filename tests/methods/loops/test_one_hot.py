@@ -1,4 +1,4 @@
-"""Drafts of requests with structured output are certain, in our loops and in vLLM's."""
+"""Which drafts are certain: with a grammar in all loops, with a seed in vLLM's own loop."""
 
 from __future__ import annotations
 
@@ -50,10 +50,18 @@ class Proposer(OneHotDraftsMixin, Stock):
 
 
 @pytest.mark.parametrize("each", [1, 3])
-def test_vllms_loop_does_not_draw_them_either(each: int) -> None:
+@pytest.mark.parametrize(("seeds", "certain"), [({}, {0, 3}), ({1: 5, 3: 6}, {0, 1, 3})])
+def test_vllms_loop_does_not_draw_them_either(
+    seeds: dict[int, int], certain: set[int], each: int
+) -> None:
+    """Nor those of requests with a seed, as it draws with other noise than the verifier."""
     logits = torch.randn(4 * each, VOCAB, generator=torch.Generator().manual_seed(1))
-    tokens, probs = Proposer(draws=True)._sample_from_logits(logits, None)
-    bound = [row for row in range(4 * each) if row // each in (0, 3)]
+    own = {index: torch.Generator().manual_seed(seed) for index, seed in seeds.items()}
+    before = {index: one.get_state() for index, one in own.items()}
+    sampling = SimpleNamespace(generators=own)
+    tokens, probs = Proposer(draws=True)._sample_from_logits(logits, sampling)
+    assert all(torch.equal(before[index], one.get_state()) for index, one in own.items())
+    bound = [row for row in range(4 * each) if row // each in certain]
     free = [row for row in range(4 * each) if row not in bound]
     assert tokens[bound].tolist() == logits[bound].argmax(-1).tolist()
     assert probs[bound].argmax(-1).tolist() == tokens[bound].tolist()
@@ -63,8 +71,10 @@ def test_vllms_loop_does_not_draw_them_either(each: int) -> None:
     assert (probs[free] == 1 / VOCAB).all()
 
 
-def test_greedy_drafts_are_left_alone() -> None:
-    tokens, probs = Proposer(draws=False)._sample_from_logits(torch.randn(4, VOCAB), None)
+@pytest.mark.parametrize("seeds", [{}, {1: torch.Generator()}])
+def test_greedy_drafts_are_left_alone(seeds: dict[int, torch.Generator]) -> None:
+    sampling = SimpleNamespace(generators=seeds)
+    tokens, probs = Proposer(draws=False)._sample_from_logits(torch.randn(4, VOCAB), sampling)
     assert probs is None
     assert (tokens == 0).all()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +12,8 @@ from safetensors.torch import load_file, save_file
 from tests.config.checkpoints import HIDDEN, VOCAB, WEIGHTS, edit_config
 from tests.config.heads import faster_decoding, truncated, write_medusa
 from tests.methods.heads import make_drafter, make_heads_step, randomize
+from tests.methods.sampling import make_noise, make_sampling
+from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 
 
 @pytest.fixture
@@ -78,22 +79,28 @@ def test_some_tokens_only(rows: int, shared: bool, tmp_path: Path, states: torch
     assert drafts[:, 0].tolist() == expected.tolist()
 
     drawing = make_drafter("medusa", folder, num_drafts=1, draft_sample_method="probabilistic")
-    sampling = SimpleNamespace(all_greedy=False, temperature=torch.ones(3), generators={})
-    drafts = drawing.draft(make_heads_step(SAMPLED, states, num_drafts=1, sampling=sampling))
+    step = make_heads_step(SAMPLED, states, num_drafts=1, sampling=make_sampling([1.0] * 3))
+    drafts = drawing.draft(step)
     probs = drawing.take_last_draft_probs()[:, 0]
     assert torch.allclose(probs[:, tokens], logits.softmax(-1), atol=1e-5)
     assert set(drafts.flatten().tolist()) <= set(tokens)
+
+    # With seeds, too, they are sampled as tokens of the target's vocabulary.
+    drawing.runner.noise_of_drafts = noise = make_noise([3, 4, 5], [9, 9, 9])
+    whole = torch.full((3, VOCAB), float("-inf"))
+    whole[:, tokens] = logits
+    own = DraftSampler(make_sampling([1.0] * 3), noise)
+    assert drawing.draft(step)[:, 0].tolist() == own.draw(whole)[0].tolist()
 
 
 def test_scale_of_logits(tmp_path: Path, states: torch.Tensor) -> None:
     folder = write_medusa(tmp_path / "draft")
     randomize(folder)
-    sampling = SimpleNamespace(all_greedy=False, temperature=torch.ones(3), generators={})
     found = []
     for scale, temperature in ((0.5, 1.0), (1.0, 2.0)):
         edit_config(folder, logit_scale=scale)
         drafter = make_drafter("medusa", folder, draft_sample_method="probabilistic")
-        sampling.temperature = torch.full((3,), temperature)
+        sampling = make_sampling([temperature] * 3)
         drafter.draft(make_heads_step(SAMPLED, states, sampling=sampling))
         found.append(drafter.take_last_draft_probs())
     assert torch.allclose(*found)

@@ -148,18 +148,22 @@ def test_a_request_that_was_thrown_out_goes_on_where_it_was(requests: Requests) 
     assert requests.draft(a=[3, 4, 5], b=[34]) == [[6, 7, 8], []]
 
 
-def test_seeded_requests_neither_see_nor_feed_the_others(requests: Requests) -> None:
+def test_requests_with_a_seed_share_the_trees(requests: Requests) -> None:
+    """Their text does not depend on their drafts."""
     requests.start("a", [1, 2])
     requests.draft(a=PHRASE)
     requests.start("s", [20, 21], SEEDED)
-    assert requests.draft(s=[3, 4, 5]) == [[]]
-    assert requests.draft(s=[40, 41, 42, 3, 4]) == [[5, 40]]
+    assert requests.draft(s=[3, 4, 5]) == [[6, 7, 8]]
+    requests.draft(s=[40, 41, 42])
     requests.start("b", [22])
-    assert requests.draft(b=[40, 41]) == [[]]
-    requests.finish("a", "b", "s")
+    assert requests.draft(b=[40, 41]) == [[42]]
+    requests.finish("a", "s")
+    requests.start("t", [23], SEEDED)
+    assert requests.draft(t=[40, 41]) == [[42]]
+    requests.finish("b", "t")
     requests.draft()
     assert not requests.drafter.followed
-    assert not requests.drafter.alone.active_requests
+    assert not requests.drafter.suffix_cache.active_requests
 
 
 def test_rare_continuations_are_cut_off() -> None:
