@@ -112,7 +112,7 @@ def test_choices_without_gain_or_loss_of_meaning_are_warned_of(
 @pytest.mark.parametrize("how", [None, "auto", "greedy", "probabilistic"])
 def test_the_seeded_rule_goes_with_every_way_to_pick_drafts(method: str, how: str | None) -> None:
     spec = {**SPECS[method], **({} if how is None else {"draft_sample_method": how})}
-    if how == "probabilistic" and not BUILT_IN[method].can_sample_drafts:
+    if how in {"auto", "probabilistic"} and not BUILT_IN[method].can_sample_drafts:
         with pytest.raises(ConfigError, match="draft_sample_method"):
             resolve_engine("org/target", spec, {"ascend_spec": {"verify_rule": "seeded"}})
         return
