@@ -10,7 +10,7 @@ import pytest
 from vllm_ascend_spec.config.resolved import ATTRIBUTE
 from vllm_ascend_spec.config.schedulers import SCHEDULERS
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.hooks.request_hook import check
+from vllm_ascend_spec.hooks.request_hook import check, check_seed
 
 OURS = SCHEDULERS[False, True]
 
@@ -28,6 +28,17 @@ def engine(method: str | None, scheduler: Any = OURS) -> Any:
 @pytest.mark.parametrize("method", ["eagle", "ngram", "hybrid", None])
 def test_every_engine_with_a_scheduler_of_ours_takes_it(method: str, scheduler: str) -> None:
     check({"speculation": "off"}, engine(method, scheduler))
+
+
+@pytest.mark.parametrize("seed", [None, -1, -(1 << 63), (1 << 64) - 1])
+def test_seeds_of_64_bits(seed: int | None) -> None:
+    check_seed(seed)
+
+
+@pytest.mark.parametrize("seed", [1 << 64, -(1 << 63) - 1])
+def test_seeds_that_are_too_long(seed: int) -> None:
+    with pytest.raises(ConfigError, match=r"seed=-?\d+: valid: a whole number from -2\^63 to"):
+        check_seed(seed)
 
 
 @pytest.mark.parametrize("extra_args", [None, {}, {"another": 1}])

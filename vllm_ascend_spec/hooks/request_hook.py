@@ -1,8 +1,9 @@
-"""Give clear errors for requests that set their own number of drafts.
+"""Give clear errors for requests that set their own number of drafts, or a seed out of range.
 
-Why: vLLM passes a request's extra arguments on without reading them.
-How: where vLLM checks a request's parameters, our argument is checked, too. If it is wrong, a
-server answers 400 and ``LLM`` raises.
+Why: vLLM passes a request's extra arguments on without reading them. Offline it does not check
+seeds either, and one of more than 64 bits ends the engine.
+How: where vLLM checks a request's parameters, these are checked, too. If one is wrong, a server
+answers 400 and ``LLM`` raises.
 Until: never; this is our own feature, hooked in where vLLM has no hook.
 """
 
@@ -38,6 +39,7 @@ def apply() -> None:
     def _validate_params(self: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
         found = stock(self, params, *args, **kwargs)
         try:
+            check_seed(getattr(params, "seed", None))
             check(getattr(params, "extra_args", None), self.vllm_config)
         except ConfigError as error:
             # Any other error would give status 500, as if it were the server's fault.
@@ -45,6 +47,16 @@ def apply() -> None:
         return found
 
     _patches.set(InputProcessor, "_validate_params", _validate_params)
+
+
+def check_seed(seed: Any) -> None:
+    """Check a request's seed.
+
+    Raises:
+        ConfigError: it does not fit into 64 bits.
+    """
+    if isinstance(seed, int) and not -(1 << 63) <= seed < 1 << 64:
+        raise ConfigError("seed", seed, "valid: a whole number from -2^63 to 2^64 - 1")
 
 
 def check(extra_args: Any, vllm_config: Any) -> None:

@@ -14,6 +14,7 @@ from vllm_ascend_spec.methods.loops.one_hot import (
     make_one_hot,
     requests_with_grammar,
 )
+from vllm_ascend_spec.ops.row_noise import RowNoise
 
 VOCAB = 6
 
@@ -25,8 +26,7 @@ def make_runner() -> Any:
     requests = {"a": with_grammar("json"), "b": with_grammar(None), "c": with_grammar("regex")}
     requests["pooling"] = SimpleNamespace(sampling_params=None)
     batch = SimpleNamespace(req_ids=["c", "b", "pooling", "a"])
-    runner = SimpleNamespace(requests=requests, input_batch=batch)
-    return runner
+    return SimpleNamespace(requests=requests, input_batch=batch, noise_of_drafts=None)
 
 
 def test_requests_with_structured_output_are_found() -> None:
@@ -69,6 +69,14 @@ def test_vllms_loop_does_not_draw_them_either(
     assert (probs[bound].amax(-1) == 1).all()
     assert (tokens[free] == 0).all()
     assert (probs[free] == 1 / VOCAB).all()
+
+
+def test_vllms_loop_draws_none_where_every_request_was_given_a_seed() -> None:
+    logits, proposer = torch.randn(4, VOCAB), Proposer(draws=True)
+    seeds = torch.arange(4)
+    proposer.runner.noise_of_drafts = RowNoise(seeds, seeds, None)
+    tokens, _ = proposer._sample_from_logits(logits, SimpleNamespace(generators={}))
+    assert tokens.tolist() == logits.argmax(-1).tolist()
 
 
 @pytest.mark.parametrize("seeds", [{}, {1: torch.Generator()}])

@@ -12,7 +12,7 @@ seed is the likeliest token more often than it is another sample.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,6 +27,14 @@ def requests_with_grammar(runner: Runner) -> list[int]:
     """Return the batch indices of requests with structured output."""
     params = (runner.requests[req_id].sampling_params for req_id in runner.input_batch.req_ids)
     return [i for i, p in enumerate(params) if p is not None and p.structured_outputs is not None]
+
+
+def requests_with_seed(runner: Runner, sampling: SamplingMetadata) -> Collection[int]:
+    """Return the batch indices of requests with a seed, perhaps one that they did not ask for."""
+    noise = runner.noise_of_drafts
+    if noise is not None and noise.unseeded is None:
+        return range(noise.seeds.shape[0])
+    return sampling.generators
 
 
 def make_one_hot(
@@ -59,10 +67,8 @@ class OneHotDraftsMixin:
         tokens, probs = super()._sample_from_logits(logits, sampling_metadata)  # type: ignore[misc]
         if probs is not None:
             each = logits.shape[0] // max(len(self.runner.input_batch.req_ids), 1)
-            rows = [
-                each * request + row
-                for request in {*requests_with_grammar(self.runner), *sampling_metadata.generators}
-                for row in range(each)
-            ]
+            seeded = requests_with_seed(self.runner, sampling_metadata)
+            requests = {*requests_with_grammar(self.runner), *seeded}
+            rows = [each * request + row for request in requests for row in range(each)]
             make_one_hot(rows, tokens, probs, logits)
         return tokens, probs
