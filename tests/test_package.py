@@ -41,7 +41,13 @@ def test_public_names_are_frozen() -> None:
 def test_public_ops_are_frozen() -> None:
     from vllm_ascend_spec import ops
 
-    assert ops.__all__ == ["OPS", "grammar_mask", "verify_greedy", "verify_sample"]
+    assert ops.__all__ == [
+        "OPS",
+        "grammar_mask",
+        "verify_greedy",
+        "verify_sample",
+        "verify_seeded",
+    ]
 
 
 def test_version_is_the_newest_in_the_changelog() -> None:

@@ -12,7 +12,6 @@ from vllm_ascend_spec.step_report import (
     NO_GRAPH_REASONS,
     REJECTED,
     SCHEDULED,
-    SEEDED,
     StepReport,
 )
 
@@ -27,7 +26,7 @@ REPORTS = st.builds(
     verification_us=COUNTS,
     drafting_us=COUNTS,
     k=st.none() | st.integers(0, 64),
-    k_reason=st.sampled_from(["", FIXED, SCHEDULED, SEEDED, REJECTED, COSTLY, "pays"]),
+    k_reason=st.sampled_from(["", FIXED, SCHEDULED, REJECTED, COSTLY, "pays"]),
     method=st.text(),
     verified=st.dictionaries(st.integers(0, 64), st.tuples(COUNTS, COUNTS)),
     is_low=st.booleans(),

@@ -19,7 +19,6 @@ from vllm_ascend_spec.step_report import (
     PAST,
     REJECTED,
     SCHEDULED,
-    SEEDED,
 )
 
 PAGE = (Path(vllm_ascend_spec.page.__file__).parent / "spec.html").read_text(encoding="utf-8")
@@ -102,7 +101,7 @@ def test_both_languages_have_the_same_words() -> None:
 
 @pytest.mark.parametrize(
     "reason",
-    [*NO_GRAPH_REASONS, PAYS, PROBE, UNKNOWN, COSTLY, FIXED, PAST, REJECTED, SCHEDULED, SEEDED],
+    [*NO_GRAPH_REASONS, PAYS, PROBE, UNKNOWN, COSTLY, FIXED, PAST, REJECTED, SCHEDULED],
 )
 def test_each_reason_has_its_chinese(reason: str) -> None:
     assert f'"{reason}": "' in words("zh")

@@ -126,7 +126,7 @@ def test_everything_is_imported_without_cuda(outcomes: Any) -> None:
     assert found["platform"][3] in ("NvmlCudaPlatform", "NonNvmlCudaPlatform")
     runner = found["runner"]
     assert runner.index("SpecRunnerMixin") < runner.index("GPUModelRunner")
-    assert runner.index("KeepGeneratorsMixin") < runner.index("GPUModelRunner")
+    assert runner.index("SeededSamplingMixin") < runner.index("GPUModelRunner")
 
 
 def test_vllms_worker_builds_our_runner(outcomes: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from tests.speculation import make_speculation
 from vllm_ascend_spec.ops import cpu_library
+from vllm_ascend_spec.ops.row_noise import RowNoise
 from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 
@@ -269,11 +270,43 @@ def make_verifier(
     return SpecVerifier(Sampler(logprobs_mode=mode), config, options)
 
 
-def verify_draftless(metadata: SamplingMetadata, logits: torch.Tensor, **how: Any) -> SamplerOutput:
+def noise_of(
+    requests: Sequence[Request],
+    seeds: Mapping[int, int],
+    later: int = 0,
+) -> RowNoise | None:
+    """Build what our runner builds of the requests' seeds.
+
+    Args:
+        requests: the batch.
+        seeds: by index of the request, int64; requests that are not named have none.
+        later: by how much every text is longer than the requests say.
+    """
+    sample = {index for index, request in enumerate(requests) if not request.is_greedy}
+    if not sample & {*seeds}:
+        return None
+    without = torch.tensor([i in sample and i not in seeds for i in range(len(requests))])
+    return RowNoise(
+        torch.tensor([seeds.get(index, 0) for index in range(len(requests))]),
+        torch.tensor([len(r.prompt) + len(r.output) + later for r in requests]),
+        without if bool(without.any()) else None,
+    )
+
+
+def verify_draftless(
+    requests: Sequence[Request],
+    logits: torch.Tensor,
+    noise: RowNoise | None,
+    metadata: SamplingMetadata | None = None,
+    **how: Any,
+) -> SamplerOutput:
     """Run a step without drafts as our runner does where a request has a seed."""
-    spec = no_draft_metadata(metadata, logits)
+    metadata = sampling_metadata(requests) if metadata is None else metadata
+    spec = no_draft_metadata(metadata, len(requests), logits, has_seeds=noise is not None)
     assert spec is not None
-    return make_verifier(**how)(spec, None, logits, metadata)
+    verifier = make_verifier(**how)
+    verifier.noise = noise
+    return verifier(spec, None, logits, metadata)
 
 
 def num_rows(requests: Sequence[Request]) -> int:

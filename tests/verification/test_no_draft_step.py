@@ -15,11 +15,13 @@ from tests.verification.requests import (
     Request,
     budget_holder,
     make_verifier,
+    noise_of,
     sampling_metadata,
     single_step,
     spec_metadata,
     verify_draftless,
 )
+from vllm_ascend_spec.ops.row_noise import RowNoise
 from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 
 GREEDY: list[dict[str, Any]] = [
@@ -47,33 +49,28 @@ def make_logits(requests: list[Request], seed: int) -> torch.Tensor:
     return torch.randn(len(requests), VOCAB, generator=torch.Generator().manual_seed(seed)) * 2
 
 
-def seeded(requests: list[Request], seed: int = 0, **extra: Any) -> SamplingMetadata:
-    """Build the metadata of ``requests``, the sampled ones among them with a seed."""
-    generators = {
-        index: torch.Generator().manual_seed(seed + index)
-        for index, request in enumerate(requests)
-        if not request.is_greedy
-    }
-    return sampling_metadata(requests, generators=generators, **extra)
+def all_seeded(requests: list[Request], seed: int = 0, later: int = 0) -> RowNoise:
+    """Return the noise of ``requests``, each of which has a seed."""
+    noise = noise_of(requests, {index: seed + index for index in range(len(requests))}, later)
+    assert noise is not None
+    return noise
 
 
-def test_greedy_steps_are_left_to_vllms_sampler() -> None:
-    requests = make_requests({}, {"logit_bias": {3: 1.0}})
-    logits = make_logits(requests, 0)
-    assert no_draft_metadata(sampling_metadata(requests), logits) is None
-    generators = {0: torch.Generator()}
-    assert no_draft_metadata(sampling_metadata(requests, generators=generators), logits) is None
-
-
-def test_steps_without_seeds_are_left_to_vllms_sampler() -> None:
-    requests = make_requests({}, *SAMPLED)
-    assert no_draft_metadata(sampling_metadata(requests), make_logits(requests, 0)) is None
+@pytest.mark.parametrize("options", [[{}, {"logit_bias": {3: 1.0}}], [{}, *SAMPLED]])
+def test_steps_without_seeds_are_left_to_vllms_sampler(options: list[dict[str, Any]]) -> None:
+    requests = make_requests(*options)
+    metadata, logits = sampling_metadata(requests), make_logits(requests, 0)
+    assert no_draft_metadata(metadata, len(requests), logits, has_seeds=False) is None
 
 
 @pytest.mark.parametrize("options", [SAMPLED[:1], [{}, *SAMPLED], [SAMPLED[0], {}]])
 def test_metadata_is_that_of_requests_without_drafts(options: list[dict[str, Any]]) -> None:
     requests = make_requests(*options)
-    found = no_draft_metadata(seeded(requests), make_logits(requests, 0))
+    # As many rows as a graph has, of which only the first are requests.
+    logits = make_logits([*requests, *requests], 0)
+    found = no_draft_metadata(
+        sampling_metadata(requests), len(requests), logits, has_seeds=True
+    )
     assert found is not None
     expected = spec_metadata(requests)
     for name in (field.name for field in fields(expected)):
@@ -90,7 +87,8 @@ def test_metadata_is_that_of_requests_without_drafts(options: list[dict[str, Any
 
 def test_metadata_lies_where_the_logits_lie() -> None:
     requests = make_requests(*SAMPLED)
-    found = no_draft_metadata(seeded(requests), make_logits(requests, 0).to("meta"))
+    logits = make_logits(requests, 0).to("meta")
+    found = no_draft_metadata(sampling_metadata(requests), len(requests), logits, has_seeds=True)
     assert found is not None
     tensors = [value for value in vars(found).values() if isinstance(value, torch.Tensor)]
     assert len(tensors) == 6
@@ -99,8 +97,7 @@ def test_metadata_lies_where_the_logits_lie() -> None:
 
 def test_one_seed_is_enough_and_the_others_are_verified_beside_it() -> None:
     requests = make_requests(*SAMPLED, {})
-    metadata = sampling_metadata(requests, generators={1: torch.Generator().manual_seed(0)})
-    output = verify_draftless(metadata, make_logits(requests, 0))
+    output = verify_draftless(requests, make_logits(requests, 0), noise_of(requests, {1: 0}))
     assert output.sampled_token_ids.shape == (4, 1)
 
 
@@ -110,7 +107,7 @@ def test_every_request_gets_one_token_and_greedy_ones_that_of_vllms_sampler(seed
     requests[0].bad_words = [[4, 0], [7]]
     logits = make_logits(requests, seed)
     before = logits.clone()
-    output = verify_draftless(seeded(requests, seed), logits)
+    output = verify_draftless(requests, logits, all_seeded(requests, seed))
     tokens = output.sampled_token_ids
     assert tokens.shape == (len(requests), 1)
     assert tokens.dtype == torch.int32
@@ -133,18 +130,18 @@ def test_seeded_request_repeats_and_says_only_what_vllms_sampler_could(
     )
     probabilities = processed.logprobs_tensors.logprobs[0].exp()
     num_draws = 1500
-    # One long-lived generator, as a request has.
-    metadata = seeded(requests)
     counts = torch.zeros(VOCAB)
-    for _ in range(num_draws):
-        counts[verify_draftless(metadata, logits).sampled_token_ids[1, 0]] += 1
+    for later in range(num_draws):
+        noise = all_seeded(requests, later=later)
+        counts[verify_draftless(requests, logits, noise).sampled_token_ids[1, 0]] += 1
     possible = probabilities > 0
     assert counts[~possible].sum() == 0
     expected = probabilities[possible] * num_draws
     # Chi-square; eleven degrees of freedom at most: 31.3 is passed once in a thousand.
     assert ((counts[possible] - expected) ** 2 / expected).sum() < 31.3
     for seed in range(4):
-        first, second = (verify_draftless(seeded(requests, seed), logits) for _ in range(2))
+        noise = all_seeded(requests, seed)
+        first, second = (verify_draftless(requests, logits, noise) for _ in range(2))
         assert torch.equal(first.sampled_token_ids, second.sampled_token_ids)
 
 
@@ -155,7 +152,8 @@ def test_logprobs_come_along(mode: str) -> None:
     top = 3
     requests = make_requests({}, *SAMPLED)
     logits = make_logits(requests, 1)
-    output = verify_draftless(seeded(requests, max_num_logprobs=top), logits, mode=mode)
+    metadata = sampling_metadata(requests, max_num_logprobs=top)
+    output = verify_draftless(requests, logits, all_seeded(requests), metadata, mode=mode)
     found = output.logprobs_tensors
     assert found is not None
     assert found.logprobs.shape == found.logprob_token_ids.shape == (len(requests), top + 1)
@@ -175,29 +173,38 @@ def test_wanting_logprobs_does_not_change_the_tokens() -> None:
     requests = make_requests(*SAMPLED)
     logits = make_logits(requests, 2)
     plain, wanting = (
-        verify_draftless(seeded(requests, max_num_logprobs=wanted), logits) for wanted in (None, 2)
+        verify_draftless(
+            requests,
+            logits,
+            all_seeded(requests),
+            sampling_metadata(requests, max_num_logprobs=wanted),
+        )
+        for wanted in (None, 2)
     )
     assert torch.equal(plain.sampled_token_ids, wanting.sampled_token_ids)
 
 
 @pytest.mark.parametrize("budget", [*range(5), 100])
 @pytest.mark.parametrize("drafts", [None, [], [[]] * 4])
+@pytest.mark.parametrize("seeds", [{1: 5}, {}], ids=["a seed", "no seed"])
 def test_thinking_budget_is_that_without_speculation(
-    budget: int, drafts: list[list[int]] | None
+    budget: int, drafts: list[list[int]] | None, seeds: dict[int, int]
 ) -> None:
+    thinking = {"thinking_token_budget": budget}
+    requests = make_requests(thinking, {"temperature": 1.0}, {}, thinking)
+    requests[0].prompt.append(9)
+    requests[3].output.insert(0, 9)
+
     def batch(num_spec_tokens: int) -> SamplingMetadata:
-        thinking = {"thinking_token_budget": budget}
-        requests = make_requests(thinking, {"temperature": 1.0}, {}, thinking)
-        requests[0].prompt.append(9)
-        requests[3].output.insert(0, 9)
-        metadata = seeded(requests)
+        metadata = sampling_metadata(requests)
         metadata.spec_token_ids = drafts
         metadata.thinking_budget_state_holder = budget_holder(requests, num_spec_tokens)
         return metadata
 
     logits = torch.randn(4, VOCAB, generator=torch.Generator().manual_seed(0))
     logits[:, 10] = -20.0
-    said = verify_draftless(batch(3), logits).sampled_token_ids
+    noise = noise_of(requests, seeds)
+    said = verify_draftless(requests, logits, noise, batch(3)).sampled_token_ids
     stock = make_verifier().sampler(logits.clone(), batch(0)).sampled_token_ids
     greedy = [0, 2, 3]
     assert said[greedy].tolist() == stock[greedy].tolist()

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from vllm_ascend_spec.verification.uniforms import draw_uniforms
 
 from tests.benchmarks.verify.cases import (
     KINDS,
@@ -79,5 +78,7 @@ def measure_overhead(
 
 
 def _draw(batch: VerifyBatch) -> Any:
+    """Draw as the verifier does for requests without a seed."""
     num_reqs = len(batch.temperature)
-    return draw_uniforms([NUM_DRAFTS] * num_reqs, {}, batch.logits.device, NUM_DRAFTS)
+    options: Any = {"dtype": torch.float64, "device": batch.logits.device}
+    return torch.rand(NUM_DRAFTS * num_reqs, **options), torch.rand(num_reqs, **options)

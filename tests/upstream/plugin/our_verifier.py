@@ -21,6 +21,8 @@ import outcomes
 import pytest
 import torch
 
+from vllm_ascend_spec.ops.row_noise import RowNoise
+
 MODELS = Path(__file__).resolve().parents[2] / "models"
 STAND_INS = {
     "facebook/opt-125m": str(MODELS / "target"),
@@ -134,6 +136,7 @@ def verifier_class() -> type:
             sampling_metadata: Any,
         ) -> Any:
             rows = with_bonus_rows(metadata, logits)
+            self.verifier.noise = noise_of(sampling_metadata, len(metadata.num_draft_tokens))
             tokens = self.verifier(metadata, draft_probs, rows, sampling_metadata).sampled_token_ids
             counts = torch.tensor(metadata.num_draft_tokens)[:, None]
             bonus = self.sampler(logits, sampling_metadata).sampled_token_ids.view(-1, 1)
@@ -142,6 +145,16 @@ def verifier_class() -> type:
             return SamplerOutput(torch.where(got_all, mocked, tokens), logprobs_tensors=None)
 
     return VerifierAsRejectionSampler
+
+
+def noise_of(sampling: Any, num_reqs: int) -> RowNoise | None:
+    """Return what our runner tells the verifier of the seeds; all texts begin with these tokens."""
+    seeds = torch.zeros(num_reqs, dtype=torch.int64)
+    unseeded = torch.ones(num_reqs, dtype=torch.bool)
+    for index, generator in sampling.generators.items():
+        seeds[index], unseeded[index] = generator.initial_seed(), False
+    positions = torch.zeros_like(seeds)
+    return RowNoise(seeds, positions, unseeded) if sampling.generators else None
 
 
 def with_bonus_rows(
