@@ -27,6 +27,7 @@ from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 from tests.speculation import make_speculation
 from vllm_ascend_spec.ops import cpu_library
 from vllm_ascend_spec.ops.row_noise import RowNoise
+from vllm_ascend_spec.ops.verify_seeded.noise import noise
 from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 
@@ -347,5 +348,32 @@ def step_by_step(
         output = single_step(request, row, request.drafts[:position], custom=custom)
         tokens.append(int(output.sampled_token_ids))
         if request.drafts[position : position + 1] != tokens[-1:]:
+            break
+    return tokens
+
+
+def seeded_step_by_step(
+    request: Request, rows: torch.Tensor, seed: int, position: int | None = None
+) -> list[int]:
+    """Return what a request with a seed puts out, as far as its drafts reach.
+
+    Each token is the winner of the race of :mod:`vllm_ascend_spec.ops.verify_seeded`, run by the
+    distribution that vLLM's sampler has for that token.
+
+    Args:
+        request: one that samples.
+        rows: [num_drafts + 1, vocab_size], its logits.
+        seed: int64.
+        position: of the first token; left out: behind the request's text.
+    """
+    tokens: list[int] = []
+    first = len(request.prompt) + len(request.output) if position is None else position
+    for place, row in enumerate(rows):
+        past = request.drafts[:place]
+        stock = single_step(request, row, past, mode="processed_logprobs", max_num_logprobs=-1)
+        probs = stock.logprobs_tensors.logprobs[0].double().exp()
+        own = noise(torch.tensor([seed]), torch.tensor([first + place]), VOCAB)[0]
+        tokens.append(int((own / probs).argmin()))
+        if request.drafts[place : place + 1] != tokens[-1:]:
             break
     return tokens

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from tests.verification.requests import (
     VOCAB,
     Request,
     make_verifier,
+    noise_of,
     num_rows,
     rows_of,
     sampling_metadata,
@@ -39,6 +42,8 @@ MIXED: list[dict[str, Any]] = [
 ]
 PLAIN: list[dict[str, Any]] = [{"temperature": 0.7}, {}, {"temperature": 1.2}, {"min_p": 0.0}]
 CONSTRAINED = [{"temperature": 0.8, "top_p": 0.9, "min_p": 0.1, "logit_bias": {3: 2.0}}] * 4
+# By index of the request.
+SEEDS: list[dict[int, int]] = [{}, {0: 5}, {0: 5, 1: -3, 2: 2**63 - 1, 3: 0}]
 BATCHES = {"greedy": GREEDY, "mixed": MIXED, "plain": PLAIN, "constrained": CONSTRAINED}
 
 
@@ -56,10 +61,15 @@ def make_batch(options: list[dict[str, Any]], seed: int) -> tuple[list[Request],
 
 
 def verify(
-    requests: list[Request], logits: torch.Tensor, mode: str, **wanted: Any
+    requests: list[Request],
+    logits: torch.Tensor,
+    mode: str,
+    seeds: Mapping[int, int] = MappingProxyType({}),
+    **wanted: Any,
 ) -> SamplerOutput:
-    metadata = sampling_metadata(requests, **wanted)
-    return make_verifier(mode)(spec_metadata(requests), None, logits, metadata)
+    metadata, verifier = sampling_metadata(requests, **wanted), make_verifier(mode)
+    verifier.noise = noise_of(requests, seeds)
+    return verifier(spec_metadata(requests), None, logits, metadata)
 
 
 def full_row(request: Request, row: torch.Tensor, past: list[int], mode: str) -> torch.Tensor:
@@ -80,12 +90,15 @@ def check_cell(found: LogprobsTensors, cell: int, token: int, full: torch.Tensor
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("batch", BATCHES)
-def test_every_token_has_the_logprobs_of_vllms_sampler(batch: str, mode: str) -> None:
+@pytest.mark.parametrize("seeds", SEEDS, ids=["no seed", "one seed", "seeds"])
+def test_every_token_has_the_logprobs_of_vllms_sampler(
+    seeds: dict[int, int], batch: str, mode: str
+) -> None:
     num_accepted = 0
     for seed in range(4):
         requests, logits = make_batch(BATCHES[batch], seed)
         torch.manual_seed(seed)
-        output = verify(requests, logits, mode, max_num_logprobs=TOP)
+        output = verify(requests, logits, mode, seeds, max_num_logprobs=TOP)
         found = output.logprobs_tensors
         assert found is not None
         assert found.logprobs.shape == (len(requests) * WIDTH, TOP + 1)
@@ -142,12 +155,13 @@ def test_logprobs_of_chosen_token_ids(mode: str) -> None:
             assert (found.logprobs[cell, len(ids) :] == float("-inf")).all()
 
 
-def test_wanting_logprobs_does_not_change_the_tokens() -> None:
+@pytest.mark.parametrize("seeds", SEEDS, ids=["no seed", "one seed", "seeds"])
+def test_wanting_logprobs_does_not_change_the_tokens(seeds: dict[int, int]) -> None:
     for seed in range(5):
         requests, logits = make_batch(MIXED, seed)
         said = []
         for wanted in ({}, {"max_num_logprobs": TOP}):
             torch.manual_seed(seed)
-            output = verify(requests, logits, "processed_logprobs", **wanted)
+            output = verify(requests, logits, "processed_logprobs", seeds, **wanted)
             said.append(output.sampled_token_ids)
         assert torch.equal(*said)

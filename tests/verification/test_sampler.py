@@ -27,7 +27,6 @@ from tests.verification.requests import (
     spec_metadata,
     step_by_step,
     tokens_of,
-    verify_draftless,
 )
 from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.verification import sampler as sampler_module
@@ -256,57 +255,6 @@ def test_mixed_batch_verifies_greedy_requests_greedily() -> None:
                 assert said[index] == step_by_step(requests[index], rows)
 
 
-def seeded(request: Request, others: list[Request], index: int, noise: int) -> list[list[int]]:
-    """Verify ``request`` at ``index`` among ``others``, three times with the same generator."""
-    batch = [*others[:index], request, *others[index:]]
-    generators = {index: torch.Generator().manual_seed(1234)}
-    own = torch.Generator().manual_seed(7)
-    torch.manual_seed(noise)
-    said = []
-    for _ in range(3):
-        parts = [torch.randn(len(r.drafts) + 1, VOCAB) for r in batch]
-        parts[index] = torch.randn(len(request.drafts) + 1, VOCAB, generator=own)
-        said.append(verify(batch, torch.cat(parts), generators=generators)[index])
-    return said
-
-
-@pytest.mark.parametrize("num_drafts", [1, 4])
-@pytest.mark.parametrize("index", [0, 1, 2])
-def test_seeded_request_says_the_same_whatever_runs_beside_it(num_drafts: int, index: int) -> None:
-    rng = random.Random(0)
-    request = make_request(rng, {"temperature": 1.0}, num_drafts)
-    request.drafts = [3, 5, 7, 1][:num_drafts]
-    others = [make_request(rng, {"temperature": t}, n) for t, n in ((0.8, 3), (0.0, 2))]
-    alone = seeded(request, [], 0, noise=0)
-    assert seeded(request, others, index, noise=index + 1) == alone
-
-
-@pytest.mark.parametrize("index", [0, 1])
-@pytest.mark.parametrize("name", SAMPLED)
-def test_seeded_request_says_the_same_whether_or_not_another_has_drafts(
-    name: str, index: int
-) -> None:
-    options = {"temperature": 1.2, **SAMPLED[name]}
-    request = make_request(random.Random(3), options)
-    other = Request(SamplingParams(temperature=0.8), prompt=[1, 2], output=[3], drafts=[4, 5])
-    logits = torch.randn(8, 1, VOCAB, generator=torch.Generator().manual_seed(5))
-    said: dict[str, list[int]] = {"alone": [], "beside": []}
-    for seed in range(8):
-        alone, beside = (torch.Generator().manual_seed(seed) for _ in range(2))
-        # Several steps of one generator each: it must be left in the same state, too.
-        for row in logits:
-            metadata = sampling_metadata([request], generators={0: alone})
-            said["alone"].append(int(verify_draftless(metadata, row).sampled_token_ids))
-            batch, parts = [other], [torch.randn(3, VOCAB)]
-            batch.insert(index, request)
-            parts.insert(index, row)
-            (token,) = verify(batch, torch.cat(parts), generators={index: beside})[index]
-            said["beside"].append(token)
-        assert torch.equal(alone.get_state(), beside.get_state())
-    assert said["alone"] == said["beside"]
-    assert len(set(said["alone"])) > 2
-
-
 def test_draft_probs_reach_the_op() -> None:
     request = Request(SamplingParams(temperature=1.0), prompt=[1], output=[2], drafts=[3])
     logits = torch.zeros(2, VOCAB)
@@ -433,23 +381,6 @@ class TestBlockRule:
         verifier = make_verifier(rule="block")
         output = verifier(spec_metadata(alone), None, rows, sampling_metadata(alone))
         assert tokens_of(output.sampled_token_ids) == [step_by_step(alone[0], rows)]
-
-    def test_seeded_requests_repeat_alone_and_beside_others(self) -> None:
-        requests, logits, probs = self.batch(num_greedy=0)
-        said = []
-        for first in (0, 1):
-            batch, rows = requests[first:], logits[4 * first :]
-            generators = {1 - first: torch.Generator().manual_seed(5)}
-            for _ in range(40):
-                output = make_verifier(rule="block")(
-                    spec_metadata(batch),
-                    probs[3 * first :],
-                    rows,
-                    sampling_metadata(batch, generators=generators),
-                )
-                said.append(tokens_of(output.sampled_token_ids)[1 - first])
-        assert said[:40] == said[40:]
-        assert len({tuple(tokens) for tokens in said}) > 2
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -17,10 +17,13 @@ from tests.verification.requests import (
     VOCAB,
     Request,
     make_verifier,
+    noise_of,
     rows_of,
     sampling_metadata,
+    seeded_step_by_step,
     single_step,
     spec_metadata,
+    step_by_step,
     tokens_of,
     verify_draftless,
 )
@@ -203,34 +206,42 @@ def test_sampled_last_token_has_the_targets_distribution(backend: str) -> None:
         assert len(chosen) > 750
 
 
-def seeded_run(others: int, seed: int) -> list[list[int]]:
-    request = request_with([3, 5, 7], temperature=1.0)
-    batch = [*[request_with([4, 6], temperature=0.7)] * others, request]
-    generators = {others: torch.Generator().manual_seed(seed)}
-    verifier, said = make_verifier(rates=[0.7, 0.5, 0.4]), []
-    for step in range(6):
-        own = logits_for([request], seed=100 + step)
-        logits = torch.cat([torch.randn(3 * others, VOCAB), own])
-        metadata = sampling_metadata(batch, generators=generators)
-        output = verifier(spec_metadata(batch), None, logits, metadata)
-        said.append(tokens_of(output.sampled_token_ids)[others])
-    return said
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("options", [{}, PENALTY], ids=["plain", "penalties"])
+def test_last_token_of_a_seed_is_that_of_its_position(
+    backend: str, options: dict[str, Any]
+) -> None:
+    """Whatever is accepted before it, and beside requests without a seed and greedy ones."""
+    requests = [request_with(drafts, temperature=0.9, **options) for drafts in DRAFTS]
+    requests[1].params.temperature = 0.0
+    seeds, counts = {0: 5, 2: -6}, set()
+    logits = logits_for(requests)
+    verifier = make_verifier(backend=backend, rates=[0.7, 0.5, 0.4])
+    verifier.noise = noise_of(requests, seeds)
+    torch.manual_seed(0)
+    for _ in range(80):
+        output = verifier(spec_metadata(requests), None, logits, sampling_metadata(requests))
+        said, parts = tokens_of(output.sampled_token_ids), rows_of(requests, logits)
+        for index, seed in seeds.items():
+            one, accepted = requests[index], len(said[index]) - 1
+            past = Request(one.params, one.prompt, [*one.output, *one.drafts[:accepted]])
+            assert said[index][:-1] == one.drafts[:accepted]
+            row = parts[index][accepted : accepted + 1]
+            assert said[index][-1:] == seeded_step_by_step(past, row, seed)
+            counts.add((index, accepted))
+        assert said[1] == [step_by_step(requests[1], parts[1])[0]]
+    assert counts == {(0, 0), (0, 1), (0, 2), (0, 3), (2, 0), (2, 1)}
 
 
-def test_seeded_requests_repeat_alone_and_beside_others() -> None:
-    assert seeded_run(0, 7) == seeded_run(0, 7) == seeded_run(2, 7)
-    assert seeded_run(0, 7) != seeded_run(0, 8)
-
-
-def test_a_step_without_drafts_draws_as_the_token_rule_does() -> None:
-    """Nothing to accept: the same numbers of the request's generator, the same token."""
+def test_a_step_without_drafts_samples_as_the_other_rules_do() -> None:
+    """Nothing to accept: the same noise, the same token."""
     request = request_with([], temperature=1.0)
     logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(3))
     said = []
     for rates in (None, [0.5, 0.5, 0.5]):
-        metadata = sampling_metadata([request], generators={0: torch.Generator().manual_seed(5)})
-        tokens = [verify_draftless(metadata, logits, rates=rates) for _ in range(8)]
-        said.append([int(output.sampled_token_ids) for output in tokens])
+        noises = [noise_of([request], {0: 5}, later) for later in range(8)]
+        outputs = [verify_draftless([request], logits, noise, rates=rates) for noise in noises]
+        said.append([int(output.sampled_token_ids) for output in outputs])
     assert said[0] == said[1]
     assert len(set(said[0])) > 1
 
