@@ -49,7 +49,7 @@ def test_texts_of_seeds_are_distributed_as_the_targets(
 
 
 WRONG_KEYS: dict[str, Key] = {
-    "the step": lambda lengths, step: torch.full_like(lengths, step),
+    "the step": torch.full_like,
     "the place in the step": lambda lengths, step: torch.ones_like(lengths),
     "one noise for two positions": lambda lengths, step: lengths // 2,
 }

@@ -68,9 +68,7 @@ def test_metadata_is_that_of_requests_without_drafts(options: list[dict[str, Any
     requests = make_requests(*options)
     # As many rows as a graph has, of which only the first are requests.
     logits = make_logits([*requests, *requests], 0)
-    found = no_draft_metadata(
-        sampling_metadata(requests), len(requests), logits, has_seeds=True
-    )
+    found = no_draft_metadata(sampling_metadata(requests), len(requests), logits, has_seeds=True)
     assert found is not None
     expected = spec_metadata(requests)
     for name in (field.name for field in fields(expected)):

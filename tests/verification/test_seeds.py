@@ -241,9 +241,7 @@ def test_only_the_rule_of_that_name_gives_seeds_to_others() -> None:
 def text_of(name: str, drafting: str, others: int = 0, length: int = 24) -> list[int]:
     """Return a text with a seed, whose logits are a function of the position alone."""
     rng = random.Random(f"{drafting} {others}")
-    table = torch.randn(
-        length + 8, VOCAB, generator=torch.Generator().manual_seed(len(name))
-    )
+    table = torch.randn(length + 8, VOCAB, generator=torch.Generator().manual_seed(len(name)))
     own = request(temperature=1.1, **OPTIONS[name])
     start = len(own.output)
     while (at := len(own.output) - start) < length:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from vllm import SamplingParams
@@ -18,6 +17,7 @@ from tests.verification.requests import (
     Request,
     budget_holder,
     make_verifier,
+    noise_of,
     sampling_metadata,
     spec_metadata,
     verify_draftless,
@@ -28,24 +28,26 @@ from vllm_ascend_spec.worker.cpu import SpecCPUModelRunner
 pytestmark = requires_cpu_build
 
 
-def make_runner(requests: list[Request], *discarded: int) -> Any:
+def make_runner(requests: list[Request]) -> Any:
     """Return a runner that has just enough to sample; every sampled request has a seed."""
     generators = {
         i: torch.Generator().manual_seed(i) for i, r in enumerate(requests) if not r.is_greedy
     }
-    mask = np.zeros(len(requests), dtype=bool)
-    mask[list(discarded)] = True
+    ids = [str(i) for i in range(len(requests))]
+    lengths = [len(r.prompt) + len(r.output) + len(r.drafts) for r in requests]
     verifier = make_verifier()
     runner = object.__new__(SpecCPUModelRunner)
     vars(runner).update(
         input_batch=SimpleNamespace(
             num_reqs=len(requests),
-            req_ids=[str(i) for i in range(len(requests))],
+            req_ids=ids,
+            random_reqs={ids[index] for index in generators},
             generators=generators,
             sampling_metadata=sampling_metadata(requests, generators=generators),
             update_async_output_token_ids=lambda: None,
         ),
-        discard_request_mask=SimpleNamespace(np=mask),
+        seq_lens=torch.tensor(lengths, dtype=torch.int32),
+        device=torch.device("cpu"),
         use_async_scheduling=False,
         # As after a step with drafts; none of them belongs to this one.
         _draft_probs=torch.zeros(len(requests), 2, VOCAB),
@@ -65,12 +67,14 @@ LOGITS = torch.zeros(3, VOCAB)
 
 
 def test_seeded_step_without_drafts_goes_through_the_verifier() -> None:
-    runner, other = make_runner(make_requests()), make_runner(make_requests())
-    for _ in range(3):
+    requests = make_requests()
+    runner = make_runner(requests)
+    for later in range(3):
         found = runner._sample(LOGITS, None).sampled_token_ids
-        expected = verify_draftless(other.input_batch.sampling_metadata, LOGITS).sampled_token_ids
+        noise = noise_of(requests, {0: 0, 1: 1, 2: 2}, later)
         assert found.shape == (3, 1)
-        assert torch.equal(found, expected)
+        assert torch.equal(found, verify_draftless(requests, LOGITS, noise).sampled_token_ids)
+        runner.seq_lens += 1
 
 
 def test_seeded_step_with_drafts_goes_through_the_verifier() -> None:
@@ -78,16 +82,11 @@ def test_seeded_step_with_drafts_goes_through_the_verifier() -> None:
     requests[1].drafts = [4, 5]
     runner = make_runner(requests)
     runner._draft_probs = None
-    output = runner._sample(torch.zeros(5, VOCAB), spec_metadata(requests))
-    assert output.sampled_token_ids.shape == (3, 3)
-
-
-def test_thrown_away_draws_of_a_step_without_drafts_are_rewound() -> None:
-    runner = make_runner(make_requests(), 2)
-    before = [g.get_state() for g in runner.input_batch.generators.values()]
-    runner._sample(LOGITS, None)
-    after = [g.get_state() for g in runner.input_batch.generators.values()]
-    assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [False, False, True]
+    output = runner._sample(torch.zeros(5, VOCAB), spec_metadata(requests)).sampled_token_ids
+    assert output.shape == (3, 3)
+    noise = noise_of(requests, {0: 0, 1: 1, 2: 2})
+    draftless = verify_draftless(make_requests(), LOGITS, noise).sampled_token_ids
+    assert torch.equal(output[:, :1], draftless)
 
 
 def test_thinking_budget_of_a_step_without_drafts_is_that_without_speculation() -> None:
@@ -112,10 +111,14 @@ def test_kernels_are_patched_whatever_methods_the_stock_runner_has(
     patches = list(registry.needed("cpu"))
     applied: list[bool] = []
     monkeypatch.delattr(CPUModelRunner, "_postprocess_triton")
-    monkeypatch.setattr(
-        CPUModelRunner, "__init__", lambda *_: applied.extend(map(is_applied, patches))
-    )
-    config: Any = SimpleNamespace(speculative_config=None)
+
+    def init(runner: Any, *_: Any) -> None:
+        applied.extend(map(is_applied, patches))
+        runner.sampler, runner.vllm_config = None, config
+
+    monkeypatch.setattr(CPUModelRunner, "__init__", init)
+    model = SimpleNamespace(logprobs_mode="raw_logprobs")
+    config: Any = SimpleNamespace(speculative_config=None, model_config=model)
     with taking_out() as take_out:
         for patch in patches:
             take_out(patch)

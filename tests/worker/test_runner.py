@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -29,9 +28,9 @@ class Stock:
         self.grammars: list[Any] = []
         vars(self).update(attributes)
 
-    def _sample(self, logits: Any, spec_decode_metadata: Any) -> str:
+    def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
         self.sampled.append((logits, spec_decode_metadata))
-        return "the stock runner's output"
+        return self.output
 
     def sample_tokens(self, grammar_output: Any) -> str:
         self.grammars.append(grammar_output)
@@ -82,14 +81,27 @@ class Drafter:
         return probs
 
 
-def test_nothing_is_installed_without_speculation_or_off_the_last_rank(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nothing_is_installed_off_the_last_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There vLLM makes neither a drafter nor a rejection sampler."""
     for name in ("speculation_of", "create_drafter", "SpecVerifier"):
         monkeypatch.setattr(runner_module, name, None)
-    runner = Runner(drafter="stock", vllm_config=make_engine(), device="cpu", sampler="stock")
+    runner = Runner(vllm_config=make_engine(), device="cpu", sampler="stock")
     before = dict(vars(runner))
     runner.complete_spec_parts()
+    assert vars(runner) == before
+
+
+def test_without_speculation_there_is_a_verifier_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("speculation_of", "create_drafter"):
+        monkeypatch.setattr(runner_module, name, None)
+    engine = make_engine()
+    engine.speculative_config = None
+    runner = Runner(vllm_config=engine, device="cpu", sampler="stock")
+    before = dict(vars(runner))
+    runner.complete_spec_parts()
+    verifier = vars(runner).pop("rejection_sampler")
+    assert isinstance(verifier, SpecVerifier)
+    assert (verifier.sampler, verifier.gives_seeds) == ("stock", False)
     assert vars(runner) == before
 
 
@@ -164,13 +176,27 @@ def test_distributions_that_a_stock_runner_took_stay() -> None:
     assert (runner._draft_probs, runner._draft_prob_req_ids) == ("taken", ["a", "b"])
 
 
-def make_runner(seeded: bool, **attributes: Any) -> Runner:
+OUTPUT = SimpleNamespace(sampled_token_ids=torch.tensor([[5]]))
+
+
+def make_runner(seeded: bool, *, has_verifier: bool = True) -> Runner:
     request = Request(SamplingParams(temperature=1.0), prompt=[1], output=[2])
     generators = {0: torch.Generator()} if seeded else {}
-    sampling = sampling_metadata([request], generators=generators)
-    batch = SimpleNamespace(sampling_metadata=sampling, generators=generators, num_reqs=1)
-    mask = SimpleNamespace(np=np.zeros(1, dtype=bool))
-    return Runner(input_batch=batch, discard_request_mask=mask, **attributes)
+    runner = Runner(
+        input_batch=SimpleNamespace(
+            sampling_metadata=sampling_metadata([request], generators=generators),
+            generators=generators,
+            num_reqs=1,
+            req_ids=["a"],
+            random_reqs={"a"},
+        ),
+        seq_lens=torch.tensor([2], dtype=torch.int32),
+        device=torch.device("cpu"),
+        output=OUTPUT,
+    )
+    if has_verifier:
+        runner.rejection_sampler = SimpleNamespace(gives_seeds=False, noise="of another step")
+    return runner
 
 
 LOGITS = torch.zeros(1, VOCAB)
@@ -178,29 +204,31 @@ LOGITS = torch.zeros(1, VOCAB)
 
 @pytest.mark.parametrize("seeded", [False, True])
 def test_steps_with_drafts_are_forwarded_as_they_are(seeded: bool) -> None:
-    runner = make_runner(seeded, rejection_sampler="ours")
-    assert runner._sample(LOGITS, "drafts") == "the stock runner's output"
-    assert runner.sampled == [(LOGITS, "drafts")]
+    runner = make_runner(seeded)
+    drafts = SimpleNamespace(cu_num_draft_tokens=torch.tensor([1], dtype=torch.int32))
+    assert runner._sample(LOGITS, drafts) is OUTPUT
+    assert runner.sampled == [(LOGITS, drafts)]
+    noise = runner.rejection_sampler.noise
+    assert (noise is not None) == seeded
+    assert not seeded or noise.positions.tolist() == [1]
 
 
-@pytest.mark.parametrize(
-    ("seeded", "attributes"), [(False, {"rejection_sampler": "ours"}), (True, {}), (False, {})]
-)
-def test_steps_without_drafts_are_forwarded_as_they_are(
-    seeded: bool, attributes: dict[str, str]
-) -> None:
+@pytest.mark.parametrize(("seeded", "has_verifier"), [(False, True), (True, False), (False, False)])
+def test_steps_without_drafts_are_forwarded_as_they_are(seeded: bool, has_verifier: bool) -> None:
     # Without a rejection sampler there is nowhere else to send them, seeds or not.
-    runner = make_runner(seeded, **attributes)
-    assert runner._sample(LOGITS, None) == "the stock runner's output"
+    runner = make_runner(seeded, has_verifier=has_verifier)
+    assert runner._sample(LOGITS, None) is OUTPUT
     assert runner.sampled == [(LOGITS, None)]
+    assert not has_verifier or runner.rejection_sampler.noise is None
 
 
 def test_steps_without_drafts_but_with_seeds_go_to_the_verifier() -> None:
-    runner = make_runner(True, rejection_sampler="ours")
-    assert runner._sample(LOGITS, None) == "the stock runner's output"
+    runner = make_runner(True)
+    assert runner._sample(LOGITS, None) is OUTPUT
     ((logits, metadata),) = runner.sampled
     assert logits is LOGITS
-    expected = no_draft_metadata(runner.input_batch.sampling_metadata, LOGITS)
+    sampling = runner.input_batch.sampling_metadata
+    expected = no_draft_metadata(sampling, 1, LOGITS, has_seeds=True)
     assert expected is not None
     assert type(metadata) is type(expected)
     assert metadata.num_draft_tokens == expected.num_draft_tokens == [0]
@@ -220,9 +248,13 @@ STATE = SimpleNamespace(logits="the logits", scheduler_output="what was schedule
 BATCH = SimpleNamespace(req_ids=["a", "b"])
 
 
+def with_masks(verifier: Masks, state: Any = STATE, **more: Any) -> Any:
+    return Runner(rejection_sampler=verifier, execute_model_state=state, input_batch=BATCH, **more)
+
+
 def test_masks_of_structured_output_go_to_the_verifier_and_not_to_the_stock_runner() -> None:
     verifier = Masks()
-    runner = Runner(rejection_sampler=verifier, execute_model_state=STATE, input_batch=BATCH)
+    runner = with_masks(verifier, drafter=Drafter())
     assert runner.sample_tokens("masks") == "the stock runner's tokens"
     assert verifier.calls == [("the logits", "what was scheduled", "masks", ["a", "b"])]
     assert runner.grammars == [None]
@@ -232,22 +264,25 @@ def test_masks_of_structured_output_go_to_the_verifier_and_not_to_the_stock_runn
 
 def test_steps_without_structured_output_mask_nothing() -> None:
     verifier = Masks()
-    runner = Runner(rejection_sampler=verifier, execute_model_state=STATE, input_batch=BATCH)
+    runner = with_masks(verifier, drafter=Drafter())
     assert runner.sample_tokens(None) == "the stock runner's tokens"
     assert verifier.calls == []
     assert runner.grammars == [None]
 
 
 def test_without_speculation_the_stock_runner_masks() -> None:
-    runner = Runner(execute_model_state=STATE, input_batch=BATCH)
+    """Though there is a verifier, for requests with a seed."""
+    verifier = Masks()
+    runner = with_masks(verifier)
     assert runner.sample_tokens("masks") == "the stock runner's tokens"
+    assert verifier.calls == []
     assert runner.grammars == ["masks"]
 
 
 def test_ranks_that_ran_no_logits_forward_what_they_got() -> None:
     """As all but the last pipeline rank: there is no state, and the stock runner knows why."""
     verifier = Masks()
-    runner = Runner(rejection_sampler=verifier, execute_model_state=None, input_batch=BATCH)
+    runner = with_masks(verifier, None, drafter=Drafter())
     assert runner.sample_tokens("masks") == "the stock runner's tokens"
     assert verifier.calls == []
     assert runner.grammars == ["masks"]
@@ -262,7 +297,7 @@ def test_logits_of_an_inference_step_can_be_masked() -> None:
 
     with torch.inference_mode():
         state = SimpleNamespace(logits=torch.zeros(2, VOCAB), scheduler_output=None)
-    runner = Runner(rejection_sampler=Writes(), execute_model_state=state, input_batch=BATCH)
+    runner = with_masks(Writes(), state, drafter=Drafter())
     runner.sample_tokens("masks")
     assert bool((state.logits == 1).all())
 
@@ -277,7 +312,7 @@ def test_the_stock_state_and_batch_have_what_is_read_here() -> None:
     assert parameters == list(inspect.signature(SpecRunnerMixin.sample_tokens).parameters)
 
 
-@pytest.mark.parametrize("method", ["standard", "block", "synthetic"])
+@pytest.mark.parametrize("method", ["standard", "block", "seeded", "synthetic"])
 def test_verifier_gets_the_resolved_rule(method: str) -> None:
     engine = make_engine(rule="token" if method == "standard" else method)
     engine.speculative_config.rejection_sample_method = method
@@ -290,4 +325,5 @@ def test_verifier_gets_the_resolved_rule(method: str) -> None:
     )
     runner.complete_spec_parts()
     assert runner.rejection_sampler.rule == ("block" if method == "block" else "token")
+    assert runner.rejection_sampler.gives_seeds == (method == "seeded")
     assert (runner.rejection_sampler.synthetic is not None) == (method == "synthetic")
