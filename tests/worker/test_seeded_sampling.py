@@ -274,13 +274,13 @@ class TestText:
     ) -> None:
         alone = self.text(make_runner(stock), random.Random(0))
         accepted = 0
-        for seed in range(6):
+        for seed in range(4):
             runner, rng = make_runner(stock, rule=rule), random.Random(seed)
             count = counting_accepted(runner)
             found = self.text(runner, rng, drafts=bool(seed % 3), moves=seed > 0)
             assert found == alone
             accepted += sum(count)
-        assert accepted > 20
+        assert accepted > 10
         assert len(set(alone)) > 2
 
     def test_it_is_that_of_an_engine_without_speculation(self) -> None:
