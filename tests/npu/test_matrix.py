@@ -20,6 +20,8 @@ from tests.npu.answers import compare
 from tests.npu.silicon import ENVIRONMENT, devices, requires_npu
 
 DTYPE = "bfloat16"
+# A near tie of two samples does not show in logprobs, as one of greedy tokens does.
+JUDGED = tuple(kind for kind in EXACT if kind != "seeded")
 NPU_PLATFORM = "SpecNpuPlatform"
 pytestmark = [requires_npu, pytest.mark.npu, pytest.mark.timeout(1800)]
 
@@ -36,7 +38,7 @@ def without_speculation(case: Case) -> Case:
         mode=case.mode,
         devices=case.devices,
         engine={"dtype": DTYPE, **end},
-        requests=EXACT,
+        requests=JUDGED,
     )
 
 
@@ -48,7 +50,7 @@ def test_answers(name: str, run_engine: Any) -> None:
     outcome = run_engine(in_bfloat16(case), ENVIRONMENT)
     assert outcome["platform"] == NPU_PLATFORM
     reference = run_engine(without_speculation(case), ENVIRONMENT, logprobs=5)
-    for kind in [kind for kind in case.requests if kind in EXACT]:
+    for kind in [kind for kind in case.requests if kind in JUDGED]:
         judge(kind, outcome["answers"][kind], reference["answers"][kind])
     if "structured" in case.requests:
         assert {answer["text"] for answer in outcome["answers"]["structured"]} <= set(CHOICES)

@@ -26,8 +26,8 @@ class DraftSampler:
     position that is drafted again after a rejection has the same noise again, which is right: the
     output is the target's sample, whatever the drafts are.
 
-    For requests without a seed, which the token rule or the block rule verifies, the noise has to
-    be fresh in each step: there a decision has revealed something about the noise of its draft.
+    For requests without a seed the noise is fresh in each step. The block rule needs that: its
+    decisions reveal something about the noise of drafts that are made again.
 
     Args:
         sampling: the requests' sampling parameters. Requests with temperature 0 are greedy.
