@@ -35,8 +35,9 @@ PARTS = (
     *(f"vllm-ascend-{minor}" for minor in OTHER_VLLM_ASCEND),
 )
 # These run beside each other, each with half of the processes: their tests are few, and otherwise
-# every process would import vLLM for a handful, and the longest test of a part would run alone.
-BESIDE = (("simulator", "vllm-ascend-0.23"), ("vllm-0.23", "vllm-0.32"))
+# every process would import vLLM for a handful, and the longest test of a part would run alone. The
+# simulator's take as long as the other two, which come one after the other.
+BESIDE = (("simulator", "vllm-ascend-0.23", "vllm-0.23"),)
 # make sets them for what it starts; a make of our own must not read them. And where Python keeps
 # nothing that it has compiled, each import of vLLM takes twice as long: pip compiles nothing.
 NOT_GIVEN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHONDONTWRITEBYTECODE")
@@ -200,7 +201,7 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
     # The last -m counts.
     chosen = ["-m", "not soak"] if options.all else []
     names = [name for name in PARTS if name in (options.only or PARTS)]
-    halved = {name for pair in BESIDE if set(pair) <= set(names) for name in pair}
+    halved = {name for group in BESIDE if len(set(group) & set(names)) > 1 for name in group}
     environment = {"TESTS_COMPILE_ALL": "1"} if options.all else {}
 
     def part(name: str, base: str, words: Sequence[str], minor: str = "", **more: Path) -> Part:
@@ -235,7 +236,7 @@ def pytest_parts(options: argparse.Namespace) -> list[Part]:
 
 def in_stages(parts: Sequence[Part]) -> list[list[Part]]:
     """Return the stages of some parts, in order."""
-    stage_of = {name: pair for pair in BESIDE for name in pair}
+    stage_of = {name: group for group in BESIDE for name in group}
     stages: dict[tuple[str, ...], list[Part]] = {}
     for part in parts:
         stages.setdefault(stage_of.get(part.name, (part.name,)), []).append(part)
