@@ -109,7 +109,14 @@ def test_with_the_task_queue(generate, expected):
     assert outcome["replays"] > 0
 
 
-@pytest.mark.parametrize("mode", [EAGER, FULL], ids=["eager", "full graphs"])
+# Prompts run without a graph in either mode.
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(EAGER, id="eager", marks=pytest.mark.nightly),
+        pytest.param(FULL, id="full graphs"),
+    ],
+)
 def test_two_devices(generate, expected, mode):
     # vLLM's all_reduce returns its input, which PyTorch refuses where CI is set.
     allowed = {"TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING": "0"}
