@@ -11,5 +11,5 @@ from vllm_ascend_spec.bench import server
 from vllm_ascend_spec.cli.main import main
 
 if __name__ == "__main__":
-    server.vllm_program = lambda: "vllm"  # type: ignore[attr-defined]
+    server.vllm_program = lambda: "vllm"
     sys.exit(main(sys.argv[1:]))
