@@ -14,8 +14,10 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 def run_interpreted(*arguments: str) -> None:
     """Run pytest in a process that has the interpreter, the ops on Triton's backend."""
     plugins = ["-p", "no:cacheprovider", "-p", "tests.ops.triton.on_triton"]
+    # As `make test-all` runs this one.
+    chosen = ["-m", "not soak"] if "TESTS_COMPILE_ALL" in os.environ else []
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "ignore", *plugins, *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-W", "ignore", *plugins, *chosen, *arguments],
         cwd=ROOT,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,

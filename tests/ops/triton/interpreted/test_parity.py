@@ -39,20 +39,25 @@ def assert_parity(count: int, seed: int, *, sharp: bool = False, **fixed: Any) -
         assert_right([verdict_on(case) for case in cases], most_ties=0.02)
 
 
+def by_day_and_night(day: int, night: int) -> list[Any]:
+    """Return seeds of two sets of cases of one kind."""
+    return [day, pytest.param(night, marks=pytest.mark.nightly)]
+
+
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", by_day_and_night(0, 1))
 def test_random_cases(rule: str, seed: int) -> None:
     assert_parity(15, seed, max_vocab=129, rule=rule)
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("seed", range(2, 4))
+@pytest.mark.parametrize("seed", by_day_and_night(2, 3))
 def test_random_cases_beside_their_thresholds(rule: str, seed: int) -> None:
     assert_parity(15, seed, sharp=True, max_vocab=129, rule=rule)
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("seed", range(4, 6))
+@pytest.mark.parametrize("seed", by_day_and_night(4, 5))
 @pytest.mark.usefixtures("in_small_pieces")
 def test_random_cases_in_small_pieces(rule: str, seed: int) -> None:
     assert_parity(15, seed, sharp=True, max_vocab=300, max_requests=4, rule=rule)
