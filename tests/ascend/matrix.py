@@ -282,9 +282,11 @@ BY_NIGHT |= {f"{method}-default" for method in ("pard", "dflash", "dspark", "med
 BY_NIGHT |= {"dspark-full_decode_only-end", "dspark-stock"}
 BY_NIGHT |= ASKED_MORE.keys()
 # dflash-eager reads the same states of the target. The loop of an MTP layer is eagle's, and
-# deepseek-default has such a layer. eagle-eager-tp2 has the target, and ngram-full_decode_only-tp2
-# drafts from the text.
-BY_NIGHT |= {"eagle3-eager", "mtp-default", "ngram-eager-tp2"}
+# deepseek-default has such a layer.
+BY_NIGHT |= {"eagle3-eager", "mtp-default"}
+# With full graphs, ranks run steps that have prompts without one, drafts and all:
+# eagle-full_decode_only-tp2 and ngram-full_decode_only-tp2.
+BY_NIGHT |= {"eagle-eager-tp2", "ngram-eager-tp2"}
 
 
 # With other versions of vllm-ascend, too.
