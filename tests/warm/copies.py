@@ -25,6 +25,8 @@ READ_LATE = (
     *("VLLM_API_KEY", "VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND"),
 )
 POLL_S = 0.05
+# The server as a module, as guides start it.
+SERVER = "vllm.entrypoints.openai.api_server"
 # What imports have read; some add variables of their own.
 GIVEN = dict(os.environ)
 
@@ -120,7 +122,8 @@ def is_program(words: Sequence[str]) -> bool:
     program, first, second, *_ = [*words, "", ""]
     if program == "vllm":
         return first == "serve"
-    return first.endswith(".py") or (first == "-m" and second.startswith("tests."))
+    is_known = second == SERVER or second.startswith("tests.")
+    return first.endswith(".py") or (first == "-m" and is_known)
 
 
 def run(job: Mapping[str, Any], files: Sequence[int]) -> NoReturn:

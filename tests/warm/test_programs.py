@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 from tests.docs.person import SMALL, environment
+from tests.warm.command import SOCKET
+from tests.warm.copies import is_program
 from tests.warm.programs import Programs
 
 SHOW = """
@@ -59,6 +61,32 @@ def test_what_an_import_may_have_read_is_read_anew(
 ) -> None:
     told = show(variables, tmp_path, VLLM_LOGGING_LEVEL="ERROR")
     assert (told[0], told[6]) == (False, "ERROR")
+
+
+def test_what_this_process_imports_meanwhile_changes_nothing(
+    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's compiler, OpenCV and vLLM set variables of this process."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    given = environment(**SMALL, **{name: variables[name] for name in ("PATH", SOCKET)})
+    told = show(given, tmp_path)
+    assert told[0] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("vllm serve a-model", True),
+        ("vllm bench serve", False),
+        ("python a/script.py", True),
+        ("python -m tests.benchmarks step", True),
+        ("python -m vllm.entrypoints.openai.api_server --port 1", True),
+        ("python -m vllm.entrypoints.cli.main", False),
+        ("python", False),
+    ],
+)
+def test_which_commands_are_copied(words: str, expected: bool) -> None:
+    assert is_program(words.split()) is expected
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["TERM", "KILL"])
