@@ -22,6 +22,8 @@ from vllm_ascend_spec.cli import env
 TIME_LIMIT_S = 840
 # What each engine's environment says itself, and what is another in each test.
 NOT_GIVEN = frozenset({*NPU, *CPU, "PYTEST_CURRENT_TEST"})
+# A machine's: engines of one NPU and of two are copied from one process.
+FEWEST_DEVICES = 2
 DRAFTED = "vllm:spec_decode_num_draft_tokens"
 ACCEPTED = "vllm:spec_decode_num_accepted_tokens"
 Outcome = dict[str, Any]
@@ -37,6 +39,9 @@ class Engines:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # Once: what tests import in this process adds variables of its own, and each environment
+        # wants a process that imports vLLM.
+        self._given = {name: v for name, v in os.environ.items() if name not in NOT_GIVEN}
         self._warm = WarmProcesses(folder)
         folder.mkdir(exist_ok=True)
 
@@ -48,7 +53,7 @@ class Engines:
             "requests": list(case.requests),
             "watched": case.watched,
         }
-        environment = environment | {"NPU_SIM_DEVICES": str(case.devices)}
+        environment = environment | {"NPU_SIM_DEVICES": str(max(case.devices, FEWEST_DEVICES))}
         key = hashlib.sha256(json.dumps([job, environment], sort_keys=True).encode()).hexdigest()
         output = self._folder / f"{key}.json"
         with FileLock(output.with_suffix(".lock")):
@@ -58,8 +63,7 @@ class Engines:
 
     def _start(self, job: dict[str, Any], environment: dict[str, str]) -> None:
         """Run one engine, which writes its outcome; fail with its last words if it does not."""
-        given = {name: value for name, value in os.environ.items() if name not in NOT_GIVEN}
-        environment = {**given, "VLLM_PLUGINS": str(env.plugins({})), **environment}
+        environment = {**self._given, "VLLM_PLUGINS": str(env.plugins({})), **environment}
         log = Path(job["output"]).with_suffix(".log")
         # What a driver does in a copy of a process nobody has seen.
         start = self._warm.run if IS_SIMULATED else run_anew

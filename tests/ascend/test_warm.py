@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.ascend.environment import IS_SIMULATED
+from tests.ascend.environment import IS_SIMULATED, NPU
 from tests.ascend.matrix import Case
 from tests.ascend.processes import Engines
-from tests.ascend.warm import WarmProcess
+from tests.ascend.targets.mla import MLA_ENVIRONMENT
+from tests.ascend.warm import READ_LATE, WarmProcess
 
 pytestmark = pytest.mark.skipif(not IS_SIMULATED, reason="on silicon engines start from nothing")
 
@@ -18,12 +19,19 @@ pytestmark = pytest.mark.skipif(not IS_SIMULATED, reason="on silicon engines sta
 def test_engines_of_one_environment_are_copied_from_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever pytest notes in this process's environment; one that fails says why."""
+    """Whatever comes into this process's environment meanwhile; one that fails says why.
+
+    Whether of one NPU or of two, and whatever is read late.
+    """
     engines = Engines(tmp_path / "engines")
-    for number, model in enumerate(("/no/such/model", "/no/other/model")):
-        monkeypatch.setenv("PYTEST_CURRENT_TEST", f"test {number}")
+    assert MLA_ENVIRONMENT.keys() == set(READ_LATE)
+    late = {**NPU, **MLA_ENVIRONMENT}
+    for devices, model, environment in ((1, "/no/such/model", NPU), (2, "/no/other/model", late)):
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", f"test {devices}")
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", f"folder {devices}")
+        case = Case(method=None, mode="eager", engine={"model": model}, devices=devices)
         with pytest.raises(pytest.fail.Exception, match=rf"(?s)the engine ended with 1:.*{model}"):
-            engines.run(Case(method=None, mode="eager", engine={"model": model}))
+            engines.run(case, environment)
     assert len(engines._warm._running) == 1
     engines.close()
 

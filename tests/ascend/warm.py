@@ -5,8 +5,8 @@ each engine needs a process of its own. So one process imports, starts nothing, 
 ``fork`` for every engine of its environment.
 
 ``python -m tests.ascend.warm`` reads jobs from stdin, one a line, as JSON: that of an engine, and
-with it ``log``, a file for what the engine says. For each job it writes one line, the engine's exit
-status.
+with it ``log``, a file for what the engine says, and ``variables`` of its environment. For each job
+it writes one line, the engine's exit status.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from tests.ascend import engine
 from tests.ascend.environment import ROOT, python_of
 from tests.engines import inspect_models_here
 
+# Variables of an engine that nothing reads before it starts.
+READ_LATE = ("NPU_SIM_BEYOND", "VLLM_USE_BYTECODE_HOOK")
 # Of one process of pytest; each holds half a gigabyte.
 MOST_AT_ONCE = 3
 
@@ -117,12 +119,14 @@ class WarmProcesses:
         self, job: Mapping[str, Any], environment: Mapping[str, str], time_limit_s: float
     ) -> int:
         """Run one engine in an environment and return its exit status; see :class:`WarmProcess`."""
+        late = {name: value for name, value in environment.items() if name in READ_LATE}
+        environment = {name: value for name, value in environment.items() if name not in late}
         key = json.dumps(environment, sort_keys=True)
         process = self._running.pop(key, None)
         if process is None:
             name = hashlib.sha256(key.encode()).hexdigest()
             process = WarmProcess(environment, self._folder / f"{name}-{os.getpid()}.log")
-        status = process.run(job, time_limit_s)
+        status = process.run({**job, "variables": late}, time_limit_s)
         self._running[key] = process
         if len(self._running) > MOST_AT_ONCE:
             self._running.pop(next(iter(self._running))).close()
@@ -164,6 +168,7 @@ def answer(job: dict[str, Any]) -> int:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for own, standard in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(own, standard)
+    os.environ.update(job.pop("variables"))
     engine.main(job)
     return 0
 
