@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +11,8 @@ import pytest
 from numba import njit
 from vllm.v1.spec_decode import ngram_proposer as stock
 
+from tests.docs.blocks import ROOT
+from tests.docs.person import small, succeed
 from tests.methods.engine import MAX_LENGTH, make_batch, make_config, make_engine, make_step
 from vllm_ascend_spec.methods.ngram.drafter import NgramDrafter
 
@@ -103,23 +103,18 @@ sys.stdout.write(json.dumps([drafts, pool._is_initialized]))
 """
 
 
-def searches(whose: str) -> tuple[list[Any], bool]:
+def searches(script: Path, whose: str) -> tuple[list[Any], bool]:
     """Return the drafts for many random batches, and whether Numba's threads were started."""
-    result = subprocess.run(
-        [sys.executable, "-c", SEARCHES, whose],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-        env={**os.environ, "VLLM_LOGGING_LEVEL": "ERROR"},
-    )
-    return json.loads(result.stdout.splitlines()[-1])
+    printed = succeed("python", str(script), whose, PYTHONPATH=str(ROOT), **small())
+    return json.loads(printed.splitlines()[-1])
 
 
-def test_drafts_are_vllms_without_its_threads() -> None:
+def test_drafts_are_vllms_without_its_threads(tmp_path: Path) -> None:
     """They would change the number of OpenMP threads of the whole process, so it is not this."""
-    ours, started = searches("ours")
-    theirs, theirs_started = searches("vllm")
+    script = tmp_path / "searches.py"
+    script.write_text(SEARCHES)
+    ours, started = searches(script, "ours")
+    theirs, theirs_started = searches(script, "vllm")
     assert ours == theirs
     assert sum(map(bool, (row for drafts in ours for row in drafts))) > 100
     assert (started, theirs_started) == (False, True)
