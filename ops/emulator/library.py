@@ -67,6 +67,17 @@ class _VerifySample(ctypes.Structure):
     )
 
 
+class _VerifySeeded(ctypes.Structure):
+    _fields_ = (
+        *((name, _Pointer) for name in ("logits", "drafts", "ends", "temperature", "top_k")),
+        *((name, _Pointer) for name in ("top_p", "min_p", "seeds", "positions")),
+        *((name, _Pointer) for name in ("tokens", "counts")),
+        *((name, _Long) for name in ("num_reqs", "num_rows", "vocab_size", "row_stride")),
+        ("max_draft_len", _Long),
+        ("dtype", _Int),
+    )
+
+
 class _GrammarMask(ctypes.Structure):
     _fields_ = (
         *((name, _Pointer) for name in ("logits", "bitmask", "row_indices")),
@@ -140,6 +151,23 @@ class Emulator:
             block_rule=RULES[rule],
         )
         self._run("verify_sample", call)
+        return outputs
+
+    def verify_seeded(
+        self,
+        logits: torch.Tensor,  # [num_rows, vocab_size]
+        draft_token_ids: torch.Tensor,  # [num_drafts]
+        cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
+        max_draft_len: int,
+        **parameters: torch.Tensor | None,  # [num_reqs]
+    ) -> Outputs:
+        """Run the kernel of ``verify_seeded``."""
+        outputs = _new_outputs(cu_num_draft_tokens, max_draft_len)
+        call = _VerifySeeded(
+            **_batch(logits, draft_token_ids, cu_num_draft_tokens, max_draft_len, outputs),
+            **{name: _address(tensor) for name, tensor in parameters.items()},
+        )
+        self._run("verify_seeded", call)
         return outputs
 
     def grammar_mask(

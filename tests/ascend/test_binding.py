@@ -20,7 +20,9 @@ from tests.ascend.kernels import NPU, on_cpu, on_npu
 from tests.ops.ascendc.kernels import SOURCES
 from tests.ops.batches import as_lists, make_drafts, make_sampled
 from tests.ops.parity import assert_right, judge
+from tests.ops.seeded import seeded_case
 from vllm_ascend_spec.ops import ascendc_library, grammar_mask, verify_greedy, verify_sample
+from vllm_ascend_spec.ops.verify_seeded import verify_seeded
 
 CODE = 4242
 Use = Callable[..., None]
@@ -101,6 +103,13 @@ def test_sampled_verification_equals_the_reference(use: Use, rule: str) -> None:
     assert_right([judge(arguments, on_cpu(result))], most_ties=1)
 
 
+def test_seeded_verification_equals_the_reference(use: Use) -> None:
+    use()
+    arguments = seeded_case(make_sampled([2, 4, 0, 3], 211, seed=2), 0)
+    result = verify_seeded(**on_npu(arguments), backend="ascendc")
+    assert as_lists(on_cpu(result)) == as_lists(verify_seeded(**arguments, backend="reference"))
+
+
 def test_masks_are_applied_in_place(use: Use) -> None:
     use()
     logits = torch.zeros(3, 70, device=NPU)
@@ -119,13 +128,24 @@ def sample() -> None:
     verify_sample(**on_npu(make_sampled([2, 0], 301, seed=1)), backend="ascendc")
 
 
+def seeded() -> None:
+    arguments = seeded_case(make_sampled([2, 0], 301, seed=1), 0)
+    verify_seeded(**on_npu(arguments), backend="ascendc")
+
+
 def mask() -> None:
     row = torch.zeros(1, dtype=torch.int32, device=NPU)
     grammar_mask(torch.zeros(1, 32, device=NPU), row.view(1, 1), row, backend="ascendc")
 
 
 @pytest.mark.parametrize(
-    ("name", "call"), [("verify_greedy", greedy), ("verify_sample", sample), ("grammar_mask", mask)]
+    ("name", "call"),
+    [
+        ("verify_greedy", greedy),
+        ("verify_sample", sample),
+        ("verify_seeded", seeded),
+        ("grammar_mask", mask),
+    ],
 )
 def test_a_launch_that_fails_is_an_error_with_name_and_code(
     use: Use, monkeypatch: pytest.MonkeyPatch, name: str, call: Callable[[], None]

@@ -46,6 +46,9 @@ class Library(Protocol):
     def verify_sample(self, *arguments: Any, **options: Any) -> Outputs:
         """Return the op's results; ``options`` are its keyword arguments."""
 
+    def verify_seeded(self, *arguments: Any, **options: Any) -> Outputs:
+        """Return the op's results; ``options`` are its keyword arguments."""
+
     def grammar_mask(self, *arguments: Any) -> None:
         """Modify the first of ``(logits, bitmask, row_indices)`` in place."""
 
@@ -164,6 +167,10 @@ class _Built:
     def verify_sample(self, *arguments: Any, **options: Any) -> Outputs:
         options["block_rule"] = bool(RULES[options.pop("rule")])
         outputs: Outputs = self._ops.verify_sample.default(*arguments, **options)
+        return outputs
+
+    def verify_seeded(self, *arguments: Any, **options: Any) -> Outputs:
+        outputs: Outputs = self._ops.verify_seeded.default(*arguments, **options)
         return outputs
 
     def grammar_mask(self, *arguments: Any) -> None:

@@ -19,6 +19,8 @@
 #include "../verify_greedy/plan.h"
 #include "../verify_sample/launch.h"
 #include "../verify_sample/plan.h"
+#include "../verify_seeded/launch.h"
+#include "../verify_seeded/plan.h"
 
 namespace {
 
@@ -56,7 +58,7 @@ const T* pointer(const OptionalTensor& tensor) {
   return tensor ? tensor->const_data_ptr<T>() : nullptr;
 }
 
-// Fields that both verifications have.
+// Fields that all verifications have.
 template <typename Call>
 Outputs fill(Call& call, const Tensor& logits, const Tensor& drafts, const Tensor& ends,
              int64_t max_draft_len) {
@@ -126,6 +128,23 @@ Outputs verify_sample(const Tensor& logits, const Tensor& drafts, const Tensor& 
   return outputs;
 }
 
+Outputs verify_seeded(const Tensor& logits, const Tensor& drafts, const Tensor& ends,
+                      int64_t max_draft_len, const Tensor& temperature, const OptionalTensor& top_k,
+                      const OptionalTensor& top_p, const OptionalTensor& min_p, const Tensor& seeds,
+                      const Tensor& positions) {
+  const c10_npu::NPUGuard guard(logits.device());
+  spec_verify_seeded call{};
+  const Outputs outputs = fill(call, logits, drafts, ends, max_draft_len);
+  call.temperature = temperature.const_data_ptr<float>();
+  call.top_k = pointer<int32_t>(top_k);
+  call.top_p = pointer<float>(top_p);
+  call.min_p = pointer<float>(min_p);
+  call.seeds = seeds.const_data_ptr<int64_t>();
+  call.positions = positions.const_data_ptr<int64_t>();
+  enqueue("spec_verify_seeded", call, logits);
+  return outputs;
+}
+
 void grammar_mask(const Tensor& logits, const Tensor& bitmask, const Tensor& row_indices) {
   const c10_npu::NPUGuard guard(logits.device());
   spec_grammar_mask call{};
@@ -151,11 +170,16 @@ TORCH_LIBRARY(vllm_ascend_spec_npu, m) {
       "verify_sample(Tensor logits, Tensor drafts, Tensor ends, int max_draft_len, *,"
       " Tensor temperature, Tensor? top_k, Tensor? top_p, Tensor? min_p, Tensor? draft_probs,"
       " Tensor accept_uniform, Tensor sample_uniform, bool block_rule) -> (Tensor, Tensor)");
+  m.def(
+      "verify_seeded(Tensor logits, Tensor drafts, Tensor ends, int max_draft_len, *,"
+      " Tensor temperature, Tensor? top_k, Tensor? top_p, Tensor? min_p, Tensor seeds,"
+      " Tensor positions) -> (Tensor, Tensor)");
   m.def("grammar_mask(Tensor(a!) logits, Tensor bitmask, Tensor row_indices) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(vllm_ascend_spec_npu, PrivateUse1, m) {
   m.impl("verify_greedy", &verify_greedy);
   m.impl("verify_sample", &verify_sample);
+  m.impl("verify_seeded", &verify_seeded);
   m.impl("grammar_mask", &grammar_mask);
 }

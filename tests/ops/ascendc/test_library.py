@@ -193,6 +193,7 @@ def built() -> Iterator[None]:
     for name, function in (
         ("verify_greedy", emulator.verify_greedy),
         ("verify_sample", sample),
+        ("verify_seeded", emulator.verify_seeded),
         ("grammar_mask", emulator.grammar_mask),
     ):
         ops.impl(name, function, "CPU")
