@@ -15,6 +15,7 @@ from ops.emulator.report import EmulatorError
 from tests.ops.ascendc.kernels import SOURCES, make_emulator
 from tests.ops.batches import as_lists, int32, make_drafts, make_sampled
 from tests.ops.emulator.build import requires_compiler
+from tests.ops.seeded import seeded_case
 from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.ops import (
     ascendc_library,
@@ -26,6 +27,7 @@ from vllm_ascend_spec.ops.ascendc_library import library, use
 from vllm_ascend_spec.ops.checksum import write_checksum
 from vllm_ascend_spec.ops.verify_greedy import OP
 from vllm_ascend_spec.ops.verify_greedy import ascendc as greedy
+from vllm_ascend_spec.ops.verify_seeded import verify_seeded
 
 NAME = ascendc_library.NAMESPACE
 
@@ -209,9 +211,12 @@ def test_built_ops_are_called_by_their_schemas(built: None, rule: str) -> None:
         got = verify_sample(**arguments, backend="ascendc")
         drafts = make_drafts([2, 0, 3], 9, seed=3)
         greedy_got = verify_greedy(**drafts, backend="ascendc")
+        seeded = seeded_case(make_sampled([2, 0, 3], 9, seed=3), 0)
+        seeded_got = verify_seeded(**seeded, backend="ascendc")
         logits = torch.zeros(2, 40)
         bitmask = torch.tensor([[1, 0], [-1, -1]], dtype=torch.int32)
         grammar_mask(logits, bitmask, int32([1, -1]), backend="ascendc")
     assert as_lists(got) == as_lists(verify_sample(**arguments, backend="reference"))
     assert as_lists(greedy_got) == as_lists(verify_greedy(**drafts, backend="reference"))
+    assert as_lists(seeded_got) == as_lists(verify_seeded(**seeded, backend="reference"))
     assert logits.isfinite().sum(dim=1).tolist() == [40, 1]
