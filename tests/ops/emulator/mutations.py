@@ -290,6 +290,68 @@ SAMPLE = _mutations(
     ),
 )
 
+SEEDED = _mutations(
+    "verify_seeded",
+    "seeded",
+    (
+        "SyncAll forgotten",
+        "verify_seeded/verify_seeded.h",
+        "    full_order();\n    AscendC::SyncAll();\n",
+        "    full_order();\n",
+        "core-race uninitialised",
+    ),
+    (
+        "samples of tiles that other cores have",
+        "verify_seeded/verify_seeded.h",
+        "             (end - begin) * kRecord);\n",
+        "             (end - begin + 1) * kRecord);\n",
+        "core-race gm-bounds",
+    ),
+    (
+        "no order within a product",
+        "verify_seeded/philox.h",
+        "    times(carry_, high, low_factor);\n    vector_order();\n",
+        "    times(carry_, high, low_factor);\n",
+        "unordered",
+        "seeded in no order",
+    ),
+    (
+        "comparison of integers by order",
+        "verify_seeded/noise.h",
+        "AscendC::CompareScalar(scratch.mask, series, 0.0f, AscendC::CMPMODE::GE, n);",
+        "AscendC::CompareScalar(scratch.mask, words, 0, AscendC::CMPMODE::GE, n);",
+        "unsupported",
+    ),
+    (
+        "least numbers of part of a repeat",
+        "verify_seeded/noise.h",
+        "const uint32_t n = round_up(count, kLanes);",
+        "const uint32_t n = count;",
+        "alignment",
+    ),
+    (
+        "last group not filled up",
+        "verify_seeded/sampler.h",
+        "    if (filled < groups * kGroup) {\n",
+        "    if (false) {\n",
+        "uninitialised",
+    ),
+    (
+        "candidates judged before the scalar unit is done",
+        "verify_seeded/candidates.h",
+        "    end_scalar();\n    exponential_numbers(",
+        "    exponential_numbers(",
+        "unordered",
+    ),
+    (
+        "tokens of a group read before they are compared",
+        "verify_seeded/sampler.h",
+        "needed, AscendC::CMPMODE::GE, kGroup);\n    begin_scalar();\n",
+        "needed, AscendC::CMPMODE::GE, kGroup);\n",
+        "unordered",
+    ),
+)
+
 GRAMMAR = _mutations(
     "grammar_mask",
     "masks",
@@ -351,4 +413,4 @@ GRAMMAR = _mutations(
     ),
 )
 
-MUTATIONS = [*GREEDY, *SAMPLE, *GRAMMAR]
+MUTATIONS = [*GREEDY, *SAMPLE, *SEEDED, *GRAMMAR]

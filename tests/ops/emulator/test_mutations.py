@@ -27,16 +27,19 @@ from tests.ops.emulator.mutations import MUTATIONS, Mutation
 from vllm_ascend_spec.ops import verify_sample
 from vllm_ascend_spec.ops.grammar_mask.reference import grammar_mask
 from vllm_ascend_spec.ops.verify_greedy.reference import verify_greedy
+from vllm_ascend_spec.ops.verify_seeded import verify_seeded
 
 pytestmark = requires_compiler
 
 Mutants = dict[Mutation, Callable[[], Path]]
 
 KERNELS = ROOT / "ops" / "ascendc"
-OPS = ("verify_greedy", "verify_sample", "grammar_mask")
+OPS = ("verify_greedy", "verify_sample", "verify_seeded", "grammar_mask")
 # Odd, so that rows have tails; rows are further apart than they are long.
 VOCAB, STRIDE, TILE = 1003, 1024, 256
 DRAFTS = [2, 0, 3, 1]
+# Of several tiles, the last of which ends in the first half of a group of noise.
+SEEDED_VOCAB = 3 * 1024 + 130
 
 
 def rows(dtype: torch.dtype, num_rows: int, seed: int = 0, vocab: int = VOCAB) -> torch.Tensor:
@@ -90,6 +93,22 @@ def sample(
     assert torch.equal(got[1], expected[1])
 
 
+def seeded(emulator: Emulator) -> None:
+    arguments = batch(SEEDED_VOCAB)
+    options = {
+        "temperature": torch.tensor([0.8, 1.0, 0.0, 1.3]),
+        "top_k": None,
+        "top_p": None,
+        "min_p": None,
+        "seeds": torch.arange(len(DRAFTS)),
+        "positions": torch.arange(len(DRAFTS)) + 2**32,
+    }
+    got = emulator.verify_seeded(*arguments, **options)
+    expected = verify_seeded(*arguments, **options, backend="reference")
+    assert torch.equal(got[0], expected[0])
+    assert torch.equal(got[1], expected[1])
+
+
 def mask(emulator: Emulator) -> None:
     logits = rows(torch.float32, 5)
     expected = logits.clone()
@@ -116,6 +135,8 @@ CASES: dict[str, tuple[dict[str, object], Callable[[Emulator], None]]] = {
         {"num_cores": 1, "mode": "by request", "tile": 64},
         functools.partial(sample, vocab=64 * 40 + 3, top_k=50),
     ),
+    "seeded": ({"num_cores": 3, "mode": "split", "tile": 1024}, seeded),
+    "seeded in no order": ({"num_cores": 1, "mode": "by request", "auto_sync": AUTO_NONE}, seeded),
     "masks": ({"num_cores": 3, "tile": TILE}, mask),
 }
 
@@ -159,7 +180,7 @@ def test_without_an_error_nothing_is_reported(
     settings, run = CASES[case]
     for op in OPS:
         folder_with(tmp_path, build(KERNELS / op / "emulator_host.cpp", optimise=False), op)
-    run(Emulator(tmp_path, **settings, auto_sync=auto_sync, nan_mode=nan_mode))
+    run(Emulator(tmp_path, **{**settings, "auto_sync": auto_sync, "nan_mode": nan_mode}))
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: f"{m.op}-{m.name.replace(' ', '_')}")

@@ -19,18 +19,19 @@ from tests.ops.parity import Arguments, Result
 from tests.ops.triton_ascend.launch import Launcher, Receiver
 from tests.ops.triton_ascend.lowering import Variant
 
-OPS = ("verify_greedy", "verify_sample", "grammar_mask")
+OPS = ("verify_greedy", "verify_sample", "verify_seeded", "grammar_mask")
 KERNELS = {
     "greedy": ("scan_greedy", "finalize_greedy"),
     "scan": ("scan_sampled",),
     "filters": ("filter_rows",),
     "finalize": ("finalize_sampled",),
+    "seeded": ("scan_seeded", "finalize_seeded"),
     "mask": ("mask_rows",),
 }
 # What the host code asks about a device, in triton_launch.py.
 ABOUT_DEVICES = ("num_cores", "lanes_of", "on_device")
 GREEDY_NAMES = ("logits", "draft_token_ids", "cu_num_draft_tokens", "max_draft_len")
-OPTIONAL = ("top_k", "top_p", "min_p", "draft_probs")
+FILTERS = ("top_k", "top_p", "min_p")
 NPU = SimpleNamespace(type="npu", index=0)
 
 
@@ -65,9 +66,15 @@ def _about_an_npu(asked: Callable[..., Any]) -> Callable[..., Any]:
 
 def verify_sample(arguments: Arguments, receive: Receiver) -> Result:
     """Run the host code of ``verify_sample``."""
-    given = {**dict.fromkeys(OPTIONAL), "rule": "token", **arguments}
+    given = {**dict.fromkeys((*FILTERS, "draft_probs")), "rule": "token", **arguments}
     with launching(receive):
         return host("verify_sample").verify_sample(**given)
+
+
+def verify_seeded(arguments: Arguments, receive: Receiver) -> Result:
+    """Run the host code of ``verify_seeded``."""
+    with launching(receive):
+        return host("verify_seeded").verify_seeded(**{**dict.fromkeys(FILTERS), **arguments})
 
 
 def verify_greedy(arguments: Arguments, receive: Receiver) -> Result:

@@ -9,7 +9,14 @@ import torch
 
 from tests.ops.batches import DTYPES
 from tests.ops.parity import Arguments
-from tests.ops.triton_ascend.backend import Recorder, grammar_mask, verify_greedy, verify_sample
+from tests.ops.seeded import NOT_TAKEN
+from tests.ops.triton_ascend.backend import (
+    Recorder,
+    grammar_mask,
+    verify_greedy,
+    verify_sample,
+    verify_seeded,
+)
 from tests.ops.triton_ascend.lowering import Variant
 from vllm_ascend_spec.ops.verify_sample import RULES
 
@@ -58,12 +65,20 @@ def sampled() -> Iterator[Arguments]:
         yield batch(torch.float32, **sizes)
 
 
+def seeded(arguments: Arguments) -> Arguments:
+    """Return arguments of ``verify_seeded`` for a batch of ``verify_sample``."""
+    taken = {name: value for name, value in arguments.items() if name not in NOT_TAKEN}
+    zeros = torch.zeros(arguments["cu_num_draft_tokens"].shape[0], dtype=torch.int64)
+    return {**taken, "seeds": zeros, "positions": zeros}
+
+
 def launched_variants() -> list[Variant]:
     """Return every variant that the batches of all ops launch."""
     recorder = Recorder()
     for arguments in sampled():
         verify_sample(arguments, recorder)
         verify_greedy(arguments, recorder)
+        verify_seeded(seeded(arguments), recorder)
     for dtype in DTYPES:
         arguments = batch(dtype)
         verify_greedy(arguments, recorder)

@@ -12,6 +12,7 @@ import torch
 from tests.ops.batches import DTYPES, with_wide_stride
 from tests.ops.cases import parity_cases
 from tests.ops.parity import Arguments, assert_right, judge, judge_greedy
+from tests.ops.seeded import seeded_case, ties_of_result
 from tests.ops.triton_ascend import backend
 from tests.ops.triton_ascend.environment import requires_execution
 from tests.ops.triton_ascend.launch import MOST_PROGRAMS, AccessError, Machine
@@ -102,6 +103,36 @@ def test_a_large_vocabulary(folder: Path, rule: str, drafts: str, filters: Any, 
         3, seed=6, max_requests=3, max_drafts=4, rule=rule, dtype=dtype, kind="normal", **fixed
     )
     check_sampled(Machine(folder), list(cases), most_ties=0.2)
+
+
+def check_seeded(machine: Machine, cases: list[Arguments]) -> None:
+    recorder = backend.Recorder()
+    cases = [seeded_case(case, index) for index, case in enumerate(cases)]
+    for case in cases:
+        backend.verify_seeded(case, recorder)
+    machine.prepare(recorder.variants)
+    ties = sum(ties_of_result(c, backend.verify_seeded(c, machine.launch)) for c in cases)
+    assert ties <= 1
+
+
+@pytest.mark.parametrize("filters", [(), ALL], ids=["plain", "filtered"])
+def test_seeded_requests(machine: Machine, filters: tuple[str, ...]) -> None:
+    sizes = ((5, 2), (1003, 4), (5000, 4))
+    fixed: dict[str, Any] = {"dtype": torch.float32, "filters": filters}
+    check_seeded(
+        machine,
+        [
+            case
+            for vocab_size, count in sizes
+            for case in parity_cases(count, seed=vocab_size, vocab_size=vocab_size, **fixed)
+        ],
+    )
+
+
+def test_seeded_requests_of_a_large_vocabulary(folder: Path) -> None:
+    fixed: dict[str, Any] = {"dtype": torch.bfloat16, "filters": ()}
+    cases = parity_cases(2, seed=6, vocab_size=LARGE, max_requests=2, max_drafts=2, **fixed)
+    check_seeded(Machine(folder), list(cases))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -28,12 +28,14 @@ def sample_chunk(
 ):
     """Return the most log2(weight / noise) of a chunk, and the lowest token that has it."""
     tokens = first + tl.arange(0, CHUNK)
-    blocks = first // BLOCK + tl.arange(0, CHUNK // BLOCK)
+    num_blocks: tl.constexpr = CHUNK // BLOCK
+    blocks = first // BLOCK + tl.arange(0, num_blocks)
     least, place = least_of_blocks(seed, position, blocks)
-    spread = tl.broadcast_to(least[:, None], (CHUNK // BLOCK, BLOCK))
+    spread = tl.broadcast_to(least[:, None], (num_blocks, BLOCK))
     has_least = place[:, None] == tl.arange(0, BLOCK)[None, :]
+    beyond = beyond_least(seed, position, first // BLOCK, num_blocks)
     noise = tl.reshape(spread, (CHUNK,))
-    noise += tl.where(tl.reshape(has_least, (CHUNK,)), 0.0, beyond_least(seed, position, tokens))
+    noise += tl.where(tl.reshape(has_least, (CHUNK,)), 0.0, beyond)
     reached = distance_of(x, peak, rate) - tl.log2(noise)
     reached = tl.where(x > float("-inf"), reached, float("-inf"))
     best = tl.max(reached, axis=0)
