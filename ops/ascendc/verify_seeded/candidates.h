@@ -82,7 +82,7 @@ class Candidates {
   // 0 where the least number is the token's.
   SPEC_FN LocalTensor<float> others() const { return c.factors[3 * kMost]; }
   SPEC_FN Words tokens() const { return c.chances.template ReinterpretCast<int32_t>(); }
-  static_assert(kMost <= kMaxDrafts + 1 && 7 * kMost <= kMaxTiles * kRecord, "see the context");
+  static_assert(kMost <= kMaxDrafts + 1 && 8 * kMost <= kMaxTiles * kRecord, "see the context");
 
   Context<In>& c;
   const LeastNumbers<In>& least_;

@@ -1,12 +1,11 @@
 // The noise of one position. vllm_ascend_spec/ops/verify_seeded/noise.py says what it is and why.
 #pragma once
 #include "../verify_sample/context.h"
+#include "arguments.h"
 #include "philox.h"
 
 namespace spec {
 
-// Tokens of a group that has a least number ("block" there; here that is a copy's 32 bytes).
-constexpr uint32_t kGroup = 128;
 // Calls of the generator for a group's tokens; the call after them is for its least number.
 constexpr uint32_t kCalls = kGroup / 4;
 
@@ -122,6 +121,21 @@ class LeastNumbers {
     first_ = first;
   }
 
+  // Keeps what prepare() has made of `count` groups in global memory, and gets some of it back.
+  SPEC_FN void keep_in(const GlobalTensor<float>& memory) { memory_ = memory; }
+  SPEC_FN void keep(uint32_t row, uint32_t count) {
+    order<HardEvent::V_MTE3>();
+    for (uint32_t i = 0; i < kKept; ++i) {
+      AscendC::DataCopyPad(memory_[place_of(row, i, first_)], array(i),
+                           AscendC::DataCopyExtParams(1, count * 4, 0, 0, 0));
+    }
+    order<HardEvent::MTE3_V>();
+  }
+  SPEC_FN void restore(uint32_t row, uint32_t first, uint32_t count) {
+    for (uint32_t i = 0; i < kKept; ++i) copy_in(array(i), memory_[place_of(row, i, first)], count);
+    first_ = first;
+  }
+
   // -log of the least numbers from `group` on; a multiple of 8 after the first.
   SPEC_FN LocalTensor<float> gains(uint32_t group) const { return array(2)[group - first_]; }
   // For the scalar unit: the same, the random word, and the token that has the least number.
@@ -139,7 +153,7 @@ class LeastNumbers {
   }
 
  private:
-  static constexpr uint32_t kPerBuffer = kTile / kSpan, kKept = 3;
+  static constexpr uint32_t kPerBuffer = kTile / kSpan;
   static_assert(3 * kPerBuffer >= kKept + VectorPhilox::kBuffers, "lower kSpan");
   static_assert(kSpan % kLanes == 0 && kSpan >= kTile / kGroup, "a tile's groups in whole repeats");
 
@@ -153,7 +167,13 @@ class LeastNumbers {
     return array(index).template ReinterpretCast<int32_t>();
   }
 
+  SPEC_FN uint64_t place_of(uint32_t row, uint32_t which, uint32_t group) const {
+    const uint64_t width = static_cast<uint64_t>(c.num_tiles) * (c.args.tile / kGroup);
+    return (static_cast<uint64_t>(row) * kKept + which) * width + group;
+  }
+
   Context<In>& c;
+  GlobalTensor<float> memory_;
   uint32_t first_ = 0;
 };
 

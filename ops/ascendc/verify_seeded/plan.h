@@ -1,7 +1,7 @@
 // Tiling and workspace of a call of verify_seeded. Host only.
 #pragma once
 #include "../common/tiling.h"
-#include "../verify_sample/arguments.h"
+#include "arguments.h"
 #include "call.h"
 
 namespace spec {
@@ -25,8 +25,8 @@ inline std::string plan(const spec_verify_seeded& call, uint32_t cores, const Wi
   if (!problem.empty()) return problem;
   const auto tiles = static_cast<uint32_t>((call.vocab_size + tiling.tile - 1) / tiling.tile);
   tiling.flags = flags_of(call, tiling);
-  tiling.workspace = SampleWorkspace(static_cast<uint32_t>(call.num_rows), tiles, tiling.cores,
-                                     tiling.flags)
+  tiling.workspace = SeededWorkspace(static_cast<uint32_t>(call.num_rows), tiles, tiling.tile,
+                                     tiling.cores, tiling.flags)
                          .bytes;
   return "";
 }

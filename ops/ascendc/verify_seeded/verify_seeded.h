@@ -3,6 +3,7 @@
 // Rows are cut, scanned and filtered as in verify_sample, whose context and search it uses.
 #pragma once
 #include "../verify_sample/search.h"
+#include "arguments.h"
 #include "sampler.h"
 
 namespace spec {
@@ -14,6 +15,11 @@ class VerifySeeded {
       : c(context), rows_(context), scan_(context), search_(context), sampler_(context) {
     seeds_.SetGlobalBuffer(reinterpret_cast<__gm__ uint64_t*>(seeds));
     positions_.SetGlobalBuffer(reinterpret_cast<__gm__ uint64_t*>(positions));
+    const SeededWorkspace at(c.args.num_rows, c.num_tiles, c.args.tile, c.cores, c.args.flags);
+    samples_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(c.args.workspace + at.samples));
+    GlobalTensor<float> groups;
+    groups.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(c.args.workspace + at.groups));
+    sampler_.keep_in(groups);
   }
 
   SPEC_FN void run() {
@@ -23,6 +29,8 @@ class VerifySeeded {
         meet();
         search_.run();
       }
+      survey_share();
+      meet();
       sample_share();
       meet();
     }
@@ -35,27 +43,71 @@ class VerifySeeded {
     AscendC::SyncAll();
   }
 
-  // Leaves a sample of this core's share of each row.
-  SPEC_FN void sample_share() {
+  // A row's tiles [begin, end) that are this core's.
+  struct Share {
+    Request request;
+    uint32_t position, row, begin, end;
+  };
+  SPEC_FN Share share_at(const Split& cut, uint64_t at) const {
+    Share found;
+    found.row = static_cast<uint32_t>(at / c.num_tiles);
+    found.begin = static_cast<uint32_t>(at % c.num_tiles);
+    found.end = least(c.num_tiles,
+                      found.begin + static_cast<uint32_t>(cut.first(c.core + 1) - at));
+    found.request = c.request(c.requests.of_row(found.row));
+    found.position = found.row - c.row_of(found.request, 0);
+    return found;
+  }
+
+  // Looks at all logits, and leaves a good token of each share. Without it a core whose share has
+  // no likely tokens would look into many of them.
+  SPEC_FN void survey_share() {
     const Split cut = c.split();
-    const uint64_t end = cut.first(c.core + 1);
-    for (uint64_t at = cut.first(c.core); at < end;) {
-      const auto row = static_cast<uint32_t>(at / c.num_tiles);
-      const auto begin = static_cast<uint32_t>(at % c.num_tiles);
-      const auto stop = least(c.num_tiles, begin + static_cast<uint32_t>(end - at));
-      const Request request = c.request(c.requests.of_row(row));
-      const uint32_t position = row - c.row_of(request, 0);
-      if (!request.greedy) {
-        leave(row, begin, stop, sample(request, position, begin, stop));
-      } else if (!c.has(kFilters)) {
-        scan_.scan(request, position, begin, stop);
+    for (uint64_t at = cut.first(c.core); at < cut.first(c.core + 1);) {
+      const Share share = share_at(cut, at);
+      at += share.end - share.begin;
+      if (share.request.greedy) {
+        if (!c.has(kFilters)) scan_.scan(share.request, share.position, share.begin, share.end);
+        continue;
       }
-      at += stop - begin;
+      Sampled best;
+      const Target target = target_of(share.request, share.position, best);
+      sampler_.survey(target, source_of(share.request, share.position), share.begin, share.end,
+                      best);
+      full_order();
+      leave(surveyed(), share, best);
     }
   }
 
-  SPEC_FN Sampled sample(const Request& request, uint32_t position, uint32_t begin, uint32_t end) {
-    Sampled best;
+  // Samples the tiles that may have a better token than all that the survey has found.
+  SPEC_FN void sample_share() {
+    const Split cut = c.split();
+    for (uint64_t at = cut.first(c.core); at < cut.first(c.core + 1);) {
+      const Share share = share_at(cut, at);
+      at += share.end - share.begin;
+      if (share.request.greedy) continue;
+      Sampled best = joined(surveyed(), share.row, share.request.beta);
+      Target target{share.row, share.request.beta, -kInfinity, false};
+      if (c.has(kFilters)) target.threshold = rows_.load(share.request, share.position).threshold;
+      const NoiseSource source = source_of(share.request, share.position);
+      full_order();
+      for (uint32_t tile = share.begin; tile < share.end; ++tile) {
+        if (may_win(tile, target.beta, best)) sampler_.sample_again(target, source, tile, best);
+      }
+      full_order();
+      leave(samples_, share, best);
+    }
+  }
+
+  // The survey's records of the row are in c.records.
+  SPEC_FN bool may_win(uint32_t tile, float beta, const Sampled& best) const {
+    const float most = rows_.lane(tile, kBound), beside = rows_.lane(tile, kBeside);
+    const float distance = beside == best.top ? 0.0f : (beside - best.top) * beta;
+    return most > -kInfinity && most + distance >= best.goal();
+  }
+
+  // With the row's largest logit if it is known. Filtered tiles are chosen by c.records.
+  SPEC_FN Target target_of(const Request& request, uint32_t position, Sampled& best) {
     Target target{c.row_of(request, position), request.beta, -kInfinity, c.has(kFilters)};
     if (target.filtered) {
       const Row row = rows_.load(request, position);
@@ -63,31 +115,32 @@ class VerifySeeded {
       target.threshold = row.threshold;
       rows_.load_records(row.index);
     }
-    const NoiseSource source(seeds_.GetValue(request.index),
-                        positions_.GetValue(request.index) + position);
     full_order();
-    sampler_.sample(target, source, begin, end, best);
-    full_order();
-    return best;
+    return target;
+  }
+  SPEC_FN NoiseSource source_of(const Request& request, uint32_t position) const {
+    return NoiseSource(seeds_.GetValue(request.index),
+                       positions_.GetValue(request.index) + position);
   }
 
-  // In each tile's record: then a row's core need not know how it was shared.
-  SPEC_FN void leave(uint32_t row, uint32_t begin, uint32_t end, const Sampled& best) {
-    for (uint32_t at = 0; at < (end - begin) * kRecord; at += kRecord) {
-      c.staged.SetValue(at, best.top);
-      c.staged.SetValue(at + 1, best.reached);
-      c.staged.SetValue(at + 2, float_of(static_cast<uint32_t>(best.token)));
+  // In each tile's record: then who reads them need not know how the row was shared.
+  SPEC_FN void leave(const GlobalTensor<float>& records, const Share& share, const Sampled& best) {
+    const uint32_t length = (share.end - share.begin) * kRecord;
+    for (uint32_t at = 0; at < length; at += kRecord) {
+      c.staged.SetValue(at + kSampleTop, best.top);
+      c.staged.SetValue(at + kReached, best.reached);
+      c.staged.SetValue(at + kSampled, float_of(static_cast<uint32_t>(best.token)));
     }
-    copy_out(records()[(static_cast<uint64_t>(row) * c.num_tiles + begin) * kRecord], c.staged,
-             (end - begin) * kRecord);
+    const uint64_t first = static_cast<uint64_t>(share.row) * c.num_tiles + share.begin;
+    copy_out(records[first * kRecord], c.staged, length);
   }
-  SPEC_FN Sampled joined(uint32_t row, float beta) {
-    copy_in(c.records, records()[static_cast<uint64_t>(row) * c.num_tiles * kRecord],
+  SPEC_FN Sampled joined(const GlobalTensor<float>& records, uint32_t row, float beta) {
+    copy_in(c.records, records[static_cast<uint64_t>(row) * c.num_tiles * kRecord],
             c.num_tiles * kRecord);
     Sampled best;
     for (uint32_t tile = 0; tile < c.num_tiles; ++tile) {
-      Sampled part{rows_.lane(tile, 0), rows_.lane(tile, 1),
-                   static_cast<int32_t>(bits_of(rows_.lane(tile, 2)))};
+      Sampled part{rows_.lane(tile, kSampleTop), rows_.lane(tile, kReached),
+                   static_cast<int32_t>(bits_of(rows_.lane(tile, kSampled)))};
       if (part.reached == -kInfinity) continue;
       best.raise(part.top, beta);
       part.raise(best.top, beta);
@@ -96,7 +149,7 @@ class VerifySeeded {
     return best;
   }
   // With filters the scan's records are still being read.
-  SPEC_FN const GlobalTensor<float>& records() const {
+  SPEC_FN const GlobalTensor<float>& surveyed() const {
     return c.has(kFilters) ? c.masses : c.tile_records;
   }
 
@@ -113,7 +166,7 @@ class VerifySeeded {
   SPEC_FN int32_t token_of(const Request& request, uint32_t position) {
     const uint32_t row = c.row_of(request, position);
     if (!c.has(kByRequest)) {
-      return request.greedy ? rows_.argmax(row) : joined(row, request.beta).token;
+      return request.greedy ? rows_.argmax(row) : joined(samples_, row, request.beta).token;
     }
     if (request.greedy || c.has(kFilters)) {
       scan_.scan(request, position, 0, c.num_tiles);
@@ -124,7 +177,11 @@ class VerifySeeded {
       rows_.store(search_.filtered(request, position));
       full_order();
     }
-    return sample(request, position, 0, c.num_tiles).token;
+    Sampled best;
+    const Target target = target_of(request, position, best);
+    sampler_.sample(target, source_of(request, position), 0, c.num_tiles, best);
+    full_order();
+    return best.token;
   }
 
   Context<In>& c;
@@ -133,6 +190,7 @@ class VerifySeeded {
   Search<In> search_;
   Sampler<In> sampler_;
   GlobalTensor<uint64_t> seeds_, positions_;
+  GlobalTensor<float> samples_;
 };
 
 }  // namespace spec

@@ -119,9 +119,9 @@ def peaked(num_reqs: int, **filters: float) -> Arguments:
 
 
 @pytest.mark.parametrize(
-    ("filters", "most", "meetings"), [({}, 1.02, 1), ({"top_k": 50, "top_p": 0.9}, 2.3, 4)]
+    ("filters", "most", "meetings"), [({}, 1.5, 2), ({"top_k": 50, "top_p": 0.9}, 2.5, 5)]
 )
-def test_logits_are_read_once_and_once_more_with_filters(
+def test_logits_are_read_once_and_few_tiles_again(
     filters: dict[str, float], most: float, meetings: int
 ) -> None:
     arguments = peaked(8, **filters)

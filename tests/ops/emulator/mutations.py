@@ -303,9 +303,30 @@ SEEDED = _mutations(
     (
         "samples of tiles that other cores have",
         "verify_seeded/verify_seeded.h",
-        "             (end - begin) * kRecord);\n",
-        "             (end - begin + 1) * kRecord);\n",
+        "const uint32_t length = (share.end - share.begin) * kRecord;",
+        "const uint32_t length = (share.end - share.begin + 1) * kRecord;",
         "core-race gm-bounds",
+    ),
+    (
+        "survey's records overwritten",
+        "verify_seeded/verify_seeded.h",
+        "      leave(samples_, share, best);\n",
+        "      leave(surveyed(), share, best);\n",
+        "core-race uninitialised",
+    ),
+    (
+        "least numbers kept where others are",
+        "verify_seeded/noise.h",
+        "static_cast<uint64_t>(c.num_tiles) * (c.args.tile / kGroup)",
+        "c.args.vocab_size / kGroup",
+        "core-race uninitialised gm-bounds",
+    ),
+    (
+        "least numbers kept before they are made",
+        "verify_seeded/noise.h",
+        "    order<HardEvent::V_MTE3>();\n",
+        "",
+        "unordered",
     ),
     (
         "no order within a product",
