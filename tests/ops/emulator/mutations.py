@@ -319,7 +319,7 @@ SEEDED = _mutations(
         "verify_seeded/noise.h",
         "static_cast<uint64_t>(c.num_tiles) * (c.args.tile / kGroup)",
         "c.args.vocab_size / kGroup",
-        "core-race uninitialised gm-bounds",
+        "core-race uninitialised gm-bounds unordered",
     ),
     (
         "least numbers kept before they are made",
