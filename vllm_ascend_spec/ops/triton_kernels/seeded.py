@@ -29,13 +29,13 @@ def sample_chunk(
     """Return the most log2(weight / noise) of a chunk, and the lowest token that has it."""
     tokens = first + tl.arange(0, CHUNK)
     num_blocks: tl.constexpr = CHUNK // BLOCK
+    # First what takes the most room.
+    beyond = beyond_least(seed, position, first // BLOCK, num_blocks)
     blocks = first // BLOCK + tl.arange(0, num_blocks)
     least, place = least_of_blocks(seed, position, blocks)
-    spread = tl.broadcast_to(least[:, None], (num_blocks, BLOCK))
     has_least = place[:, None] == tl.arange(0, BLOCK)[None, :]
-    beyond = beyond_least(seed, position, first // BLOCK, num_blocks)
-    noise = tl.reshape(spread, (CHUNK,))
-    noise += tl.where(tl.reshape(has_least, (CHUNK,)), 0.0, beyond)
+    noise = tl.where(tl.reshape(has_least, (CHUNK,)), 0.0, beyond)
+    noise += tl.reshape(tl.broadcast_to(least[:, None], (num_blocks, BLOCK)), (CHUNK,))
     reached = distance_of(x, peak, rate) - tl.log2(noise)
     reached = tl.where(x > float("-inf"), reached, float("-inf"))
     best = tl.max(reached, axis=0)
