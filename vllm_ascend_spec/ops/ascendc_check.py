@@ -6,6 +6,7 @@ the device: it prints a line, nothing runs, and results are whatever was in thei
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,9 @@ NPU = "npu"
 # Two answers: memory that nothing was written to cannot hold both.
 ANSWERS = (2, 5)
 VOCAB_SIZE = 8
+# With equal logits the noise alone decides between this many tokens, for each of these seeds.
+NOISY_VOCAB_SIZE = 2000
+SEEDS = (0, 1, -1, 2**31, 2**62 + 12345, -(2**63))
 
 
 def launch_problem(library: Library) -> str | None:
@@ -27,13 +31,52 @@ def launch_problem(library: Library) -> str | None:
     A launch that fails in torch_npu's task queue stops the queue and all later work. So the trial
     runs on a stream that does not use the queue.
     """
-    npu: Any = torch.npu  # torch_npu puts it there
     try:
-        with npu.stream(npu.SyncLaunchStream()):
+        with _without_queue(NPU):
             right = all(_verifies(library, token) for token in ANSWERS)
     except RuntimeError as error:
         return f"a launch failed: {first_line(error)}"
     return None if right else "a launch reported success, but computed nothing, or a wrong answer"
+
+
+def noise_problem(library: Library, device: str) -> str | None:
+    """Sample on the current device; return None, or one line if the kernels' noise is wrong.
+
+    The random generator needs products of int32 that wrap around, which the documentation of the
+    vector unit does not promise.
+    """
+    from vllm_ascend_spec.ops.verify_seeded.reference import verify_seeded
+
+    count = len(SEEDS)
+    drafts = torch.zeros(0, dtype=torch.int32)
+    ends = torch.zeros(count, dtype=torch.int32)
+    options = {
+        "temperature": torch.ones(count),
+        **dict.fromkeys(("top_k", "top_p", "min_p")),
+        "seeds": torch.tensor(SEEDS),
+        "positions": torch.arange(count),
+    }
+    logits = torch.zeros(count, NOISY_VOCAB_SIZE)  # [num_rows, vocab_size]
+    expected, _ = verify_seeded(logits, drafts, ends, 0, **options)
+    given = {name: None if x is None else x.to(device) for name, x in options.items()}
+    try:
+        with _without_queue(device):
+            batch = (logits.to(device), drafts.to(device), ends.to(device))
+            tokens = library.verify_seeded(*batch, 0, **given)[0].cpu()
+    except RuntimeError as error:
+        return f"a launch of verify_seeded failed: {first_line(error)}"
+    if torch.equal(tokens, expected):
+        return None
+    return "verify_seeded makes wrong random numbers on this NPU"
+
+
+def _without_queue(device: str) -> AbstractContextManager[Any]:
+    """Return a context in which launches wait for no other and report their own failures."""
+    if device != NPU:
+        return nullcontext()
+    npu: Any = torch.npu  # torch_npu puts it there
+    stream: AbstractContextManager[Any] = npu.stream(npu.SyncLaunchStream())
+    return stream
 
 
 def _verifies(library: Library, token: int) -> bool:

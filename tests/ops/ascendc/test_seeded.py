@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ from tests.ops.cases import KINDS, parity_cases
 from tests.ops.emulator.build import requires_compiler
 from tests.ops.seeded import assert_as_the_reference, seeded_case
 from tests.ops.test_verify_seeded import BOUND, joint_deviation
-from vllm_ascend_spec.ops.ascendc_library import use
+from vllm_ascend_spec.ops.ascendc_check import noise_problem
+from vllm_ascend_spec.ops.ascendc_library import Outputs, use
 from vllm_ascend_spec.ops.verify_seeded import verify_seeded
 
 pytestmark = requires_compiler
@@ -140,6 +142,22 @@ def test_most_of_the_noise_is_not_made() -> None:
         verify_seeded(**peaked(1), backend="ascendc")
     # A token that is looked at takes seven; all of them would be a million.
     assert emulator.stats.pipes("instructions")["S"] < 5_000
+
+
+def test_wrong_random_numbers_are_noticed_when_the_kernels_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    emulator = make_emulator(num_cores=2)
+    right = emulator.verify_seeded
+    assert noise_problem(emulator, "cpu") is None
+
+    def saturating(*arguments: Any, seeds: torch.Tensor, **options: Any) -> Outputs:
+        return right(*arguments, seeds=seeds.clamp(-(2**31), 2**31 - 1), **options)
+
+    monkeypatch.setattr(emulator, "verify_seeded", saturating)
+    assert noise_problem(emulator, "cpu") == (
+        "verify_seeded makes wrong random numbers on this NPU"
+    )
 
 
 def test_tiles_have_whole_groups_of_noise() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
-from vllm_ascend_spec.ops.ascendc_library import library, problem
+from vllm_ascend_spec.ops import ascendc_library
+from vllm_ascend_spec.ops.ascendc_check import noise_problem
+from vllm_ascend_spec.ops.ascendc_library import library
 from vllm_ascend_spec.ops.layout import fake_outputs
-
-__all__ = ["problem", "verify_seeded"]
 
 
 def verify_seeded(
@@ -39,6 +41,18 @@ def verify_seeded(
         seeds=seeds.contiguous(),
         positions=positions.contiguous(),
     )
+
+
+def problem(device_type: str) -> str | None:
+    """Return why the backend cannot run on a device, or None if it can."""
+    if found := ascendc_library.problem(device_type):
+        return found
+    return _npu_problem() if device_type == "npu" and hasattr(torch, "npu") else None
+
+
+@functools.cache
+def _npu_problem() -> str | None:
+    return noise_problem(library("npu"), "npu")
 
 
 def _contiguous(tensor: torch.Tensor | None) -> torch.Tensor | None:
