@@ -17,8 +17,10 @@ from tests.ops.batches import as_lists, make_drafts, make_sampled
 from tests.ops.emulator.build import build
 from tests.ops.emulator.mutations import MUTATIONS
 from tests.ops.parity import assert_right, judge
+from tests.ops.seeded import seeded_case, ties_of_result
 from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample
 from vllm_ascend_spec.ops.ascendc_library import use
+from vllm_ascend_spec.ops.verify_seeded import verify_seeded
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +53,13 @@ def test_sampled_verification_equals_the_reference(kernels: DeviceEmulator, rule
     tokens, counts = verify_sample(**on_npu(arguments))
     assert launches(kernels) > 0
     assert_right([judge(arguments, on_cpu((tokens, counts)))], most_ties=1)
+
+
+def test_seeded_verification_equals_the_reference(kernels: DeviceEmulator) -> None:
+    arguments = seeded_case(make_sampled([2, 4, 0, 3], 1500, seed=2), 0)
+    result = verify_seeded(**on_npu(arguments))
+    assert launches(kernels) > 0
+    assert ties_of_result(arguments, on_cpu(result)) == 0
 
 
 def test_masks_are_applied_in_place(kernels: DeviceEmulator) -> None:
