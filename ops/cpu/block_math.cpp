@@ -120,9 +120,36 @@ int block_count(const float* x, int n, float low) {
   return hits;
 }
 
+void block_maxima(const float* x, int n, float* out) {
+#ifdef __AVX512DQ__
+  avx512::maxima(x, n, out);
+#else
+  for (int start = 0; start < n; start += kChunk) {
+    const int left = n - start;
+    for (int j = 0; j < kChunk; j += 16) __builtin_prefetch(x + start + kBlock + j);
+    *out++ = block_max(x + start, left < kChunk ? left : kChunk);
+  }
+#endif
+}
+
 #ifdef __AVX512DQ__
 constexpr auto block_collect = avx512::collect;
+constexpr auto block_places = avx512::places;
 #else
+int block_places(const float* x, int n, float low, int32_t* out) {
+  constexpr int kStep = 16;
+  const int32_t* first = out;
+  for (int start = 0; start < n; start += kStep) {
+    const int end = n - start < kStep ? n : start + kStep;
+    if (!block_count(x + start, end - start, low)) continue;
+    for (int i = start; i < end; i++) {
+      *out = i;
+      out += x[i] >= low;
+    }
+  }
+  return static_cast<int>(out - first);
+}
+
 inline int is_in(float x, float low, float high) { return (x >= low) & (x <= high); }
 
 int block_collect(const float* x, int n, float low, float high, float* out) {
@@ -187,10 +214,7 @@ float block_read(const float* x, int n, Weighting w, float* out) {
 #ifdef __AVX512DQ__
   if (w.shift == 0.0f) return avx512::read(x, n, w, out);
 #endif
-  for (int start = 0; start < n; start += kChunk) {
-    const int left = n - start;
-    *out++ = block_max(x + start, left < kChunk ? left : kChunk);
-  }
+  block_maxima(x, n, out);
   return sum_generic<true>(x, n, w);
 }
 
@@ -224,47 +248,45 @@ float block_residual(
 // powers of two. They are at most 0.09 less, so -log2 is bounded from above.
 inline float least_log2(float x) { return static_cast<float>(as_bits(x)) * 0x1p-23f - 127.0f; }
 
-// At most -log(1 - u), which is an exponential number.
+// At most -log(1 - u), which is an exponential number: two terms of its series.
 inline float least_exponential(uint32_t word) {
-  return (static_cast<float>(word) + 0.5f) * 0x1p-32f;
+  const float u = (static_cast<float>(word) + 0.5f) * 0x1p-32f;
+  return u + 0.499f * u * u;
 }
 
 // At least (x - max) * scale - log(number).
 inline float bound(float x, float max, float scale, float number) {
   constexpr float kLog2 = 0.693147f;  // rounded down: the term may have either sign
   const float gain = -least_log2(number);
-  return (x - max) * scale * (1.0f - 0x1p-20f) + gain * kLog2 + 1e-4f;
+  return (x - max) * scale * kShrink + gain * kLog2 + 1e-4f;
 }
 
 int block_chunk_bounds(const float* chunk_max, int n, float max, float scale, float low,
-                       NoiseSource noise, float* out) {
+                       NoiseSource noise, ChunkLeast* least, float* out) {
 #pragma omp simd
   for (int c = 0; c < n; c++) {
     const PhiloxWords words = philox({NoiseSource::kLeast, static_cast<uint32_t>(c),
                                       noise.position_low, noise.position_high}, noise.seed);
-    const float least = least_exponential(words.x) * (1.0f / kChunk);
-    const float most = bound(chunk_max[c], max, scale, least);
+    least[c] = {words.x, words.y};
+    const float number = least_exponential(words.x) * (1.0f / kChunk);
+    const float most = bound(chunk_max[c], max, scale, number);
     out[c] = chunk_max[c] >= low ? most : kNegativeInfinity;
   }
   return block_find(out, n, block_max(out, n));
 }
 
-void block_token_bounds(const float* x, int n, float max, float scale, float low,
-                        NoiseSource noise, int chunk, float least, float* out) {
-  constexpr int kCalls = NoiseSource::kCalls;
+void block_token_bounds(const Candidates& tokens, float max, float scale, NoiseSource noise,
+                        float* out) {
+  constexpr uint32_t kCalls = NoiseSource::kCalls;
 #pragma omp simd
-  for (int call = 0; call < kCalls; call++) {
-    const PhiloxWords words = philox({static_cast<uint32_t>(call), static_cast<uint32_t>(chunk),
-                                      noise.position_low, noise.position_high}, noise.seed);
-    out[call] = least_exponential(words.x);
-    out[call + kCalls] = least_exponential(words.y);
-    out[call + 2 * kCalls] = least_exponential(words.z);
-    out[call + 3 * kCalls] = least_exponential(words.w);
-  }
-#pragma omp simd
-  for (int i = 0; i < n; i++) {
-    const float most = bound(x[i], max, scale, least + out[i]);
-    out[i] = x[i] >= low ? most : kNegativeInfinity;
+  for (int i = 0; i < tokens.count; i++) {
+    const uint32_t place = tokens.place[i], turn = place / kCalls;
+    const PhiloxWords words = philox({place % kCalls, tokens.chunk[i], noise.position_low,
+                                      noise.position_high}, noise.seed);
+    const uint32_t low = turn & 1 ? words.y : words.x, high = turn & 1 ? words.w : words.z;
+    const float beyond = least_exponential(turn & 2 ? high : low);
+    const float least = least_exponential(tokens.least[i]) * (1.0f / kChunk);
+    out[i] = bound(tokens.logit[i], max, scale, least + beyond);
   }
 }
 
@@ -288,9 +310,9 @@ void block_from_float16(const uint16_t* x, int n, float* out) {
 
 extern const BlockMath SPEC_JOIN(block_math_, SPEC_ISA);
 const BlockMath SPEC_JOIN(block_math_, SPEC_ISA) = {
-    SPEC_TEXT(SPEC_ISA), block_max,   block_find,      block_count,    block_collect,
-    block_weighting,     block_sum,   block_read,      block_weigh,    block_residual,
-    block_chunk_bounds,  block_token_bounds,
+    SPEC_TEXT(SPEC_ISA), block_max,   block_maxima,       block_find,          block_count,
+    block_collect,       block_places, block_weighting,  block_sum,           block_read,
+    block_weigh,         block_residual,        block_chunk_bounds, block_token_bounds,
     block_from_bfloat16, block_from_float16,
 };
 

@@ -42,16 +42,39 @@ struct NoiseSource {
   }
 };
 
+// Two words of the call for the least number of a chunk: of the number, and of who has it.
+struct ChunkLeast {
+  uint32_t number, place;
+};
+
+// Tokens whose noise is not known yet. None has the least number of its chunk.
+struct Candidates {
+  static constexpr int kMost = 64;
+
+  int count = 0;
+  uint32_t chunk[kMost], place[kMost];
+  uint32_t least[kMost];  // the word for the least number of the chunk
+  float logit[kMost];
+};
+
+// Bounds take differences of logits for this much smaller than they are, more than rounding is.
+constexpr float kShrink = 1.0f - 0x1p-20f;
+
 struct BlockMath {
   const char* name;
   // Largest value; NaN is passed over. -inf for a block of nothing else.
   float (*max)(const float* x, int n);
+  // The same of each chunk, into out[ceil(n / kChunk)].
+  void (*maxima)(const float* x, int n, float* out);
   // First index of `value`, or n.
   int (*find)(const float* x, int n, float value);
   // How many values are at or above `low`.
   int (*count)(const float* x, int n, float low);
   // Copies the values in [low, high] to out [n], in their order; returns how many there are.
   int (*collect)(const float* x, int n, float low, float high, float* out);
+  // The indices of values at or above `low` to out [n + 16], in their order; returns how many
+  // there are.
+  int (*places)(const float* x, int n, float low, int32_t* out);
   // A weighting in which `reference`, a finite logit, weighs from 1/2 to 1, without a threshold.
   Weighting (*weighting)(float reference, float scale);
   // Sum of the weights. A value that has no weight may add up to 2^-126.
@@ -67,10 +90,10 @@ struct BlockMath {
   // What (x - max) * scale - log(noise) does not exceed in each of n chunks, which have these
   // largest values, into out [n]; -inf for chunks below `low`. Returns the index of the largest.
   int (*chunk_bounds)(const float* chunk_max, int n, float max, float scale, float low,
-                      NoiseSource noise, float* out);
-  // The same of each of the n tokens of a chunk that do not have its least number.
-  void (*token_bounds)(const float* x, int n, float max, float scale, float low,
-                       NoiseSource noise, int chunk, float least, float* out);
+                      NoiseSource noise, ChunkLeast* least, float* out);
+  // The same of each candidate, into out [candidates.count].
+  void (*token_bounds)(const Candidates& candidates, float max, float scale, NoiseSource noise,
+                       float* out);
   void (*from_bfloat16)(const uint16_t* x, int n, float* out);
   void (*from_float16)(const uint16_t* x, int n, float* out);
 };

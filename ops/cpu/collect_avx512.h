@@ -31,6 +31,24 @@ inline int collect(const float* x, int n, float low, float high, float* out) {
   return static_cast<int>(out - first) + count;
 }
 
+// The indices of the values at or above `low`.
+inline int places(const float* x, int n, float low, int32_t* out) {
+  constexpr int kWidth = 16, kStep = 64;
+  const __m512 lowest = _mm512_set1_ps(low);
+  const int32_t* const first = out;
+  for (int start = 0; start < n; start += kStep) {
+    uint64_t wanted = 0;
+    for (int i = 0; i < kStep && start + i < n; i += kWidth) {
+      const int left = n - start - i;
+      const __mmask16 lanes = left < kWidth ? (1u << left) - 1 : 0xffff;
+      const __m512 value = _mm512_maskz_loadu_ps(lanes, x + start + i);
+      wanted |= uint64_t{_mm512_mask_cmp_ps_mask(lanes, value, lowest, _CMP_GE_OQ)} << i;
+    }
+    for (; wanted; wanted &= wanted - 1) *out++ = start + __builtin_ctzll(wanted);
+  }
+  return static_cast<int>(out - first);
+}
+
 }  // namespace avx512
 }  // namespace
 }  // namespace spec

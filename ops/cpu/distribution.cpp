@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "noisy_search.h"
 #include "threshold.h"
 
 namespace spec {
@@ -164,47 +165,29 @@ int Distribution::draw(double uniform, int without, Scratch& scratch) {
   return b * kBlock + invert(scratch.weights, row_.block_size(b), reached, goal);
 }
 
-int Distribution::sample(const Noise& noise, float temperature, Scratch& scratch) const {
-  const BlockMath& math = block_math();
-  const double scale = 1.0 / temperature;
-  const float rounded_scale = to_float(scale), low = weighting_.threshold;
-  const int num_chunks = row_.num_chunks();
-  std::vector<float>& bounds = scratch.bounds;
-  bounds.resize(num_chunks);
-  const int likeliest = math.chunk_bounds(
-      scratch.chunk_max.data(), num_chunks, max_, rounded_scale, low, noise.source, bounds.data());
-  // In logarithms, where the row's largest logit is 0: the token with the most log p - log(noise).
-  double best = -INFINITY;
-  int token = 0;
-  const auto try_token = [&](int candidate, float logit, double number) {
-    const double reached = (double{logit} - max_) * scale - std::log(number);
-    if (reached > best || (reached == best && candidate < token)) {
-      best = reached;
-      token = candidate;
+void Distribution::read_maxima(Scratch& scratch) {
+  scratch.chunk_max.resize(row_.num_chunks());
+  const auto read = [&] {
+    float* chunk_max = scratch.chunk_max.data();
+    max_ = -INFINITY;
+    for (int b = 0; b < row_.num_blocks(); b++, chunk_max += kBlock / kChunk) {
+      const int n = row_.block_size(b);
+      block_math().maxima(row_.block(b, scratch.values), n, chunk_max);
+      max_ = std::max(max_, block_math().max(chunk_max, (n - 1) / kChunk + 1));
     }
   };
-  const auto try_chunk = [&](int c) {
-    const Noise::Least least = noise.least(c);
-    const int first = c * kChunk;
-    const float* x = row_.block(first / kBlock, scratch.values) + first % kBlock;
-    const int n = std::min(kChunk, row_.vocab() - first);
-    if (least.place < n && x[least.place] >= low) {
-      try_token(first + least.place, x[least.place], least.number);
-    }
-    float most[kChunk];
-    math.token_bounds(x, n, max_, rounded_scale, low, noise.source, c,
-                      static_cast<float>(least.number), most);
-    for (int i = 0; i < n; i++) {
-      if (most[i] >= best && i != least.place && x[i] >= low) {
-        try_token(first + i, x[i], least.number + noise.beyond(c, i));
-      }
-    }
-  };
-  try_chunk(likeliest);
-  for (int c = 0; c < num_chunks; c++) {
-    if (c != likeliest && bounds[c] >= best) try_chunk(c);
-  }
-  return token;
+  read();
+  if (!std::isinf(max_)) return;
+  row_.repair(max_);
+  read();
+}
+
+int Distribution::sample(
+    const Sampling& sampling, const Noise& noise, Scratch& scratch) {
+  // Without filters, probabilities need no sum.
+  weighting_.threshold = -INFINITY;
+  sampling.has_filters() ? read(sampling, scratch) : read_maxima(scratch);
+  return NoisySearch(row_, max_, weighting_.threshold, sampling.temperature, noise, scratch).find();
 }
 
 float Distribution::residual_block(

@@ -25,7 +25,7 @@ struct Sampling {
   bool has_filters() const { return top_k > 0 || top_p < 1.0f || min_p > 0.0f; }
 };
 
-// Memory of one thread: 29 KiB, and 64 bytes for every 1,000 tokens of the vocabulary.
+// Memory of one thread: 30 KiB, and 160 bytes for every 1,000 tokens of the vocabulary.
 struct Scratch {
   static constexpr int kHeld = 1024;
   static constexpr int kBins = 512;
@@ -39,7 +39,11 @@ struct Scratch {
   } bins[kBins];
   std::vector<float> block_sums;  // [num_blocks], of a residual
   std::vector<float> chunk_max;   // [num_chunks], of the row that was read last
-  std::vector<float> bounds;      // [num_chunks], of what a chunk's tokens can reach in sample()
+  // For sample():
+  std::vector<float> bounds;            // [num_chunks], of what a chunk's tokens can reach
+  std::vector<ChunkLeast> chunk_least;  // [num_chunks]
+  std::vector<int32_t> chosen;          // [num_chunks + kChunk], chunks
+  Candidates candidates;
 };
 
 // Index of the largest logit, the lowest of equal ones; 0 if there is none above -inf.
@@ -64,8 +68,9 @@ class Distribution {
   // Returns -1 if there is no mass.
   int draw(double uniform, int without, Scratch& scratch);
 
-  // The token whose noise, divided by its probability, is least.
-  int sample(const Noise& noise, float temperature, Scratch& scratch) const;
+  // Reads the row; returns the token whose noise, divided by its probability, is least. Nothing
+  // else can be asked of the row then.
+  int sample(const Sampling& sampling, const Noise& noise, Scratch& scratch);
 
   // Sum of max(factor * p - q, 0) with p normalised; leaves the sums of its blocks in the scratch.
   double measure_residual(const float* q, double factor, Scratch& scratch) const;
@@ -79,6 +84,7 @@ class Distribution {
   Outcome read_blocks(
       float reference, float scale, Scratch& scratch, int token, double least);
   float row_max(float* buffer) const;
+  void read_maxima(Scratch& scratch);
   void measure_kept(float* buffer);
   float residual_block(int block, const float* q, double factor, Scratch& scratch) const;
 

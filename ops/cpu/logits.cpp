@@ -23,21 +23,17 @@ Row::Row(const Logits& logits, int64_t index)
       dtype_(logits.dtype),
       vocab_(logits.vocab) {}
 
-const float* Row::block(int block, float* buffer) const {
-  const int64_t first = static_cast<int64_t>(block) * kBlock;
+const float* Row::values(int first, int n, float* buffer) const {
   const char* data = data_ + first * item_size(dtype_);
-  if (dtype_ == DType::kFloat32 && repair_ == Repair::kNone) {
-    return reinterpret_cast<const float*>(data);
-  }
-  const int n = block_size(block);
+  if (is_in_place()) return reinterpret_cast<const float*>(data);
   convert(data, dtype_, n, buffer);
   if (repair_ != Repair::kNone) {
-    for (int i = 0; i < n; i++) buffer[i] = repaired(buffer[i], static_cast<int>(first) + i);
+    for (int i = 0; i < n; i++) buffer[i] = repaired(buffer[i], first + i);
   }
   return buffer;
 }
 
-float Row::at(int token) const {
+float Row::converted(int token) const {
   float value;
   convert(data_ + token * item_size(dtype_), dtype_, 1, &value);
   return repaired(value, token);

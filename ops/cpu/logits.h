@@ -30,14 +30,22 @@ class Row {
     const int left = vocab_ - block * kBlock;
     return left < kBlock ? left : kBlock;
   }
-  // The block's values; `buffer` [kBlock] is used where they cannot be read in place.
-  const float* block(int block, float* buffer) const;
-  float at(int token) const;
+  // n values; `buffer` [n] is used where they cannot be read in place.
+  const float* values(int first, int n, float* buffer) const;
+  const float* block(int block, float* buffer) const {
+    return values(block * kBlock, block_size(block), buffer);
+  }
+  float at(int token) const {
+    if (is_in_place()) return reinterpret_cast<const float*>(data_)[token];
+    return converted(token);
+  }
   // To be called if the row's maximum is infinite; returns the repaired row's maximum.
   float repair(float max);
 
  private:
   enum class Repair { kNone, kInfinite, kDead };
+  bool is_in_place() const { return dtype_ == DType::kFloat32 && repair_ == Repair::kNone; }
+  float converted(int token) const;
   float repaired(float value, int token) const;
 
   const char* data_;

@@ -10,19 +10,11 @@ namespace spec {
 // The numbers of one position: a function of seed, position and token alone.
 class Noise {
  public:
-  // The least number of a chunk of tokens, and the token that has it.
-  struct Least {
-    double number;
-    int place;
-  };
-
   Noise(int64_t seed, int64_t position)
       : source{{low(seed), high(seed)}, low(position), high(position)} {}
 
-  Least least(int chunk) const {
-    const PhiloxWords words = source.call(NoiseSource::kLeast, chunk);
-    return {exponential(words.x) / kChunk, static_cast<int>(words.y % kChunk)};
-  }
+  // From the first word of the call for a chunk, its least number is this over kChunk.
+  static double exponential(uint32_t word) { return -std::log1p((word + 0.5) * -0x1p-32); }
   // How much the token at `place` of a chunk exceeds the chunk's least number.
   double beyond(int chunk, int place) const {
     const PhiloxWords words = source.call(place % NoiseSource::kCalls, chunk);
@@ -35,7 +27,6 @@ class Noise {
  private:
   static uint32_t low(int64_t value) { return static_cast<uint32_t>(value); }
   static uint32_t high(int64_t value) { return static_cast<uint32_t>(value >> 32); }
-  static double exponential(uint32_t word) { return -std::log1p((word + 0.5) * -0x1p-32); }
 };
 
 }  // namespace spec

@@ -91,6 +91,27 @@ inline float read(const float* x, int n, Weighting w, float* out) {
   return add_up(sums);
 }
 
+// The largest value of each chunk.
+inline void maxima(const float* x, int n, float* out) {
+  const __m512 least = _mm512_set1_ps(-__builtin_inff());
+  for (; n >= kChunk; n -= kChunk, x += kChunk) {
+    __m512 best[kChains] = {least, least, least, least};
+#pragma GCC unroll 8
+    for (int j = 0; j < kChunk / kWidth; j++) {
+      const float* at = x + j * kWidth;
+      __builtin_prefetch(at + kBlock);
+      best[j % kChains] = _mm512_max_ps(_mm512_loadu_ps(at), best[j % kChains]);
+    }
+    *out++ = _mm512_reduce_max_ps(
+        _mm512_max_ps(_mm512_max_ps(best[0], best[1]), _mm512_max_ps(best[2], best[3])));
+  }
+  __m512 best = least;
+  for (int left = n; left > 0; left -= kWidth, x += kWidth) {
+    best = _mm512_max_ps(_mm512_mask_loadu_ps(least, first_lanes(left), x), best);
+  }
+  if (n > 0) *out = _mm512_reduce_max_ps(best);
+}
+
 }  // namespace avx512
 }  // namespace
 }  // namespace spec

@@ -9,8 +9,7 @@ void verify_one(Request& request, const Sampling& sampling, int64_t seed, int64_
                 Scratch& scratch) {
   for (int i = 0;; i++) {
     Distribution p(request.row(i));
-    p.read(sampling, scratch);
-    const int token = p.sample(Noise(seed, position + i), sampling.temperature, scratch);
+    const int token = p.sample(sampling, Noise(seed, position + i), scratch);
     if (i == request.num_drafts || request.draft_ids[i] != token) return request.finish(i, token);
   }
 }

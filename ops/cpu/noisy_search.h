@@ -1,0 +1,53 @@
+// The token of a row with the least noise for its probability, without the noise of most tokens.
+//
+// A chunk is passed over if even its likeliest token would lose with the chunk's least number, and
+// a token if it would: each is left out by a bound, in floats, of what it can reach. What may win
+// is judged exactly.
+#pragma once
+
+#include <cmath>
+
+#include "logits.h"
+#include "noise.h"
+
+namespace spec {
+
+struct Scratch;
+
+class NoisySearch {
+ public:
+  // max: the row's largest logit. low: the least that is kept. The row was read into
+  // scratch.chunk_max.
+  NoisySearch(const Row& row, float max, float low, float temperature, const Noise& noise,
+              Scratch& scratch);
+
+  int find();
+
+ private:
+  // Tries the token that has the least number of its chunk.
+  void try_least(int chunk);
+  // Holds the other tokens of a chunk that may win, until their noise is drawn together.
+  void hold_others(int chunk);
+  void try_held();
+  void try_token(int token, float logit, double number);
+  // Chunks that may still win; returns how many there are.
+  int choose_chunks();
+
+  int place_of_least(int chunk) const;
+  double least(int chunk) const;
+  // No logit of the chunk below this can win.
+  float least_logit(int chunk) const;
+
+  const Row& row_;
+  const float max_, low_;
+  const double scale_;
+  const float rounded_scale_;
+  const double inverse_scale_;  // rounded up
+  const Noise& noise_;
+  Scratch& scratch_;
+  // In logarithms, where the row's largest logit is 0: the most log p - log(noise), and who has it.
+  double best_ = -INFINITY;
+  int token_ = 0;
+};
+
+}  // namespace spec
