@@ -7,6 +7,7 @@
 
 #ifdef __AVX512DQ__
 #include "collect_avx512.h"
+#include "philox_avx512.h"
 #include "sum_avx512.h"
 #endif
 
@@ -261,32 +262,67 @@ inline float bound(float x, float max, float scale, float number) {
   return (x - max) * scale * kShrink + gain * kLog2 + 1e-4f;
 }
 
+#ifdef __AVX512DQ__
+using avx512::draw;
+#else
+inline void draw(const uint32_t* call, const uint32_t* chunk, NoiseSource noise, Draws* out) {
+#pragma omp simd
+  for (int j = 0; j < Draws::kCount; j++) {
+    const PhiloxWords words =
+        philox({call[j], chunk[j], noise.position_low, noise.position_high}, noise.seed);
+    out->x[j] = words.x;
+    out->y[j] = words.y;
+    out->z[j] = words.z;
+    out->w[j] = words.w;
+  }
+}
+#endif
+
 int block_chunk_bounds(const float* chunk_max, int n, float max, float scale, float low,
                        NoiseSource noise, ChunkLeast* least, float* out) {
-#pragma omp simd
-  for (int c = 0; c < n; c++) {
-    const PhiloxWords words = philox({NoiseSource::kLeast, static_cast<uint32_t>(c),
-                                      noise.position_low, noise.position_high}, noise.seed);
-    least[c] = {words.x, words.y};
-    const float number = least_exponential(words.x) * (1.0f / kChunk);
-    const float most = bound(chunk_max[c], max, scale, number);
-    out[c] = chunk_max[c] >= low ? most : kNegativeInfinity;
+  constexpr int kCount = Draws::kCount;
+  uint32_t call[kCount], chunk[kCount];
+  for (int j = 0; j < kCount; j++) {
+    call[j] = NoiseSource::kLeast;
+    chunk[j] = j;
   }
+  const auto group = [&](int start, int count) {
+    Draws words;
+    draw(call, chunk, noise, &words);
+#pragma omp simd
+    for (int j = 0; j < count; j++) {
+      const int c = start + j;
+      least[c] = {words.x[j], words.y[j]};
+      const float number = least_exponential(words.x[j]) * (1.0f / kChunk);
+      const float most = bound(chunk_max[c], max, scale, number);
+      out[c] = chunk_max[c] >= low ? most : kNegativeInfinity;
+      chunk[j] += kCount;
+    }
+  };
+  int start = 0;
+  for (; start + kCount <= n; start += kCount) group(start, kCount);
+  if (start < n) group(start, n - start);
   return block_find(out, n, block_max(out, n));
 }
 
 void block_token_bounds(const Candidates& tokens, float max, float scale, NoiseSource noise,
                         float* out) {
   constexpr uint32_t kCalls = NoiseSource::kCalls;
+  for (int start = 0; start < tokens.count; start += Draws::kCount) {
+    uint32_t call[Draws::kCount];
+    for (int j = 0; j < Draws::kCount; j++) call[j] = tokens.place[start + j] % kCalls;
+    Draws words;
+    draw(call, tokens.chunk + start, noise, &words);
 #pragma omp simd
-  for (int i = 0; i < tokens.count; i++) {
-    const uint32_t place = tokens.place[i], turn = place / kCalls;
-    const PhiloxWords words = philox({place % kCalls, tokens.chunk[i], noise.position_low,
-                                      noise.position_high}, noise.seed);
-    const uint32_t low = turn & 1 ? words.y : words.x, high = turn & 1 ? words.w : words.z;
-    const float beyond = least_exponential(turn & 2 ? high : low);
-    const float least = least_exponential(tokens.least[i]) * (1.0f / kChunk);
-    out[i] = bound(tokens.logit[i], max, scale, least + beyond);
+    for (int j = 0; j < Draws::kCount; j++) {
+      const int i = start + j;
+      const uint32_t turn = tokens.place[i] / kCalls;
+      const uint32_t low = turn & 1 ? words.y[j] : words.x[j];
+      const uint32_t high = turn & 1 ? words.w[j] : words.z[j];
+      const float beyond = least_exponential(turn & 2 ? high : low);
+      const float least = least_exponential(tokens.least[i]) * (1.0f / kChunk);
+      out[i] = bound(tokens.logit[i], max, scale, least + beyond);
+    }
   }
 }
 

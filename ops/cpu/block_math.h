@@ -42,6 +42,13 @@ struct NoiseSource {
   }
 };
 
+// The words of as many calls as are made at once.
+struct Draws {
+  static constexpr int kCount = 16;
+
+  uint32_t x[kCount], y[kCount], z[kCount], w[kCount];
+};
+
 // Two words of the call for the least number of a chunk: of the number, and of who has it.
 struct ChunkLeast {
   uint32_t number, place;
@@ -50,11 +57,12 @@ struct ChunkLeast {
 // Tokens whose noise is not known yet. None has the least number of its chunk.
 struct Candidates {
   static constexpr int kMost = 64;
+  static_assert(kMost % Draws::kCount == 0, "calls are made for whole groups");
 
   int count = 0;
-  uint32_t chunk[kMost], place[kMost];
-  uint32_t least[kMost];  // the word for the least number of the chunk
-  float logit[kMost];
+  uint32_t chunk[kMost] = {}, place[kMost] = {};
+  uint32_t least[kMost] = {};  // the word for the least number of the chunk
+  float logit[kMost] = {};
 };
 
 // Bounds take differences of logits for this much smaller than they are, more than rounding is.
@@ -91,7 +99,7 @@ struct BlockMath {
   // largest values, into out [n]; -inf for chunks below `low`. Returns the index of the largest.
   int (*chunk_bounds)(const float* chunk_max, int n, float max, float scale, float low,
                       NoiseSource noise, ChunkLeast* least, float* out);
-  // The same of each candidate, into out [candidates.count].
+  // The same of each candidate, into out [Candidates::kMost].
   void (*token_bounds)(const Candidates& candidates, float max, float scale, NoiseSource noise,
                        float* out);
   void (*from_bfloat16)(const uint16_t* x, int n, float* out);
