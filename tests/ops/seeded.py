@@ -69,11 +69,11 @@ def is_tie(arguments: dict[str, Any], request: int, place: int, token: int) -> b
 
 def assert_as_the_reference(arguments: dict[str, Any], backend: str) -> int:
     """Fail unless a backend is right; return how many requests are ties."""
-    return ties_of_result(arguments, verify_seeded(**arguments, backend=backend))
+    return assert_right(arguments, verify_seeded(**arguments, backend=backend))
 
 
-def ties_of_result(arguments: dict[str, Any], result: tuple[torch.Tensor, torch.Tensor]) -> int:
-    """Fail unless a result is right; return how many requests are ties."""
+def assert_right(arguments: dict[str, Any], result: tuple[torch.Tensor, torch.Tensor]) -> int:
+    """Fail unless a result is the reference's up to rounding; return how many requests are ties."""
     right, counts = verify_seeded(**arguments, backend="reference")
     tokens, num_tokens = result
     assert tokens.dtype == num_tokens.dtype == torch.int32

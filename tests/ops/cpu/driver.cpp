@@ -62,7 +62,7 @@ struct Header {
   int64_t num_masked, num_words;
 };
 
-enum Op : int64_t { kGreedy, kSample, kMask };
+enum Op : int64_t { kGreedy, kSample, kMask, kSeeded };
 
 size_t most_in_a_call = 0;
 
@@ -101,20 +101,27 @@ void run_verification(const Header& h, const char* data) {
   const int64_t num_probs_rows = h.draft_probs_stride ? h.num_drafts : 0;
   const auto draft_probs =
       read<float>(size_of_rows(num_probs_rows, h.draft_probs_stride, h.vocab));
-  const auto accept = read<double>(h.num_drafts);
-  const auto sample = read<double>(h.num_reqs);
+  const bool has_seeds = h.op == kSeeded;
+  const auto accept = read<double>(has_seeds ? 0 : h.num_drafts);
+  const auto sample = read<double>(has_seeds ? 0 : h.num_reqs);
+  const auto seeds = read<int64_t>(has_seeds ? h.num_reqs : 0);
+  const auto positions = read<int64_t>(has_seeds ? h.num_reqs : 0);
 
   const int64_t num_tokens = h.num_reqs * (h.max_draft_len + 1);
   const Array<int32_t> tokens(static_cast<int32_t*>(std::malloc(num_tokens * 4)));
   const Array<int32_t> counts(static_cast<int32_t*>(std::malloc(h.num_reqs * 4)));
   const spec::Drafts drafts{token_ids.get(), ends.get(), h.max_draft_len};
   const spec::Outputs outputs{tokens.get(), counts.get()};
+  const spec::SamplingParameters sampling{temperature.get(), top_k.get(), top_p.get(),
+                                          min_p.get()};
   const spec::SampleArguments arguments{
-      temperature.get(), top_k.get(),          top_p.get(),  min_p.get(),
-      draft_probs.get(), h.draft_probs_stride, accept.get(), sample.get()};
+      sampling, draft_probs.get(), h.draft_probs_stride, accept.get(), sample.get()};
+  const spec::SeededArguments seeded{sampling, seeds.get(), positions.get()};
   measure([&] {
     if (h.op == kGreedy) {
       spec::verify_greedy(logits, drafts, outputs, 0, h.num_reqs);
+    } else if (h.op == kSeeded) {
+      spec::verify_seeded(logits, drafts, seeded, outputs, 0, h.num_reqs);
     } else {
       spec::verify_sample(logits, drafts, arguments, static_cast<spec::Rule>(h.rule), outputs, 0,
                           h.num_reqs);

@@ -19,7 +19,8 @@ SOURCES = sorted((ROOT / "ops" / "cpu").glob("*.cpp"))
 # As in ops/cpu/logits.h, verify.h and driver.cpp.
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 RULES = {"token": 0, "block": 1}
-GREEDY, SAMPLE, MASK = range(3)
+GREEDY, SAMPLE, MASK, SEEDED = range(4)
+UNIFORMS, SEEDS = ("accept_uniform", "sample_uniform"), ("seeds", "positions")
 # gcc 12 warns of its own header of AVX-512's intrinsics (its bug 105593).
 ARITHMETIC_FLAGS = (
     "-Wno-unknown-warning-option", "-Wno-maybe-uninitialized", "-Wno-uninitialized",
@@ -122,13 +123,17 @@ def run(command: Sequence[str], folder: Path, jobs: Iterable[Job], **environment
 
 
 def verification(arguments: Arguments, *, greedily: bool = False) -> Job:
-    """Return a job with the arguments of ``verify_sample``, or of ``verify_greedy`` among them."""
+    """Return a job with the arguments of ``verify_sample``, or of ``verify_greedy`` among them.
+
+    With those of ``verify_seeded`` it is one of that.
+    """
+    seeded = "seeds" in arguments
     counts, probs = arguments["cu_num_draft_tokens"], arguments.get("draft_probs")
     if probs is not None and probs.stride(1) != 1:
         probs = probs.contiguous()  # as verify_sample/cpu.py does
     num_reqs, width = counts.shape[0], arguments["max_draft_len"] + 1
     header = {
-        "op": GREEDY if greedily else SAMPLE,
+        "op": GREEDY if greedily else SEEDED if seeded else SAMPLE,
         "num_drafts": arguments["draft_token_ids"].shape[0],
         "num_reqs": num_reqs,
         "max_draft_len": width - 1,
@@ -142,8 +147,7 @@ def verification(arguments: Arguments, *, greedily: bool = False) -> Job:
         counts,
         *(arguments[name] for name in names if name in arguments),
         *([] if probs is None else [memory_of(probs)]),
-        arguments["accept_uniform"],
-        arguments["sample_uniform"],
+        *(arguments[name] for name in (SEEDS if seeded else UNIFORMS)),
     ]
     payload = _payload(arguments["logits"], header, arrays)
     return Job(payload, torch.int32, ((num_reqs, width), (num_reqs,)))

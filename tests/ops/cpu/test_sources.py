@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from ops.build import COMMON, OLDEST_TORCH, find_torch
+from tests.ops import seeded
 from tests.ops.batches import DTYPES, RULES, with_wide_stride
 from tests.ops.broken_drafts import assert_in_range
-from tests.ops.cases import FILTERS, parity_cases
+from tests.ops.cases import FILTERS, KINDS, parity_cases
 from tests.ops.cpu import driver
 from tests.ops.cpu.driver import mask, memory_of, verification
 from tests.ops.cpu.run_cases import GREEDY_ARGUMENTS
@@ -94,6 +95,24 @@ def test_sanitizers_find_nothing_in_broken_drafts(
 
 
 @requires("g++")
+@pytest.mark.parametrize("level", ["portable", "x86_64_v3", "x86_64_v4"])
+def test_sanitizers_find_nothing_in_seeded_samples(
+    sanitized: Path, tmp_path: Path, level: str
+) -> None:
+    """With each build of the arithmetic; on a machine without it, with the best that is there."""
+    cases = [case for kind in KINDS[1:] for case in parity_cases(12, seed=45, kind=kind)]
+    cases += parity_cases(2, seed=46, vocab_size=151936, max_requests=2, max_drafts=2)
+    jobs = [seeded.seeded_case(case, index) for index, case in enumerate(cases)]
+    environment = {"VLLM_ASCEND_SPEC_CPU_ISA": level}
+    results = driver.run([str(sanitized)], tmp_path, map(verification, jobs), **environment).outputs
+    ties = sum(
+        seeded.assert_right(job, (tokens, counts))
+        for job, (tokens, counts) in zip(jobs, results, strict=True)
+    )
+    assert ties <= 0.01 * len(jobs)
+
+
+@requires("g++")
 def test_sanitizers_would_find_a_read_past_the_end(sanitized: Path, tmp_path: Path) -> None:
     (case,) = parity_cases(1, seed=42, vocab_size=100)
     case["cu_num_draft_tokens"] = case["cu_num_draft_tokens"] + 1
@@ -161,3 +180,16 @@ def test_a_call_holds_no_more_than_64_kib(
             held.append(results.most_held)
     print(f"{rule} rule, vocabulary of {vocab}: at most {max(held):,} bytes")
     assert 20 * KIBI < max(held) <= 64 * KIBI
+
+
+@requires("g++")
+@pytest.mark.parametrize(("vocab", "most"), [(151936, 64), (500000, 128)])
+def test_a_seeded_call_holds_a_word_for_each_chunk(
+    counted: Path, tmp_path: Path, vocab: int, most: int
+) -> None:
+    held = []
+    for filters in ((), FILTERS):
+        (case,) = parity_cases(1, seed=47, vocab_size=vocab, filters=filters, max_requests=4)
+        job = verification(seeded.seeded_case(case, 0))
+        held.append(driver.run([str(counted)], tmp_path, [job]).most_held)
+    assert 20 * KIBI < max(held) <= most * KIBI
