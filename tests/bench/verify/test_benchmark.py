@@ -11,6 +11,7 @@ import pytest
 
 from tests.benchmarks.verify import benchmark, cases, overhead, timing
 from tests.benchmarks.verify.cases import KINDS, VerifyCase
+from tests.benchmarks.verify.summary import BLOCK_KINDS, SEEDED_KINDS
 from tests.benchmarks.verify.timing import Samples
 
 
@@ -50,16 +51,16 @@ def test_every_case_is_there(record: dict[str, Any]) -> None:
 def test_every_row_has_its_peers(record: dict[str, Any]) -> None:
     for row in record["results"]:
         names = {"reference", "read: sum", "read: max"}
-        names |= {"torch", "vllm"} if KINDS[row["kind"]].rule == "token" else set()
-        names |= {"reference, token rule"} if KINDS[row["kind"]].rule == "block" else set()
+        names |= {"torch", "vllm"} if KINDS[row["kind"]].rule != "block" else set()
+        names |= {"reference, token rule"} if KINDS[row["kind"]].rule != "token" else set()
         names |= {"argmax"} if row["kind"] == "greedy" else set()
         assert set(row["milliseconds"]) == names
         assert not row["skipped"]
         ratios = row["ratios"]["reference"]
         assert set(ratios) == {
             "greedy": {"vllm", "torch", "argmax"},
-            "block": {"token rule"},
-            "block-sampled-drafts": {"token rule"},
+            **{kind: {"token rule"} for kind in BLOCK_KINDS},
+            **{kind: {"vllm", "torch", "token rule"} for kind in SEEDED_KINDS},
         }.get(row["kind"], {"vllm", "torch"})
 
 
@@ -88,7 +89,8 @@ def test_rows_that_are_not_read_have_no_bandwidth(record: dict[str, Any]) -> Non
 def test_all_drafts_are_accepted_unless_it_is_said(record: dict[str, Any]) -> None:
     for row in record["results"]:
         if row["acceptance"] == "all":
-            assert row["tokens_per_request"]["reference"] == 5.0
+            expected = KINDS[row["kind"]].num_drafts + 1
+            assert row["tokens_per_request"]["reference"] == expected
 
 
 def test_stock_and_eager_store_the_probabilities(record: dict[str, Any]) -> None:
@@ -119,6 +121,7 @@ def test_summary_judges_every_aim(record: dict[str, Any]) -> None:
         ("block", "mixed"),
         ("block-sampled-drafts", "all"),
         ("block-sampled-drafts", "mixed"),
+        *((kind, "all") for kind in SEEDED_KINDS),
     }
 
 

@@ -14,10 +14,11 @@ from tests.benchmarks.verify.cases import (
     make_batch,
 )
 from vllm_ascend_spec.errors import BackendUnavailableError, ConfigError
+from vllm_ascend_spec.ops.verify_seeded import verify_seeded
 
 CPU = torch.device("cpu")
 VOCAB = 96
-TOKEN_KINDS = [name for name, kind in KINDS.items() if kind.rule == "token"]
+WITH_PEERS = [name for name, kind in KINDS.items() if kind.rule != "block"]
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,7 @@ def patched() -> None:
 
 
 @pytest.mark.parametrize("acceptance", ["all", "mixed"])
-@pytest.mark.parametrize("kind", TOKEN_KINDS)
+@pytest.mark.parametrize("kind", WITH_PEERS)
 def test_peers_put_out_what_a_verification_puts_out(kind: str, acceptance: str) -> None:
     batch = make_batch(VerifyCase(kind, VOCAB, 6, acceptance), torch.float32, CPU)
     calls = peers.make_calls(VerifyCase(kind, VOCAB, 6, acceptance), batch, ("reference",))
@@ -34,9 +35,10 @@ def test_peers_put_out_what_a_verification_puts_out(kind: str, acceptance: str) 
         name: peers.check_tokens(name, calls[name](), batch)
         for name in ("reference", "torch", "vllm")
     }
-    assert all(1 <= mean <= NUM_DRAFTS + 1 for mean in means.values())
-    # vLLM draws its own uniforms; the others accept by those of the batch.
-    assert means["torch"] == means["reference"]
+    assert all(1 <= mean <= batch.num_drafts + 1 for mean in means.values())
+    # vLLM draws its own uniforms; the others accept by those of the batch, or by its seeds.
+    ours = "reference" if KINDS[kind].rule == "token" else "reference, token rule"
+    assert means["torch"] == peers.check_tokens(ours, calls[ours](), batch)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -52,7 +54,7 @@ def test_greedy_peers_agree(dtype: torch.dtype) -> None:
 
 def test_no_peer_changes_the_logits() -> None:
     """All are given the same tensor."""
-    for kind in TOKEN_KINDS:
+    for kind in WITH_PEERS:
         case = VerifyCase(kind, VOCAB, 3)
         batch = make_batch(case, torch.float32, CPU)
         before = batch.logits.clone()
@@ -78,6 +80,8 @@ def repeated(num_reqs: int, vocab: int, sampled_drafts: bool, top_p: float | Non
         draft_probs=q.repeat(num_reqs, 1) if sampled_drafts else None,
         accept_uniform=torch.rand(num_reqs * NUM_DRAFTS, generator=generator).double(),
         sample_uniform=torch.rand(num_reqs, generator=generator).double(),
+        seeds=torch.arange(num_reqs),
+        positions=torch.zeros(num_reqs, dtype=torch.int64),
     )
 
 
@@ -106,6 +110,24 @@ def test_block_cases_are_compared_with_the_token_rule() -> None:
     by_token_rule = peers.our_call("sampled-drafts", batch, "reference")()
     assert torch.equal(calls["reference, token rule"]()[0], by_token_rule[0])
     assert not torch.equal(calls["reference"]()[0], by_token_rule[0])
+
+
+def test_seeded_cases_are_compared_with_the_token_rule_and_with_others() -> None:
+    for kind in ("seeded-top-p", "seeded-no-drafts"):
+        case = VerifyCase(kind, VOCAB, 5)
+        batch = make_batch(case, torch.float32, CPU)
+        calls = peers.make_calls(case, batch, ("reference",))
+        names = {"reference", "reference, token rule", "torch", "vllm"}
+        assert set(calls) == {*names, *peers.READS}
+        seeded = verify_seeded(
+            batch.logits, batch.draft_token_ids, batch.cu_num_draft_tokens, batch.num_drafts,
+            temperature=batch.temperature, top_p=batch.top_p, seeds=batch.seeds,
+            positions=batch.positions,
+        )  # fmt: skip
+        assert torch.equal(calls["reference"]()[0], seeded[0])
+        # All drafts are accepted, so the token rule reads as many rows.
+        for name in ("reference", "reference, token rule"):
+            assert calls[name]()[1].tolist() == [batch.num_drafts + 1] * 5
 
 
 @pytest.mark.parametrize(("dtype", "columns"), [(torch.float32, 8), (torch.bfloat16, 7)])

@@ -25,7 +25,9 @@ def row(
     """Return a row of a record; ``share_of_read`` and "token rule" are among ``ratios``."""
     share = ratios.pop(SHARE, None)
     names = {"token_rule": "token rule"}
-    peers = ("torch", "vllm") if KINDS[kind].rule == "token" else ("cpu, token rule",)
+    rule = KINDS[kind].rule
+    peers = () if rule == "block" else ("torch", "vllm")
+    peers += () if rule == "token" else ("cpu, token rule",)
     memory = {"peak_bytes": 2_500_000, "vocab_sized": True}
     return {
         "kind": kind,
@@ -117,9 +119,13 @@ def test_the_aims_are_these() -> None:
         ("plain", "all", "vllm", ">= 8", "geomean"),
         ("plain", "all", SHARE, ">= 0.4", "worst"),
         ("block", "mixed", "token rule", "<= 1.3", "worst"),
+        ("seeded", "all", "token rule", "<= 1.3", "worst"),
     } <= found
     assert all(a.min_batch == 8 for a in AIMS if a.figure == SHARE)
     assert all(a.kind in KINDS for a in AIMS)
+    for kind, found in KINDS.items():
+        compared = {a.figure for a in AIMS if a.kind == kind}
+        assert ("token rule" in compared) == (found.rule != "token")
 
 
 def test_summary_by_kind() -> None:
@@ -174,12 +180,13 @@ def test_a_busy_machine_is_said(share: float | None, threads: int, load: float, 
     assert ("the machine was busy: load" in summary.format_summary(found)) == busy
 
 
-def test_markdown_has_both_tables() -> None:
+def test_markdown_has_a_table_for_each_rule() -> None:
     text = report.markdown(
         record(
             row(vllm=2.0, torch=3.0, share_of_read=0.5),
             row("plain", acceptance="mixed", vllm=2.0),
             row("block", acceptance="mixed", token_rule=1.1),
+            row("seeded-no-drafts", token_rule=1.2, vllm=9.0),
         )
     )
     tables = [part.splitlines() for part in text.split("\n\n")]
@@ -187,9 +194,12 @@ def test_markdown_has_both_tables() -> None:
     assert "10.0 (50%) | 0 + < 64 KiB a thread / 2.5 MB / 2.5 MB |" in tables[0][2]
     assert tables[0][3].startswith("| sampled, mixed acceptance |")
     assert tables[1][2] == "| block rule | 32,000 | 1 | mixed | 0.5 | 0.5 | 1.10 (0.99-1.21) |"
-    for table in tables[:2]:
+    assert tables[2][2] == (
+        "| seeded, no drafts | 32,000 | 1 | 0.5 | 0.5 | 1.20 (1.08-1.32) | 0.5 | 9.00 (8.10-9.90) |"
+    )
+    for table in tables[:3]:
         assert len({line.count("|") for line in table}) == 1
-    assert tables[2][0].startswith("- ")
+    assert tables[3][0].startswith("- ")
 
 
 def test_markdown_of_one_rule_has_one_table() -> None:

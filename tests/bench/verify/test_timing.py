@@ -192,6 +192,8 @@ def test_memory_as_large_as_the_probabilities_is_flagged() -> None:
     record = memory.memory_record(399, 4, 100, "cpu")
     assert not record["vocab_sized"]
     assert record["outside_pytorch_bytes_per_thread_at_most"] == 65536
+    record = memory.memory_record(399, 4, 500_000, "cpu")
+    assert record["outside_pytorch_bytes_per_thread_at_most"] == 3 * 65536
 
 
 @pytest.mark.parametrize("kind", overhead.OVERHEAD_KINDS)

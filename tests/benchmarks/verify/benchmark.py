@@ -44,8 +44,9 @@ METHOD = (
     "requests together where uniforms decide what is accepted, and where the plan says cold as "
     "many as have 128 MiB of logits together, so that those of a call come from memory. On a CPU "
     "each runs once untimed before its turn, from its own caches. On CUDA 256 MiB are written "
-    "before every call. Ratios are formed round by round. Ours and torch are given uniforms, vllm "
-    "draws its own. Figures of ours include the checks of arguments."
+    "before every call. Ratios are formed round by round. Ours and torch are given uniforms, or "
+    "seeds where the kind says seeded (torch: uniforms); vllm draws its own, without seeds. "
+    "Figures of ours include the checks of arguments."
 )
 
 

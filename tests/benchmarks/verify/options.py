@@ -19,7 +19,10 @@ BATCHES = {"cpu": (1, 8, 32), "cuda": (1, 8, 64, 256)}
 VOCABS = {"cpu": (32_000, 151_936), "cuda": (151_936,)}
 QUICK = {"vocab": (32_000,), "batch": (1, 8), "rounds": 3}
 ROUNDS = 7
-KIND_LIST = "greedy,plain,top-p,top-k-top-p,sampled-drafts,block,block-sampled-drafts"
+KIND_LIST = (
+    "greedy,plain,top-p,top-k-top-p,sampled-drafts,block,block-sampled-drafts,seeded,"
+    "seeded-top-p,seeded-top-k-top-p,seeded-spread,seeded-no-drafts"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +28,20 @@ HEAD = (
     "extra memory, ours / vLLM / PyTorch",
 )
 BLOCK_HEAD = ("case", "V", "B", "accepted", "token rule, ms", "block rule, ms", "block / token")
+SEEDED_HEAD = (
+    *("case", "V", "B", "token rule, ms", "seeded, ms", "seeded / token"),
+    *("vLLM, ms", "vLLM / seeded"),
+)
 
 
 def markdown(record: Mapping[str, Any]) -> str:
     """Return the tables and the aims of a record."""
     judged = record["judged"]
-    token = [row for row in record["results"] if KINDS[row["kind"]].rule == "token"]
-    block = [row for row in record["results"] if KINDS[row["kind"]].rule == "block"]
     parts = []
-    if token:
-        parts.append(_table(HEAD, (_token_cells(row, judged) for row in token)))
-    if block:
-        parts.append(_table(BLOCK_HEAD, (_block_cells(row, judged) for row in block)))
+    for rule, (head, cells) in TABLES.items():
+        rows = [row for row in record["results"] if KINDS[row["kind"]].rule == rule]
+        if rows:
+            parts.append(_table(head, (cells(row, judged) for row in rows)))
     parts.append("\n".join(f"- {line}" for line in aim_lines(record)))
     return "\n\n".join(parts)
 
@@ -87,6 +89,28 @@ def _block_cells(row: Row, judged: str) -> list[str]:
         _ms(row, judged),
         _ratio(row["ratios"].get(judged, {}).get("token rule")),
     ]
+
+
+def _seeded_cells(row: Row, judged: str) -> list[str]:
+    ratios = row["ratios"].get(judged, {})
+    return [
+        _title(row),
+        f"{row['vocab']:,}",
+        str(row["batch"]),
+        _ms(row, judged + BY_TOKEN_RULE),
+        _ms(row, judged),
+        _ratio(ratios.get("token rule")),
+        _ms(row, "vllm"),
+        _ratio(ratios.get("vllm")),
+    ]
+
+
+# Heads and cells of a table for each rule.
+TABLES: Mapping[str, tuple[tuple[str, ...], Callable[[Row, str], list[str]]]] = {
+    "token": (HEAD, _token_cells),
+    "block": (BLOCK_HEAD, _block_cells),
+    "seeded": (SEEDED_HEAD, _seeded_cells),
+}
 
 
 def _ms(row: Row, name: str) -> str:

@@ -12,6 +12,9 @@ from vllm_ascend_spec.bench.stats import Summary
 Row = Mapping[str, Any]
 BY_TOKEN_RULE_KINDS = ("greedy", "plain", "top-p", "top-k-top-p", "sampled-drafts")
 BLOCK_KINDS = ("block", "block-sampled-drafts")
+SEEDED_KINDS = (
+    *("seeded", "seeded-top-p", "seeded-top-k-top-p", "seeded-spread", "seeded-no-drafts"),
+)
 RATIOS = ("vllm", "torch", "argmax", "token rule")
 SHARE = "share_of_read"
 LARGE_BATCH = 8
@@ -71,6 +74,10 @@ AIMS = (
         Aim("times the token rule", kind, "token rule", 1.3, "worst", False, acceptance)
         for kind in BLOCK_KINDS
         for acceptance in ("all", "mixed")
+    ),
+    *(
+        Aim("times the token rule", kind, "token rule", 1.3, "worst", False)
+        for kind in SEEDED_KINDS
     ),
 )
 
