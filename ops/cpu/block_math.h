@@ -80,7 +80,7 @@ struct BlockMath {
   int (*count)(const float* x, int n, float low);
   // Copies the values in [low, high] to out [n], in their order; returns how many there are.
   int (*collect)(const float* x, int n, float low, float high, float* out);
-  // The indices of values at or above `low` to out [n + 16], in their order; returns how many
+  // The indices of the values at or above `low` into out [n + 1], in their order; returns how many
   // there are.
   int (*places)(const float* x, int n, float low, int32_t* out);
   // A weighting in which `reference`, a finite logit, weighs from 1/2 to 1, without a threshold.

@@ -184,9 +184,12 @@ void Distribution::read_maxima(Scratch& scratch) {
 
 int Distribution::sample(
     const Sampling& sampling, const Noise& noise, Scratch& scratch) {
-  // Without filters, probabilities need no sum.
   weighting_.threshold = -INFINITY;
-  sampling.has_filters() ? read(sampling, scratch) : read_maxima(scratch);
+  if (sampling.has_filters()) {
+    read(sampling, scratch);
+  } else {
+    read_maxima(scratch);  // no filter asks what probabilities sum to
+  }
   return NoisySearch(row_, max_, weighting_.threshold, sampling.temperature, noise, scratch).find();
 }
 

@@ -42,7 +42,7 @@ struct Scratch {
   // For sample():
   std::vector<float> bounds;            // [num_chunks], of what a chunk's tokens can reach
   std::vector<ChunkLeast> chunk_least;  // [num_chunks]
-  std::vector<int32_t> chosen;          // [num_chunks + kChunk], chunks
+  std::vector<int32_t> chosen;          // [num_chunks + 1], chunks that may win
   Candidates candidates;
 };
 

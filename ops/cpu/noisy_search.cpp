@@ -21,7 +21,7 @@ int NoisySearch::find() {
   const int num_chunks = row_.num_chunks();
   scratch_.bounds.resize(num_chunks);
   scratch_.chunk_least.resize(num_chunks);
-  scratch_.chosen.resize(num_chunks + kChunk);
+  scratch_.chosen.resize(num_chunks + 1);
   const int likeliest = block_math().chunk_bounds(
       scratch_.chunk_max.data(), num_chunks, max_, rounded_scale_, low_, noise_.source,
       scratch_.chunk_least.data(), scratch_.bounds.data());
@@ -30,7 +30,7 @@ int NoisySearch::find() {
   try_held();
   // Where many tokens are about as likely, the winner has nearly always the least number of its
   // chunk, which is at hand. So fewer of the others are left.
-  const int* const chosen = scratch_.chosen.data();
+  const int32_t* const chosen = scratch_.chosen.data();
   const int num_promising = choose_chunks();
   for (int i = 0; i < num_promising; i++) try_least(chosen[i]);
   const int num_left = choose_chunks();
@@ -61,7 +61,7 @@ void NoisySearch::hold_others(int chunk) {
   const int first = chunk * kChunk, n = std::min(kChunk, row_.vocab() - first);
   const int with_least = place_of_least(chunk);
   const float* x = row_.values(first, n, scratch_.values);
-  int places[kChunk + 16];
+  int32_t places[kChunk + 1];
   const int count = block_math().places(x, n, std::max(low_, least_logit(chunk)), places);
   for (int i = 0; i < count; i++) {
     if (places[i] == with_least) continue;

@@ -1,8 +1,8 @@
-// The token of a row with the least noise for its probability, without the noise of most tokens.
+// Finds the token of a row whose noise, divided by its probability, is least.
 //
-// A chunk is passed over if even its likeliest token would lose with the chunk's least number, and
-// a token if it would: each is left out by a bound, in floats, of what it can reach. What may win
-// is judged exactly.
+// The noise of most tokens is never drawn. A bound, in floats, says what a chunk can reach with its
+// least number and its likeliest token, and so for each token with that number. What may still win
+// is drawn and judged in doubles.
 #pragma once
 
 #include <cmath>
