@@ -136,6 +136,7 @@ void block_maxima(const float* x, int n, float* out) {
 #ifdef __AVX512DQ__
 constexpr auto block_collect = avx512::collect;
 constexpr auto block_places = avx512::places;
+constexpr auto block_mark = avx512::mark;
 #else
 int block_places(const float* x, int n, float low, int32_t* out) {
   constexpr int kStep = 16;
@@ -149,6 +150,16 @@ int block_places(const float* x, int n, float low, int32_t* out) {
     }
   }
   return static_cast<int>(out - first);
+}
+
+void block_mark(const float* x, int n, float low, uint64_t* bits) {
+  for (int start = 0; start < kChunk; start += 64) {
+    const int count = n - start < 64 ? n - start : 64;
+    uint64_t found = 0;
+#pragma omp simd reduction(| : found)
+    for (int i = 0; i < count; i++) found |= uint64_t{x[start + i] >= low} << i;
+    *bits++ = found;
+  }
 }
 
 inline int is_in(float x, float low, float high) { return (x >= low) & (x <= high); }
@@ -346,10 +357,11 @@ void block_from_float16(const uint16_t* x, int n, float* out) {
 
 extern const BlockMath SPEC_JOIN(block_math_, SPEC_ISA);
 const BlockMath SPEC_JOIN(block_math_, SPEC_ISA) = {
-    SPEC_TEXT(SPEC_ISA), block_max,   block_maxima,       block_find,          block_count,
-    block_collect,       block_places, block_weighting,  block_sum,           block_read,
-    block_weigh,         block_residual,        block_chunk_bounds, block_token_bounds,
-    block_from_bfloat16, block_from_float16,
+    SPEC_TEXT(SPEC_ISA), block_max,          block_maxima,        block_find,
+    block_count,         block_collect,      block_places,        block_mark,
+    block_weighting,     block_sum,          block_read,          block_weigh,
+    block_residual,      block_chunk_bounds, block_token_bounds,  block_from_bfloat16,
+    block_from_float16,
 };
 
 }  // namespace spec

@@ -56,13 +56,15 @@ struct ChunkLeast {
 
 // Tokens whose noise is not known yet. None has the least number of its chunk.
 struct Candidates {
-  static constexpr int kMost = 64;
-  static_assert(kMost % Draws::kCount == 0, "calls are made for whole groups");
+  static constexpr int kMost = 2 * kChunk;
+  static constexpr int kSize = kMost + Draws::kCount;  // a call may write more than there are
+
+  bool has_room() const { return count + kChunk <= kMost; }
 
   int count = 0;
-  uint32_t chunk[kMost] = {}, place[kMost] = {};
-  uint32_t least[kMost] = {};  // the word for the least number of the chunk
-  float logit[kMost] = {};
+  uint32_t chunk[kSize] = {}, place[kSize] = {};
+  uint32_t least[kSize] = {};  // the word for the least number of the chunk
+  float logit[kSize] = {};
 };
 
 // Bounds take differences of logits for this much smaller than they are, more than rounding is.
@@ -80,9 +82,11 @@ struct BlockMath {
   int (*count)(const float* x, int n, float low);
   // Copies the values in [low, high] to out [n], in their order; returns how many there are.
   int (*collect)(const float* x, int n, float low, float high, float* out);
-  // The indices of the values at or above `low` into out [n + 1], in their order; returns how many
+  // The indices of the values at or above `low` into out [n + 16], in their order; returns how many
   // there are.
   int (*places)(const float* x, int n, float low, int32_t* out);
+  // Sets the bits of the values at or above `low`, of a chunk at most, in bits [kChunk / 64].
+  void (*mark)(const float* x, int n, float low, uint64_t* bits);
   // A weighting in which `reference`, a finite logit, weighs from 1/2 to 1, without a threshold.
   Weighting (*weighting)(float reference, float scale);
   // Sum of the weights. A value that has no weight may add up to 2^-126.
@@ -99,7 +103,7 @@ struct BlockMath {
   // largest values, into out [n]; -inf for chunks below `low`. Returns the index of the largest.
   int (*chunk_bounds)(const float* chunk_max, int n, float max, float scale, float low,
                       NoiseSource noise, ChunkLeast* least, float* out);
-  // The same of each candidate, into out [Candidates::kMost].
+  // The bounds of each candidate, into out [Candidates::kSize].
   void (*token_bounds)(const Candidates& candidates, float max, float scale, NoiseSource noise,
                        float* out);
   void (*from_bfloat16)(const uint16_t* x, int n, float* out);

@@ -4,6 +4,8 @@
 
 #include <immintrin.h>
 
+#include "block_math.h"
+
 namespace spec {
 namespace {
 namespace avx512 {
@@ -31,22 +33,38 @@ inline int collect(const float* x, int n, float low, float high, float* out) {
   return static_cast<int>(out - first) + count;
 }
 
-// The indices of the values at or above `low`.
+// The indices of the values at or above `low`. Without branches, which nobody could predict; whole
+// registers are written.
 inline int places(const float* x, int n, float low, int32_t* out) {
-  constexpr int kWidth = 16, kStep = 64;
+  constexpr int kWidth = 16;
   const __m512 lowest = _mm512_set1_ps(low);
+  __m512i index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const int32_t* const first = out;
-  for (int start = 0; start < n; start += kStep) {
-    uint64_t wanted = 0;
-    for (int i = 0; i < kStep && start + i < n; i += kWidth) {
-      const int left = n - start - i;
-      const __mmask16 lanes = left < kWidth ? (1u << left) - 1 : 0xffff;
-      const __m512 value = _mm512_maskz_loadu_ps(lanes, x + start + i);
-      wanted |= uint64_t{_mm512_mask_cmp_ps_mask(lanes, value, lowest, _CMP_GE_OQ)} << i;
-    }
-    for (; wanted; wanted &= wanted - 1) *out++ = start + __builtin_ctzll(wanted);
+  for (; n > 0; n -= kWidth, x += kWidth) {
+    const __mmask16 lanes = n < kWidth ? (1u << n) - 1 : 0xffff;
+    const __m512 value = _mm512_maskz_loadu_ps(lanes, x);
+    const __mmask16 wanted = _mm512_mask_cmp_ps_mask(lanes, value, lowest, _CMP_GE_OQ);
+    _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(wanted, index));
+    out += __builtin_popcount(wanted);
+    index = _mm512_add_epi32(index, _mm512_set1_epi32(kWidth));
   }
   return static_cast<int>(out - first);
+}
+
+// Sets the bits of the values at or above `low`, of a chunk at most.
+inline void mark(const float* x, int n, float low, uint64_t* bits) {
+  constexpr int kWidth = 16;
+  const __m512 lowest = _mm512_set1_ps(low);
+  const auto marks = [&](int start) {
+    const int left = n - start;
+    const __mmask16 lanes = left >= kWidth ? 0xffff : left > 0 ? (1u << left) - 1 : 0;
+    const __m512 value = _mm512_maskz_loadu_ps(lanes, x + start);
+    return uint64_t{_mm512_mask_cmp_ps_mask(lanes, value, lowest, _CMP_GE_OQ)};
+  };
+  for (int start = 0; start < kChunk; start += 4 * kWidth) {
+    *bits++ = marks(start) | marks(start + kWidth) << 16 | marks(start + 2 * kWidth) << 32 |
+              marks(start + 3 * kWidth) << 48;
+  }
 }
 
 }  // namespace avx512

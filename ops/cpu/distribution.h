@@ -25,7 +25,7 @@ struct Sampling {
   bool has_filters() const { return top_k > 0 || top_p < 1.0f || min_p > 0.0f; }
 };
 
-// Memory of one thread: 30 KiB, and 160 bytes for every 1,000 tokens of the vocabulary.
+// Memory of one thread: 33 KiB, and 160 bytes for every 1,000 tokens of the vocabulary.
 struct Scratch {
   static constexpr int kHeld = 1024;
   static constexpr int kBins = 512;
@@ -42,7 +42,7 @@ struct Scratch {
   // For sample():
   std::vector<float> bounds;            // [num_chunks], of what a chunk's tokens can reach
   std::vector<ChunkLeast> chunk_least;  // [num_chunks]
-  std::vector<int32_t> chosen;          // [num_chunks + 1], chunks that may win
+  std::vector<int32_t> chosen;          // [num_chunks + 16], chunks that may win
   Candidates candidates;
 };
 

@@ -21,7 +21,7 @@ int NoisySearch::find() {
   const int num_chunks = row_.num_chunks();
   scratch_.bounds.resize(num_chunks);
   scratch_.chunk_least.resize(num_chunks);
-  scratch_.chosen.resize(num_chunks + 1);
+  scratch_.chosen.resize(num_chunks + 16);
   const int likeliest = block_math().chunk_bounds(
       scratch_.chunk_max.data(), num_chunks, max_, rounded_scale_, low_, noise_.source,
       scratch_.chunk_least.data(), scratch_.bounds.data());
@@ -59,24 +59,33 @@ void NoisySearch::hold_others(int chunk) {
   if (scratch_.bounds[chunk] < best_) return;
   Candidates& held = scratch_.candidates;
   const int first = chunk * kChunk, n = std::min(kChunk, row_.vocab() - first);
-  const int with_least = place_of_least(chunk);
   const float* x = row_.values(first, n, scratch_.values);
-  int32_t places[kChunk + 1];
-  const int count = block_math().places(x, n, std::max(low_, least_logit(chunk)), places);
-  for (int i = 0; i < count; i++) {
-    if (places[i] == with_least) continue;
-    if (held.count == Candidates::kMost) try_held();
-    held.chunk[held.count] = chunk;
-    held.place[held.count] = places[i];
-    held.least[held.count] = scratch_.chunk_least[chunk].number;
-    held.logit[held.count] = x[places[i]];
-    held.count++;
+  if (!held.has_room()) try_held();
+  uint64_t bits[kChunk / 64];
+  block_math().mark(x, n, std::max(low_, least_logit(chunk)), bits);
+  const int with_least = place_of_least(chunk);
+  bits[with_least / 64] &= ~(uint64_t{1} << with_least % 64);
+  for (int start = 0; start < kChunk; start += 64) {
+    uint64_t left = bits[start / 64];
+    const auto hold_first = [&] {
+      const int place = left ? start + __builtin_ctzll(left) : 0;
+      held.chunk[held.count] = chunk;
+      held.place[held.count] = place;
+      held.least[held.count] = scratch_.chunk_least[chunk].number;
+      held.logit[held.count] = x[place];
+      held.count += left != 0;
+      left &= left - 1;
+    };
+    // Mostly there are two at most. How many cannot be predicted, so there is no branch for it.
+    hold_first();
+    hold_first();
+    while (left) hold_first();
   }
 }
 
 void NoisySearch::try_held() {
   Candidates& held = scratch_.candidates;
-  float bounds[Candidates::kMost];
+  float bounds[Candidates::kSize];
   block_math().token_bounds(held, max_, rounded_scale_, noise_.source, bounds);
   for (int i = 0; i < held.count; i++) {
     if (bounds[i] < best_) continue;
