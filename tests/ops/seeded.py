@@ -69,10 +69,10 @@ def is_tie(arguments: dict[str, Any], request: int, place: int, token: int) -> b
 
 def assert_as_the_reference(arguments: dict[str, Any], backend: str) -> int:
     """Fail unless a backend is right; return how many requests are ties."""
-    return assert_right(arguments, verify_seeded(**arguments, backend=backend))
+    return ties_of_result(arguments, verify_seeded(**arguments, backend=backend))
 
 
-def assert_right(arguments: dict[str, Any], result: tuple[torch.Tensor, torch.Tensor]) -> int:
+def ties_of_result(arguments: dict[str, Any], result: tuple[torch.Tensor, torch.Tensor]) -> int:
     """Fail unless a result is the reference's up to rounding; return how many requests are ties."""
     right, counts = verify_seeded(**arguments, backend="reference")
     tokens, num_tokens = result

@@ -64,6 +64,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "verification": verification.to_peers,
     "verification-cuda": verification.on_a_gpu,
     "block-rule": verification.block_rule,
+    "seeded": verification.seeded,
     "device-counts": device_counts.rows,
     "families": families.rows,
 }

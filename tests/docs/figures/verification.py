@@ -37,6 +37,13 @@ def block_rule() -> Iterator[str]:
             yield row(found["kind"], found["acceptance"], spread(found["geomeans"][BLOCK], ".2f"))
 
 
+def seeded() -> Iterator[str]:
+    """Yield what seeded samples take of the token rule's time, and vLLM's sampler of theirs."""
+    for found in read("verify-seeded-cpu")["summary"]["by_kind"]:
+        means = found["geomeans"]
+        yield row(found["kind"], spread(means[BLOCK], ".2f"), spread(means["vllm"], ".0f"))
+
+
 def spread(found: Record, form: str) -> str:
     """Return a geometric mean with the lowest and the highest case."""
     low, high = (format(found[name], form) for name in ("lowest", "highest"))
