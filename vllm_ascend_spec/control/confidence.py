@@ -1,0 +1,214 @@
+"""How many of a request's drafts are worth a row, by the draft model's confidence in each of them.
+
+Two estimates are combined: the confidence, and how often the request's drafts in the same place
+were accepted. Both know something that the other does not. Added log odds are Bayes' rule for two
+observations that are independent, given whether the draft is accepted.
+
+It is lossless, because whether a draft is verified never depends on the draft itself. Confidence i
+is computed from the target's states and drafts 1 to i-1 alone, and a request's drafts end before
+the first one that does not pay. So the decision about draft i is made before draft i is drawn, as
+if the drafter had stopped there, and both acceptance rules are exact for any length that is decided
+in this way. Everything else in the decision comes from earlier steps, or it would make the length
+depend on later confidences, which do depend on draft i. Drafts after the end of an earlier step
+took no part in its tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
+
+from vllm_ascend_spec.control.per_request import GAIN, PerRequestAcceptance
+
+# Observations that count in calibration and losses, and those of a place; older ones have faded.
+WINDOW, PLACE_WINDOW = 256, 128
+# Weight of what is assumed before any observation, in observations.
+PRIOR_WEIGHT = 8.0
+# Observed drafts before confidences are used.
+MIN_OBSERVED = 16.0
+# Probabilities are kept this far from 0 and 1.
+EDGE = 1e-3
+
+
+def logit(probability: float) -> float:
+    """Return the log odds of a probability, which is kept away from 0 and 1."""
+    kept = min(max(probability, EDGE), 1.0 - EDGE)
+    return math.log(kept / (1.0 - kept))
+
+
+def sigmoid(log_odds: float) -> float:
+    """Return the probability that has these log odds."""
+    return 1.0 / (1.0 + math.exp(-log_odds))
+
+
+def combine(
+    confidences: Sequence[float],
+    own: Sequence[float],
+    overall: Sequence[float],
+    offset: float = 0.0,
+) -> list[float]:
+    """Return the probability of each draft to be accepted, given that all before it are.
+
+    Args:
+        confidences: by place, by the draft model.
+        own: the request's acceptance rates by place.
+        overall: the acceptance rates of all requests, which both estimates include.
+        offset: log odds by which confidences are too low.
+    """
+    return [
+        sigmoid(logit(confidence) + offset + logit(rate) - logit(common))
+        for confidence, rate, common in zip(confidences, own, overall, strict=False)
+    ]
+
+
+def worth(rates: Sequence[float], price: float) -> int:
+    """Return how many drafts pay for their rows; rate i must not depend on draft i or later ones.
+
+    Args:
+        rates: probability of each draft to be accepted, given that all before it are.
+        price: tokens that the batch produces in the time of a row.
+    """
+    chance = 1.0
+    for place, rate in enumerate(rates):
+        chance *= rate
+        if chance < price:
+            return place
+    return len(rates)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is expected of a request's drafts.
+
+    Attributes:
+        confidences: by place, by the draft model.
+        by_counts: by place, from counts alone.
+        rates: by place, from both.
+        limit: how many of the drafts are verified.
+    """
+
+    confidences: Sequence[float]
+    by_counts: Sequence[float]
+    rates: Sequence[float]
+    limit: int
+
+
+@dataclass
+class Place:
+    """Sums over requests and steps for one place, in which older ones fade.
+
+    Attributes:
+        count: number of drafts.
+        left_out: number of drafts that are not worth a row.
+        tokens: expected accepted drafts of the others.
+        saved: what leaving drafts out saves, in tokens.
+    """
+
+    count: float = 0.0
+    left_out: float = 0.0
+    tokens: float = 0.0
+    saved: float = 0.0
+
+    def note(self, chance: float, price: float, *, is_worth: bool) -> None:
+        """Add a draft that is accepted with the probability ``chance``."""
+        keep = 1.0 - 1.0 / PLACE_WINDOW
+        self.count = keep * self.count + 1.0
+        self.left_out = keep * self.left_out + float(not is_worth)
+        self.tokens = keep * self.tokens + (chance if is_worth else 0.0)
+        self.saved = keep * self.saved + (0.0 if is_worth else price - chance)
+
+
+class ConfidenceLimits:
+    """Limits of drafts by confidence, for one class of batches.
+
+    Args:
+        per_request: counts of the class.
+
+    Attributes:
+        price: tokens that the batch produces in the time of a row; None while it is not known.
+    """
+
+    def __init__(self, per_request: PerRequestAcceptance) -> None:
+        self._per_request = per_request
+        self.price: float | None = None
+        self._places = [Place() for _ in range(per_request.overall.longest)]
+        # Sums for the calibration: accepted drafts minus confidences, and their variances.
+        self._missing = self._variance = 0.0
+        # Log losses of both estimates, and of that from counts alone.
+        self._loss = self._loss_by_counts = self._observed = 0.0
+
+    @property
+    def offset(self) -> float:
+        """Log odds by which confidences are too low: one step of Newton's method."""
+        return self._missing / (self._variance + PRIOR_WEIGHT / 4)
+
+    @property
+    def is_better(self) -> bool:
+        """Whether acceptance is predicted better with confidences than without."""
+        return self._observed >= MIN_OBSERVED and self._loss < self._loss_by_counts
+
+    def estimate(self, req_id: str, confidences: Sequence[float], *, may_limit: bool) -> Estimate:
+        """Return what is expected of a request's new drafts.
+
+        Args:
+            req_id: id of the request.
+            confidences: by place.
+            may_limit: whether fewer drafts may be verified in this step.
+        """
+        overall = self._per_request.overall.rates()
+        own = self._per_request.rates(req_id, overall)
+        rates = combine(confidences, own, overall, self.offset)
+        # Before they are noted, as they say something of this step's drafts.
+        is_limited = may_limit and self.pays(len(rates))
+        price = self.price or 0.0
+        end = worth(rates, price)
+        chances = accumulate(rates, mul)
+        for place, (found, chance) in enumerate(zip(self._places, chances, strict=False)):
+            found.note(chance, price, is_worth=place < end)
+        return Estimate(confidences, own, rates, end if is_limited else len(rates))
+
+    def note(self, expected: Estimate, drafts: int, accepted: int) -> None:
+        """Record how many of a request's drafts were accepted, and what was expected of them."""
+        keep = 1.0 - 1.0 / WINDOW
+        for place in range(min(accepted + 1, drafts, len(expected.rates))):
+            is_accepted, confidence = place < accepted, expected.confidences[place]
+            self._missing = keep * self._missing + float(is_accepted) - confidence
+            self._variance = keep * self._variance + confidence * (1.0 - confidence)
+            both, alone = expected.rates[place], expected.by_counts[place]
+            self._loss = keep * self._loss + log_loss(both, is_true=is_accepted)
+            self._loss_by_counts = keep * self._loss_by_counts + log_loss(
+                alone, is_true=is_accepted
+            )
+            self._observed = keep * self._observed + 1.0
+
+    def pays(self, drafts: int) -> bool:
+        """Tell whether limits by confidence pay if a step makes this many drafts per request."""
+        if self.price is None or not self.is_better:
+            return False
+        saved = sum(p.saved / (p.count + PRIOR_WEIGHT) for p in self._places[:drafts])
+        return saved > GAIN * self._per_request.tokens(drafts)
+
+    def tokens(self, drafts: int) -> float:
+        """Return how many tokens a step is expected to yield for a request of the batch."""
+        by_counts = self._per_request.tokens
+        if not self.pays(drafts):
+            return by_counts(drafts)
+        return 1.0 + sum(
+            (place.tokens + PRIOR_WEIGHT * (by_counts(index + 1) - by_counts(index)))
+            / (place.count + PRIOR_WEIGHT)
+            for index, place in enumerate(self._places[:drafts])
+        )
+
+    def rows_left_out(self, drafts: int) -> float:
+        """Return how many rows of a request are expected to be left out."""
+        if not self.pays(drafts):
+            return 0.0
+        return sum(p.left_out / (p.count + PRIOR_WEIGHT) for p in self._places[:drafts])
+
+
+def log_loss(probability: float, *, is_true: bool) -> float:
+    """Return minus the logarithm of the probability that was given to what came true."""
+    return math.log1p(math.exp(-logit(probability) if is_true else logit(probability)))
