@@ -36,6 +36,9 @@ class Texts:
         generators: the request's own, one each where requests have seeds.
         forbidden: the token that the target may not say.
         draws: whether drafts are sampled; else each is the argmax.
+        ends_at: a token: drafts end before the first one that is this token, if ``looks_ahead``,
+            and else before the first one whose previous token is.
+        looks_ahead: whether it depends on a draft itself whether the draft is verified.
     """
 
     tokens: torch.Tensor
@@ -43,6 +46,8 @@ class Texts:
     generators: list[torch.Generator] = field(default_factory=list)
     forbidden: int | None = None
     draws: bool = True
+    ends_at: int | None = None
+    looks_ahead: bool = False
 
     @classmethod
     def start(cls, num_reqs: int, first_seed: int | None = None, **options: Any) -> Texts:
@@ -90,6 +95,9 @@ class Texts:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         num_reqs, drafts = len(path), path[:, 1:]
         kept = (drafts != (-1 if self.forbidden is None else self.forbidden)).cumprod(dim=1) == 1
+        if self.ends_at is not None:
+            decisive = drafts if self.looks_ahead else path[:, :-1]
+            kept &= (decisive != self.ends_at).cumprod(dim=1) == 1
         counts = kept.sum(dim=1)
         rows = torch.arange(NUM_DRAFTS + 1) <= counts[:, None]
         uniforms = draw_uniforms(counts.tolist(), own, CPU, NUM_DRAFTS)

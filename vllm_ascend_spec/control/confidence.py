@@ -150,19 +150,18 @@ class ConfidenceLimits:
         """Whether acceptance is predicted better with confidences than without."""
         return self._observed >= MIN_OBSERVED and self._loss < self._loss_by_counts
 
-    def estimate(self, req_id: str, confidences: Sequence[float], *, may_limit: bool) -> Estimate:
+    def estimate(self, req_id: str, confidences: Sequence[float], *, is_limited: bool) -> Estimate:
         """Return what is expected of a request's new drafts.
 
         Args:
             req_id: id of the request.
             confidences: by place.
-            may_limit: whether fewer drafts may be verified in this step.
+            is_limited: whether drafts that are not worth a row are left out, see :meth:`pays`.
+                Confidences of this step must not decide it.
         """
         overall = self._per_request.overall.rates()
         own = self._per_request.rates(req_id, overall)
         rates = combine(confidences, own, overall, self.offset)
-        # Before they are noted, as they say something of this step's drafts.
-        is_limited = may_limit and self.pays(len(rates))
         price = self.price or 0.0
         end = worth(rates, price)
         chances = accumulate(rates, mul)

@@ -1,0 +1,183 @@
+"""How many drafts are verified by confidence: the best number, decided before each draft."""
+
+from __future__ import annotations
+
+import random
+from itertools import accumulate
+from operator import mul
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vllm_ascend_spec.control.acceptance import RecentAcceptance
+from vllm_ascend_spec.control.confidence import (
+    ConfidenceLimits,
+    Estimate,
+    combine,
+    logit,
+    sigmoid,
+    worth,
+)
+from vllm_ascend_spec.control.per_request import PerRequestAcceptance
+
+LONGEST = 4
+RATES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=LONGEST)
+
+
+def make_limits(price: float | None = 0.3) -> ConfidenceLimits:
+    """Return limits of which nothing is known but the price of a row."""
+    limits = ConfidenceLimits(PerRequestAcceptance(RecentAcceptance(LONGEST)))
+    limits.price = price
+    return limits
+
+
+class Drafts:
+    """Requests whose drafts are accepted as often as ``told`` says, or hardly so.
+
+    Args:
+        told: how much is added to the log odds of the confidences.
+        is_informed: whether confidences say anything.
+    """
+
+    def __init__(self, *, told: float = 0.0, is_informed: bool = True, price: float = 0.3) -> None:
+        self.limits, self.draw = make_limits(price), random.Random(7)
+        self.told, self.is_informed = told, is_informed
+        self.rows = self.tokens = 0
+
+    def step(self, *, is_limited: bool | None = None) -> Estimate:
+        """Draft and verify for one request."""
+        limits, counts = self.limits, self.limits._per_request
+        rates = [self.draw.choice((0.1, 0.9)) for _ in range(LONGEST)]
+        shown = rates if self.is_informed else [self.draw.choice((0.1, 0.9)) for _ in rates]
+        found = limits.estimate(
+            "a",
+            [sigmoid(logit(rate) + self.told) for rate in shown],
+            is_limited=limits.pays(LONGEST) if is_limited is None else is_limited,
+        )
+        accepted = 0
+        while accepted < found.limit and self.draw.random() < rates[accepted]:
+            accepted += 1
+        limits.note(found, found.limit, accepted)
+        if found.limit:
+            counts.overall.note(found.limit, accepted)
+            counts.note("a", found.limit, accepted)
+        counts.end_step(["a"])
+        self.rows += found.limit + 1
+        self.tokens += accepted + 1
+        return found
+
+
+@given(RATES, st.floats(0.0, 1.0))
+def test_no_other_number_of_drafts_is_better(rates: list[float], price: float) -> None:
+    chances = list(accumulate(rates, mul))
+
+    def value(length: int) -> float:
+        """Return the expected tokens beyond what the rows cost."""
+        return sum(chances[:length]) - price * length
+
+    best = max(value(length) for length in range(len(rates) + 1))
+    assert value(worth(rates, price)) == pytest.approx(best)
+
+
+@given(RATES, RATES, st.floats(0.0, 1.0))
+def test_whether_a_draft_is_verified_depends_on_none_after_it(
+    rates: list[float], later: list[float], price: float
+) -> None:
+    for length in range(len(rates) + 1):
+        known, whole = worth(rates[:length], price), worth([*rates[:length], *later], price)
+        assert min(whole, length) == known
+
+
+def test_later_confidences_change_nothing_before_them() -> None:
+    """Not in the step that they belong to, whichever requests come before in the batch."""
+
+    def found(later: float) -> tuple[int, list[float]]:
+        drafts = Drafts()
+        for _ in range(200):
+            drafts.step()
+        limits = drafts.limits
+        is_limited = limits.pays(LONGEST)
+        assert is_limited
+        for name in ("b", "c"):
+            limits.estimate(name, [0.9, *[later] * 3], is_limited=is_limited)
+        estimate = limits.estimate("a", [0.9, 0.9, 0.05, later], is_limited=is_limited)
+        return estimate.limit, list(estimate.rates[:3])
+
+    assert found(0.01) == found(0.99)
+    assert found(0.01)[0] == 2
+
+
+@given(*[st.floats(0.05, 0.95)] * 3)
+def test_both_estimates_are_combined_by_bayes_rule(
+    prior: float, if_accepted: float, if_rejected: float
+) -> None:
+    """Two coins that fall as often as they do if a draft is accepted, or if it is not."""
+    one = if_accepted * prior / (if_accepted * prior + if_rejected * (1 - prior))
+    accepted, rejected = prior * if_accepted**2, (1 - prior) * if_rejected**2
+    both = accepted / (accepted + rejected)
+    if min(one, 1 - one) > 0.002:
+        assert combine([one], [one], [prior])[0] == pytest.approx(both, abs=1e-9)
+    # What adds nothing to the common rate leaves the other one alone.
+    assert combine([one], [prior], [prior])[0] == pytest.approx(sigmoid(logit(one)))
+    assert combine([prior], [one], [prior])[0] == pytest.approx(sigmoid(logit(one)))
+
+
+@pytest.mark.parametrize("told", [-1.5, 1.5])
+def test_confidences_that_are_too_low_or_too_high_are_corrected(told: float) -> None:
+    drafts = Drafts(told=told)
+    for _ in range(600):
+        drafts.step(is_limited=False)
+    assert abs(drafts.limits.offset + told) < 0.7
+    assert drafts.limits.is_better
+
+
+def test_confidences_that_say_nothing_are_not_used() -> None:
+    drafts = Drafts(is_informed=False)
+    for _ in range(300):
+        drafts.step()
+    assert not drafts.limits.is_better
+    assert not drafts.limits.pays(LONGEST)
+    assert drafts.limits.rows_left_out(LONGEST) == 0.0
+    by_counts = drafts.limits._per_request.tokens
+    assert [drafts.limits.tokens(k) for k in range(5)] == [by_counts(k) for k in range(5)]
+
+
+@pytest.mark.parametrize("price", [0.0, 0.001])
+def test_rows_that_cost_nothing_are_all_verified(price: float) -> None:
+    drafts = Drafts(price=price)
+    assert {drafts.step().limit for _ in range(200)} == {LONGEST}
+
+
+def test_nothing_is_left_out_while_the_price_is_unknown() -> None:
+    limits = make_limits(None)
+    assert limits.estimate("a", [0.0] * LONGEST, is_limited=True).limit == LONGEST
+    assert not limits.pays(LONGEST)
+
+
+def test_expected_tokens_and_rows_are_those_of_the_steps() -> None:
+    drafts = Drafts()
+    for _ in range(300):
+        drafts.step()
+    drafts.rows = drafts.tokens = 0
+    steps = 600
+    for _ in range(steps):
+        drafts.step()
+    limits = drafts.limits
+    assert limits.tokens(LONGEST) == pytest.approx(drafts.tokens / steps, abs=0.15)
+    rows = LONGEST + 1 - limits.rows_left_out(LONGEST)
+    assert rows == pytest.approx(drafts.rows / steps, abs=0.25)
+    # Fewer drafts: a draft in the same place is worth the same.
+    assert 1.0 < limits.tokens(1) < limits.tokens(2) < limits.tokens(LONGEST)
+
+
+def test_confidences_save_rows_for_about_as_many_tokens() -> None:
+    price, steps = 0.3, 800
+    informed, counted = Drafts(price=price), Drafts(price=price, is_informed=False)
+    for drafts in (informed, counted):
+        for _ in range(steps):
+            drafts.step()
+    by_confidence, by_counts = (d.tokens - price * d.rows for d in (informed, counted))
+    assert by_confidence > by_counts + 0.2 * steps
+    assert informed.rows < 0.7 * counted.rows
+    assert informed.tokens > 0.9 * counted.tokens
