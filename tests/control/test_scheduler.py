@@ -571,13 +571,19 @@ def test_drafts_that_are_left_out_are_not_taken_for_rejected(
     drafted = hand_over(scheduler, SURE_OF)
     results = {"a": [7, 8, 9, 1], "b": [7, 2], "c": [5]}
     scheduler.update_from_output(step(drafted, verified=3), outcome(results))
-    assert observed(scheduler) == [2, 1, 1]
+    assert observed(scheduler) == [3, 2, 1]
+    # Of c nothing was verified and of b one draft: what is expected of the next ones counts.
+    accepted = scheduler.chooser.acceptance._accepted
+    assert accepted == pytest.approx([2.1, 1.2, 1.26], abs=0.05)
+    counts = scheduler.classes[False].per_request._counts
+    assert (counts["b"].verified, counts["c"].verified) == ([1, 0, 0], [0, 0, 0])
     # Two drafts of b and three of c, which the step would have taken longer with.
     assert timed[0].left_out == 5
     # Without confidences, drafts that are missing count as before.
     monkeypatch.setattr(scheduler, "_expected", {})
     scheduler.update_from_output(step(drafted, verified=3), outcome(results))
-    assert observed(scheduler) == [5, 3, 2]
+    assert observed(scheduler) == [6, 4, 2]
+    assert (counts["b"].accepted[1], counts["c"].verified[0]) == (0, 1)
     assert timed[1].left_out == 0
 
 

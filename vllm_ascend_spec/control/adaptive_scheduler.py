@@ -156,8 +156,13 @@ class AdaptiveKMixin(SpecSchedulerMixin):
         for req_id in scheduler_output.num_scheduled_tokens:
             request = self.requests.get(req_id)
             decodes = request is not None and request.num_output_tokens > 0
-            if decodes and req_id not in drafted and self._limit_of(req_id, self._verified_k) > 0:
+            if not decodes or req_id in drafted:
+                continue
+            expected = self._expected.get(req_id)
+            if self._limit_of(req_id, self._verified_k) > 0:
                 self._class.note(req_id, self._verified_k, 0)
+            elif expected is not None and expected.limit == 0:
+                self._class.note(req_id, 0, 0, expected)
 
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
         # Acceptance of dummy requests tells nothing.

@@ -49,9 +49,11 @@ class BatchClass:
         self, req_id: str, drafts: int, accepted: int, expected: Estimate | None = None
     ) -> None:
         """Record how many of a request's drafts were accepted, and what was expected of them."""
+        self.chooser.acceptance.note(drafts, accepted)
         if self.confidence is not None and expected is not None:
             self.confidence.note(expected, drafts, accepted)
-        self.chooser.acceptance.note(drafts, accepted)
+            if accepted == drafts == expected.limit:
+                self.chooser.acceptance.assume(drafts, expected.rates)
         if self.per_request is not None:
             self.per_request.note(req_id, drafts, accepted)
 

@@ -16,17 +16,21 @@ took no part in its tokens.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
+from statistics import fmean as mean
 
 from vllm_ascend_spec.control.per_request import GAIN, PerRequestAcceptance
 
-# Observations that count in calibration and losses, and those of a place; older ones have faded.
-WINDOW, PLACE_WINDOW = 256, 128
-# Weight of what is assumed before any observation, in observations.
-PRIOR_WEIGHT = 8.0
+# Observations that count in calibration and losses; older ones have faded.
+WINDOW = 256
+# Variance of confidences that has to be observed for half of the offset to be believed.
+PRIOR_VARIANCE = 2.0
+# Newest drafts in each place that are kept, and how many are needed.
+SAMPLES, MIN_SAMPLES = 64, 8
 # Observed drafts before confidences are used.
 MIN_OBSERVED = 16.0
 # Probabilities are kept this far from 0 and 1.
@@ -96,31 +100,6 @@ class Estimate:
     limit: int
 
 
-@dataclass
-class Place:
-    """Sums over requests and steps for one place, in which older ones fade.
-
-    Attributes:
-        count: number of drafts.
-        left_out: number of drafts that are not worth a row.
-        tokens: expected accepted drafts of the others.
-        saved: what leaving drafts out saves, in tokens.
-    """
-
-    count: float = 0.0
-    left_out: float = 0.0
-    tokens: float = 0.0
-    saved: float = 0.0
-
-    def note(self, chance: float, price: float, *, is_worth: bool) -> None:
-        """Add a draft that is accepted with the probability ``chance``."""
-        keep = 1.0 - 1.0 / PLACE_WINDOW
-        self.count = keep * self.count + 1.0
-        self.left_out = keep * self.left_out + float(not is_worth)
-        self.tokens = keep * self.tokens + (chance if is_worth else 0.0)
-        self.saved = keep * self.saved + (0.0 if is_worth else price - chance)
-
-
 class ConfidenceLimits:
     """Limits of drafts by confidence, for one class of batches.
 
@@ -134,7 +113,10 @@ class ConfidenceLimits:
     def __init__(self, per_request: PerRequestAcceptance) -> None:
         self._per_request = per_request
         self.price: float | None = None
-        self._places = [Place() for _ in range(per_request.overall.longest)]
+        # By place, chances of the newest drafts to be accepted with all before them.
+        self._chances: list[deque[float]] = [
+            deque(maxlen=SAMPLES) for _ in range(per_request.overall.longest)
+        ]
         # Sums for the calibration: accepted drafts minus confidences, and their variances.
         self._missing = self._variance = 0.0
         # Log losses of both estimates, and of that from counts alone.
@@ -143,7 +125,7 @@ class ConfidenceLimits:
     @property
     def offset(self) -> float:
         """Log odds by which confidences are too low: one step of Newton's method."""
-        return self._missing / (self._variance + PRIOR_WEIGHT / 4)
+        return self._missing / (self._variance + PRIOR_VARIANCE)
 
     @property
     def is_better(self) -> bool:
@@ -163,11 +145,9 @@ class ConfidenceLimits:
         own = self._per_request.rates(req_id, overall)
         rates = combine(confidences, own, overall, self.offset)
         price = self.price or 0.0
-        end = worth(rates, price)
-        chances = accumulate(rates, mul)
-        for place, (found, chance) in enumerate(zip(self._places, chances, strict=False)):
-            found.note(chance, price, is_worth=place < end)
-        return Estimate(confidences, own, rates, end if is_limited else len(rates))
+        for found, chance in zip(self._chances, accumulate(rates, mul), strict=False):
+            found.append(chance)
+        return Estimate(confidences, own, rates, worth(rates, price) if is_limited else len(rates))
 
     def note(self, expected: Estimate, drafts: int, accepted: int) -> None:
         """Record how many of a request's drafts were accepted, and what was expected of them."""
@@ -187,25 +167,34 @@ class ConfidenceLimits:
         """Tell whether limits by confidence pay if a step makes this many drafts per request."""
         if self.price is None or not self.is_better:
             return False
-        saved = sum(p.saved / (p.count + PRIOR_WEIGHT) for p in self._places[:drafts])
-        return saved > GAIN * self._per_request.tokens(drafts)
+        if any(len(chances) < MIN_SAMPLES for chances in self._chances[:drafts]):
+            return False
+        price = self.price
+        saved = sum(mean(max(0.0, price - c) for c in found) for found in self._chances[:drafts])
+        # A batch of one has requests of one number of rows only.
+        least = GAIN if self._per_request.num_running > 1 else 0.0
+        return saved > least * self._per_request.tokens(drafts)
 
     def tokens(self, drafts: int) -> float:
         """Return how many tokens a step is expected to yield for a request of the batch."""
-        by_counts = self._per_request.tokens
-        if not self.pays(drafts):
-            return by_counts(drafts)
-        return 1.0 + sum(
-            (place.tokens + PRIOR_WEIGHT * (by_counts(index + 1) - by_counts(index)))
-            / (place.count + PRIOR_WEIGHT)
-            for index, place in enumerate(self._places[:drafts])
+        # Where confidences limit drafts, a request's own counts are those of promising drafts.
+        of_all = self._per_request.overall if self.is_better else self._per_request
+        tokens, price = of_all.tokens(drafts), self.price
+        if price is None or not self.pays(drafts):
+            return tokens
+        # Not the mean of the chances that are kept: it is too old where fewer drafts were made.
+        lost = sum(
+            mean(chance if chance < price else 0.0 for chance in found)
+            for found in self._chances[:drafts]
         )
+        return max(1.0, tokens - lost)
 
     def rows_left_out(self, drafts: int) -> float:
         """Return how many rows of a request are expected to be left out."""
-        if not self.pays(drafts):
+        price = self.price
+        if price is None or not self.pays(drafts):
             return 0.0
-        return sum(p.left_out / (p.count + PRIOR_WEIGHT) for p in self._places[:drafts])
+        return sum(mean(float(c < price) for c in found) for found in self._chances[:drafts])
 
 
 def log_loss(probability: float, *, is_true: bool) -> float:

@@ -83,6 +83,11 @@ class PerRequestAcceptance:
             old = self._step - 8 * FADE
             self._counts = {name: kept for name, kept in self._counts.items() if kept.step > old}
 
+    @property
+    def num_running(self) -> int:
+        """Number of requests in the last step."""
+        return len(self._running)
+
     def forget(self, req_id: str) -> None:
         """Drop what is known of a request that has ended."""
         self._counts.pop(req_id, None)
