@@ -45,16 +45,13 @@ class Drafts:
         self.told, self.is_informed = told, is_informed
         self.rows = self.tokens = 0
 
-    def step(self, *, is_limited: bool | None = None) -> Estimate:
+    def step(self, *, may_limit: bool = True) -> Estimate:
         """Draft and verify for one request."""
         limits, counts = self.limits, self.limits._per_request
         rates = [self.draw.choice((0.1, 0.9)) for _ in range(LONGEST)]
         shown = rates if self.is_informed else [self.draw.choice((0.1, 0.9)) for _ in rates]
-        found = limits.estimate(
-            "a",
-            [sigmoid(logit(rate) + self.told) for rate in shown],
-            is_limited=limits.pays(LONGEST) if is_limited is None else is_limited,
-        )
+        confidences = [sigmoid(logit(rate) + self.told) for rate in shown]
+        found = limits.estimate({"a": confidences}, may_limit=may_limit)["a"]
         accepted = 0
         while accepted < found.limit and self.draw.random() < rates[accepted]:
             accepted += 1
@@ -98,12 +95,9 @@ def test_later_confidences_change_nothing_before_them() -> None:
         drafts = Drafts()
         for _ in range(200):
             drafts.step()
-        limits = drafts.limits
-        is_limited = limits.pays(LONGEST)
-        assert is_limited
-        for name in ("b", "c"):
-            limits.estimate(name, [0.9, *[later] * 3], is_limited=is_limited)
-        estimate = limits.estimate("a", [0.9, 0.9, 0.05, later], is_limited=is_limited)
+        confidences = {name: [0.9, *[later] * 3] for name in ("b", "c")}
+        confidences["a"] = [0.9, 0.9, 0.05, later]
+        estimate = drafts.limits.estimate(confidences, may_limit=True)["a"]
         return estimate.limit, list(estimate.rates[:3])
 
     assert found(0.01) == found(0.99)
@@ -129,7 +123,7 @@ def test_both_estimates_are_combined_by_bayes_rule(
 def test_confidences_that_are_too_low_or_too_high_are_corrected(told: float) -> None:
     drafts = Drafts(told=told)
     for _ in range(600):
-        drafts.step(is_limited=False)
+        drafts.step(may_limit=False)
     assert abs(drafts.limits.offset + told) < 0.7
     assert drafts.limits.is_better
 
@@ -152,7 +146,8 @@ def test_rows_that_cost_nothing_are_all_verified() -> None:
 
 def test_nothing_is_left_out_while_the_price_is_unknown() -> None:
     limits = make_limits(None)
-    assert limits.estimate("a", [0.0] * LONGEST, is_limited=True).limit == LONGEST
+    found = limits.estimate({"a": [0.0] * LONGEST}, may_limit=True)
+    assert found["a"].limit == LONGEST
     assert not limits.pays(LONGEST)
 
 

@@ -99,17 +99,14 @@ class AdaptiveKMixin(SpecSchedulerMixin):
         if confidences is None or limits is None:
             self._expected.clear()
         else:
-            k, reason = self._step_k.k, self._step_k.reason
-            # Steps that try a K are timed with all drafts. It is decided for all requests before
-            # any confidence is read.
-            is_limited = reason == PAYS and self.warmup_k is None and limits.pays(k)
-            for req_id, own in zip(draft_token_ids.req_ids, confidences, strict=True):
-                self._expected[req_id] = limits.estimate(req_id, own[:k], is_limited=is_limited)
+            ids, k = draft_token_ids.req_ids, self._step_k.k
+            by_id = {name: own[:k] for name, own in zip(ids, confidences, strict=True)}
+            # Steps that try a K are timed with all drafts.
+            may_limit = self._step_k.reason == PAYS and self.warmup_k is None
+            self._expected |= limits.estimate(by_id, may_limit=may_limit)
             draft_token_ids.draft_token_ids = [
                 drafts[: self._expected[req_id].limit]
-                for req_id, drafts in zip(
-                    draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True
-                )
+                for req_id, drafts in zip(ids, draft_token_ids.draft_token_ids, strict=True)
             ]
         super().update_draft_token_ids(draft_token_ids)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
@@ -132,22 +132,38 @@ class ConfidenceLimits:
         """Whether acceptance is predicted better with confidences than without."""
         return self._observed >= MIN_OBSERVED and self._loss < self._loss_by_counts
 
-    def estimate(self, req_id: str, confidences: Sequence[float], *, is_limited: bool) -> Estimate:
-        """Return what is expected of a request's new drafts.
+    def estimate(
+        self, confidences: Mapping[str, Sequence[float]], *, may_limit: bool
+    ) -> dict[str, Estimate]:
+        """Return what is expected of the new drafts of each request.
 
         Args:
-            req_id: id of the request.
-            confidences: by place.
-            is_limited: whether drafts that are not worth a row are left out, see :meth:`pays`.
-                Confidences of this step must not decide it.
+            confidences: by request id and place.
+            may_limit: whether drafts that are not worth a row may be left out.
         """
-        overall = self._per_request.overall.rates()
+        drafts = max(map(len, confidences.values()), default=0)
+        # For all requests, before any of their confidences is read.
+        price = self.price if may_limit and self.pays(drafts) else None
+        overall, offset = self._per_request.overall.rates(), self.offset
+        return {
+            req_id: self._estimate(req_id, found, overall, offset, price)
+            for req_id, found in confidences.items()
+        }
+
+    def _estimate(
+        self,
+        req_id: str,
+        confidences: Sequence[float],
+        overall: list[float],
+        offset: float,
+        price: float | None,
+    ) -> Estimate:
         own = self._per_request.rates(req_id, overall)
-        rates = combine(confidences, own, overall, self.offset)
-        price = self.price or 0.0
+        rates = combine(confidences, own, overall, offset)
         for found, chance in zip(self._chances, accumulate(rates, mul), strict=False):
             found.append(chance)
-        return Estimate(confidences, own, rates, worth(rates, price) if is_limited else len(rates))
+        limit = len(rates) if price is None else worth(rates, price)
+        return Estimate(confidences, own, rates, limit)
 
     def note(self, expected: Estimate, drafts: int, accepted: int) -> None:
         """Record how many of a request's drafts were accepted, and what was expected of them."""
