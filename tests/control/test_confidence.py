@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import accumulate
 from operator import mul
@@ -12,11 +13,11 @@ from hypothesis import strategies as st
 
 from vllm_ascend_spec.control.acceptance import RecentAcceptance
 from vllm_ascend_spec.control.confidence import (
+    EDGE,
     ConfidenceLimits,
     Estimate,
     combine,
-    logit,
-    sigmoid,
+    odds,
     worth,
 )
 from vllm_ascend_spec.control.per_request import PerRequestAcceptance
@@ -30,6 +31,11 @@ def make_limits(price: float | None = 0.3) -> ConfidenceLimits:
     limits = ConfidenceLimits(PerRequestAcceptance(RecentAcceptance(LONGEST)))
     limits.price = price
     return limits
+
+
+def told(rate: float, by: float) -> float:
+    """Return a rate whose log odds are higher by ``by``."""
+    return 1.0 / (1.0 + math.exp(-by) / odds(rate))
 
 
 class Drafts:
@@ -50,7 +56,7 @@ class Drafts:
         limits, counts = self.limits, self.limits._per_request
         rates = [self.draw.choice((0.1, 0.9)) for _ in range(LONGEST)]
         shown = rates if self.is_informed else [self.draw.choice((0.1, 0.9)) for _ in rates]
-        confidences = [sigmoid(logit(rate) + self.told) for rate in shown]
+        confidences = [told(rate, self.told) for rate in shown]
         found = limits.estimate({"a": confidences}, may_limit=may_limit)["a"]
         accepted = 0
         while accepted < found.limit and self.draw.random() < rates[accepted]:
@@ -112,11 +118,19 @@ def test_both_estimates_are_combined_by_bayes_rule(
     one = if_accepted * prior / (if_accepted * prior + if_rejected * (1 - prior))
     accepted, rejected = prior * if_accepted**2, (1 - prior) * if_rejected**2
     both = accepted / (accepted + rejected)
-    if min(one, 1 - one) > 0.002:
-        assert combine([one], [one], [prior])[0] == pytest.approx(both, abs=1e-9)
-    # What adds nothing to the common rate leaves the other one alone.
-    assert combine([one], [prior], [prior])[0] == pytest.approx(sigmoid(logit(one)))
-    assert combine([prior], [one], [prior])[0] == pytest.approx(sigmoid(logit(one)))
+    factors = [1 / odds(prior)]
+    if min(one, 1 - one) > EDGE:
+        assert combine([one], [one], factors)[0] == pytest.approx(both)
+        # What adds nothing to the common rate leaves the other one alone.
+        assert combine([one], [prior], factors)[0] == pytest.approx(one)
+        assert combine([prior], [one], factors)[0] == pytest.approx(one)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_no_estimate_is_certain(rate: float) -> None:
+    """Heads whose sigmoid ends at 0 or 1."""
+    found = combine([rate] * 2, [rate] * 2, [1 / odds(1 - rate)] * 2)
+    assert all(0.0 < probability < 1.0 for probability in found)
 
 
 @pytest.mark.parametrize("told", [-1.5, 1.5])

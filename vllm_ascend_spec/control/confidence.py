@@ -1,7 +1,7 @@
 """How many of a request's drafts are worth a row, by the draft model's confidence in each of them.
 
 Two estimates are combined: the confidence, and how often the request's drafts in the same place
-were accepted. Both know something that the other does not. Added log odds are Bayes' rule for two
+were accepted. Both know something that the other does not. Multiplied odds are Bayes' rule for two
 observations that are independent, given whether the draft is accepted.
 
 It is lossless, because whether a draft is verified never depends on the draft itself. Confidence i
@@ -37,35 +37,30 @@ MIN_OBSERVED = 16.0
 EDGE = 1e-3
 
 
-def logit(probability: float) -> float:
-    """Return the log odds of a probability, which is kept away from 0 and 1."""
-    kept = min(max(probability, EDGE), 1.0 - EDGE)
-    return math.log(kept / (1.0 - kept))
-
-
-def sigmoid(log_odds: float) -> float:
-    """Return the probability that has these log odds."""
-    return 1.0 / (1.0 + math.exp(-log_odds))
+def odds(probability: float) -> float:
+    """Return the odds of a probability, which is kept away from 0 and 1."""
+    # Without min() and max(), as it is called for each draft of a batch.
+    if probability < EDGE:
+        return EDGE / (1.0 - EDGE)
+    return probability / (1.0 - probability) if probability <= 1.0 - EDGE else (1.0 - EDGE) / EDGE
 
 
 def combine(
-    confidences: Sequence[float],
-    own: Sequence[float],
-    overall: Sequence[float],
-    offset: float = 0.0,
+    confidences: Sequence[float], own: Sequence[float], factors: Sequence[float]
 ) -> list[float]:
     """Return the probability of each draft to be accepted, given that all before it are.
 
     Args:
         confidences: by place, by the draft model.
         own: the request's acceptance rates by place.
-        overall: the acceptance rates of all requests, which both estimates include.
-        offset: log odds by which confidences are too low.
+        factors: by place: the factor by which the odds of confidences are too low, divided by the
+            odds of the acceptance rate of all requests, which both estimates include.
     """
-    return [
-        sigmoid(logit(confidence) + offset + logit(rate) - logit(common))
-        for confidence, rate, common in zip(confidences, own, overall, strict=False)
-    ]
+    found = []
+    for confidence, rate, factor in zip(confidences, own, factors, strict=False):
+        both = odds(confidence) * odds(rate) * factor
+        found.append(both / (1.0 + both))
+    return found
 
 
 def worth(rates: Sequence[float], price: float) -> int:
@@ -144,9 +139,10 @@ class ConfidenceLimits:
         drafts = max(map(len, confidences.values()), default=0)
         # For all requests, before any of their confidences is read.
         price = self.price if may_limit and self.pays(drafts) else None
-        overall, offset = self._per_request.overall.rates(), self.offset
+        overall, correction = self._per_request.overall.rates(), math.exp(self.offset)
+        factors = [correction / odds(rate) for rate in overall]
         return {
-            req_id: self._estimate(req_id, found, overall, offset, price)
+            req_id: self._estimate(req_id, found, overall, factors, price)
             for req_id, found in confidences.items()
         }
 
@@ -155,11 +151,11 @@ class ConfidenceLimits:
         req_id: str,
         confidences: Sequence[float],
         overall: list[float],
-        offset: float,
+        factors: list[float],
         price: float | None,
     ) -> Estimate:
         own = self._per_request.rates(req_id, overall)
-        rates = combine(confidences, own, overall, offset)
+        rates = combine(confidences, own, factors)
         for found, chance in zip(self._chances, accumulate(rates, mul), strict=False):
             found.append(chance)
         limit = len(rates) if price is None else worth(rates, price)
@@ -215,4 +211,4 @@ class ConfidenceLimits:
 
 def log_loss(probability: float, *, is_true: bool) -> float:
     """Return minus the logarithm of the probability that was given to what came true."""
-    return math.log1p(math.exp(-logit(probability) if is_true else logit(probability)))
+    return math.log1p(1.0 / odds(probability) if is_true else odds(probability))
