@@ -1,7 +1,8 @@
 """Acceptance rates of drafts by position, in which the newest drafts count most.
 
-Only counts are used: which drafts were accepted, never which tokens they were. Any choice based on
-them is therefore lossless.
+Only counts are used: which drafts were accepted, never which tokens they were. For drafts that were
+left out it counts what was expected. All of it is known before the drafts that are chosen with it
+are made, so any choice based on it is lossless.
 """
 
 from __future__ import annotations

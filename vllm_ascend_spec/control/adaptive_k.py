@@ -1,7 +1,8 @@
 """Choose the K with the most expected tokens per second, from acceptance and step times.
 
-SmartSpec calls tokens per second goodput (2406.14066). The choice is a function of counts and times
-alone; it depends neither on the text nor on the drafts that were sampled.
+SmartSpec calls tokens per second goodput (2406.14066). The choice is a function of counts, times
+and, if there are any, confidences of earlier steps; it depends on none of the drafts that it is
+made for.
 """
 
 from __future__ import annotations
