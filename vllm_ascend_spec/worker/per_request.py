@@ -59,5 +59,5 @@ class PerRequestMixin(KeptProbsMixin):
 
     def _take_confidences(self) -> torch.Tensor | None:
         """Return the drafter's confidence in each of its drafts, [num_reqs, K], if it has any."""
-        take = getattr(getattr(self, "drafter", None), "take_confidences", None)
-        return None if take is None else take()
+        drafter: Any = getattr(self, "drafter", None)
+        return drafter.take_confidences() if hasattr(drafter, "take_confidences") else None
