@@ -66,3 +66,25 @@ def test_rates_are_rates_and_more_drafts_are_never_fewer_tokens(steps) -> None:
     tokens = [found.tokens(k) for k in range(5)]
     assert tokens == sorted(tokens)
     assert 1 <= tokens[-1] <= 5
+
+
+def test_drafts_that_were_not_verified_count_as_what_was_expected_of_them() -> None:
+    """Half of the second drafts are hopeless and not verified, the others always accepted."""
+    found, blind = RecentAcceptance(3), RecentAcceptance(3)
+    for step in range(2000):
+        for each in (found, blind):
+            each.note(1 if step % 2 else 3, 1 if step % 2 else 3)
+        if step % 2:
+            found.assume(1, [1.0, 0.0, 0.5])
+    assert blind.rates() == pytest.approx([1.0, 1.0, 1.0], abs=0.05)
+    # The third is reached only behind the good ones.
+    assert found.rates() == pytest.approx([1.0, 0.5, 1.0], abs=0.05)
+
+
+@given(st.integers(0, 4), st.lists(st.floats(0.0, 1.0), max_size=6))
+def test_what_is_assumed_leaves_rates_rates(verified: int, rates: list[float]) -> None:
+    found = RecentAcceptance(4)
+    for _ in range(20):
+        found.assume(verified, rates)
+    assert all(0.0 <= rate <= 1.0 for rate in found.rates())
+    assert found._verified[: min(verified, 4)] == [0.0] * min(verified, 4)

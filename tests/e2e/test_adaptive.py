@@ -34,6 +34,11 @@ def scheduler_of(llm: Any) -> Any:
     return llm.llm_engine.engine_core.engine_core.scheduler
 
 
+def drafter_of(llm: Any) -> Any:
+    """Return the drafter of an engine in this process."""
+    return llm.llm_engine.model_executor.driver_worker.worker.model_runner.drafter
+
+
 @pytest.fixture(scope="module")
 def expected(expect: Any, prompts: list[str]) -> list[list[int]]:
     return token_ids(expect(prompts))
@@ -45,7 +50,7 @@ def test_a_pass_of_masks_is_as_wide_as_the_steps_k(
     """A step with fewer drafts than the most has as few masks."""
     spec = {**EVERY["dflash"], "num_speculative_tokens_per_batch_size": [[1, 8, 1]]}
     llm = make_engine(spec)
-    drafter = llm.llm_engine.model_executor.driver_worker.worker.model_runner.drafter
+    drafter = drafter_of(llm)
     forward, widths = drafter.steps.forward, []
 
     def noted(first: Any) -> Any:
@@ -205,6 +210,35 @@ def test_requests_of_which_fewer_drafts_are_verified(
     assert_same(answers, expected[:24])
     assert any(len(set(step.drafts)) > 2 for step in seen.steps)
     assert seen.acceptance.num_accepted_tokens > 0.6 * seen.acceptance.num_draft_tokens
+
+
+def test_drafts_that_a_head_has_no_confidence_in_are_not_verified(
+    make_engine: Any,
+    generate: Any,
+    prompts: list[str],
+    expected: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With rows that cost a fifth of a token; and the same without the confidences."""
+    spec = {**EVERY["dspark"], "num_speculative_tokens": 7}
+    llm = make_engine(spec, additional_config=ADAPTIVE)
+    kind, drafter = scheduler_of(llm).classes[False], drafter_of(llm)
+    monkeypatch.setattr(kind.chooser, "choose", lambda requests: KChoice(7, PAYS))
+    monkeypatch.setattr(kind.chooser, "choice", KChoice(7, PAYS))
+    monkeypatch.setattr(kind.chooser.costs, "row_seconds", lambda requests: 0.2)
+    monkeypatch.setattr(kind.chooser, "goodput", lambda requests, k: 1.0)
+    rows, tokens = {}, {}
+    for has_confidences in (False, True):
+        drafter.has_confidences = has_confidences
+        with watch(llm) as seen:
+            answers = token_ids(generate(llm, prompts[:24]))
+        assert_same(answers, expected[:24])
+        assert kind.confidence.pays(7) == has_confidences
+        rows[has_confidences] = seen.acceptance.num_draft_tokens
+        tokens[has_confidences] = seen.acceptance.num_accepted_tokens
+    assert any(len(set(step.drafts)) > 2 for step in seen.steps)
+    assert rows[True] < 0.9 * rows[False]
+    assert tokens[True] > 0.9 * tokens[False]
 
 
 def test_a_request_that_is_known_but_for_a_token_is_as_wide_as_the_others(

@@ -65,6 +65,9 @@ class Texts:
         key: returns the positions by which noise is keyed, from the lengths and the step.
         steps: number of steps so far.
         num_accepted: number of drafts accepted so far, of all requests.
+        ends_at: a token: drafts end before the first one that is this token, if ``looks_ahead``,
+            and else before the first one whose previous token is.
+        looks_ahead: whether it depends on a draft itself whether the draft is verified.
     """
 
     tokens: torch.Tensor
@@ -75,6 +78,8 @@ class Texts:
     key: Key = by_position
     steps: int = 0
     num_accepted: int = 0
+    ends_at: int | None = None
+    looks_ahead: bool = False
 
     @classmethod
     def start(cls, num_reqs: int, first_seed: int | None = None, **options: Any) -> Texts:
@@ -149,6 +154,9 @@ class Texts:
         kept = (drafts != (-1 if self.forbidden is None else self.forbidden)).cumprod(dim=1) == 1
         if self.drafts == NONE:
             kept = torch.zeros_like(kept)
+        if self.ends_at is not None:
+            decisive = drafts if self.looks_ahead else path[:, :-1]
+            kept &= (decisive != self.ends_at).cumprod(dim=1) == 1
         counts = kept.sum(dim=1)
         rows = torch.arange(NUM_DRAFTS + 1) <= counts[:, None]
         batch = (

@@ -96,6 +96,22 @@ def test_sampled_drafts_of_other_rules_may_not(rule: str) -> None:
     assert deviation(counts, expected_texts(forbidden=1)) > 5 * BOUND
 
 
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_sampled_drafts_may_end_by_what_is_known_before_each(rule: str) -> None:
+    """As a DSpark head's confidences decide it (``control/confidence.py``)."""
+    torch.manual_seed(0)
+    counts = count_texts(1_000_000, rule, seeded=False, ends_at=1)
+    assert abs(deviation(counts, expected_texts())) < BOUND
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_but_not_by_the_drafts_themselves(rule: str) -> None:
+    """Negative control: a confidence that knows its own draft."""
+    torch.manual_seed(0)
+    counts = count_texts(50_000, rule, seeded=False, ends_at=1, looks_ahead=True)
+    assert deviation(counts, expected_texts()) > 5 * BOUND
+
+
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("rule", ["token", "block", SEEDED])
 def test_drafts_are_rejected_and_accepted_on_the_way(rule: str, backend: str) -> None:

@@ -1,10 +1,13 @@
 """Acceptance rates of drafts by position, in which the newest drafts count most.
 
-Only counts are used: which drafts were accepted, never which tokens they were. Any choice based on
-them is therefore lossless.
+Only counts are used: which drafts were accepted, never which tokens they were. For drafts that were
+left out it counts what was expected. All of it is known before the drafts that are chosen with it
+are made, so any choice based on it is lossless.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 # Observations of a position that count; older ones have faded.
 WINDOW = 256
@@ -39,6 +42,23 @@ class RecentAcceptance:
         for place in range(min(accepted + 1, drafts, self.longest)):
             self._verified[place] = self._verified[place] * self._keep + 1.0
             self._accepted[place] = self._accepted[place] * self._keep + float(place < accepted)
+
+    def assume(self, verified: int, rates: Sequence[float]) -> None:
+        """Count drafts that were not verified as what is expected of them.
+
+        They were left out because little was expected of them. Without them, the rates would be
+        those of promising drafts only.
+
+        Args:
+            verified: number of verified drafts, all of them accepted.
+            rates: by place, the expected acceptance rates of all drafts of the request.
+        """
+        reach = 1.0
+        for place in range(verified, min(len(rates), self.longest)):
+            keep = self._keep**reach
+            self._verified[place] = self._verified[place] * keep + reach
+            reach *= rates[place]
+            self._accepted[place] = self._accepted[place] * keep + reach
 
     def rates(self) -> list[float]:
         """Return the acceptance rate of each position, given that all before it were accepted.

@@ -1,7 +1,8 @@
 """Choose the K with the most expected tokens per second, from acceptance and step times.
 
-SmartSpec calls tokens per second goodput (2406.14066). The choice is a function of counts and times
-alone; it depends neither on the text nor on the drafts that were sampled.
+SmartSpec calls tokens per second goodput (2406.14066). The choice is a function of counts, times
+and, if there are any, confidences of earlier steps; it depends on none of the drafts that it is
+made for.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ class AdaptiveK:
         self.acceptance = RecentAcceptance(self.k_values[-1])
         # Tokens per request and step by number of drafts; ``BatchClass`` may set its own.
         self.expected_tokens: Callable[[int], float] = self.acceptance.tokens
+        # Rows per request that are left out of a step, by number of drafts; likewise.
+        self.rows_left_out: Callable[[int], float] = no_rows
         self.costs = CostModel()
         self.choice = KChoice(self.k_values[-1], UNKNOWN)
         self._before_probe = self.choice.k
@@ -177,7 +180,12 @@ class AdaptiveK:
     def goodput(self, requests: int, k: int) -> float:
         """Return the expected tokens per second of a batch; 0 where its time is not known."""
         seconds = self.costs.seconds(requests, k)
-        return requests * self.expected_tokens(k) / seconds if seconds else 0.0
+        if not seconds:
+            return 0.0
+        if left_out := self.rows_left_out(k):
+            row = self.costs.row_seconds(requests) or 0.0
+            seconds = max(0.5 * seconds, seconds - requests * left_out * row)
+        return requests * self.expected_tokens(k) / seconds
 
     def _probe(self, requests: int, best: int, looks: ProbeTimer) -> tuple[KChoice, int]:
         """Probe the next smaller or the next larger K than the best: the one used longest ago."""
@@ -191,3 +199,9 @@ class AdaptiveK:
         oldest = min(beside, key=lambda k: (self._last_seen[k], -k))
         looks.wait(looks.patience)
         return KChoice(oldest, PROBE), PROBE_STEPS
+
+
+def no_rows(k: int) -> float:
+    """Return that all rows of a step with ``k`` drafts are verified."""
+    del k
+    return 0.0

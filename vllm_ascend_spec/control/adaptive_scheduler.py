@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
+from vllm_ascend_spec.config.confidence import confidences_of
 from vllm_ascend_spec.config.draft_context import may_be_ragged
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.control.adaptive_k import PAYS, AdaptiveK
 from vllm_ascend_spec.control.batch_class import BatchClass
+from vllm_ascend_spec.control.confidence import Estimate
 from vllm_ascend_spec.control.scheduler import SpecSchedulerMixin, StepK
 from vllm_ascend_spec.control.step_timer import TimedStep
 from vllm_ascend_spec.step_report import COSTLY, PAST, REJECTED
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
-    from vllm.v1.outputs import ModelRunnerOutput
+    from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
     from vllm.v1.request import Request
 
 
@@ -42,6 +44,8 @@ class AdaptiveKMixin(SpecSchedulerMixin):
             for samples in (False, True)
         }
         self._class = self.classes[False]
+        # By request id, of its newest drafts; empty for drafts without confidences.
+        self._expected: dict[str, Estimate] = {}
         # K of steps that are only timed (see warmup.py), and whether that was done.
         self.warmup_k: int | None = None
         self.is_warmed_up = False
@@ -84,18 +88,39 @@ class AdaptiveKMixin(SpecSchedulerMixin):
             self._class.timer.restart()
         return self._class
 
+    def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
+        """Store new drafts, of which each request verifies those that are worth a row."""
+        confidences, limits = confidences_of(draft_token_ids), self._class.confidence
+        if confidences is None or limits is None:
+            self._expected.clear()
+        else:
+            ids, k = draft_token_ids.req_ids, self._step_k.k
+            by_id = {name: own[:k] for name, own in zip(ids, confidences, strict=True)}
+            # Steps that try a K are timed with all drafts.
+            may_limit = self._step_k.reason == PAYS and self.warmup_k is None
+            self._expected |= limits.estimate(by_id, may_limit=may_limit)
+            draft_token_ids.draft_token_ids = [
+                drafts[: self._expected[req_id].limit]
+                for req_id, drafts in zip(ids, draft_token_ids.draft_token_ids, strict=True)
+            ]
+        super().update_draft_token_ids(draft_token_ids)
+
+    def _limit_of(self, req_id: str, k: int) -> int:
+        """Return how many of ``k`` drafts of a request are verified."""
+        expected, most = self._expected.get(req_id), self._limits.get(req_id, k)
+        return min(k, most if expected is None else min(most, expected.limit))
+
     def _ended(self, scheduler_output: SchedulerOutput) -> None:
         super()._ended(scheduler_output)
         running, k = scheduler_output.num_scheduled_tokens, StepK.of(scheduler_output).k
         drafts = scheduler_output.scheduled_spec_decode_tokens.values()
         rows = len(running) + sum(map(len, drafts))
         context = sum(request.num_computed_tokens for request in self.running)
-        limits = (most for name, most in self._limits.items() if name in running)
         step = TimedStep(
             requests=len(running),
             k=k,
             has_prompts=scheduler_output.total_num_scheduled_tokens != rows,
-            left_out=sum(max(0, k - most) for most in limits),
+            left_out=sum(k - self._limit_of(req_id, k) for req_id in running),
             context=context / max(1, len(self.running)),
         )
         before = self._class.limits
@@ -107,6 +132,7 @@ class AdaptiveKMixin(SpecSchedulerMixin):
 
     def _forget(self, req_id: str) -> None:
         super()._forget(req_id)
+        self._expected.pop(req_id, None)
         for batch_class in self.classes.values():
             batch_class.forget(req_id)
 
@@ -122,16 +148,23 @@ class AdaptiveKMixin(SpecSchedulerMixin):
         for req_id in scheduler_output.num_scheduled_tokens:
             request = self.requests.get(req_id)
             decodes = request is not None and request.num_output_tokens > 0
-            if decodes and req_id not in drafted and self._limits.get(req_id) != 0:
+            if not decodes or req_id in drafted:
+                continue
+            expected = self._expected.get(req_id)
+            if self._limit_of(req_id, self._verified_k) > 0:
                 self._class.note(req_id, self._verified_k, 0)
+            elif expected is not None and expected.limit == 0:
+                self._class.note(req_id, 0, 0, expected)
 
     def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
         # Acceptance of dummy requests tells nothing.
         if self.warmup_k is None:
             super()._note_one(req_id, drafts, accepted)
             # Drafts that a request did not get count as rejected, unless it has a limit.
-            wanted = drafts if req_id in self._limits else max(drafts, self._verified_k)
-            self._class.note(req_id, wanted, accepted)
+            is_limited = self._limit_of(req_id, self._verified_k) < self._verified_k
+            is_limited = is_limited or req_id in self._limits
+            wanted = drafts if is_limited else max(drafts, self._verified_k)
+            self._class.note(req_id, wanted, accepted, self._expected.get(req_id))
 
     def _pauses(self) -> tuple[bool, int]:
         pauses = sum(batch_class.pause_log.pauses for batch_class in self.classes.values())

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from vllm_ascend_spec.control.adaptive_k import HOLD_STEPS, PAYS, AdaptiveK, KChoice
+from vllm_ascend_spec.control.confidence import ConfidenceLimits, Estimate
 from vllm_ascend_spec.control.pause_log import PauseLog
 from vllm_ascend_spec.control.per_request import PerRequestAcceptance
 from vllm_ascend_spec.control.step_timer import StepTimer, TimedStep
@@ -28,12 +29,15 @@ class BatchClass:
         self.timer = StepTimer(self.chooser.costs)
         self.pause_log = PauseLog(self.chooser)
         self.per_request: PerRequestAcceptance | None = None
+        self.confidence: ConfidenceLimits | None = None
         # Most drafts by request id, for requests whose further drafts are not worth their rows.
         self.limits: dict[str, int] = {}
         self._until_limits = 0
         if may_be_ragged:
             self.per_request = PerRequestAcceptance(self.chooser.acceptance)
-            self.chooser.expected_tokens = self.per_request.tokens
+            self.confidence = ConfidenceLimits(self.per_request)
+            self.chooser.expected_tokens = self.confidence.tokens
+            self.chooser.rows_left_out = self.confidence.rows_left_out
 
     def choose(self, requests: int) -> KChoice:
         """Return the choice of K for a step with this number of requests."""
@@ -41,9 +45,15 @@ class BatchClass:
         self.pause_log.note(choice, requests)
         return choice
 
-    def note(self, req_id: str, drafts: int, accepted: int) -> None:
-        """Record how many of a request's drafts were accepted."""
+    def note(
+        self, req_id: str, drafts: int, accepted: int, expected: Estimate | None = None
+    ) -> None:
+        """Record how many of a request's drafts were accepted, and what was expected of them."""
         self.chooser.acceptance.note(drafts, accepted)
+        if self.confidence is not None and expected is not None:
+            self.confidence.note(expected, drafts, accepted)
+            if accepted == drafts == expected.limit:
+                self.chooser.acceptance.assume(drafts, expected.rates)
         if self.per_request is not None:
             self.per_request.note(req_id, drafts, accepted)
 
@@ -76,4 +86,9 @@ class BatchClass:
         if row is None or choice.reason != PAYS or choice.k == 0:
             return {}
         price = row * self.chooser.goodput(requests, choice.k)
+        if self.confidence is not None:
+            self.confidence.price = price
+            if self.confidence.pays(choice.k):
+                # Each step has limits of its own, which include the counts.
+                return {}
         return dict(per_request.limits(price, choice.k))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
 
 from vllm_ascend_spec.control.acceptance import RecentAcceptance
 
@@ -81,9 +83,32 @@ class PerRequestAcceptance:
             old = self._step - 8 * FADE
             self._counts = {name: kept for name, kept in self._counts.items() if kept.step > old}
 
+    @property
+    def num_running(self) -> int:
+        """Number of requests in the last step."""
+        return len(self._running)
+
     def forget(self, req_id: str) -> None:
         """Drop what is known of a request that has ended."""
         self._counts.pop(req_id, None)
+
+    def rates(self, req_id: str, overall: list[float]) -> list[float]:
+        """Return the acceptance rate of each position of a request, given that it is reached.
+
+        Args:
+            req_id: id of the request.
+            overall: overall acceptance rates by position.
+        """
+        counts = self._counts.get(req_id)
+        if counts is None:
+            return overall
+        counts.fade(self._step)
+        return [
+            (accepted + WEIGHT * rate) / (verified + WEIGHT)
+            for rate, verified, accepted in zip(
+                overall, counts.verified, counts.accepted, strict=True
+            )
+        ]
 
     def chances(self, req_id: str, rates: list[float]) -> list[float]:
         """Return the probability that each draft of a request is accepted with all before it.
@@ -92,20 +117,7 @@ class PerRequestAcceptance:
             req_id: id of the request.
             rates: overall acceptance rates by position.
         """
-        counts = self._counts.get(req_id)
-        if counts is not None:
-            counts.fade(self._step)
-            rates = [
-                (accepted + WEIGHT * rate) / (verified + WEIGHT)
-                for rate, verified, accepted in zip(
-                    rates, counts.verified, counts.accepted, strict=True
-                )
-            ]
-        found, chance = [], 1.0
-        for rate in rates:
-            chance *= rate
-            found.append(chance)
-        return found
+        return [*accumulate(self.rates(req_id, rates), mul)]
 
     def tokens(self, drafts: int) -> float:
         """Return how many tokens a step is expected to yield for a request of the batch.

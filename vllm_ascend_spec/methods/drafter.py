@@ -73,6 +73,10 @@ class Drafter(Protocol):
     call its hooks for the KV cache and for graph capture and replay: ``initialize_attn_backend``,
     ``initialize_cudagraph_keys``, ``dummy_run``. Other drafters extend :class:`HostDrafter`.
 
+    A drafter may have a method ``take_confidences()``, which returns float32 [num_reqs, K] once, or
+    None: the probability of each of the last drafts to be accepted if all before it are. It must
+    not depend on that draft or later ones (``control/confidence.py``).
+
     Attributes:
         drafts_to_the_end: whether drafting goes on while a request is near ``max_model_len``. vLLM
             stops it for all requests, because its own loop would index tables out of bounds.

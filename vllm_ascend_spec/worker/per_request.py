@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vllm_ascend_spec.config.confidence import attach_confidences
 from vllm_ascend_spec.config.draft_context import may_be_ragged
 from vllm_ascend_spec.verification.draft_probs import gather_draft_probs
 
@@ -50,6 +51,14 @@ class PerRequestMixin:
     def take_draft_token_ids(self) -> Any:
         """Return the drafts; empty lists where vLLM fills in zeros, if no graph needs the rows."""
         drafts = super().take_draft_token_ids()  # type: ignore[misc]
+        confidences = self._take_confidences()
         if drafts is not None and self._drafts_for_none and may_be_ragged(self.vllm_config):
             drafts.draft_token_ids = [[] for _ in drafts.req_ids]
+        elif drafts is not None and confidences is not None:
+            attach_confidences(drafts, confidences.tolist())
         return drafts
+
+    def _take_confidences(self) -> torch.Tensor | None:
+        """Return the drafter's confidence in each of its drafts, [num_reqs, K], if it has any."""
+        drafter: Any = getattr(self, "drafter", None)
+        return drafter.take_confidences() if hasattr(drafter, "take_confidences") else None

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.methods.sampling import make_noise, make_sampling
+from tests.speculation import carry, make_speculation
 from vllm_ascend_spec.methods.dspark.markov import MarkovDrafts, keep_likeliest
 from vllm_ascend_spec.methods.loops.base import DraftLoopMixin
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler
@@ -21,6 +22,7 @@ class Head:
     """The part of vLLM's model that drafts are picked with; of all tokens or of some."""
 
     target_vocab_size = VOCAB
+    confidence_calls = 0
 
     def __init__(self, tokens: torch.Tensor | None) -> None:
         torch.manual_seed(3)
@@ -39,6 +41,10 @@ class Head:
 
     def markov_bias(self, embedded: torch.Tensor) -> torch.Tensor:
         return embedded @ self.after.T
+
+    def compute_confidence(self, hidden: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+        self.confidence_calls += 1
+        return torch.cat([hidden, embedded], dim=-1).sum(-1).sigmoid()
 
     def map_draft_to_target(self, tokens: torch.Tensor) -> torch.Tensor:
         offsets = self.draft_id_to_target_id
@@ -144,3 +150,42 @@ def test_of_the_likeliest_the_values_stay() -> None:
     logits = torch.tensor([[[0.5, 2.0, -1.0, 1.0]]])
     found = keep_likeliest(logits, 2)
     assert found.tolist() == [[[-torch.inf, 2.0, -torch.inf, 1.0]]]
+
+
+def test_a_confidence_knows_its_row_and_the_draft_before_it() -> None:
+    last = torch.tensor([5, 0, 3])
+    drafter: Any = Drafter(None, last, None)
+    hidden = torch.randn(3, K, WIDTH)
+    drafter.has_confidences = True
+    drafts = drafter.pick_all(hidden, None)
+    before = torch.cat([last[:, None], drafts[:, :-1]], dim=1)
+    expected = (hidden.sum(-1) + drafter.model.before[before].sum(-1)).sigmoid()
+    torch.testing.assert_close(drafter.take_confidences(), expected)
+    # Those of one step are not taken for another's, which may make no drafts.
+    assert drafter.take_confidences() is None
+
+
+class Settings:
+    """vLLM's configuration, as far as it decides whether confidences are used."""
+
+    def __init__(self, length: str, *, is_ahead: bool, is_full: bool) -> None:
+        self.speculative_config = carry(make_speculation("dspark", draft_length=length))
+        self.scheduler_config = SimpleNamespace(async_scheduling=is_ahead)
+        mode = SimpleNamespace(has_full_cudagraphs=lambda: is_full)
+        self.compilation_config = SimpleNamespace(cudagraph_mode=mode)
+
+
+@pytest.mark.parametrize("has_head", [True, False])
+@pytest.mark.parametrize("is_full", [True, False])
+@pytest.mark.parametrize("is_ahead", [True, False])
+@pytest.mark.parametrize("length", ["adaptive", "auto", "fixed"])
+def test_confidences_cost_nothing_where_nobody_uses_them(
+    length: str, is_ahead: bool, is_full: bool, has_head: bool
+) -> None:
+    drafter: Any = Drafter(None, torch.tensor([5]), None)
+    drafter.vllm_config = Settings(length, is_ahead=is_ahead, is_full=is_full)
+    drafter.model.model = SimpleNamespace(confidence_head=object() if has_head else None)
+    drafter.pick_all(torch.randn(1, K, WIDTH), None)
+    is_used = length == "adaptive" and has_head and not (is_ahead or is_full)
+    assert drafter.model.confidence_calls == is_used
+    assert (drafter.take_confidences() is not None) == is_used

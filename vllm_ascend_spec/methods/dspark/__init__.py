@@ -5,7 +5,9 @@ A DFlash head (2602.06036) fills a block in one pass, so its drafts do not know 
 same pass and then goes through its rows from left to right. To the logits of a row it adds what a
 Markov head says about the token before: row ``a`` of a V x r matrix, the embedding of that token,
 times an r x V matrix. Only these small steps are sequential. A third part, the confidence head,
-estimates for each row the probability that its draft is accepted.
+estimates for each row the probability that its draft is accepted. With ``draft_length="adaptive"``
+it limits how many drafts of a request are verified, where the scheduler can know it in time
+(``control/confidence.py``).
 
 Layouts of a block (``sample_from_anchor`` in ``config.json``): the last token and K-1 masks, where
 each row yields the token after it; or, as in DFlash, the last token and K masks, where each mask

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vllm_ascend_spec.config.confidence import uses_confidences
 from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.base import Picked
 
 if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
     from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 
 
@@ -36,12 +40,28 @@ class MarkovDrafts:
 
     Attributes:
         last_tokens: int32 or int64 [num_reqs], the token that each block begins with.
+        confidences: float32 [num_reqs, K], the probability of each of the last drafts to be
+            accepted if all before it are; None if nobody uses them.
     """
 
+    vllm_config: VllmConfig
     model: Any
     draft_model_config: Any
     last_tokens: torch.Tensor
     join: Callable[[list[Picked]], torch.Tensor]
+    confidences: torch.Tensor | None = None
+
+    @cached_property
+    def has_confidences(self) -> bool:
+        """Whether the checkpoint has a confidence head and the scheduler uses it."""
+        inner = getattr(self.model, "model", None)
+        has_head = getattr(inner, "confidence_head", None) is not None
+        return has_head and uses_confidences(self.vllm_config)
+
+    def take_confidences(self) -> torch.Tensor | None:
+        """Return :attr:`confidences` once."""
+        found, self.confidences = self.confidences, None
+        return found
 
     def pick_all(
         self,
@@ -54,11 +74,17 @@ class MarkovDrafts:
         count = getattr(self.draft_model_config.hf_config, "dspark_draft_topk", None)
         if count is not None:
             logits = keep_likeliest(logits, count)
-        before, picked = self.last_tokens[:num_reqs], []
+        before, picked, embedded = self.last_tokens[:num_reqs], [], []
         for place in range(k):
-            bias = self.model.markov_bias(self.model.markov_embed(before))
+            embedded.append(self.model.markov_embed(before))
+            bias = self.model.markov_bias(embedded[-1])
             picked.append(self.pick_from(logits[:, place] + bias, sampler))
             before = picked[-1][0]
+        if self.has_confidences:
+            # Of draft i from its row and the draft before it, so it does not depend on draft i.
+            tokens = torch.stack(embedded, dim=1).flatten(0, 1)
+            found = self.model.compute_confidence(hidden.flatten(0, 1), tokens)
+            self.confidences = found.view(num_reqs, k)
         return self.join(picked)
 
     def pick_from(
