@@ -15,6 +15,7 @@ from tests.docs.figures import (
     families,
     metrics,
     options,
+    picking,
     refusals,
     serving,
     steps,
@@ -65,6 +66,8 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "verification-cuda": verification.on_a_gpu,
     "block-rule": verification.block_rule,
     "seeded": verification.seeded,
+    "picking": picking.by_picking,
+    "rules": picking.by_rule,
     "device-counts": device_counts.rows,
     "families": families.rows,
 }

@@ -38,10 +38,10 @@ def block_rule() -> Iterator[str]:
 
 
 def seeded() -> Iterator[str]:
-    """Yield what seeded samples take of the token rule's time, and vLLM's sampler of theirs."""
+    """Yield what seeded samples take of the token rule's time."""
     for found in read("verify-seeded-cpu")["summary"]["by_kind"]:
         means = found["geomeans"]
-        yield row(found["kind"], spread(means[BLOCK], ".2f"), spread(means["vllm"], ".0f"))
+        yield row(found["kind"], spread(means[BLOCK], ".2f"))
 
 
 def spread(found: Record, form: str) -> str:
