@@ -204,6 +204,12 @@ ASKED_MORE = {
     if method not in ASKED_EVERYTHING
 }
 CASES |= ASKED_MORE
+# Without graphs drafts of sampled requests are sampled, too; by day in draft_model-eager-end.
+SAMPLED_DRAFTS = {
+    f"{method}-eager-seeded": Case(method=method, mode="eager", requests=SEEDED)
+    for method in SPECULATIVE
+}
+CASES |= SAMPLED_DRAFTS
 CASES |= {
     f"{method}-{mode}-tp2": Case(method=method, mode=mode, devices=2)
     for method, mode in (
@@ -281,6 +287,7 @@ BY_NIGHT |= {f"{method}-default" for method in ("pard", "dflash", "dspark", "med
 # Masks end where those of dflash end.
 BY_NIGHT |= {"dspark-full_decode_only-end", "dspark-stock"}
 BY_NIGHT |= ASKED_MORE.keys()
+BY_NIGHT |= SAMPLED_DRAFTS.keys()
 # dflash-eager reads the same states of the target. The loop of an MTP layer is eagle's, and
 # deepseek-default has such a layer.
 BY_NIGHT |= {"eagle3-eager", "mtp-default"}
