@@ -105,6 +105,18 @@ def test_batch_level_processor_gets_rows_through_its_own_method() -> None:
     assert rows[:, 0].tolist() == [1.0, 1.0, 2.0]
 
 
+def test_without_drafts_any_batch_level_processor_is_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in an engine without speculation, where none is refused."""
+    monkeypatch.setattr(BatchLevel, "apply", lambda self, logits: logits + 3.0)
+    requests = [request(), request()]
+    metadata = sampling_metadata(requests, custom=(BatchLevel,))
+    zeros = torch.zeros(2, VOCAB)
+    rows = process_rows(Sampler(), zeros, spec_metadata(requests), metadata).logits
+    assert (rows == 3.0).all()
+
+
 @pytest.mark.parametrize("supported", [*CUSTOM, RowWise, AdapterLogitsProcessor])
 def test_supported_processors_pass(supported: type) -> None:
     require_row_support(supported)

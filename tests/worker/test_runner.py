@@ -195,7 +195,9 @@ def make_runner(seeded: bool, *, has_verifier: bool = True) -> Runner:
         output=OUTPUT,
     )
     if has_verifier:
-        runner.rejection_sampler = SimpleNamespace(gives_seeds=False, noise="of another step")
+        runner.rejection_sampler = SimpleNamespace(
+            gives_seeds=False, speculates=True, noise="of another step"
+        )
     return runner
 
 

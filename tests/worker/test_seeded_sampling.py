@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from vllm import SamplingParams
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
 from tests.marks import requires_cpu_build
-from tests.verification.requests import VOCAB, Request, seeded_step_by_step
+from tests.verification.requests import VOCAB, Request, budget_holder, seeded_step_by_step
 from tests.worker.runners import (
     MOST_REQUESTS,
     STALE,
@@ -296,7 +297,7 @@ def counting_accepted(runner: Any) -> list[int]:
     stock = runner.rejection_sampler
 
     class Counting:
-        gives_seeds = stock.gives_seeds
+        gives_seeds, speculates = stock.gives_seeds, stock.speculates
         noise: Any = None
 
         def __call__(self, *arguments: Any) -> Any:
@@ -339,6 +340,18 @@ class TestWithoutSpeculation:
         stock = runner.sampler(TABLE[3:4].clone(), runner.input_batch.sampling_metadata)
         assert expected == [stock.sampled_token_ids.tolist()] * 2
 
+    def test_thinking_budgets_are_left_to_vllm(self) -> None:
+        plain, thinking = (
+            SamplingParams(temperature=0, thinking_token_budget=b) for b in (None, 2)
+        )
+        requests = [Request(plain, [1], [2]), Request(thinking, [1, 9], [2, 3])]
+        runner = without_speculation()
+        enter(runner, make_state("a", 0.0), make_state("b", 0.0))
+        sampling = runner.input_batch.sampling_metadata
+        sampling.thinking_budget_state_holder = budget_holder(requests, 0)
+        runner.rejection_sampler = SpecVerifierThatFails()
+        assert runner._sample(TABLE[3:5].clone(), None).sampled_token_ids.shape == (2, 1)
+
     def test_requests_with_and_without_a_seed_share_a_step(self) -> None:
         runner = without_speculation()
         states = by_name(make_state("a", seed=5), make_state("b"), make_state("c", 0.0))
@@ -363,7 +376,7 @@ class TestWithoutSpeculation:
 class SpecVerifierThatFails:
     """Stands where no step may arrive."""
 
-    gives_seeds = False
+    gives_seeds = speculates = False
 
     def __call__(self, *_: Any) -> None:
         raise AssertionError("a step without a seed arrived")

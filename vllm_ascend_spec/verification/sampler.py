@@ -68,6 +68,7 @@ class SpecVerifier(nn.Module):
     Attributes:
         noise: noise of the batch; the runner sets it before each call. None if no request that
             samples has a seed.
+        speculates: whether the engine does.
         gives_seeds: whether the runner gives seeds to requests that have none.
     """
 
@@ -80,6 +81,7 @@ class SpecVerifier(nn.Module):
         self.sampler = sampler
         self.backend = speculation.verify_backend if speculation else None
         self.rule = speculation.verify_rule if speculation else TOKEN
+        self.speculates = speculation is not None
         self.gives_seeds = speculation is not None and speculation.rule == SEEDED
         spec = vllm_config.speculative_config
         self.synthetic = SyntheticAcceptance.from_config(spec) if spec else None

@@ -73,9 +73,11 @@ class SeededSamplingMixin:
             return super()._sample(logits, spec_decode_metadata)  # type: ignore[misc]
         batch = self.input_batch
         known = self._seeds_of_batch()
-        if spec_decode_metadata is None:
+        has_seeds = known.seeds is not None
+        # Without speculation vLLM enforces thinking budgets itself.
+        if spec_decode_metadata is None and (has_seeds or verifier.speculates):
             spec_decode_metadata = no_draft_metadata(
-                batch.sampling_metadata, batch.num_reqs, logits, has_seeds=known.seeds is not None
+                batch.sampling_metadata, batch.num_reqs, logits, has_seeds=has_seeds
             )
         noise = None
         if known.seeds is not None:
