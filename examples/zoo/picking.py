@@ -29,6 +29,8 @@ METHODS = [
 
 
 RULES = {"token": False, "seeded": True}
+# By default a request with a top-k would be given a seed.
+OURS = {"draft_length": "fixed", "verify_rule": "token"}
 
 
 def tokens_per_step(name: str, how: str) -> dict[str, dict[str, float]]:
@@ -42,9 +44,8 @@ def tokens_per_step(name: str, how: str) -> dict[str, dict[str, float]]:
 
     draft = evaluate.DRAFTS[name]
     draft = replace(draft, options={**draft.options, "draft_sample_method": how})
-    llm = LLM(
-        model=str(evaluate.ZOO / draft.target), speculative_config=draft.spec(), **evaluate.ENGINE
-    )
+    engine = {**evaluate.ENGINE, "additional_config": {"ascend_spec": OURS}}
+    llm = LLM(model=str(evaluate.ZOO / draft.target), speculative_config=draft.spec(), **engine)
     found: dict[str, dict[str, float]] = {rule: {} for rule in RULES}
     for request, options in REQUESTS.items():
         for rule, seeded in RULES.items():

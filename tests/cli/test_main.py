@@ -124,6 +124,7 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
         "draft_lengths": {"value": [0, 3], "from": "auto"},
         "draft_sample_method": {"value": "probabilistic", "from": "auto"},
         "rule": {"value": "token", **default},
+        "seeds_for": {"value": "top_k", **default},
         "verify_backend": {"value": None, **default},
         "has_draft_model": {"value": True, **default},
         "is_synchronous": {"value": False, **default},

@@ -129,6 +129,30 @@ def test_the_seeded_rule_goes_with_every_way_to_pick_drafts(method: str, how: st
 
 
 @pytest.mark.parametrize(
+    ("method", "options", "rule", "expected"),
+    [
+        ("eagle", {}, None, "top_k"),
+        ("eagle", {}, "token", "none"),
+        ("eagle", {}, "block", "none"),
+        ("eagle", {}, "seeded", "all"),
+        ("eagle", {"draft_sample_method": "greedy"}, None, "none"),
+        ("eagle", {"draft_sample_method": "greedy"}, "seeded", "all"),
+        ("ngram", {}, None, "none"),
+        ("ngram", {}, "seeded", "all"),
+        ("eagle", {"rejection_sample_method": "block"}, None, "none"),
+    ],
+)
+def test_who_is_given_a_seed(
+    method: str, options: dict[str, Any], rule: str | None, expected: str
+) -> None:
+    found = resolve_engine(
+        "org/target", {**SPECS[method], **options}, {"ascend_spec": section(rule)}
+    )
+    assert found is not None
+    assert found.seeds_for == expected
+
+
+@pytest.mark.parametrize(
     ("rule", "of_the_op"),
     [("token", "token"), ("block", "block"), ("seeded", "token"), ("synthetic", "token")],
 )

@@ -225,14 +225,22 @@ def test_logprobs(plain: Any, make_engine: Any, prompts: list[str]) -> None:
                 assert value.rank == other[token].rank
 
 
+@pytest.mark.parametrize(
+    ("ours", "options"), [({"verify_rule": "seeded"}, {}), ({}, {"top_k": 50})]
+)
 def test_requests_without_a_seed_may_get_one(
-    make_engine: Any, prompts: list[str], expected: list[list[int]]
+    ours: dict[str, Any],
+    options: dict[str, Any],
+    make_engine: Any,
+    prompts: list[str],
+    expected: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """``verify_rule="seeded"``: no two such requests say the same, and those with a seed do."""
-    rule = {"ascend_spec": {"verify_rule": "seeded"}}
-    llm = make_engine(EVERY["eagle"], additional_config=rule)
-    params = SamplingParams(temperature=1.0, max_tokens=24, ignore_eos=True)
-    with watch(llm) as seen:
+    """No two such requests say the same, and those with a seed do."""
+    llm = make_engine(EVERY["eagle"], additional_config={"ascend_spec": ours})
+    params = SamplingParams(temperature=1.0, max_tokens=24, ignore_eos=True, **options)
+    with watch(llm) as seen, monkeypatch.context() as patch:
+        patch.delattr(sampler, "verify_sample")  # the other rules'
         outputs = llm.generate([prompts[0]] * 8, params, use_tqdm=False)
     assert len({tuple(output.outputs[0].token_ids) for output in outputs}) == 8
     assert seen.acceptance.num_accepted_tokens > 0.3 * seen.acceptance.num_drafts

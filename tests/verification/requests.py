@@ -258,8 +258,10 @@ def make_verifier(
     backend: str | None = None,
     rule: str = "token",
     rates: Sequence[float] | None = None,
+    seeds_for: str | None = None,
 ) -> SpecVerifier:
     """Build a verifier as the runner does; with ``rates`` it accepts synthetically."""
+    given = seeds_for or ("all" if rule == "seeded" else "none")
     spec = SimpleNamespace(
         rejection_sample_method="standard" if rates is None else "synthetic",
         synthetic_acceptance_rates=rates,
@@ -267,7 +269,7 @@ def make_verifier(
     config: Any = SimpleNamespace(
         model_config=SimpleNamespace(logprobs_mode=mode), speculative_config=spec
     )
-    options = make_speculation(verify_backend=backend, rule=rule, max_k=LONGEST)
+    options = make_speculation(verify_backend=backend, rule=rule, seeds_for=given, max_k=LONGEST)
     return SpecVerifier(Sampler(logprobs_mode=mode), config, options)
 
 

@@ -231,10 +231,7 @@ def test_neither_the_rule_nor_the_drafts_laws_matter_to_a_seed(with_probs: bool,
     assert tokens_of(output.sampled_token_ids) == expected
 
 
-def test_only_the_rule_of_that_name_gives_seeds_to_others() -> None:
-    rules = ("token", "block", "seeded")
-    assert [make_verifier(rule=rule).gives_seeds for rule in rules] == [False, False, True]
-    # Should a request have none after all.
+def test_a_request_without_a_seed_has_the_token_rule_with_the_rule_for_seeds() -> None:
     assert make_verifier(rule="seeded").rule == "token"
 
 

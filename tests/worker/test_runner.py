@@ -101,7 +101,7 @@ def test_without_speculation_there_is_a_verifier_alone(monkeypatch: pytest.Monke
     runner.complete_spec_parts()
     verifier = vars(runner).pop("rejection_sampler")
     assert isinstance(verifier, SpecVerifier)
-    assert (verifier.sampler, verifier.gives_seeds) == ("stock", False)
+    assert (verifier.sampler, verifier.seeds_for) == ("stock", "none")
     assert vars(runner) == before
 
 
@@ -196,7 +196,7 @@ def make_runner(seeded: bool, *, has_verifier: bool = True) -> Runner:
     )
     if has_verifier:
         runner.rejection_sampler = SimpleNamespace(
-            gives_seeds=False, speculates=True, noise="of another step"
+            seeds_for="none", speculates=True, noise="of another step"
         )
     return runner
 
@@ -316,7 +316,8 @@ def test_the_stock_state_and_batch_have_what_is_read_here() -> None:
 
 @pytest.mark.parametrize("method", ["standard", "block", "seeded", "synthetic"])
 def test_verifier_gets_the_resolved_rule(method: str) -> None:
-    engine = make_engine(rule="token" if method == "standard" else method)
+    rule = "token" if method == "standard" else method
+    engine = make_engine(rule=rule, seeds_for="top_k")
     engine.speculative_config.rejection_sample_method = method
     engine.speculative_config.synthetic_acceptance_rates = [0.5]
     runner = Runner(
@@ -327,5 +328,5 @@ def test_verifier_gets_the_resolved_rule(method: str) -> None:
     )
     runner.complete_spec_parts()
     assert runner.rejection_sampler.rule == ("block" if method == "block" else "token")
-    assert runner.rejection_sampler.gives_seeds == (method == "seeded")
+    assert runner.rejection_sampler.seeds_for == "top_k"
     assert (runner.rejection_sampler.synthetic is not None) == (method == "synthetic")

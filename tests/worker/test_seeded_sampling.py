@@ -197,6 +197,19 @@ class TestGivenSeeds:
         assert self.read(runner).keys() == {"greedy", "a"}
         assert runner._given_seeds.keys() == {"a"}
 
+    def test_requests_with_a_top_k_may_be_the_only_ones(self) -> None:
+        runner = make_runner(seeds_for="top_k")
+        one, narrow, own = make_state("one"), make_state("narrow"), make_state("own", seed=5)
+        for state, top_k in ((one, 0), (narrow, 3), (own, 3)):
+            state.sampling_params.top_k = top_k
+        enter(runner, one, narrow, own)
+        known = runner._seeds_of_batch()
+        assert known.unseeded.tolist() == [True, False, False]
+        assert known.seeds[2] == 5
+        assert runner._given_seeds.keys() == {"narrow"}
+        leave(runner, "one")
+        assert self.read(runner).keys() == {"narrow", "own"}
+
     def test_all_steps_go_to_the_verifier_and_drafts_have_noise(self) -> None:
         runner, states = make_runner(rule="seeded"), by_name(make_state("a"), make_state("b"))
         enter(runner, *states.values())
@@ -297,7 +310,7 @@ def counting_accepted(runner: Any) -> list[int]:
     stock = runner.rejection_sampler
 
     class Counting:
-        gives_seeds, speculates = stock.gives_seeds, stock.speculates
+        seeds_for, speculates = stock.seeds_for, stock.speculates
         noise: Any = None
 
         def __call__(self, *arguments: Any) -> Any:
@@ -325,7 +338,7 @@ class TestWithoutSpeculation:
     def test_the_verifier_has_no_rule_and_gives_no_seeds(self) -> None:
         verifier = without_speculation().rejection_sampler
         assert isinstance(verifier, SpecVerifier)
-        assert (verifier.gives_seeds, verifier.synthetic, verifier.backend) == (False, None, None)
+        assert (verifier.seeds_for, verifier.synthetic, verifier.backend) == ("none", None, None)
 
     @pytest.mark.parametrize("temperature", [0.0, 1.0])
     def test_steps_without_a_seed_are_vllms(self, temperature: float) -> None:
@@ -376,7 +389,7 @@ class TestWithoutSpeculation:
 class SpecVerifierThatFails:
     """Stands where no step may arrive."""
 
-    gives_seeds = speculates = False
+    seeds_for, speculates = "none", False
 
     def __call__(self, *_: Any) -> None:
         raise AssertionError("a step without a seed arrived")

@@ -13,7 +13,7 @@ from vllm_ascend_spec.config.draft_options import MODEL, TARGET
 from vllm_ascend_spec.config.draft_sampling import draft_sample_method
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.resolved import DEFAULT, SpecConfig
-from vllm_ascend_spec.config.rules import STANDARD, resolve_rule, rule_warnings
+from vllm_ascend_spec.config.rules import STANDARD, resolve_rule, rule_warnings, seeds_for
 from vllm_ascend_spec.config.schedule import LIMIT, option_of
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION
@@ -66,6 +66,7 @@ def resolve(request: SpecInput) -> SpecConfig:
         draft_lengths=lengths_of(request),
         draft_sample_method=drafts,
         rule=rule,
+        seeds_for=seeds_for(rule, request.section, drafts),
         verify_backend=request.options.verify_backend,
         has_draft_model=method.needs_checkpoint,
         is_synchronous=method.drafts_on_host,

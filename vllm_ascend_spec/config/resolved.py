@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from vllm_ascend_spec.config.rules import SYNTHETIC
+from vllm_ascend_spec.config.rules import NONE, SYNTHETIC
 from vllm_ascend_spec.config.schema import BLOCK, FIXED, PLANNED, TOKEN
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class SpecConfig:
         draft_lengths: the values that K is chosen from, ascending; None if it is not chosen.
         draft_sample_method: how drafts are picked: ``greedy`` or ``probabilistic``.
         rule: how drafts are accepted: ``token``, ``block``, ``seeded`` or ``synthetic``.
+        seeds_for: which sampled requests without a seed get a hidden one: ``none``, ``top_k``
+            (those with a top-k) or ``all``.
         verify_backend: backend of the verification ops; None for the best one.
         has_draft_model: whether a model makes the drafts, not the text alone.
         is_synchronous: whether drafting needs a step's tokens on the host.
@@ -71,6 +73,7 @@ class SpecConfig:
     draft_lengths: tuple[int, ...] | None = None
     draft_sample_method: str = "greedy"
     rule: str = TOKEN
+    seeds_for: str = NONE
     verify_backend: str | None = None
     has_draft_model: bool = True
     is_synchronous: bool = False

@@ -8,7 +8,7 @@ from typing import Any
 
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.options import DRAFT_SAMPLE_METHODS, RULE_METHODS
-from vllm_ascend_spec.config.schema import SECTION, VERIFY_RULES
+from vllm_ascend_spec.config.schema import SECTION, SEEDED, TOKEN, VERIFY_RULES
 from vllm_ascend_spec.config.values import number
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream.limits import NO_BLOCK_METHOD
@@ -17,6 +17,8 @@ OPTION = "speculative_config.rejection_sample_method"
 SYNTHETIC_OPTIONS = ("synthetic_acceptance_rates", "synthetic_acceptance_length")
 STANDARD, BLOCK, SYNTHETIC = RULE_METHODS
 AUTO, GREEDY, PROBABILISTIC = DRAFT_SAMPLE_METHODS
+# Which sampled requests without a seed are given one.
+NONE, WITH_TOP_K, ALL = "none", "top_k", "all"
 
 
 def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
@@ -44,6 +46,23 @@ def resolve_rule(method: str, section: Mapping[str, Any]) -> str:
             f"contradicts {OPTION}={method!r}; give one of the two",
         )
     return method
+
+
+def seeds_for(rule: str, section: Mapping[str, Any], draft_sample_method: str) -> str:
+    """Return which sampled requests without a seed are given a hidden one.
+
+    Drafts of requests with a seed follow the request's top-k, and then more are accepted than by
+    the token rule (docs/performance.md). So these requests get one, unless the user chose the rule.
+
+    Args:
+        rule: as :func:`resolve_rule` returned it.
+        section: our section of ``--additional-config``.
+        draft_sample_method: how the drafts are picked.
+    """
+    if rule == SEEDED:
+        return ALL
+    is_left_to_us = rule == TOKEN and section.get("verify_rule") is None
+    return WITH_TOP_K if is_left_to_us and draft_sample_method == PROBABILISTIC else NONE
 
 
 def rule_warnings(rule: str, method: Method, draft_sample_method: str) -> list[str]:

@@ -13,7 +13,8 @@ from vllm.v1.sample.sampler import Sampler
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from vllm_ascend_spec.config.resolved import SpecConfig
-from vllm_ascend_spec.config.schema import SEEDED, TOKEN
+from vllm_ascend_spec.config.rules import NONE
+from vllm_ascend_spec.config.schema import TOKEN
 from vllm_ascend_spec.ops import verify_greedy, verify_sample, verify_seeded
 from vllm_ascend_spec.ops.row_noise import RowNoise
 from vllm_ascend_spec.verification.grammar import mask_logits
@@ -69,7 +70,8 @@ class SpecVerifier(nn.Module):
         noise: noise of the batch; the runner sets it before each call. None if no request that
             samples has a seed.
         speculates: whether the engine does.
-        gives_seeds: whether the runner gives seeds to requests that have none.
+        seeds_for: which sampled requests without a seed the runner gives one: ``none``, ``top_k``
+            or ``all``.
     """
 
     noise: RowNoise | None = None
@@ -82,7 +84,7 @@ class SpecVerifier(nn.Module):
         self.backend = speculation.verify_backend if speculation else None
         self.rule = speculation.verify_rule if speculation else TOKEN
         self.speculates = speculation is not None
-        self.gives_seeds = speculation is not None and speculation.rule == SEEDED
+        self.seeds_for = speculation.seeds_for if speculation else NONE
         spec = vllm_config.speculative_config
         self.synthetic = SyntheticAcceptance.from_config(spec) if spec else None
         self.logprobs_mode = vllm_config.model_config.logprobs_mode

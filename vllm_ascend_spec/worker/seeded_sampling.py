@@ -5,8 +5,9 @@ then depend on what its steps verified. The verifier takes noise of the request'
 token's position instead (:mod:`vllm_ascend_spec.ops.verify_seeded`). So nothing is drawn from the
 generators; they only carry the seeds.
 
-With ``verify_rule="seeded"`` a request without a seed gets one here, which lasts while the request
-is in the batch. The next one may be another: no token is sampled twice.
+Some requests without a seed, or all, get one here
+(:func:`vllm_ascend_spec.config.rules.seeds_for`). It lasts while the request is in the batch; the
+next one may be another, as no token is sampled twice.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from vllm_ascend_spec.config.rules import ALL, WITH_TOP_K
 from vllm_ascend_spec.ops.row_noise import RowNoise
 from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
@@ -116,11 +118,11 @@ class SeededSamplingMixin:
         sample = [req_id in batch.random_reqs for req_id in batch.req_ids]
         without = [i for i, samples in enumerate(sample) if samples and i not in generators]
         seeds = {index: own.initial_seed() for index, own in generators.items()}
-        if self.rejection_sampler.gives_seeds and without:
-            ids = [batch.req_ids[index] for index in without]
-            self._given_seeds = self._give_seeds(ids)
-            seeds |= {index: self._given_seeds[batch.req_ids[index]] for index in without}
-            without = []
+        given = [index for index in without if self._is_given_a_seed(batch.req_ids[index])]
+        if given:
+            self._given_seeds = self._give_seeds([batch.req_ids[index] for index in given])
+            seeds |= {index: self._given_seeds[batch.req_ids[index]] for index in given}
+            without = [index for index in without if index not in seeds]
         if not seeds:
             return BatchSeeds(sampling, None, None)
         by_index = torch.zeros(batch.num_reqs, dtype=torch.int64)
@@ -132,6 +134,10 @@ class SeededSamplingMixin:
             unseeded[without] = True
             unseeded = unseeded.to(self.device, non_blocking=True)
         return BatchSeeds(sampling, by_index.to(self.device, non_blocking=True), unseeded)
+
+    def _is_given_a_seed(self, req_id: str) -> bool:
+        wanted = self.rejection_sampler.seeds_for
+        return wanted == ALL or (wanted == WITH_TOP_K and req_id in self.input_batch.top_k_reqs)
 
     def _give_seeds(self, req_ids: list[str]) -> dict[str, int]:
         """Return a seed for each request, its old one if it has one.
