@@ -30,15 +30,17 @@ def test_every_engine_with_a_scheduler_of_ours_takes_it(method: str, scheduler: 
     check({"speculation": "off"}, engine(method, scheduler))
 
 
-@pytest.mark.parametrize("seed", [None, -1, -(1 << 63), (1 << 64) - 1])
-def test_seeds_of_64_bits(seed: int | None) -> None:
-    check_seed(seed)
+@pytest.mark.parametrize(
+    ("seed", "count"), [(None, 1), (-1, 1), (-(1 << 63), 1), ((1 << 64) - 1, 1), ((1 << 64) - 4, 4)]
+)
+def test_seeds_of_64_bits(seed: int | None, count: int) -> None:
+    check_seed(seed, count)
 
 
-@pytest.mark.parametrize("seed", [1 << 64, -(1 << 63) - 1])
-def test_seeds_that_are_too_long(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "count"), [(1 << 64, 1), (-(1 << 63) - 1, 1), ((1 << 64) - 1, 2)])
+def test_seeds_that_are_too_long(seed: int, count: int) -> None:
     with pytest.raises(ConfigError, match=r"seed=-?\d+: valid: a whole number from -2\^63 to"):
-        check_seed(seed)
+        check_seed(seed, count)
 
 
 @pytest.mark.parametrize("extra_args", [None, {}, {"another": 1}])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from vllm.v1.sample.logits_processor import (
@@ -16,6 +18,7 @@ from tests.verification.requests import (
     VOCAB,
     BatchLevel,
     RowWise,
+    budget_holder,
     request,
     sampling_metadata,
     spec_metadata,
@@ -30,7 +33,7 @@ from vllm_ascend_spec.verification.processors import (
     min_p_of,
     require_row_support,
 )
-from vllm_ascend_spec.verification.rows import Rows, needs_rows, process_rows
+from vllm_ascend_spec.verification.rows import Rows, needs_rows, process_requests, process_rows
 
 USED = {"logit_bias": {1: 2.0}, "min_tokens": 3, "stop_token_ids": [4], "min_p": 0.3}
 
@@ -105,16 +108,31 @@ def test_batch_level_processor_gets_rows_through_its_own_method() -> None:
     assert rows[:, 0].tolist() == [1.0, 1.0, 2.0]
 
 
-def test_without_drafts_any_batch_level_processor_is_applied(
+def test_without_speculation_any_batch_level_processor_is_applied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in an engine without speculation, where none is refused."""
+    """None is refused there."""
     monkeypatch.setattr(BatchLevel, "apply", lambda self, logits: logits + 3.0)
-    requests = [request(), request()]
-    metadata = sampling_metadata(requests, custom=(BatchLevel,))
-    zeros = torch.zeros(2, VOCAB)
-    rows = process_rows(Sampler(), zeros, spec_metadata(requests), metadata).logits
-    assert (rows == 3.0).all()
+    metadata = sampling_metadata([request(), request()], custom=(BatchLevel,))
+    assert (process_requests(Sampler(), torch.zeros(2, VOCAB), metadata).logits == 3.0).all()
+
+
+def test_without_speculation_vllms_code_gets_the_batch_as_it_is() -> None:
+    """It enforces thinking budgets there, and counts in its own record."""
+    seen = []
+
+    class Noting(Sampler):
+        def apply_logits_processors(self, logits: torch.Tensor, *rest: Any) -> torch.Tensor:
+            seen.append(rest)
+            return super().apply_logits_processors(logits, *rest)
+
+    requests = [request(thinking_token_budget=0), request(temperature=1.0)]
+    requests[0].prompt = [1, 9]
+    metadata = sampling_metadata(requests)
+    metadata.thinking_budget_state_holder = budget_holder(requests, 0)
+    logits = process_requests(Noting(), torch.zeros(2, VOCAB), metadata).logits
+    assert seen == [(metadata, False)]
+    assert logits.argmax(dim=-1)[0] == 10  # which ends the thought
 
 
 @pytest.mark.parametrize("supported", [*CUSTOM, RowWise, AdapterLogitsProcessor])

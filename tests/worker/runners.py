@@ -55,15 +55,26 @@ def make_runner(stock: type = GPUModelRunner, mixin: type = SeededSamplingMixin,
         use_async_scheduling=False,
         sampler=verifier.sampler,
         rejection_sampler=verifier,
+        requests={},
+        vllm_config=SimpleNamespace(
+            model_config=SimpleNamespace(seed=0),
+            parallel_config=SimpleNamespace(data_parallel_rank=0),
+        ),
         _draft_probs=None,
         _draft_prob_req_ids=None,
     )
+
+    def note(module: Any, _: Any) -> None:
+        runner.noise_of_step = module.noise
+
+    verifier.register_forward_pre_hook(note)
     return runner
 
 
 def enter(runner: Any, *states: CachedRequestState) -> None:
     """Add requests to the batch, as the runner does before a step."""
     for state in states:
+        runner.requests[state.req_id] = state
         runner.input_batch.add_request(state)
     runner.input_batch.refresh_metadata()
 

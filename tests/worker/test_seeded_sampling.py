@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ from tests.worker.runners import (
     make_state,
     sample,
 )
+from vllm_ascend_spec.config.rules import MOST_TOP_K
 from vllm_ascend_spec.verification.sampler import SpecVerifier
+from vllm_ascend_spec.worker.hidden_seeds import ATTRIBUTE
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
 from vllm_ascend_spec.worker.seeded_sampling import SeededSamplingMixin
 
@@ -65,7 +68,7 @@ class TestNoise:
         runner, states = make_runner(), self.states()
         enter(runner, *states.values())
         sample(runner, states, TABLE, drafts)
-        noise = runner.rejection_sampler.noise
+        noise = runner.noise_of_step
         assert noise.seeds.dtype == noise.positions.dtype == torch.int64
         assert noise.positions.tolist() == [5, 1, 2, 9]
         assert noise.seeds[[0, 3]].tolist() == [7, 8]
@@ -76,8 +79,8 @@ class TestNoise:
         enter(runner, state)
         sample(runner, {"a": state}, TABLE)
         assert runner.seq_lens.tolist() == [3, *[STALE] * (MOST_REQUESTS - 1)]
-        assert runner.rejection_sampler.noise.positions.tolist() == [3]
-        assert runner.rejection_sampler.noise.unseeded is None
+        assert runner.noise_of_step.positions.tolist() == [3]
+        assert runner.noise_of_step.unseeded is None
 
     def test_drafts_follow_the_tokens_of_the_step(self) -> None:
         runner, states = make_runner(), self.states()
@@ -88,11 +91,11 @@ class TestNoise:
         assert len(found["b"]) == 1
         lengths = [3 + len(states["a"].output_token_ids), 2, 2 + len(found["free"]), 10]
         assert runner.noise_of_drafts.positions.tolist() == lengths
-        assert runner.noise_of_drafts.seeds is runner.rejection_sampler.noise.seeds
+        assert runner.noise_of_drafts.seeds is runner.noise_of_step.seeds
         # So the next step's noise is what the drafts had.
         positions = runner.noise_of_drafts.positions
         sample(runner, states, TABLE)
-        assert torch.equal(runner.rejection_sampler.noise.positions, positions)
+        assert torch.equal(runner.noise_of_step.positions, positions)
 
     def test_without_a_seed_there_is_none(self) -> None:
         runner, states = make_runner(), self.states()
@@ -101,7 +104,7 @@ class TestNoise:
         assert runner.noise_of_drafts is not None
         leave(runner, "a", "b")
         sample(runner, states, TABLE, {"free": [1]})
-        assert runner.rejection_sampler.noise is None
+        assert runner.noise_of_step is None
         assert runner.noise_of_drafts is None
 
     def test_noise_of_an_earlier_step_is_gone_if_a_step_fails(self) -> None:
@@ -135,7 +138,7 @@ class TestNoise:
         sample(runner, states, TABLE)
         assert reads == [3, 4, 3]
         # Where "a" was, another request is now.
-        names, noise = runner.input_batch.req_ids, runner.rejection_sampler.noise
+        names, noise = runner.input_batch.req_ids, runner.noise_of_step
         assert noise.seeds[names.index("b")] == 8
         assert noise.unseeded[names.index("free")]
 
@@ -155,7 +158,7 @@ class TestNoise:
         states["a"].generator = torch.Generator().manual_seed(seed)
         enter(runner, *states.values())
         found = sample(runner, states, TABLE)
-        assert runner.rejection_sampler.noise.seeds.tolist() == [signed, 1]
+        assert runner.noise_of_step.seeds.tolist() == [signed, 1]
         first = Request(states["a"].sampling_params, [1, 2, 3], [])
         assert found["a"] == seeded_step_by_step(first, TABLE[3:4], signed)
 
@@ -168,7 +171,7 @@ class TestGivenSeeds:
         assert known.unseeded is None
         return dict(zip(runner.input_batch.req_ids, known.seeds.tolist(), strict=True))
 
-    def test_it_lasts_while_the_request_is_in_the_batch(self) -> None:
+    def test_it_lasts_as_long_as_the_request(self) -> None:
         runner = make_runner(rule="seeded")
         first, second, own = make_state("a"), make_state("b"), make_state("own", seed=5)
         enter(runner, first, own)
@@ -179,36 +182,47 @@ class TestGivenSeeds:
         after = self.read(runner)
         assert {name: after[name] for name in before} == before
         assert after["b"] != after["a"]
-        leave(runner, "own")
-        assert self.read(runner) == {name: after[name] for name in ("a", "b")}
-        leave(runner, "a")
+        leave(runner, "own", "a")
         assert self.read(runner) == {"b": after["b"]}
         enter(runner, first)
-        again = self.read(runner)
-        assert again["b"] == after["b"]
-        assert again["a"] != after["a"]
+        assert self.read(runner) == {name: after[name] for name in ("b", "a")}
+
+    def test_a_later_request_of_the_same_id_gets_another(self) -> None:
+        runner = make_runner(rule="seeded")
+        enter(runner, make_state("a"))
+        before = self.read(runner)
+        leave(runner, "a")
+        enter(runner, make_state("a"))
+        assert self.read(runner) != before
 
     def test_greedy_requests_get_none(self) -> None:
         runner, greedy = make_runner(rule="seeded"), make_state("greedy", temperature=0.0)
         enter(runner, greedy)
         assert runner._seeds_of_batch().seeds is None
-        assert dict(runner._given_seeds) == {}
         enter(runner, make_state("a"))
-        assert self.read(runner).keys() == {"greedy", "a"}
-        assert runner._given_seeds.keys() == {"a"}
+        assert self.read(runner)["greedy"] == 0
+        assert not hasattr(greedy, ATTRIBUTE)
 
     def test_requests_with_a_top_k_may_be_the_only_ones(self) -> None:
         runner = make_runner(seeds_for="top_k")
+        runner.drafter = SimpleNamespace(shares_noise=True)
         one, narrow, own = make_state("one"), make_state("narrow"), make_state("own", seed=5)
-        for state, top_k in ((one, 0), (narrow, 3), (own, 3)):
+        wide = make_state("wide")
+        for state, top_k in ((one, 0), (narrow, 3), (own, 3), (wide, MOST_TOP_K + 1)):
             state.sampling_params.top_k = top_k
-        enter(runner, one, narrow, own)
+        enter(runner, one, narrow, own, wide)
         known = runner._seeds_of_batch()
-        assert known.unseeded.tolist() == [True, False, False]
+        assert known.unseeded.tolist() == [True, False, False, True]
         assert known.seeds[2] == 5
-        assert runner._given_seeds.keys() == {"narrow"}
-        leave(runner, "one")
+        assert known.seeds[1] == getattr(narrow, ATTRIBUTE)
+        leave(runner, "one", "wide")
         assert self.read(runner).keys() == {"narrow", "own"}
+
+    def test_drafts_without_the_noise_are_no_reason_for_one(self) -> None:
+        runner, state = make_runner(seeds_for="top_k"), make_state("a")
+        runner.drafter, state.sampling_params.top_k = SimpleNamespace(shares_noise=False), 3
+        enter(runner, state)
+        assert runner._seeds_of_batch().seeds is None
 
     def test_all_steps_go_to_the_verifier_and_drafts_have_noise(self) -> None:
         runner, states = make_runner(rule="seeded"), by_name(make_state("a"), make_state("b"))
@@ -226,10 +240,9 @@ class TestGivenSeeds:
             assert sample(runner, states, TABLE, drafts) == expected
             assert runner.noise_of_drafts.unseeded is None
 
-    def test_replicas_with_the_same_random_state_give_the_same(self) -> None:
+    def test_ranks_that_see_the_same_requests_give_the_same(self) -> None:
         found = []
         for _ in range(2):
-            torch.manual_seed(3)
             runner = make_runner(rule="seeded")
             enter(runner, make_state("a"), make_state("b"))
             found.append(self.read(runner))

@@ -39,7 +39,7 @@ def apply() -> None:
     def _validate_params(self: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
         found = stock(self, params, *args, **kwargs)
         try:
-            check_seed(getattr(params, "seed", None))
+            check_seed(getattr(params, "seed", None), getattr(params, "n", 1))
             check(getattr(params, "extra_args", None), self.vllm_config)
         except ConfigError as error:
             # Any other error would give status 500, as if it were the server's fault.
@@ -49,14 +49,18 @@ def apply() -> None:
     _patches.set(InputProcessor, "_validate_params", _validate_params)
 
 
-def check_seed(seed: Any) -> None:
+def check_seed(seed: Any, count: int) -> None:
     """Check a request's seed.
 
+    Args:
+        seed: as given; None without one.
+        count: number of answers, ``n``; vLLM gives them the seeds from ``seed`` on.
+
     Raises:
-        ConfigError: it does not fit into 64 bits.
+        ConfigError: a seed does not fit into 64 bits.
     """
-    if isinstance(seed, int) and not -(1 << 63) <= seed < 1 << 64:
-        raise ConfigError("seed", seed, "valid: a whole number from -2^63 to 2^64 - 1")
+    if isinstance(seed, int) and not -(1 << 63) <= seed <= (1 << 64) - count:
+        raise ConfigError("seed", seed, "valid: a whole number from -2^63 to 2^64 - n")
 
 
 def check(extra_args: Any, vllm_config: Any) -> None:

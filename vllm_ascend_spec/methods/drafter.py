@@ -81,10 +81,13 @@ class Drafter(Protocol):
         drafts_to_the_end: whether drafting goes on while a request is near ``max_model_len``. vLLM
             stops it for all requests, because its own loop would index tables out of bounds.
         wants_aux_hidden_states: whether the target has to return the states of inner layers.
+        shares_noise: whether drafts of requests with a seed are sampled with the verifier's noise,
+            see ``loops/sampling.py``.
     """
 
     drafts_to_the_end: bool
     wants_aux_hidden_states: bool
+    shares_noise: bool
 
     @classmethod
     def create(cls, engine: DrafterContext) -> Self:
@@ -123,6 +126,7 @@ class HostDrafter:
     # The scheduler cuts off drafts that do not fit, separately for each request.
     drafts_to_the_end = True
     wants_aux_hidden_states = False
+    shares_noise = False
 
     def load_model(self, target_model: nn.Module) -> None:
         """Do nothing: there are no weights."""

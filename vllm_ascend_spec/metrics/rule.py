@@ -17,7 +17,7 @@ from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.metrics.prometheus import read_samples
 
 NAME = "vllm:spec_decode_verify_rule"
-ABOUT = "1 for the acceptance rule in use; synthetic is not lossless."
+ABOUT = "1 for the acceptance rule of requests without a seed; synthetic is not lossless."
 LABELS = ("rule", "lossless")
 
 

@@ -169,10 +169,6 @@ def _apply_row_method(
     logits: torch.Tensor,  # [num_rows, vocab_size]
     rows: Rows,
 ) -> torch.Tensor:
-    if not any(rows.drafts):
-        # One row for each request, as without speculation, where no processor is refused.
-        applied: torch.Tensor = processor.apply(logits)
-        return applied
     return getattr(processor, ROW_METHOD)(logits, rows.request, rows.drafts)
 
 

@@ -118,6 +118,27 @@ def process_rows(
     return ProcessedLogits(logits, torch.where(temperature > 0, 1.0, 0.0), None)
 
 
+def process_requests(
+    sampler: Sampler,
+    logits: torch.Tensor,  # [num_reqs, vocab_size]
+    metadata: SamplingMetadata,
+) -> ProcessedLogits:
+    """Apply the same to one row per request, as vLLM does it without speculation.
+
+    vLLM enforces thinking budgets there, and any processor that works on whole batches is applied.
+    """
+    min_p, temperature = min_p_of(metadata), metadata.temperature
+    if not needs_rows(metadata):
+        return ProcessedLogits(logits, temperature, min_p)
+    logits = sampler.apply_logits_processors(logits.float().clone(), metadata, False)
+    if temperature is None or not late_processors(metadata):
+        return ProcessedLogits(logits, temperature, min_p)
+    logits.div_(torch.where(temperature > 0, temperature, 1.0)[:, None])
+    for processor in metadata.logitsprocs.argmax_invariant:
+        logits = processor.apply(logits)
+    return ProcessedLogits(logits, torch.where(temperature > 0, 1.0, 0.0), None)
+
+
 def _expand_metadata(
     metadata: SamplingMetadata,
     rows: Rows,

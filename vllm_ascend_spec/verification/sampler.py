@@ -19,7 +19,7 @@ from vllm_ascend_spec.ops import verify_greedy, verify_sample, verify_seeded
 from vllm_ascend_spec.ops.row_noise import RowNoise
 from vllm_ascend_spec.verification.grammar import mask_logits
 from vllm_ascend_spec.verification.logprobs import gather_logprobs
-from vllm_ascend_spec.verification.rows import ProcessedLogits, process_rows
+from vllm_ascend_spec.verification.rows import ProcessedLogits, process_requests, process_rows
 from vllm_ascend_spec.verification.synthetic import SyntheticAcceptance, join, rows_after
 
 if TYPE_CHECKING:
@@ -102,7 +102,10 @@ class SpecVerifier(nn.Module):
             ``sampled_token_ids``, int32 [num_reqs, max_draft_len + 1] padded with -1, and the
             logprobs of these tokens if a request wants them.
         """
-        rows = process_rows(self.sampler, logits, metadata, sampling_metadata)
+        if self.speculates:
+            rows = process_rows(self.sampler, logits, metadata, sampling_metadata)
+        else:
+            rows = process_requests(self.sampler, logits, sampling_metadata)
         tokens = self._verify(metadata, draft_probs, rows, sampling_metadata)
         logprobs = gather_logprobs(
             self.sampler, self.logprobs_mode, metadata, logits, rows, tokens, sampling_metadata

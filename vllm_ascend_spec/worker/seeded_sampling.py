@@ -5,23 +5,22 @@ then depend on what its steps verified. The verifier takes noise of the request'
 token's position instead (:mod:`vllm_ascend_spec.ops.verify_seeded`). So nothing is drawn from the
 generators; they only carry the seeds.
 
-Some requests without a seed, or all, get one here
-(:func:`vllm_ascend_spec.config.rules.seeds_for`). It lasts while the request is in the batch; the
-next one may be another, as no token is sampled twice.
+Some requests without a seed, or all, get a hidden one
+(:func:`vllm_ascend_spec.config.rules.seeds_for`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from vllm_ascend_spec.config.rules import ALL, WITH_TOP_K
+from vllm_ascend_spec.config.rules import ALL, MOST_TOP_K, WITH_TOP_K
 from vllm_ascend_spec.ops.row_noise import RowNoise
 from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
+from vllm_ascend_spec.worker.hidden_seeds import HiddenSeeds
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -57,11 +56,14 @@ class SeededSamplingMixin:
     requests: dict[str, Any]
     seq_lens: torch.Tensor
     sampler: Any
+    drafter: Any
     rejection_sampler: Any
     noise_of_drafts: RowNoise | None = None
     _batch_seeds: BatchSeeds | None = None
-    # Seeds given to requests of the batch that have none, by request id.
-    _given_seeds: Mapping[str, int] = MappingProxyType({})
+
+    @cached_property
+    def _hidden_seeds(self) -> HiddenSeeds:
+        return HiddenSeeds(self.vllm_config)
 
     def sample_without_speculation(self) -> None:
         """Let the verifier sample requests with a seed in an engine without speculation."""
@@ -76,7 +78,7 @@ class SeededSamplingMixin:
         batch = self.input_batch
         known = self._seeds_of_batch()
         has_seeds = known.seeds is not None
-        # Without speculation vLLM enforces thinking budgets itself.
+        # Without speculation vLLM enforces thinking budgets itself, in steps with seeds, too.
         if spec_decode_metadata is None and (has_seeds or verifier.speculates):
             spec_decode_metadata = no_draft_metadata(
                 batch.sampling_metadata, batch.num_reqs, logits, has_seeds=has_seeds
@@ -89,8 +91,11 @@ class SeededSamplingMixin:
             counts = ends.diff(prepend=ends.new_zeros(1))
             noise = RowNoise(known.seeds, lengths - counts, known.unseeded)
         verifier.noise = noise
-        output = super()._sample(logits, spec_decode_metadata)  # type: ignore[misc]
-        if noise is not None:
+        try:
+            output = super()._sample(logits, spec_decode_metadata)  # type: ignore[misc]
+        finally:
+            verifier.noise = None
+        if noise is not None and verifier.speculates:
             self.noise_of_drafts = noise.after((output.sampled_token_ids >= 0).sum(dim=1))
         return output
 
@@ -118,11 +123,11 @@ class SeededSamplingMixin:
         sample = [req_id in batch.random_reqs for req_id in batch.req_ids]
         without = [i for i, samples in enumerate(sample) if samples and i not in generators]
         seeds = {index: own.initial_seed() for index, own in generators.items()}
-        given = [index for index in without if self._is_given_a_seed(batch.req_ids[index])]
-        if given:
-            self._given_seeds = self._give_seeds([batch.req_ids[index] for index in given])
-            seeds |= {index: self._given_seeds[batch.req_ids[index]] for index in given}
-            without = [index for index in without if index not in seeds]
+        for index in without:
+            req_id = batch.req_ids[index]
+            if self._is_given_a_seed(req_id):
+                seeds[index] = self._hidden_seeds.of(req_id, self.requests[req_id])
+        without = [index for index in without if index not in seeds]
         if not seeds:
             return BatchSeeds(sampling, None, None)
         by_index = torch.zeros(batch.num_reqs, dtype=torch.int64)
@@ -137,15 +142,6 @@ class SeededSamplingMixin:
 
     def _is_given_a_seed(self, req_id: str) -> bool:
         wanted = self.rejection_sampler.seeds_for
-        return wanted == ALL or (wanted == WITH_TOP_K and req_id in self.input_batch.top_k_reqs)
-
-    def _give_seeds(self, req_ids: list[str]) -> dict[str, int]:
-        """Return a seed for each request, its old one if it has one.
-
-        They come from the device's generator, which is the same on all tensor-parallel ranks.
-        """
-        known = self._given_seeds
-        new = [req_id for req_id in req_ids if req_id not in known]
-        drawn = torch.randint(LONG - 1, (len(new),), device=self.device).tolist() if new else []
-        fresh = dict(zip(new, drawn, strict=True))
-        return {req_id: fresh.get(req_id, known.get(req_id, 0)) for req_id in req_ids}
+        if wanted != WITH_TOP_K or not self.drafter.shares_noise:
+            return bool(wanted == ALL)
+        return 0 < self.requests[req_id].sampling_params.top_k <= MOST_TOP_K

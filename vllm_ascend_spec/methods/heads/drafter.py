@@ -72,6 +72,7 @@ class HeadsDrafter(HostDrafter):
     """
 
     heads: nn.Module
+    shares_noise = True
 
     def __init__(self, engine: DrafterContext) -> None:
         config = engine.vllm_config
@@ -138,7 +139,7 @@ class HeadsDrafter(HostDrafter):
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""
         if not self.asked.samples_drafts:
             return None
-        return make_draft_sampler(self.runner, step.sampling)
+        return make_draft_sampler(self.runner, step.sampling, self.asked.verify_backend)
 
     def take_last_draft_probs(self) -> torch.Tensor | None:
         """Return the distributions of the last drafts once; None if the drafts are greedy."""

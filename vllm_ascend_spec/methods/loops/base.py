@@ -39,6 +39,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
         uses_own_loop: whether our loop is used.
         keeps_cache_only: whether the model only updates its KV cache in this step and makes no
             drafts; set before each step by drafters that have better drafts.
+        verify_backend: backend of the op that samples drafts with the verifier's noise.
         last_graph: name of the ``CUDAGraphMode`` of draft step 1; the runner empties it after
             reading it.
         draft_context: maximum length of a request for which drafts are made. The draft's position
@@ -50,6 +51,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
     stock_name: str
     uses_own_loop: bool
     keeps_cache_only: bool = False
+    verify_backend: str | None = None
     last_graph: str = ""
     draft_context: int
     window: DraftWindow
@@ -77,6 +79,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
         # The stock proposers return the distributions only for the standard method; the block
         # rule needs them too.
         drafter._enable_probabilistic_draft_probs = asked.samples_drafts
+        drafter.verify_backend = asked.verify_backend
         longest = engine.vllm_config.model_config.max_model_len
         drafter.draft_context = draft_context(engine.vllm_config) or longest
         drafter.window = DraftWindow(
@@ -161,6 +164,11 @@ class DraftLoopMixin(OneHotDraftsMixin):
         return self.uses_own_loop
 
     @property
+    def shares_noise(self) -> bool:
+        """Whether drafts are sampled with the verifier's noise: vLLM's loop has its own."""
+        return self.uses_own_loop
+
+    @property
     def wants_aux_hidden_states(self) -> bool:
         """Whether the target has to return the states of inner layers, which EAGLE-3 reads."""
         return self.eagle3_use_aux_hidden_state
@@ -178,7 +186,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""
         if not self._enable_probabilistic_draft_probs:
             return None
-        return make_draft_sampler(self.runner, sampling)
+        return make_draft_sampler(self.runner, sampling, self.verify_backend)
 
     def pick(
         self,

@@ -32,8 +32,9 @@ class DraftSampler:
     Args:
         sampling: the requests' sampling parameters. Requests with temperature 0 are greedy.
         noise: noise of the first drafts; None if no request that samples has a seed.
-        one_hot: indices of requests without a seed that get the argmax token, as a one-hot
-            distribution.
+        one_hot: indices of requests that get the argmax token, as a one-hot distribution, if they
+            have no seed.
+        backend: backend of the op that samples with ``noise``; None for the best one.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class DraftSampler:
         sampling: SamplingMetadata,
         noise: RowNoise | None = None,
         one_hot: Sequence[int] = (),
+        backend: str | None = None,
     ) -> None:
         assert sampling.temperature is not None
         self._temperature = sampling.temperature
         self._top_k, self._top_p = sampling.top_k, sampling.top_p
         self._noise = noise
         self._one_hot = one_hot
+        self._backend = backend
 
     def draw(
         self,
@@ -106,11 +109,15 @@ class DraftSampler:
             top_p=self._top_p,
             seeds=noise.seeds,
             positions=noise.positions,
+            backend=self._backend,
         )[0][:, 0].long()
 
 
-def make_draft_sampler(runner: Runner, sampling: SamplingMetadata) -> DraftSampler | None:
+def make_draft_sampler(
+    runner: Runner, sampling: SamplingMetadata, backend: str | None = None
+) -> DraftSampler | None:
     """Return the sampler for the drafts of a step, or None if all requests are greedy."""
     if sampling.all_greedy:
         return None
-    return DraftSampler(sampling, runner.noise_of_drafts, requests_with_grammar(runner))
+    bound = requests_with_grammar(runner)
+    return DraftSampler(sampling, runner.noise_of_drafts, bound, backend)
