@@ -226,7 +226,7 @@ def test_logprobs(plain: Any, make_engine: Any, prompts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "options"), [({"verify_rule": "seeded"}, {}), ({}, {"top_k": 50})]
+    ("ours", "options"), [({"verify_rule": "seeded"}, {}), ({}, {"top_k": 20})]
 )
 def test_requests_without_a_seed_may_get_one(
     ours: dict[str, Any],

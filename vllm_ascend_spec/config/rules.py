@@ -19,8 +19,8 @@ STANDARD, BLOCK, SYNTHETIC = RULE_METHODS
 AUTO, GREEDY, PROBABILISTIC = DRAFT_SAMPLE_METHODS
 # Which sampled requests without a seed are given one.
 NONE, WITH_TOP_K, ALL = "none", "top_k", "all"
-# A larger top-k leaves so much of the target's distribution that nothing is gained.
-MOST_TOP_K = 100
+# With a larger top-k some drafts gain and others lose.
+MOST_TOP_K = 20
 
 
 def resolve_rule(method: str, section: Mapping[str, Any]) -> str:

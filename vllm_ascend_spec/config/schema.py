@@ -85,7 +85,7 @@ class SpecOptions:
         verify_rule: how drafts of sampled requests without a seed are accepted: ``token`` (one by
             one), ``block`` (all of a request together) or ``seeded`` (those that a sample of the
             target agrees with, as always for requests with a seed); left out: ``token``, but
-            ``seeded`` for requests with a top-k of at most 100 where drafts are sampled.
+            ``seeded`` for requests with a top-k of at most 20 where drafts are sampled.
     """
 
     capture: str = PLANNED
