@@ -1,0 +1,1 @@
+"""Parts that ``train`` will be made of: prompts, answers, draft vocabulary, hidden states."""
