@@ -150,7 +150,8 @@ def test_a_data_set_gives_what_lines_give(
     tmp_path: Path, write: Callable[[list[dict[str, object]], Path], Path]
 ) -> None:
     pytest.importorskip("datasets", reason="the datasets library is not installed")
-    path = write(list(LINES), tmp_path / "set")
+    # A data set has every column in each row.
+    path = write([{"prompt": None, "messages": None, **row} for row in LINES], tmp_path / "set")
     lines = tmp_path / "p.jsonl"
     lines.write_text(WRITTEN)
     found = list(read_prompts("--prompts", path))
