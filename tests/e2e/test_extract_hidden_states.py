@@ -8,11 +8,21 @@ from typing import Any
 
 import pytest
 from vllm.distributed.kv_transfer import ensure_kv_transfer_shutdown
+from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector import (
+    load_hidden_states,
+)
 
-from tests.e2e.states import SPEC, WITH_ANSWER, check_states, keep_in
+from tests.e2e.states import LAYERS, SPEC, WITH_ANSWER, check_states, expected_states, keep_in
 from tests.engines import assert_same, token_ids
 from tests.patches.cases import TakeOut, taking_out
+from tests.zoo import WIDTH
 from vllm_ascend_spec.patches import hidden_states_file
+from vllm_ascend_spec.training.answer_file import Answer, open_answers, read_answers
+from vllm_ascend_spec.training.answers import Sampling, Target, answer_prompts
+from vllm_ascend_spec.training.prompts import Place, text_prompt
+from vllm_ascend_spec.training.samples import make_sample
+from vllm_ascend_spec.training.shard_layout import Layout
+from vllm_ascend_spec.training.shards import ShardReader, open_writer
 
 END = 120
 
@@ -65,6 +75,44 @@ def test_states_of_prompts(time: str, llm: Any, folder: Path, prompts: list[str]
         path = output.kv_transfer_params["hidden_states_path"]
         assert Path(path).parent == folder
         check_states(path, output.prompt_token_ids)
+
+
+def test_answers_and_their_states_become_samples_for_training(
+    llm: Any, answers: list[list[int]], prompts: list[str], tmp_path: Path
+) -> None:
+    given = [
+        text_prompt(text, Place("--prompts", tmp_path, n)) for n, text in enumerate(prompts[:6])
+    ]
+    path, lines = tmp_path / "answers.jsonl", list[str]()
+    target = Target(llm, llm.get_tokenizer(), END)
+    for count in (4, 6):  # the second start answers two more
+        with open_answers("--output", path, {}) as file:
+            answer_prompts(target, given[:count], file, Sampling(), 6, lines.append, batch=3)
+    made = list(read_answers("--output", path))
+    assert [each.id for each in made] == [each.id for each in given]
+    assert [line.partition(" prompts")[0] for line in lines] == [
+        f"answers: {count} of 6" for count in (3, 4, 6)
+    ]
+    for found, expected in zip(made, answers, strict=True):
+        assert list(found.token_ids) == expected[: len(found.token_ids)]
+    layout = Layout("zoo", tuple(LAYERS), WIDTH, "float32")
+    with open_writer("--output", tmp_path / "states", layout) as writer:
+        for output, answer in zip(
+            ask(llm, [*map(as_input, made)], max_tokens=1), made, strict=True
+        ):
+            states = load_hidden_states(output.kv_transfer_params["hidden_states_path"])
+            writer.add(make_sample(answer, states["token_ids"], states["hidden_states"]))
+    reader = ShardReader(tmp_path / "states")
+    for sample in reader.read_shuffled(seed=0):
+        expected = expected_states(sample.token_ids)
+        scale = expected.abs().amax(dim=(0, 2), keepdim=True)
+        assert ((sample.hidden_states - expected).abs() / scale).max() < 1e-5
+    assert len(reader) == 6
+
+
+def as_input(answer: Answer) -> dict[str, Any]:
+    """Return prompt and answer, without its last token, as an engine's input."""
+    return {"prompt_token_ids": answer.all_token_ids()[:-1]}
 
 
 def test_states_of_answers_up_to_the_end_of_the_context(

@@ -1,7 +1,7 @@
 """The reduced vocabulary of a draft: the tokens that answers use most, and every special token.
 
-Two tables go into the draft's checkpoint, in the form that speculators 0.9
-(``train/vocab_mapping.py``) writes and vLLM (``model_executor/models/llama_eagle3.py``) reads:
+Two tables go into the draft's checkpoint, in the form that speculators 0.9 writes
+(``speculators.train.vocab_mapping``) and vLLM reads (``vllm/model_executor/models/llama_eagle3.py``):
 
 - ``d2t``, int64 [draft_vocab_size]: what to add to a draft token to get the target's;
 - ``t2d``, bool [vocab_size]: which of the target's tokens the draft has. vLLM does not read it.
@@ -151,13 +151,9 @@ def _ids_named_in(config: Any) -> Iterable[int]:
         return
     for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
         value = config.get(key)
-        yield from (
-            each for each in (value if isinstance(value, list) else [value]) if _is_id(each)
-        )
-
-
-def _is_id(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, int) and not isinstance(each, bool):
+                yield each
 
 
 def _read_object(path: Path) -> dict[str, Any]:
