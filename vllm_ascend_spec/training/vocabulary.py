@@ -1,7 +1,8 @@
 """The reduced vocabulary of a draft: the tokens that answers use most, and every special token.
 
-Two tables go into the draft's checkpoint, in the form that speculators 0.9 writes
-(``speculators.train.vocab_mapping``) and vLLM reads (``vllm/model_executor/models/llama_eagle3.py``):
+Two tables go into the draft's checkpoint, in the form that speculators 0.9
+(``speculators.train.vocab_mapping``) writes and vLLM
+(``vllm/model_executor/models/llama_eagle3.py``) reads:
 
 - ``d2t``, int64 [draft_vocab_size]: what to add to a draft token to get the target's;
 - ``t2d``, bool [vocab_size]: which of the target's tokens the draft has. vLLM does not read it.
