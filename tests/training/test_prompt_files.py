@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -166,6 +167,12 @@ def test_several_splits_and_damaged_tables_are_told(tmp_path: Path) -> None:
     assert "has several splits; valid: the folder of one of a, b" in told(tmp_path / "set")
     (tmp_path / "x.parquet").write_bytes(b"no table")
     assert "x.parquet': cannot be read as a data set" in told(tmp_path / "x.parquet")
+    path = as_parquet([{"prompt": os.urandom(99).hex()} for _ in range(999)], tmp_path / "torn")
+    (file,) = path.glob("train-*")
+    content = bytearray(file.read_bytes())
+    content[50:-2000] = b"x" * (len(content) - 2050)
+    file.write_bytes(content)
+    assert "torn': cannot be read as a data set" in told(path)
     found = datasets.Dataset.from_list([{"prompt": "a"}, {"prompt": ""}])
     found.save_to_disk(tmp_path / "wrong")
     assert 'row 2: "prompt" has to be a text' in told(tmp_path / "wrong")

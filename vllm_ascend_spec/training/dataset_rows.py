@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ def is_saved_dataset(path: Path) -> bool:
     return (path / SAVED).is_file() or (path / SAVED_SPLITS).is_file()
 
 
-def read_rows(option: str, path: Path) -> Iterable[Mapping[str, Any]]:
-    """Return the rows of a data set, which are read as they are asked for.
+def read_rows(option: str, path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a data set, each read when it is asked for.
 
     Args:
         option: option that named it.
@@ -32,6 +32,15 @@ def read_rows(option: str, path: Path) -> Iterable[Mapping[str, Any]]:
             is meant.
     """
     try:
+        yield from _open(option, path)
+    except ConfigError:
+        raise
+    except Exception as error:  # the library's own, pyarrow's and the system's
+        raise ConfigError(option, str(path), f"cannot be read as a data set: {error}") from None
+
+
+def _open(option: str, path: Path) -> Iterable[Mapping[str, Any]]:
+    try:
         import datasets  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         problem = (
@@ -39,15 +48,10 @@ def read_rows(option: str, path: Path) -> Iterable[Mapping[str, Any]]:
             "a file of JSON lines"
         )
         raise ConfigError(option, str(path), problem) from None
-    try:
-        if is_saved_dataset(path):
-            return _one_split(option, path, datasets.load_from_disk(str(path)))
-        kind, files = _tables(option, path)
-        return datasets.load_dataset(kind, data_files=files, split=TRAIN, streaming=True)
-    except ConfigError:
-        raise
-    except Exception as error:  # the library's own, pyarrow's and the system's
-        raise ConfigError(option, str(path), f"cannot be read as a data set: {error}") from None
+    if is_saved_dataset(path):
+        return _one_split(option, path, datasets.load_from_disk(str(path)))
+    kind, files = _tables(option, path)
+    return datasets.load_dataset(kind, data_files=files, split=TRAIN, streaming=True)
 
 
 def _one_split(option: str, path: Path, found: Any) -> Iterable[Mapping[str, Any]]:
