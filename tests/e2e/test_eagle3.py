@@ -61,11 +61,12 @@ def drafter_of(llm: Any) -> Any:
 def noted(drafter: Any, patch: pytest.MonkeyPatch) -> Iterator[Seen]:
     """Note, for each step of one request, how many tokens it had and what was drafted."""
     seen: Seen = []
-    join, sampler_of = drafter.join, drafter.sampler_of
+    join, draft = drafter.join, drafter.steps.draft
 
-    def positions_of(sampling: Any, positions: torch.Tensor) -> Any:
-        seen.append((int(positions[0]) + 2, []))
-        return sampler_of(sampling, positions)
+    def positions_of(k: int, first: Any, sampling: Any) -> torch.Tensor:
+        if k:
+            seen.append((int(first.positions[first.rows][0]) + 2, []))
+        return draft(k, first, sampling)
 
     def drafts_of(picked: Any) -> torch.Tensor:
         drafts = join(picked)
@@ -73,7 +74,7 @@ def noted(drafter: Any, patch: pytest.MonkeyPatch) -> Iterator[Seen]:
         return drafts
 
     with patch.context() as here:
-        here.setattr(drafter, "sampler_of", positions_of)
+        here.setattr(drafter.steps, "draft", positions_of)
         here.setattr(drafter, "join", drafts_of)
         yield seen
 
