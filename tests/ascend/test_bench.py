@@ -46,7 +46,7 @@ def test_what_is_compared_is_what_it_says(record: dict) -> None:
     kernel = "vllm_ascend_spec_npu::verify_greedy"
     assert ours["greedy"]["verification"]["ops"] == {kernel: 1.0}
     assert kernel not in plain["greedy"]["verification"]["ops"]
-    assert ours["sampled"]["verification"]["ops"]["vllm_ascend_spec_npu::verify_sample"] == 1.0
+    assert ours["sampled"]["verification"]["ops"]["vllm_ascend_spec_npu::verify_seeded"] == 1.0
     masks = ours["structured"]["verification"]["ops"]["vllm_ascend_spec_npu::grammar_mask"]
     assert masks == 1.0
     # vllm-ascend masks on the host.

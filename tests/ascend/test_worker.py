@@ -16,15 +16,20 @@ def runner_class() -> Any:
     return SpecNPUModelRunner
 
 
-def test_worker_builds_our_runner_and_puts_theirs_back(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("speculates", [True, False])
+def test_worker_builds_our_runner_and_puts_theirs_back(
+    speculates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from vllm_ascend_spec.worker import npu
 
     theirs, seen = npu.stock.NPUModelRunner, []
     monkeypatch.setattr(
         npu.stock.NPUWorker, "init_device", lambda self: seen.append(npu.stock.NPUModelRunner)
     )
-    npu.SpecNPUWorker.init_device(object.__new__(npu.SpecNPUWorker))
-    assert seen == [npu.SpecNPUModelRunner]
+    worker = object.__new__(npu.SpecNPUWorker)
+    worker.vllm_config = SimpleNamespace(speculative_config={} if speculates else None)
+    worker.init_device()
+    assert seen == [npu.SpecNPUModelRunner if speculates else npu.PlainNPUModelRunner]
     assert npu.stock.NPUModelRunner is theirs
 
 
