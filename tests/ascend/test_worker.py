@@ -33,6 +33,41 @@ def test_worker_builds_our_runner_and_puts_theirs_back(
     assert npu.stock.NPUModelRunner is theirs
 
 
+OURS = "vllm_ascend_spec.worker.npu.SpecNPUWorker"
+USUAL, OTHER = "vllm_ascend.worker.worker.NPUWorker", "vllm_ascend.xlite.xlite_worker.XliteWorker"
+
+
+@pytest.mark.parametrize(
+    ("speculates", "given", "chosen", "expected"),
+    [
+        (True, "auto", USUAL, OURS),
+        (False, "auto", USUAL, OURS),
+        # By an option of vllm-ascend, which speculation refuses.
+        (False, "auto", OTHER, OTHER),
+        (True, USUAL, OTHER, USUAL),
+        (False, USUAL, OTHER, USUAL),
+    ],
+)
+def test_our_worker_takes_the_place_of_the_usual_one(
+    speculates: bool, given: str, chosen: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm_ascend_spec.platform import npu
+
+    def choose(config: Any) -> None:
+        if config.parallel_config.worker_cls == "auto":
+            config.parallel_config.worker_cls = chosen
+
+    monkeypatch.setattr(npu.NPUPlatform, "check_and_update_config", choose)
+    for name in ("check_engine_config", "set_capture_sizes", "set_scheduler"):
+        monkeypatch.setattr(npu, name, lambda *_, **__: None)
+    config: Any = SimpleNamespace(
+        speculative_config={} if speculates else None,
+        parallel_config=SimpleNamespace(worker_cls=given),
+    )
+    npu.SpecNpuPlatform.check_and_update_config(config)
+    assert config.parallel_config.worker_cls == expected
+
+
 def test_drafter_is_built_where_vllm_ascend_builds_its_own(
     runner_class: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ class Stock:
 
     def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
         self.sampled.append((logits, spec_decode_metadata))
-        self.noise_of_step = getattr(getattr(self, "rejection_sampler", None), "noise", None)
+        self.noise_of_step = self.rejection_sampler.noise
         return self.output
 
     def sample_tokens(self, grammar_output: Any) -> str:
@@ -180,7 +180,7 @@ def test_distributions_that_a_stock_runner_took_stay() -> None:
 OUTPUT = SimpleNamespace(sampled_token_ids=torch.tensor([[5]]))
 
 
-def make_runner(seeded: bool, *, has_verifier: bool = True) -> Runner:
+def make_runner(seeded: bool) -> Runner:
     request = Request(SamplingParams(temperature=1.0), prompt=[1], output=[2])
     generators = {0: torch.Generator()} if seeded else {}
     runner = Runner(
@@ -194,11 +194,10 @@ def make_runner(seeded: bool, *, has_verifier: bool = True) -> Runner:
         seq_lens=torch.tensor([2], dtype=torch.int32),
         device=torch.device("cpu"),
         output=OUTPUT,
-    )
-    if has_verifier:
-        runner.rejection_sampler = SimpleNamespace(
+        rejection_sampler=SimpleNamespace(
             seeds_for="none", speculates=True, noise="of another step"
-        )
+        ),
+    )
     return runner
 
 
@@ -217,13 +216,11 @@ def test_steps_with_drafts_are_forwarded_as_they_are(seeded: bool) -> None:
     assert not seeded or noise.positions.tolist() == [1]
 
 
-@pytest.mark.parametrize(("seeded", "has_verifier"), [(False, True), (True, False), (False, False)])
-def test_steps_without_drafts_are_forwarded_as_they_are(seeded: bool, has_verifier: bool) -> None:
-    # Without a rejection sampler there is nowhere else to send them, seeds or not.
-    runner = make_runner(seeded, has_verifier=has_verifier)
+def test_steps_without_drafts_or_seeds_are_forwarded_as_they_are() -> None:
+    runner = make_runner(seeded=False)
     assert runner._sample(LOGITS, None) is OUTPUT
     assert runner.sampled == [(LOGITS, None)]
-    assert not has_verifier or runner.rejection_sampler.noise is None
+    assert runner.rejection_sampler.noise is None
 
 
 def test_steps_without_drafts_but_with_seeds_go_to_the_verifier() -> None:

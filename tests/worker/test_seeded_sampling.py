@@ -390,14 +390,6 @@ class TestWithoutSpeculation:
         rows = TABLE[3].expand(99, -1)
         assert len({sample(runner, states, rows)["b"][0] for _ in range(20)}) > 3
 
-    def test_without_a_verifier_a_step_is_vllms(self) -> None:
-        runner, state = make_runner(), make_state("a", seed=5)
-        del runner.rejection_sampler
-        enter(runner, state)
-        before = state.generator.get_state()
-        assert runner._sample(TABLE[3:4].clone(), None).sampled_token_ids.shape == (1, 1)
-        assert not torch.equal(state.generator.get_state(), before)
-
 
 class SpecVerifierThatFails:
     """Stands where no step may arrive."""

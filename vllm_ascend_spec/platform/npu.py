@@ -34,14 +34,21 @@ class SpecNpuPlatform(CommandLineMixin, DefaultsMixin, NPUPlatform):
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
-        """Validate our options and, where vllm-ascend has the worker that ours extends, name it."""
+        """Validate our options and name our worker.
+
+        Without speculation it takes the place of vllm-ascend's usual worker alone: an option may
+        ask for another one, such as ``xlite_graph_config``.
+        """
         check_engine_config(vllm_config, DEVICE)
+        parallel = vllm_config.parallel_config
+        is_left_to_us = parallel.worker_cls == "auto"
         if vllm_config.speculative_config is not None:
             require_stock_worker()
-        is_ours = worker_of_vllm_ascend() == STOCK_WORKER
-        if is_ours and vllm_config.parallel_config.worker_cls == "auto":
-            vllm_config.parallel_config.worker_cls = WORKER
+            if is_left_to_us:
+                parallel.worker_cls = WORKER
         super().check_and_update_config(vllm_config)
+        if is_left_to_us and parallel.worker_cls == STOCK_WORKER:
+            parallel.worker_cls = WORKER
         set_capture_sizes(vllm_config, divisor_of, may_lack_streams=True)
         set_scheduler(vllm_config)
 

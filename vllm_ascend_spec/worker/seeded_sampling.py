@@ -72,10 +72,7 @@ class SeededSamplingMixin:
     def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
         """Sample or verify; the signature is vLLM's."""
         self.noise_of_drafts = None
-        verifier = getattr(self, "rejection_sampler", None)
-        if verifier is None:
-            return super()._sample(logits, spec_decode_metadata)  # type: ignore[misc]
-        batch = self.input_batch
+        verifier, batch = self.rejection_sampler, self.input_batch
         known = self._seeds_of_batch()
         has_seeds = known.seeds is not None
         # Without speculation vLLM enforces thinking budgets itself, in steps with seeds, too.
