@@ -61,6 +61,14 @@ def shut_down(engines: list[Any]) -> None:
     gc.collect()
 
 
+def end_groups() -> None:
+    """End the process groups of vLLM that there are."""
+    from vllm.distributed import destroy_distributed_environment, destroy_model_parallel
+
+    destroy_model_parallel()
+    destroy_distributed_environment()
+
+
 @contextmanager
 def nothing_ends_meanwhile() -> Iterator[None]:
     """Let no garbage be collected while an engine starts.
@@ -147,8 +155,10 @@ def make_engine(engine_model: str | None) -> Iterator[MakeEngine]:
             # groups, which all engines of a process share, and a start sets them up.
             shut_down([engines.pop(name) for name in speculative[: 1 - MOST_ENGINES]])
             if has_experts(given["model"]):
-                # vLLM sets up a group for experts only if the first engine of a process has some.
+                # vLLM sets up a group for experts only if the first engine of a process has some;
+                # a test elsewhere may have left groups, as a start that fails does.
                 shut_down([engines.pop(name) for name in list(engines)])
+                end_groups()
             with nothing_ends_meanwhile():
                 engines[key] = LLM(**given)
         return engines[key]

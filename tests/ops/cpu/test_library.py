@@ -12,6 +12,7 @@ import torch
 
 from tests.ops.batches import Arguments, make_drafts, make_sampled
 from tests.ops.cpu.marks import requires_library
+from tests.ops.seeded import seeded_case
 from vllm_ascend_spec import log
 from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.ops import (
@@ -21,6 +22,7 @@ from vllm_ascend_spec.ops import (
     registry,
     verify_greedy,
     verify_sample,
+    verify_seeded,
 )
 
 CPU = torch.device("cpu")
@@ -61,6 +63,7 @@ def calls(**options: Any) -> list[Callable[[], object]]:
     return [
         lambda: verify_greedy(**make_drafts([2, 1], 4, seed=0), **options),
         lambda: verify_sample(**make_sampled([2, 1], 4, seed=0), **options),
+        lambda: verify_seeded(**seeded_case(make_sampled([2, 1], 4, seed=0), 0), **options),
         lambda: grammar_mask(logits, bitmask, rows, **options),
     ]
 
@@ -165,6 +168,9 @@ def test_tensors_on_another_device_are_refused() -> None:
         verify_greedy(**on_meta(make_drafts([2, 1], 4, seed=0)), backend="cpu")
     with pytest.raises(BackendUnavailableError, match=message):
         verify_sample(**on_meta(make_sampled([2, 1], 4, seed=0)), backend="cpu")
+    seeded = seeded_case(make_sampled([2, 1], 4, seed=0), 0)
+    with pytest.raises(BackendUnavailableError, match=message):
+        verify_seeded(**on_meta(seeded), backend="cpu")
     words = torch.empty(1, 1, dtype=torch.int32, device="meta")
     with pytest.raises(BackendUnavailableError, match=message):
         grammar_mask(torch.empty(2, 8, device="meta"), words, words[0], backend="cpu")
