@@ -275,5 +275,8 @@ def test_llm_starts_with_what_check_accepts(change: dict[str, Any]) -> None:
     spec = {**SPECS["eagle"], **change}
     assert main(["check", TARGET, "--speculative-config", json.dumps(spec)]) == 0
     llm = engine(spec, max_model_len=128)
-    outputs = llm.generate(["The capital"], use_tqdm=False)
+    try:
+        outputs = llm.generate(["The capital"], use_tqdm=False)
+    finally:
+        llm.llm_engine.engine_core.shutdown()
     assert outputs[0].outputs[0].token_ids
