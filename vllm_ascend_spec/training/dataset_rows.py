@@ -41,7 +41,7 @@ def read_rows(option: str, path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _open(option: str, path: Path) -> Iterable[Mapping[str, Any]]:
     try:
-        import datasets  # type: ignore[import-not-found, unused-ignore]
+        import datasets  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         problem = (
             "needs the datasets library, which is not installed; valid: pip install datasets, or "
