@@ -13,6 +13,7 @@ from typing import Any
 
 from vllm_ascend_spec.errors import AscendSpecError
 from vllm_ascend_spec.hooks import (
+    collect_hook,
     engine_core,
     keywords_hook,
     page_hook,
@@ -32,6 +33,7 @@ _patches = Patches()
 def revert() -> None:
     """Undo the hook."""
     _patches.revert()
+    collect_hook.revert()
     engine_core.revert()
     keywords_hook.revert()
     page_hook.revert()

@@ -24,7 +24,7 @@ from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.speculators_format import HeadAsModel
 from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.hooks import multimodal, quantized
-from vllm_ascend_spec.hooks.writable_dirs import check_folders
+from vllm_ascend_spec.hooks.writable_dirs import check_collect_folder, check_folders
 from vllm_ascend_spec.methods.registry import all_methods
 
 
@@ -133,6 +133,8 @@ def examine(
     problems = Problems(found.problems)
     if is_here(engine):
         problems.run(check_folders, engine)
+        if not found.problems:
+            problems.run(check_collect_folder, additional_config)
     speculation = found.speculation
     if speculation is not None and speculation.verify_backend is not None:
         from vllm_ascend_spec.verification.backend import require_backend
