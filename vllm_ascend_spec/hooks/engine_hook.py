@@ -64,7 +64,7 @@ def apply() -> None:
         usage = kwargs.get("usage_context", args[0] if args else None)
         page_hook.prepare(self.additional_config, usage)
         quantized.detect(self)
-        speculation = resolve_args(self)
+        speculation = resolve_args(self, is_headless=bool(kwargs.get("headless")))
         with waiting(speculation), speculative_config_for_vllm(self, asked_of(self), speculation):
             try:
                 config = stock(self, *args, **kwargs)
