@@ -81,7 +81,7 @@ class SpecOptions:
             ``normal:MEAN,DEVIATION`` or a file of counts; left out: ``zipf``.
         collect_folder: folder that gets prompts and answers of finished requests, to train a draft
             on; left out: nothing is collected.
-        collect_max_bytes: maximum size of all that is collected in the folder.
+        collect_max_bytes: maximum size of all that is collected in the folder, in bytes.
         collect_rate: share of the finished requests that is collected.
         collect_what: what is written: ``tokens`` (token ids) or ``text`` (the texts, too).
         draft_length: how K is chosen: ``fixed`` (always K, or as a schedule says), ``auto`` (K or
