@@ -19,7 +19,8 @@ def test_a_folder_of_several_processes_is_a_folder_of_prompts(
     """A text beside the token ids does not make another prompt of them."""
     what = collecting(tmp_path, has_text=has_text)
     collect(what, DONE, Finished((7, 8), (9,), "length", "问\u2028", "答"))
-    collect(what, DONE, Finished((6,), (5,), "stop"), target=None)
+    collect(what, DONE)
+    collect(what, Finished((6,), (5,), "stop"), target=None)
     found = {prompt.token_ids: prompt for prompt in read_prompts("--prompts", tmp_path)}
     assert found.keys() == {(1, 2, 3), (7, 8), (6,)}
     assert found[1, 2, 3].recorded == Recorded("abc", (4, 5), "stop")
