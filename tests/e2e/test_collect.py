@@ -21,6 +21,7 @@ from vllm_ascend_spec.bench.server import Server
 from vllm_ascend_spec.collect.folder import collected_files, size_of
 from vllm_ascend_spec.hooks import collect_hook
 from vllm_ascend_spec.metrics.prometheus import read_samples
+from vllm_ascend_spec.training.prompt_files import read_prompts
 from vllm_ascend_spec.training.target import target_hash
 from vllm_ascend_spec.upstream import limits
 
@@ -188,6 +189,18 @@ def test_nothing_private_is_in_the_folder(server: Server, folder: Path, prompts:
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
+def test_training_takes_prompts_and_answers(
+    server: Server, folder: Path, prompts: list[str]
+) -> None:
+    answer, _ = new_records(folder, lambda: complete(server, prompts[9], **WITH_TOKENS), 1)
+    choice = answer.choices[0].model_dump()
+    found = {prompt.token_ids: prompt.recorded for prompt in read_prompts("--prompts", folder)}
+    recorded = found[tuple(choice["prompt_token_ids"])]
+    assert recorded is not None
+    assert recorded.target == target_hash(Path(TARGET))
+    assert recorded.token_ids == tuple(choice["token_ids"])
+
+
 def counted(server: Server) -> dict[str, float]:
     found = read_samples(server.metrics(), "vllm:collected_")
     return {s.labels.get("outcome", s.name): s.value for s in found if s.name.endswith("_total")}
@@ -201,7 +214,7 @@ def test_it_is_said_in_the_log_and_counted(
     assert counts["written"] == len(records(folder))
     assert counts["vllm:collected_bytes_total"] == size_of(folder)
     assert (counts["full"], counts["busy"], counts["failed"]) == (0, 0, 0)
-    lines = [line for line in server.log_text().splitlines() if "Prompts are being" in line]
+    lines = [line for line in server.log_text().splitlines() if "Prompts are collected" in line]
     assert len(lines) == 1
     assert "WARNING" in lines[0]
     assert f"token ids and texts of 1 of all finished requests are written to {folder}" in lines[0]

@@ -34,7 +34,7 @@ class Collecting:
         """Return one line for the log."""
         what = "token ids and texts" if self.has_text else "token ids"
         return (
-            f"Prompts are being collected: {what} of {self.rate:.3g} of all finished requests "
+            f"Prompts are collected: {what} of {self.rate:.3g} of all finished requests "
             f"are written to {self.folder}, {self.max_bytes:,} bytes at most. To switch it off, "
             f"leave out {OPTION}."
         )
