@@ -192,7 +192,7 @@ def test_nothing_private_is_in_the_folder(server: Server, folder: Path, prompts:
 def test_training_takes_prompts_and_answers(
     server: Server, folder: Path, prompts: list[str]
 ) -> None:
-    answer, _ = new_records(folder, lambda: complete(server, prompts[9], **WITH_TOKENS), 1)
+    answer, _ = new_records(folder, lambda: complete(server, prompts[20], **WITH_TOKENS), 1)
     choice = answer.choices[0].model_dump()
     found = {prompt.token_ids: prompt.recorded for prompt in read_prompts("--prompts", folder)}
     recorded = found[tuple(choice["prompt_token_ids"])]
