@@ -411,6 +411,24 @@ def test_a_page_that_nobody_sees(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(capsys, TARGET, *page)["warnings"] == []
 
 
+@pytest.mark.parametrize("spec", [[], EAGLE])
+def test_it_says_that_prompts_are_collected(
+    spec: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It warns of nothing: somebody asked for it."""
+    (tmp_path / "file").touch()
+    for folder, status in ((tmp_path / "prompts", 0), (tmp_path / "file", 2)):
+        asked = {"ascend_spec": {"collect_folder": str(folder), "collect_max_bytes": 10**6}}
+        record = check(capsys, TARGET, *spec, "--additional-config", json.dumps(asked))
+        assert record["exit"] == status
+        told = [text for text in record["notes"] if text.startswith("Prompts are collected: ")]
+        assert len(told) == (status == 0)
+        assert record["warnings"] == []
+        names = [error["message"].partition("=")[0] for error in record["errors"]]
+        assert names == ["additional_config.ascend_spec.collect_folder"] * (status == 2)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file"]
+
+
 def test_without_vllm_it_says_what_it_can(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

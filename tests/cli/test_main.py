@@ -134,6 +134,10 @@ def test_check_prints_the_resolved_configuration(capsys) -> None:
         "capture_graphs": {"value": None, **default},
         "capture_load": {"value": None, **default},
         "spec_page": {"value": False, **default},
+        "collect_folder": {"value": None, **default},
+        "collect_max_bytes": {"value": 10**9, **default},
+        "collect_rate": {"value": 0.1, **default},
+        "collect_what": {"value": "tokens", **default},
         "has_draft_rows": {"value": True, **default},
         "options": {"value": {"model": EAGLE["model"]}, "from": "speculative_config"},
     }

@@ -14,6 +14,7 @@ from vllm_ascend_spec.errors import ConfigError
 
 SPECULATIVE = SimpleNamespace(rejection_sample_method="standard")
 PREFIX = "additional_config.ascend_spec"
+COLLECT = {"collect_folder": "/prompts"}
 RULES = "valid: 'token', 'block', 'seeded'"
 BACKENDS = "valid: " + ", ".join(map(repr, VERIFY_BACKENDS))
 
@@ -23,6 +24,10 @@ def test_public_options_and_their_defaults() -> None:
         "capture": "planned",
         "capture_graphs": None,
         "capture_load": None,
+        "collect_folder": None,
+        "collect_max_bytes": 10**9,
+        "collect_rate": 0.1,
+        "collect_what": "tokens",
         "draft_length": "auto",
         "draft_lengths": None,
         "draft_loop": "auto",
@@ -91,7 +96,7 @@ def test_rules_are_those_of_the_op_and_the_seeded_one() -> None:
         (
             {"draft_lop": "auto"},
             ".draft_lop='auto': ",
-            "valid: capture, capture_graphs, capture_load, draft_length, draft_lengths, draft_",
+            "valid: capture, capture_graphs, capture_load, collect_folder, collect_max_bytes, ",
         ),
         ({"capture": "all"}, ".capture='all': ", "valid: 'planned', 'stock'"),
         ({"capture_graphs": 0}, ".capture_graphs=0: ", "valid: a whole number from 1 on"),
@@ -105,6 +110,16 @@ def test_rules_are_those_of_the_op_and_the_seeded_one() -> None:
         ({"draft_lengths": [0, True]}, ".draft_lengths=[0, True]: ", "e.g. [0, 1, 3]"),
         ({"spec_page": "yes"}, ".spec_page='yes': ", "valid: true or false"),
         ({"spec_page": 1}, ".spec_page=1: ", "valid: true or false"),
+        ({"collect_folder": ""}, ".collect_folder='': ", "valid: a folder, as a string"),
+        ({"collect_folder": True}, ".collect_folder=True: ", "valid: a folder, as a string"),
+        ({**COLLECT, "collect_rate": 0}, ".collect_rate=0: ", "valid: a number above 0, up to 1"),
+        ({**COLLECT, "collect_rate": 1.1}, ".collect_rate=1.1: ", "a number above 0, up to 1"),
+        ({**COLLECT, "collect_rate": "0.5"}, ".collect_rate='0.5': ", "a number above 0, up to 1"),
+        ({**COLLECT, "collect_max_bytes": 0}, ".collect_max_bytes=0: ", "whole number from 1 on"),
+        ({**COLLECT, "collect_max_bytes": 1e9}, ".collect_max_bytes=1000000000.0: ", "whole nu"),
+        ({**COLLECT, "collect_what": "texts"}, ".collect_what='texts': ", "did you mean 'text'? "),
+        ({"collect_rate": 0.5}, ".collect_rate=0.5: ", "no effect without 'collect_folder'"),
+        ({"collect_foldr": "/x"}, ".collect_foldr='/x': ", "did you mean 'collect_folder'? "),
         ({"draft_lengths": "0-3"}, ".draft_lengths='0-3': ", "e.g. [0, 1, 3]"),
         ("auto", "='auto': ", "JSON object"),
         (["draft_loop"], "=['draft_loop']: ", "JSON object"),

@@ -135,7 +135,7 @@ def test_checks_run_once_however_often_they_are_installed(
     tmp_path: Path, stock_calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[Any] = []
-    monkeypatch.setattr(patch, "resolve_args", checked.append)
+    monkeypatch.setattr(patch, "resolve_args", lambda args, **_: checked.append(args))
     patch.apply()
     patch.apply()
     engine_args(tmp_path, None).create_engine_config()

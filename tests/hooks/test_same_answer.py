@@ -41,7 +41,7 @@ def test_an_engine_that_differs_is_found_out(
     """Negative control: the engine's start without our hook."""
     from vllm_ascend_spec.hooks import engine_hook
 
-    monkeypatch.setattr(engine_hook, "resolve_args", lambda args: None)
+    monkeypatch.setattr(engine_hook, "resolve_args", lambda args, **_: None)
     with pytest.raises(AssertionError):
         require_same_answer("lookup with eagle", "cpu", ENGINE, capsys)
 

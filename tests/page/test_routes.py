@@ -42,7 +42,9 @@ def serve(additional: Any, *flags: str, tasks: tuple[str, ...] = ("generate",)) 
     args = parser.parse_args(["--model", "some/target", *flags])
     args.additional_config = additional
     app = launcher.build_app(args, tasks)  # type: ignore[arg-type]
-    config = SimpleNamespace(speculative_config=carry(make_speculation()))
+    config = SimpleNamespace(
+        speculative_config=carry(make_speculation()), additional_config=additional
+    )
     engine: Any = SimpleNamespace(vllm_config=config)
     asyncio.run(init_endpoint_plugins_state(engine, app.state, args))
     return TestClient(app)
@@ -78,6 +80,17 @@ def test_without_a_key_everybody_may_see_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert told["model"] == "target", "a folder's name, not where it lies"
     assert told["speculation"]["max_k"] == 3
     assert told["figures"].keys() == FIGURES.keys()
+    assert told["collecting"] is None
+
+
+def test_it_says_that_prompts_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not where the folder is: that is in the log."""
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    asked = {"collect_folder": "/secret/place/prompts", "collect_rate": 0.25}
+    answer = serve({"ascend_spec": {**WANTED["ascend_spec"], **asked}}).get("/spec/data")
+    wanted = {"folder": "prompts", "rate": 0.25, "max_bytes": 10**9, "text": False}
+    assert answer.json()["collecting"] == wanted
+    assert "secret" not in answer.text
 
 
 @pytest.mark.parametrize("given", ["flag", "variable"])

@@ -21,6 +21,8 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from vllm_ascend_spec.access_keys import ACCESS_KEY
+
 HIDDEN = "…"
 LONGEST = 200
 # Numbers, switches, names and lists of them. No quotes, slashes, "@", "=": no path, URL or JSON.
@@ -30,12 +32,6 @@ FILE = re.compile(r"[A-Za-z0-9_.+-]+")
 # The name of an option or key that is not listed is shown if it looks like a word.
 OPTION_NAME = re.compile(r"--[a-z]+([_-][a-z]+)*|-[a-z]")
 KEY_NAME = re.compile(r"[a-z]+([_-][a-z]+)*")
-# Access keys of well-known services.
-TOKEN = re.compile(
-    r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{20,}|[sr]k-[A-Za-z0-9_-]{20,}|gh[opsu]_[A-Za-z0-9]{20,}"
-    r"|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abp]-[\w-]{10,}|AKIA[A-Z0-9]{16})",
-    re.ASCII,
-)
 # Does not match `max_tokens`, `tokenizer`, `suffix_decoding_min_token_prob`.
 SECRET = re.compile(
     r"token(?!s|iz|_prob)|secret|passw|passphrase|credential|apikey|authorization|cookie"
@@ -140,7 +136,7 @@ def _if_fits(form: re.Pattern[str], text: str) -> str:
 
 
 def _fits(form: re.Pattern[str], text: str) -> bool:
-    return len(text) <= LONGEST and bool(form.fullmatch(text)) and not TOKEN.search(text)
+    return len(text) <= LONGEST and bool(form.fullmatch(text)) and not ACCESS_KEY.search(text)
 
 
 def redact(
@@ -163,7 +159,7 @@ def redact(
     if forms:
         any_of = "|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
         text = re.sub(rf"(?<![A-Za-z0-9])(?:{any_of})(?![A-Za-z0-9])", HIDDEN, text)
-    return TOKEN.sub(HIDDEN, URL_USER.sub(f"{HIDDEN}@", text))
+    return ACCESS_KEY.sub(HIDDEN, URL_USER.sub(f"{HIDDEN}@", text))
 
 
 def _in_arguments(argv: Sequence[str]) -> Iterator[str]:

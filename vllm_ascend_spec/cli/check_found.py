@@ -16,6 +16,7 @@ from vllm_ascend_spec.cli.check_command import MODEL as MISSING_MODEL
 from vllm_ascend_spec.cli.check_command import device_here, on_device
 from vllm_ascend_spec.config.ascend import FULL_MODES
 from vllm_ascend_spec.config.capture import DEFAULT_MODE
+from vllm_ascend_spec.config.collect import collecting_of
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import because
 from vllm_ascend_spec.config.dynamic_k import blocker_of_auto
@@ -173,6 +174,8 @@ def _look_at(found: CheckResult, namespace: argparse.Namespace) -> None:
     if wrong:
         return
     found.asked = preflight.engine_of(namespace)
+    if (collecting := collecting_of(namespace.additional_config)) is not None:
+        found.notes = [*dict.fromkeys([*found.notes, collecting.describe()])]
     found.without_effect = [*without_effect(examined.request)] if examined.request else []
     if translated is not None:
         found.notes = [*dict.fromkeys([*found.notes, told(*translated)])]

@@ -24,7 +24,7 @@ from vllm_ascend_spec.config.old_names import check_names
 from vllm_ascend_spec.config.problems import Examined, Problems, option_of
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
 from vllm_ascend_spec.config.schedule import with_schedule
-from vllm_ascend_spec.config.schema import SECTION, SpecOptions
+from vllm_ascend_spec.config.schema import DEPENDENT, SECTION, SpecOptions
 from vllm_ascend_spec.config.spec_options import (
     SPEC,
     check_method,
@@ -110,7 +110,8 @@ def _read(
     if problems:
         wrong = {option_of(problem) for problem in problems}
         given = section.items() if isinstance(section, Mapping) else ()
-        section = {k: v for k, v in given if f"{SECTION_OPTION}.{k}" not in wrong}
+        names = {option.removeprefix(f"{SECTION_OPTION}.") for option in wrong}
+        section = {k: v for k, v in given if not {k, DEPENDENT.get(k)} & names}
     asked = problems.run(asked_for, model, speculative_config)
     if asked is None:
         return None

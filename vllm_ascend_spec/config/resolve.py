@@ -16,7 +16,7 @@ from vllm_ascend_spec.config.resolved import DEFAULT, SpecConfig
 from vllm_ascend_spec.config.rules import STANDARD, resolve_rule, rule_warnings, seeds_for
 from vllm_ascend_spec.config.schedule import LIMIT, option_of
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
-from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION
+from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION, WITHOUT_SPECULATION
 from vllm_ascend_spec.config.speculators_format import SOURCE as HEAD
 from vllm_ascend_spec.errors import ConfigError
 
@@ -36,6 +36,10 @@ OF_THE_RECORD = (
     "capture",
     "capture_graphs",
     "capture_load",
+    "collect_folder",
+    "collect_max_bytes",
+    "collect_rate",
+    "collect_what",
 )
 RULE_METHOD = "rejection_sample_method"
 RESOLVED = frozenset((*FROM_SPEC.values(), LIMIT, RULE_METHOD))
@@ -76,6 +80,10 @@ def resolve(request: SpecInput) -> SpecConfig:
         capture_graphs=request.options.capture_graphs,
         capture_load=request.options.capture_load,
         spec_page=request.options.spec_page,
+        collect_folder=request.options.collect_folder,
+        collect_max_bytes=request.options.collect_max_bytes,
+        collect_rate=request.options.collect_rate,
+        collect_what=request.options.collect_what,
         has_draft_rows=has_draft_rows(request),
         options=_further_options(request),
         sources=_sources(request, rule_method),
@@ -93,13 +101,14 @@ def resolve(request: SpecInput) -> SpecConfig:
 
 
 def require_speculation(section: Mapping[str, Any]) -> None:
-    """Refuse options of ours in an engine without speculation.
+    """Refuse options of ours that need speculation, in an engine without it.
 
     Raises:
         ConfigError: there are some.
     """
-    if section:
-        raise ConfigError(OURS, section, "has no effect without --speculative-config")
+    idle = {name: value for name, value in section.items() if name not in WITHOUT_SPECULATION}
+    if idle:
+        raise ConfigError(OURS, idle, "has no effect without --speculative-config")
 
 
 def _scheduling_warnings(request: SpecInput) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.rules import NONE, SYNTHETIC
-from vllm_ascend_spec.config.schema import BLOCK, FIXED, PLANNED, TOKEN
+from vllm_ascend_spec.config.schema import BLOCK, FIXED, PLANNED, TOKEN, TOKENS
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -54,6 +54,10 @@ class SpecConfig:
             up to 32 if that is more.
         capture_load: name of the expected distribution of decode batch sizes; None for 1/n.
         spec_page: whether a server has the page ``/spec``, which shows how drafts fare.
+        collect_folder: where finished requests are written; None if nothing is collected.
+        collect_max_bytes: maximum size of what is collected there.
+        collect_rate: share of the finished requests that is collected.
+        collect_what: what is written of them: ``tokens`` or ``text``.
         has_draft_rows: whether draft steps 2 to K, of one row per request, may use graphs.
         options: the other options of the method that were given, as the user wrote them.
         sources: where each value came from, by the value's name.
@@ -83,6 +87,10 @@ class SpecConfig:
     capture_graphs: int | None = None
     capture_load: str | None = None
     spec_page: bool = False
+    collect_folder: str | None = None
+    collect_max_bytes: int = 0
+    collect_rate: float = 0.0
+    collect_what: str = TOKENS
     has_draft_rows: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)

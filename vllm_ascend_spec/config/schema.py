@@ -8,7 +8,7 @@ from typing import Any
 
 from vllm_ascend_spec.config.old_names import KEYS
 from vllm_ascend_spec.config.options import OPTIONS
-from vllm_ascend_spec.config.values import Check, boolean, int_in, one_of, optional, text
+from vllm_ascend_spec.config.values import Check, boolean, int_in, one_of, optional, share, text
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 SECTION = "ascend_spec"
@@ -23,6 +23,13 @@ FIXED, ADAPTIVE = LENGTHS[1:]
 # How the captured graphs are chosen.
 CAPTURES = ("planned", "stock")
 PLANNED = CAPTURES[0]
+# What is written of a collected request.
+COLLECTED = TOKENS, TEXT = ("tokens", "text")
+COLLECT_FOLDER = "collect_folder"
+# These mean nothing without the option behind them.
+DEPENDENT = dict.fromkeys(("collect_max_bytes", "collect_rate", "collect_what"), COLLECT_FOLDER)
+# These also work in an engine without speculation.
+WITHOUT_SPECULATION = frozenset({COLLECT_FOLDER, *DEPENDENT})
 
 
 def _draft_loop(value: Any) -> str | None:
@@ -47,6 +54,10 @@ CHECKS: dict[str, Check] = {
     "capture": one_of(*CAPTURES),
     "capture_graphs": optional(int_in(1)),
     "capture_load": optional(text("uniform, zipf, normal:MEAN,DEVIATION or a file of counts")),
+    COLLECT_FOLDER: optional(text("a folder")),
+    "collect_max_bytes": int_in(1),
+    "collect_rate": share(),
+    "collect_what": one_of(*COLLECTED),
     "draft_length": one_of(*LENGTHS),
     "draft_lengths": optional(_lengths),
     "draft_loop": _draft_loop,
@@ -68,6 +79,11 @@ class SpecOptions:
             up to 32 if that is more.
         capture_load: expected batch sizes: ``uniform``, ``zipf`` (weights 1/n),
             ``normal:MEAN,DEVIATION`` or a file of counts; left out: ``zipf``.
+        collect_folder: folder that gets prompts and answers of finished requests, to train a draft
+            on; left out: nothing is collected.
+        collect_max_bytes: maximum size of all that is collected in the folder, in bytes.
+        collect_rate: share of the finished requests that is collected.
+        collect_what: what is written: ``tokens`` (token ids) or ``text`` (the texts, too).
         draft_length: how K is chosen: ``fixed`` (always K, or as a schedule says), ``auto`` (K or
             none in each step, whichever pays off) or ``adaptive`` (the best number in each step).
         draft_lengths: the numbers that ``adaptive`` chooses from; left out: 0 to K, or some of
@@ -91,6 +107,10 @@ class SpecOptions:
     capture: str = PLANNED
     capture_graphs: int | None = None
     capture_load: str | None = None
+    collect_folder: str | None = None
+    collect_max_bytes: int = 10**9
+    collect_rate: float = 0.1
+    collect_what: str = TOKENS
     draft_length: str = AUTO
     draft_lengths: list[int] | None = None
     draft_loop: str = "auto"
@@ -127,18 +147,20 @@ class SpecOptions:
             return cls()
         valid = {}
         for name, value in values.items():
-            if problem := _problem_of(name, value):
+            if problem := _problem_of(name, value, values):
                 refuse(ConfigError(f"additional_config.{SECTION}.{name}", value, problem))
             else:
                 valid[name] = value
         return cls(**valid)
 
 
-def _problem_of(name: str, value: Any) -> str | None:
-    """Return what is wrong with an option; None if nothing is."""
+def _problem_of(name: str, value: Any, section: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with an option of a section; None if nothing is."""
     if str(name).replace("-", "_") in {**OPTIONS, **KEYS}:
         return "is an option of --speculative-config '{…}'; write it there"
     if name not in CHECKS:
         near = did_you_mean(name, CHECKS)
         return f"there is no such option; {near}valid: {', '.join(sorted(CHECKS))}"
+    if name in DEPENDENT and section.get(DEPENDENT[name]) is None:
+        return f"has no effect without {DEPENDENT[name]!r}; give both or none"
     return CHECKS[name](value)

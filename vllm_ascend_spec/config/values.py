@@ -34,6 +34,13 @@ def number(low: float, high: float) -> Check:
     return check
 
 
+def share() -> Check:
+    """Accept numbers above 0, up to 1."""
+    valid = "valid: a number above 0, up to 1"
+    up_to_one = number(0, 1)
+    return lambda value: None if up_to_one(value) is None and value > 0 else valid
+
+
 def boolean() -> Check:
     """Accept true and false."""
     return lambda value: None if isinstance(value, bool) else "valid: true or false"

@@ -26,6 +26,7 @@ from vllm_ascend_spec.config.resolved import ATTRIBUTE, SpecConfig, attach
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, SpecOptions
 from vllm_ascend_spec.config.spec_options import check_method
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.hooks import collect_hook
 from vllm_ascend_spec.methods.registry import all_methods
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def attach_resolved(vllm_config: VllmConfig, device: Device) -> SpecConfig | Non
     Raises:
         ConfigError: the configuration was built by hand and cannot be used.
     """
+    collect_hook.prepare(vllm_config.additional_config)
     spec = vllm_config.speculative_config
     if spec is None:
         section = section_of(vllm_config.additional_config)

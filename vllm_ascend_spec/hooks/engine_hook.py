@@ -13,6 +13,7 @@ from typing import Any
 
 from vllm_ascend_spec.errors import AscendSpecError
 from vllm_ascend_spec.hooks import (
+    collect_hook,
     engine_core,
     keywords_hook,
     page_hook,
@@ -32,6 +33,7 @@ _patches = Patches()
 def revert() -> None:
     """Undo the hook."""
     _patches.revert()
+    collect_hook.revert()
     engine_core.revert()
     keywords_hook.revert()
     page_hook.revert()
@@ -62,7 +64,7 @@ def apply() -> None:
         usage = kwargs.get("usage_context", args[0] if args else None)
         page_hook.prepare(self.additional_config, usage)
         quantized.detect(self)
-        speculation = resolve_args(self)
+        speculation = resolve_args(self, is_headless=bool(kwargs.get("headless")))
         with waiting(speculation), speculative_config_for_vllm(self, asked_of(self), speculation):
             try:
                 config = stock(self, *args, **kwargs)

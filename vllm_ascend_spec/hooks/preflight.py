@@ -24,18 +24,22 @@ from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.speculators_format import HeadAsModel
 from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.hooks import multimodal, quantized
-from vllm_ascend_spec.hooks.writable_dirs import check_folders
+from vllm_ascend_spec.hooks.writable_dirs import check_collect_folder, check_folders
 from vllm_ascend_spec.methods.registry import all_methods
 
 
-def resolve_args(args: Any) -> SpecConfig | None:
+def resolve_args(args: Any, *, is_headless: bool = False) -> SpecConfig | None:
     """Check an ``EngineArgs`` or a parsed command line, and resolve its speculation.
+
+    Args:
+        args: what was asked for.
+        is_headless: whether this process has no front end, if ``args`` does not say so.
 
     Raises:
         AscendSpecError: the first problem; a ConfigError names the option, its value and what is
             valid.
     """
-    return examine_args(args).resolved()
+    return examine_args(args, is_headless=is_headless).resolved()
 
 
 def merged_speculative_config(args: Any) -> Any:
@@ -93,9 +97,14 @@ def asked_of(args: Any) -> HeadAsModel:
     return asked_for(model, merged_speculative_config(args))
 
 
-def examine_args(args: Any) -> Examined:
-    """Check an ``EngineArgs`` or a parsed command line, and resolve its speculation."""
-    problems = Problems()
+def examine_args(args: Any, *, is_headless: bool = False) -> Examined:
+    """Check an ``EngineArgs`` or a parsed command line, and resolve its speculation.
+
+    Args:
+        args: what was asked for.
+        is_headless: whether this process has no front end, if ``args`` does not say so.
+    """
+    engine, problems = engine_of(args), Problems()
     asked = problems.run(asked_of, args)
     if asked is not None:
         problems.run(quantized.check, args, asked.spec)
@@ -103,12 +112,16 @@ def examine_args(args: Any) -> Examined:
         getattr(args, "model_tag", None) or args.model,
         merged_speculative_config(args),
         args.additional_config,
-        engine_of(args),
+        engine,
     )
     for problem in found.problems:
         problems.add(problem)
     if asked is not None:
         problems.run(multimodal.check, str(asked.model))
+    # Front ends collect; all nodes of a group have the same options, but not the same disks.
+    has_front_end = not (is_headless or getattr(args, "headless", False))
+    if not problems and has_front_end and is_here(engine):
+        problems.run(check_collect_folder, args.additional_config)
     return found.with_problems(problems)
 
 

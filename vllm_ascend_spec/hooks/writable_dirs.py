@@ -11,7 +11,10 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from vllm_ascend_spec.collect.folder import size_of
+from vllm_ascend_spec.config.collect import MAX_BYTES, OPTION, collecting_of
 from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.errors import ConfigError
 
@@ -35,6 +38,35 @@ def check_folders(engine: EngineOptions) -> None:
             _check("VLLM_CACHE_ROOT", vllm_cache, "vLLM puts compiled models there", remedy)
     elif engine.device is not None and engine.device.name == "cpu":
         _check("TORCHINDUCTOR_CACHE_DIR", inductor_cache, "PyTorch compiles the sampler there")
+
+
+def check_collect_folder(additional_config: Any) -> None:
+    """Try the folder that collected requests go to, if there is one.
+
+    Args:
+        additional_config: ``--additional-config``, checked.
+
+    Raises:
+        ConfigError: it cannot be used, or its disk has no room for what may be collected.
+    """
+    collecting = collecting_of(additional_config)
+    if collecting is None:
+        return
+    problem, found = problem_of(collecting.folder), 0
+    try:
+        found = size_of(collecting.folder)
+    except OSError as error:
+        problem = problem or error.strerror
+    if problem is not None:
+        raise ConfigError(
+            OPTION,
+            str(collecting.folder),
+            f"cannot be used ({problem}); valid: a folder on this machine that can be written to",
+        )
+    free, missing = free_at(collecting.folder), collecting.max_bytes - found
+    if free is not None and missing > free:
+        problem = f"{missing:,} more bytes may be collected, and the disk has {free:,} free"
+        raise ConfigError(MAX_BYTES, collecting.max_bytes, f"{problem}; valid: less, or more room")
 
 
 def _check(variable: str, find: Callable[[], Path], use: str, remedy: str = "") -> None:
@@ -77,18 +109,32 @@ def inductor_cache() -> Path:
 
 def problem_of(path: Path) -> str | None:
     """Return why a folder, which need not exist yet, cannot be written to; None if it can."""
+    try:
+        with tempfile.TemporaryFile(dir=existing(path)) as probe:
+            probe.write(bytes(PROBE))
+            probe.flush()
+        free = free_at(path)
+    except OSError as error:
+        return error.strerror or str(error)
+    if free is not None and free < LEAST:
+        return f"{free / (1 << 20):.1f} MB are free"
+    return None
+
+
+def existing(path: Path) -> Path:
+    """Return a path, or the nearest folder above it that exists."""
     there = path.absolute()
     while not os.path.lexists(there) and there != there.parent:
         there = there.parent
-    try:
-        with tempfile.TemporaryFile(dir=there) as probe:
-            probe.write(bytes(PROBE))
-            probe.flush()
-        disk = os.statvfs(there)
-    except OSError as error:
-        return error.strerror or str(error)
-    free = disk.f_bavail * disk.f_frsize
+    return there
+
+
+def free_at(path: Path) -> int | None:
+    """Return the bytes that are free where a path is or would be; None if that is not known.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    disk = os.statvfs(existing(path))
     # A file system that reports no size does not report its free space either.
-    if disk.f_blocks and free < LEAST:
-        return f"{free / (1 << 20):.1f} MB are free"
-    return None
+    return disk.f_bavail * disk.f_frsize if disk.f_blocks else None

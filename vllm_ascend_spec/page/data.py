@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vllm_ascend_spec.metrics.collected import ANSWERS, BYTES, LABEL
 from vllm_ascend_spec.metrics.step_metrics import METRICS
 
 
@@ -32,6 +33,8 @@ FIGURES: Mapping[str, Figure] = {
         for metric in METRICS
         if metric.figure
     },
+    "collected": Figure(f"{ANSWERS}_total", (LABEL,)),
+    "collected_bytes": Figure(f"{BYTES}_total"),
 }
 
 

@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from vllm import envs
 from vllm.v1.metrics.prometheus import get_prometheus_registry
 
+from vllm_ascend_spec.config.collect import collecting_of
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.page.data import figures
 from vllm_ascend_spec.upstream.server import AuthenticationMiddleware
@@ -68,7 +69,8 @@ class SpecPage:
 
     async def init_state(self, engine_client: Any, state: Any, args: Namespace) -> None:
         """Store what does not change; vLLM calls this once the engine exists."""
-        speculation = speculation_of(engine_client.vllm_config)
+        config = engine_client.vllm_config
+        speculation, collecting = speculation_of(config), collecting_of(config.additional_config)
         state.spec_page = {
             "model": (args.served_model_name or [Path(args.model).name])[0],
             "speculation": {
@@ -77,5 +79,13 @@ class SpecPage:
                 "rule": speculation.rule,
                 "lossless": speculation.is_lossless,
                 "device": speculation.device,
+            },
+            # Where exactly is in the log: who may see the page need not know the server's folders.
+            "collecting": collecting
+            and {
+                "folder": collecting.folder.name,
+                "rate": collecting.rate,
+                "max_bytes": collecting.max_bytes,
+                "text": collecting.has_text,
             },
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from vllm_ascend_spec.training.settings import Settings
 
 PHASES = ("answers", "states", "vocabulary", "fit", "proof")
 EXIT_BAD_INPUT = 2
+# The person who waits sees our lines; of vLLM's what may be wrong, apart from them.
+LOGGING = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
 
 
 def show(line: str) -> None:
@@ -24,6 +27,8 @@ def show(line: str) -> None:
 def main(words: Sequence[str]) -> int:
     """Run the phase that is named and return the exit status."""
     name, folder = words
+    for variable, value in LOGGING.items():
+        os.environ.setdefault(variable, value)
     settings = Settings.load(Output(Path(folder)).settings)
     phase = importlib.import_module(f"vllm_ascend_spec.training.phases.{name}")
     try:

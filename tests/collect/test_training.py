@@ -1,0 +1,31 @@
+"""Training reads what was collected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.collect.test_collector import DONE, collect, collecting
+from vllm_ascend_spec.collect.record import Finished
+from vllm_ascend_spec.training.prompt_files import check_prompts, read_prompts
+from vllm_ascend_spec.training.prompts import Recorded
+
+
+@pytest.mark.parametrize("has_text", [True, False])
+def test_a_folder_of_several_processes_is_a_folder_of_prompts(
+    has_text: bool, tmp_path: Path
+) -> None:
+    """A text beside the token ids does not make another prompt of them."""
+    what = collecting(tmp_path, has_text=has_text)
+    collect(what, DONE, Finished((7, 8), (9,), "length", "问\u2028", "答"))
+    collect(what, DONE)
+    collect(what, Finished((6,), (5,), "stop"), target=None)
+    found = {prompt.token_ids: prompt for prompt in read_prompts("--prompts", tmp_path)}
+    assert found.keys() == {(1, 2, 3), (7, 8), (6,)}
+    assert found[1, 2, 3].recorded == Recorded("abc", (4, 5), "stop")
+    assert found[7, 8].recorded == Recorded("abc", (9,), "length")
+    assert found[6,].recorded is None, "nobody knows which target answered"
+    assert not any(prompt.text or prompt.messages for prompt in found.values())
+    counts = check_prompts("--prompts", tmp_path, has_template=False)
+    assert (counts.prompts, counts.conversations, counts.repeated) == (3, 0, 1)
