@@ -78,6 +78,9 @@ COMMANDS: dict[str, Run | Serve | NotRun] = {
     "python examples/zoo/report.py": NotRun(
         "writes documents; tests/docs/test_acceptance.py compares them", checks.python_parses
     ),
+    "vllm-ascend-spec train": NotRun(
+        "minutes; tests/training/test_train.py runs small ones", checks.our_parser
+    ),
     "vllm-ascend-spec bench": NotRun(
         "minutes; tests/e2e/test_examples.py, tests/bench and tests/cli run small ones",
         checks.our_parser,

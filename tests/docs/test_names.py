@@ -33,7 +33,7 @@ ELSEWHERE = {
     "box_device/platform.py": "of the package that docs/add_device.md writes",
 }
 # Folders that commands make.
-MADE = (".venv/", ".venv-npu/", "bench-results/", "build/", ".ci/")
+MADE = (".venv/", ".venv-npu/", "bench-results/", "build/", ".ci/", "my-head/")
 
 
 def inline(tokens: list[Token]) -> Iterator[Token]:
