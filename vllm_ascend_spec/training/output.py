@@ -24,6 +24,11 @@ class Output:
         return self.folder / "settings.json"
 
     @property
+    def lock(self) -> Path:
+        """Held by the command that runs."""
+        return self.folder / ".lock"
+
+    @property
     def answers(self) -> Path:
         """The target's answers, those to held-out prompts not among them."""
         return self.folder / "answers.jsonl"
@@ -62,6 +67,11 @@ class Output:
     def head(self) -> Path:
         """The trained head, as vLLM reads it."""
         return self.folder / "head"
+
+    @property
+    def proof(self) -> Path:
+        """Folder of what was measured of each way to draft, a JSON file for each."""
+        return self.folder / "proof"
 
     @property
     def report(self) -> Path:

@@ -7,32 +7,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vllm_ascend_spec.errors import AscendSpecError
 from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.process import run_process, show
 from vllm_ascend_spec.training.settings import Settings
 
+PACKAGE = "vllm_ascend_spec.training.phases"
 PHASES = ("answers", "states", "vocabulary", "fit", "proof")
-EXIT_BAD_INPUT = 2
 
 
-def show(line: str) -> None:
-    """Show the person who waits a line."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the phase that is named and return the exit status."""
+def main(words: Sequence[str]) -> None:
+    """Run the phase that is named."""
     name, folder = words
     settings = Settings.load(Output(Path(folder)).settings)
-    phase = importlib.import_module(f"vllm_ascend_spec.training.phases.{name}")
-    try:
-        phase.run(settings, show)
-    except AscendSpecError as error:
-        sys.stderr.write(f"vllm-ascend-spec train: error: {error}\n")
-        return EXIT_BAD_INPUT
-    return 0
+    importlib.import_module(f"{PACKAGE}.{name}").run(settings, show)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_process(lambda: main(sys.argv[1:]))

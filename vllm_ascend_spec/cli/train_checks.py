@@ -1,0 +1,260 @@
+"""What ``vllm-ascend-spec train`` checks before it loads anything, and the settings from it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vllm_ascend_spec.checkpoint.config_json import read_config, text_of
+from vllm_ascend_spec.checkpoint.errors import blame
+from vllm_ascend_spec.checkpoint.folder import find_folder
+from vllm_ascend_spec.cli import train_options
+from vllm_ascend_spec.cli.train_options import FROM_RECIPE, METHOD, flag_of
+from vllm_ascend_spec.config.device import Device
+from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.devices.select import find_device
+from vllm_ascend_spec.errors import ConfigError, did_you_mean
+from vllm_ascend_spec.hooks.preflight import resolve_engine
+from vllm_ascend_spec.training import methods, output, requirements
+from vllm_ascend_spec.training.answers import Sampling
+from vllm_ascend_spec.training.contenders import head_spec
+from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.prompt_files import (
+    check_prompts,
+    has_chat_template,
+    read_prompts,
+)
+from vllm_ascend_spec.training.prompts import split_held_out
+from vllm_ascend_spec.training.settings import Settings
+
+MODEL, PROMPTS, FROM = "MODEL", "--prompts", "--from"
+# Where the layers stand that a head reads, in vLLM's config of each kind of head.
+LAYERS = "eagle_aux_hidden_state_layer_ids"
+# Arguments of the engines that change memory and speed, but not what comes out.
+MAY_DIFFER = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "enable_expert_parallel",
+    "enforce_eager",
+    "gpu_memory_utilization",
+    "kv_cache_memory_bytes",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "trust_remote_code",
+)
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Return what was asked for, with defaults filled in, checked.
+
+    Raises:
+        ConfigError: the first option that is wrong.
+    """
+    given = train_options.with_file(args)
+    for name, option in (("model", MODEL), ("prompts", PROMPTS), ("output", output.OPTION)):
+        if name not in given:
+            problem = "is missing; give vllm-ascend-spec train MODEL --prompts FILE --output DIR"
+            raise ConfigError(option, None, problem)
+    train_options.check_numbers(given)
+    device = find_device()
+    target = find_target(given["model"])
+    method = find_method(given.get("method", METHOD), target, device)
+    head = find_head(given.get("begin_with"), method, given)
+    engine = train_options.engine_of(given)
+    recipe = methods.METHODS[method].scratch if head is None else methods.METHODS[method].adapted
+    plain = ("holdout", "max_model_len", "dtype", "num_speculative_tokens", "nproc_per_node")
+    sampling = ("max_tokens", "temperature", "seed")
+    settings = Settings(
+        model=target,
+        method=method,
+        prompts=tuple(path.absolute() for path in given["prompts"]),
+        output=given["output"].absolute(),
+        begin_with=head,
+        sampling=Sampling(**{name: given[name] for name in sampling if name in given}),
+        seed=given.get("seed", Settings.seed),
+        layers=find_layers(given.get("layers"), method, target, head),
+        draft_vocab_size=find_vocabulary(given.get("draft_vocab_size"), target, head),
+        engine=engine,
+        library=tuple(given.get("rest", ())),
+        **{name: given[name] for name in plain if name in given},
+        **{name: given.get(name, getattr(recipe, name)) for name in FROM_RECIPE},
+    )
+    if head is not None:
+        check_head(head, settings, device)
+    check_output(settings)
+    return settings
+
+
+def check_rest(settings: Settings) -> str:
+    """Check what takes a moment: all prompts, and whether the trainer is there.
+
+    Returns:
+        A line that says what there is to do.
+
+    Raises:
+        ConfigError: the first option that is wrong.
+    """
+    if (missing := requirements.missing()) is not None:
+        raise ConfigError("train", settings.method, missing)
+    ids: set[str] = set()
+    has_template = has_chat_template(settings.model)
+    for path in settings.prompts:
+        check_prompts(PROMPTS, path, has_template)
+        ids.update(prompt.id for prompt in read_prompts(PROMPTS, path))
+    train, held_out = split_held_out(ids, settings.holdout)
+    return f"{len(train):,} prompts to train on, {len(held_out):,} to measure with"
+
+
+def find_target(model: str) -> Path:
+    """Return the target's folder, absolute.
+
+    Raises:
+        ConfigError: it is no folder with a checkpoint.
+    """
+    folder = find_folder(MODEL, model)
+    if folder is None:
+        problem = "is no folder; valid: a folder, such as one that `hf download` has made"
+        raise ConfigError(MODEL, model, problem)
+    return folder.absolute()
+
+
+def find_method(name: str, target: Path, device: Device | None) -> str:
+    """Return the method.
+
+    Raises:
+        ConfigError: it cannot be trained, for this target or on this device.
+    """
+    kind = "cpu" if device is None else device.name
+    if (problem := methods.problem(name, kind, target)) is not None:
+        near = "" if name in methods.METHODS else did_you_mean(name, methods.METHODS)
+        raise ConfigError(methods.OPTION, name, f"{near}{problem}")
+    return name
+
+
+def find_head(path: Path | None, method: str, given: Mapping[str, Any]) -> Path | None:
+    """Return the folder of the head to adapt, absolute.
+
+    Raises:
+        ConfigError: it is no checkpoint's folder, or options were given that it decides.
+    """
+    if path is None:
+        return None
+    folder = find_folder(FROM, str(path))
+    if folder is None:
+        raise ConfigError(FROM, str(path), "is no folder; valid: the folder of a head")
+    return folder.absolute()
+
+
+def check_head(head: Path, settings: Settings, device: Device | None) -> None:
+    """Refuse a head of another target or method, by the checks of ``check``.
+
+    Raises:
+        ConfigError: naming what differs.
+    """
+    options = EngineOptions(device=device)
+    try:
+        resolve_engine(str(settings.model), head_spec(settings, head), engine=options)
+    except ConfigError as error:
+        if error.value != str(head):
+            raise
+        raise ConfigError(FROM, str(head), error.problem) from None
+
+
+def find_layers(text: str | None, method: str, target: Path, head: Path | None) -> tuple[int, ...]:
+    """Return the layers that the head reads.
+
+    Raises:
+        ConfigError: the target does not have them, or the head of ``--from`` reads others.
+    """
+    with blame(MODEL, str(target)):
+        depth = text_of(read_config(target))["num_hidden_layers"]
+    asked = None if text is None else train_options.parse_layers(text)
+    theirs = None if head is None else _config_of(head).get(LAYERS)
+    own = None if theirs is None else tuple(theirs)
+    if asked is not None and own is not None and asked != own:
+        problem = f"the head of --from reads {','.join(map(str, own))}; leave --layers out"
+        raise ConfigError("--layers", text, problem)
+    found = asked or own or methods.default_layers(method, depth)
+    methods.check_layers("--layers", method, found, depth)
+    return found
+
+
+def find_vocabulary(size: int | None, target: Path, head: Path | None) -> int | None:
+    """Return how many tokens the head can draft; None for all of the target's.
+
+    Raises:
+        ConfigError: the target does not have as many, or the head of ``--from`` has others.
+    """
+    with blame(MODEL, str(target)):
+        whole = text_of(read_config(target)).get("vocab_size")
+    if head is not None:
+        own = _config_of(head).get("draft_vocab_size")
+        own = None if own == whole else own
+        if size not in (None, own):
+            problem = f"the head of --from has {own or whole}; leave --draft-vocab-size out"
+            raise ConfigError("--draft-vocab-size", size, problem)
+        return own
+    if size is not None and isinstance(whole, int) and size > whole:
+        problem = f"valid: 1 to {whole}, the target's vocab_size"
+        raise ConfigError("--draft-vocab-size", size, problem)
+    return size
+
+
+def _config_of(head: Path) -> dict[str, Any]:
+    with blame(FROM, str(head)):
+        config = read_config(head)
+    inner = config.get("eagle_config")
+    return {**config, **inner} if isinstance(inner, dict) else config
+
+
+def check_output(settings: Settings) -> None:
+    """Refuse a folder that holds something else, or ours with other settings.
+
+    Raises:
+        ConfigError: naming the first setting that differs.
+    """
+    place = Output(settings.output)
+    shown = str(settings.output)
+    if settings.output.exists() and not settings.output.is_dir():
+        raise ConfigError(output.OPTION, shown, "is a file; valid: a new folder")
+    if not place.settings.exists():
+        if settings.output.is_dir() and any(settings.output.iterdir()):
+            problem = "holds something else; valid: a new or empty folder, or one of train's own"
+            raise ConfigError(output.OPTION, shown, problem)
+        return
+    try:
+        earlier = Settings.load(place.settings)
+    except (ValueError, KeyError, TypeError):
+        problem = f"{place.settings.name} cannot be read; valid: a new folder"
+        raise ConfigError(output.OPTION, shown, problem) from None
+    before, now = _compared(earlier), _compared(settings)
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            problem = (
+                f"was begun with {OPTIONS.get(name, flag_of(name))} {_said(before.get(name))}, "
+                f"now {_said(now.get(name))}; valid: the same, or a new folder"
+            )
+            raise ConfigError(output.OPTION, shown, problem)
+
+
+# Names of settings whose option is called otherwise.
+OPTIONS = {"model": MODEL, "begin_with": FROM, "library": "--"}
+
+
+def _compared(settings: Settings) -> dict[str, Any]:
+    """Return all that a second start has to ask for again, by name."""
+    found = asdict(settings)
+    found.pop("output")
+    engine = found.pop("engine")
+    found.update(found.pop("sampling"))
+    found.update({name: value for name, value in engine.items() if name not in MAY_DIFFER})
+    return found
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
