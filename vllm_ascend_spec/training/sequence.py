@@ -24,6 +24,13 @@ RUN = "vllm_ascend_spec.training.phases.run"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # The phase that trains: the only one with a process for each device.
 TRAINS = "fit"
+TITLES: Mapping[str, str] = {
+    "answers": "the target's answers",
+    "states": "hidden states",
+    "vocabulary": "draft vocabulary",
+    "fit": "training",
+    "proof": "proof on held-out prompts",
+}
 AGAIN = "what is done is kept; the same command goes on from there"
 
 
@@ -112,7 +119,7 @@ def run_phases(
     with relay.installed():
         for number, name in enumerate(phases, 1):
             phase = importlib.import_module(f"{PACKAGE}.{name}")
-            title = f"[{number}/{len(phases)}] {phase.NAME}"
+            title = f"[{number}/{len(phases)}] {TITLES.get(name, phase.NAME)}"
             if relay.got:
                 break
             if phase.is_done(settings):
