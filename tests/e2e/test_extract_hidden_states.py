@@ -84,7 +84,7 @@ def test_answers_and_their_states_become_samples_for_training(
         text_prompt(text, Place("--prompts", tmp_path, n)) for n, text in enumerate(prompts[:6])
     ]
     path, lines = tmp_path / "answers.jsonl", list[str]()
-    target = Target(llm, llm.get_tokenizer(), END)
+    target = Target(lambda: llm, llm.get_tokenizer(), END)
     for count in (4, 6):  # the second start answers two more
         with open_answers("--output", path, {}) as file:
             answer_prompts(target, given[:count], file, Sampling(), 6, lines.append, batch=3)

@@ -9,7 +9,7 @@ from pathlib import Path
 from vllm_ascend_spec.training import phases, sequence
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.phases.run import main as run_phase
-from vllm_ascend_spec.training.process import run_process, show
+from vllm_ascend_spec.training.process import leave, show
 from vllm_ascend_spec.training.settings import Settings
 
 phases.__path__.append(str(Path(__file__).with_name("fake_phases")))
@@ -25,5 +25,5 @@ def main(folder: str) -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        run_process(lambda: run_phase(sys.argv[1:]))
+        leave(run_phase(sys.argv[1:]))
     sys.exit(main(sys.argv[1]))

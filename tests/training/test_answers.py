@@ -36,7 +36,7 @@ def tokenizer() -> Any:
 class Counts:
     """Answers with the prompt's last token and its length, and stops where it is told to.
 
-    What an engine answers is tested with a real one in ``tests/e2e/test_training.py``.
+    What an engine answers is tested with a real one in ``phases/``.
     """
 
     def __init__(self, batches_until_killed: int = 1000) -> None:
@@ -71,7 +71,7 @@ def answer(
     lines: list[str] = []
     with open_answers("--output", path, MADE_BY) as file:
         outcome = answer_prompts(
-            Target(engine, tokenizer, max_model_len), prompts(records), file,
+            Target(lambda: engine, tokenizer, max_model_len), prompts(records), file,
             sampling or Sampling(), len(records), lines.append, batch=3,
         )  # fmt: skip
     return outcome, lines
@@ -141,6 +141,24 @@ def test_long_prompts_are_left_out_and_answers_get_the_room_there_is(
         answer(tmp_path / "b", tokenizer, Counts(), max_model_len=2)
 
 
+def test_no_engine_is_started_for_nothing(tmp_path: Path, tokenizer: Any) -> None:
+    path = tmp_path / "a"
+    answer(path, tokenizer, Counts())
+    with open_answers("--output", path, MADE_BY) as file:
+        target = Target(lambda: pytest.fail("an engine was started"), tokenizer, 512)
+        assert answer_prompts(target, prompts(CODE), file, Sampling(), 10, print).answered == 0
+
+
+def test_a_held_out_prompt_is_not_answered_in_another_form(tmp_path: Path, tokenizer: Any) -> None:
+    tokens = tuple(tokenizer(CODE[4]["prompt"])["input_ids"])
+    for name, held_out in (("a", set[tuple[int, ...]]()), ("b", {tokens})):
+        with open_answers("--output", tmp_path / name, MADE_BY) as file:
+            target = Target(Counts, tokenizer, 512)
+            given = prompts([*CODE, {"prompt_token_ids": list(tokens)}])
+            outcome = answer_prompts(target, given, file, Sampling(), 11, print, held_out=held_out)
+            assert outcome.answered == (9 if held_out else 11)
+
+
 @pytest.mark.parametrize(
     ("made_by", "problem"),
     [
@@ -186,6 +204,11 @@ def test_a_conversation_is_written_by_the_chat_template(tokenizer: Any) -> None:
         CHAT["messages"], tokenize=False, add_generation_prompt=True
     )
     assert tokenizer.decode(tokenize(prompt, tokenizer)) == text
+
+
+def test_tokens_stay_as_they_are_given(tokenizer: Any) -> None:
+    (prompt,) = prompts([{"prompt_token_ids": [5, 5, 6]}])
+    assert tokenize(prompt, tokenizer) == [5, 5, 6]
 
 
 def test_what_the_template_refuses_is_told_by_line(tokenizer: Any) -> None:

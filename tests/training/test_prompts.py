@@ -9,11 +9,23 @@ from pathlib import Path
 import pytest
 
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.training.prompts import Place, Prompt, parse_record, split_held_out
+from vllm_ascend_spec.training.prompts import (
+    Place,
+    Prompt,
+    Recorded,
+    parse_record,
+    split_held_out,
+)
 
 PLACE = Place("--prompts", Path("p.jsonl"), 3)
 USER = {"role": "user", "content": "Hi"}
 REPLY = {"role": "assistant", "content": "Hello"}
+RECORDED = {
+    "prompt_token_ids": [5, 6],
+    "token_ids": [7],
+    "finish_reason": "stop",
+    "target": "ab12",
+}
 
 
 def parse(record: object) -> Prompt:
@@ -52,6 +64,28 @@ def test_parts_of_text_are_joined() -> None:
     )
 
 
+def test_tokens_are_a_prompt_with_the_answer_that_was_recorded() -> None:
+    found = parse({**RECORDED, "prompt": "not what counts"})
+    assert (found.text, found.messages, found.token_ids) == ("", (), (5, 6))
+    assert found.recorded == Recorded("ab12", (7,), "stop")
+    # The same prompt, whoever answered it.
+    assert parse({"prompt_token_ids": [5, 6]}).id == found.id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target": None},
+        {"token_ids": None},
+        {"token_ids": []},
+        {"finish_reason": "abort"},
+        {"finish_reason": None},
+    ],
+)
+def test_answers_that_are_not_whole_or_nobodys_are_left_out(change: dict[str, object]) -> None:
+    assert parse({**RECORDED, **change}).recorded is None
+
+
 def test_columns_that_a_row_does_not_have_are_no_form() -> None:
     assert parse({"messages": None, "conversations": None, "prompt": "x"}).text == "x"
 
@@ -85,6 +119,9 @@ def test_an_id_depends_on_the_content_alone() -> None:
         ({"messages": [USER], "tools": "add"}, '"tools" has to be a list'),
         ({"conversations": [{"from": "x", "value": ""}]}, '"conversations"[0] has no "from"'),
         ({"conversations": [{"from": "human"}]}, 'has no text as its "value"'),
+        ({"prompt_token_ids": []}, '"prompt_token_ids" has to be a list that is not empty'),
+        ({"prompt_token_ids": [1, -1]}, '"prompt_token_ids" has to be a list of token ids'),
+        ({**RECORDED, "token_ids": ["x"]}, '"token_ids" has to be a list of token ids'),
     ],
 )
 def test_what_is_no_prompt_is_told_in_one_line(record: object, problem: str) -> None:

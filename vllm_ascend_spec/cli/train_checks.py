@@ -20,7 +20,6 @@ from vllm_ascend_spec.errors import ConfigError, did_you_mean
 from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.training import methods, output, requirements
 from vllm_ascend_spec.training.answers import Sampling
-from vllm_ascend_spec.training.contenders import head_spec
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.prompt_files import (
     check_prompts,
@@ -29,6 +28,7 @@ from vllm_ascend_spec.training.prompt_files import (
 )
 from vllm_ascend_spec.training.prompts import split_held_out
 from vllm_ascend_spec.training.settings import Settings
+from vllm_ascend_spec.training.speculation import with_head
 
 MODEL, PROMPTS, FROM = "MODEL", "--prompts", "--from"
 # Where the layers stand that a head reads, in vLLM's config of each kind of head.
@@ -155,8 +155,9 @@ def check_head(head: Path, settings: Settings, device: Device | None) -> None:
         ConfigError: naming what differs.
     """
     options = EngineOptions(device=device)
+    spec = with_head(settings.method, head, settings.num_speculative_tokens)
     try:
-        resolve_engine(str(settings.model), head_spec(settings, head), engine=options)
+        resolve_engine(str(settings.model), spec, engine=options)
     except ConfigError as error:
         if error.value != str(head):
             raise

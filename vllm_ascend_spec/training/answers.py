@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -33,12 +33,12 @@ class Target:
     """What answers.
 
     Attributes:
-        engine: the target's engine, such as ``vllm.LLM``.
+        start: starts the target's engine, such as ``vllm.LLM``, once there is a prompt to answer.
         tokenizer: the target's, a transformers tokenizer.
         max_model_len: the engine's limit of prompt and answer together.
     """
 
-    engine: Engine
+    start: Callable[[], Engine]
     tokenizer: Any
     max_model_len: int
 
@@ -120,6 +120,7 @@ def answer_prompts(
     total: int,
     show: Callable[[str], object],
     batch: int = BATCH,
+    held_out: Collection[tuple[int, ...]] = (),
 ) -> Outcome:
     """Answer those prompts that the file has no answer to.
 
@@ -131,15 +132,18 @@ def answer_prompts(
         total: number of prompts, for the progress.
         show: takes a line of progress after each batch.
         batch: prompts per batch; so many answers a kill can lose.
+        held_out: tokens of prompts that are not answered, in whatever form they are given.
 
     Raises:
         ConfigError: the chat template refuses a conversation, or no prompt leaves room for an
             answer.
     """
-    progress = Progress("answers", total, len(file))
-    answered, too_long = 0, list[str]()
-    for asked in _batches(_unanswered(target, prompts, file, too_long), batch):
-        answers = _generate(target, asked, sampling)
+    engine, progress, answered, too_long = None, None, 0, list[str]()
+    asking = _unanswered(target, prompts, file, too_long, held_out)
+    for asked in batched(asking, batch):
+        if engine is None or progress is None:
+            engine, progress = target.start(), Progress("answers", total, len(file))
+        answers = _generate(engine, target.max_model_len, asked, sampling)
         file.append(answers)
         answered += len(answers)
         show(progress.add(len(answers), sum(len(answer.token_ids) for answer in answers)))
@@ -152,29 +156,36 @@ def answer_prompts(
 
 
 def _unanswered(
-    target: Target, prompts: Iterable[Prompt], file: AnswerFile, too_long: list[str]
+    target: Target,
+    prompts: Iterable[Prompt],
+    file: AnswerFile,
+    too_long: list[str],
+    held_out: Collection[tuple[int, ...]],
 ) -> Iterator[Asked]:
     """Yield the prompts to answer; collect the ids of those that are too long."""
     for prompt in prompts:
         if prompt.id in file:
             continue
         token_ids = tokenize(prompt, target.tokenizer)
-        if len(token_ids) < target.max_model_len:
-            yield Asked(prompt.id, token_ids)
-        else:
+        if len(token_ids) >= target.max_model_len:
             too_long.append(prompt.id)
+        elif tuple(token_ids) not in held_out:
+            yield Asked(prompt.id, token_ids)
 
 
-def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield the items in lists of that size; the last one may be shorter."""
     left = iter(items)
     while found := list(islice(left, size)):
         yield found
 
 
-def _generate(target: Target, asked: list[Asked], sampling: Sampling) -> list[Answer]:
-    outputs = target.engine.generate(
+def _generate(
+    engine: Engine, max_model_len: int, asked: list[Asked], sampling: Sampling
+) -> list[Answer]:
+    outputs = engine.generate(
         [{"prompt_token_ids": each.token_ids} for each in asked],
-        [sampling.params(each.id, target.max_model_len - len(each.token_ids)) for each in asked],
+        [sampling.params(each.id, max_model_len - len(each.token_ids)) for each in asked],
         use_tqdm=False,
     )
     return [

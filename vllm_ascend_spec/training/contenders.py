@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.checkpoint.speculators import PROPOSED
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.settings import Settings
+from vllm_ascend_spec.training.speculation import with_head
 
 HEAD, FROM, SUFFIX, NONE = "head", "from", "suffix", "none"
 
@@ -27,19 +27,13 @@ class Contender:
     spec: Callable[[Settings], dict[str, Any] | None]
 
 
-def head_spec(settings: Settings, head: Path) -> dict[str, Any]:
-    """Return the ``speculative_config`` of a head of the method that is trained."""
-    return {
-        "method": settings.method,
-        **PROPOSED.get(settings.method, {}),
-        "model": str(head),
-        "num_speculative_tokens": settings.num_speculative_tokens,
-    }
+def _head(settings: Settings, head: Path) -> dict[str, Any]:
+    return with_head(settings.method, head, settings.num_speculative_tokens)
 
 
 def _begun_with(settings: Settings) -> dict[str, Any]:
     assert settings.begin_with is not None
-    return head_spec(settings, settings.begin_with)
+    return _head(settings, settings.begin_with)
 
 
 def _suffix(settings: Settings) -> dict[str, Any]:
@@ -55,7 +49,7 @@ CONTENDERS: Mapping[str, Contender] = {
     NONE: Contender("no speculation", lambda _: None),
     SUFFIX: Contender("suffix", _suffix),
     FROM: Contender("--from", _begun_with),
-    HEAD: Contender("new head", lambda settings: head_spec(settings, Output(settings.output).head)),
+    HEAD: Contender("new head", lambda settings: _head(settings, Output(settings.output).head)),
 }
 
 

@@ -16,8 +16,9 @@ from typing import Any
 from vllm_ascend_spec.metrics.acceptance import from_engine
 from vllm_ascend_spec.training.atomic import write_whole
 from vllm_ascend_spec.training.contenders import CONTENDERS
+from vllm_ascend_spec.training.engine import start_engine
 from vllm_ascend_spec.training.output import Output
-from vllm_ascend_spec.training.process import run_process, show
+from vllm_ascend_spec.training.process import leave, show, status_of
 from vllm_ascend_spec.training.settings import Settings
 
 # More would only take longer: with 64 answers the figures are good to a few percent.
@@ -27,8 +28,6 @@ AT_ONCE = 8
 WARM_UP_TOKENS = 8
 GREEDY, SAMPLED = "greedy", "T=0.8"
 REQUESTS: Mapping[str, float] = {GREEDY: 0.0, SAMPLED: 0.8}
-# Every step is to draft as many as asked, whether it pays here or not.
-FIXED = {"ascend_spec": {"draft_length": "fixed"}}
 
 
 def part(output: Output, name: str) -> Path:
@@ -47,23 +46,15 @@ def at_once(settings: Settings) -> int:
     return min(int(settings.engine.get("max_num_seqs", AT_ONCE)), len(held_out(settings)))
 
 
-def engine_arguments(settings: Settings, spec: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the arguments of ``vllm.LLM`` to measure with."""
-    found = {
-        "model": str(settings.model),
-        "dtype": settings.dtype,
-        "max_model_len": settings.max_model_len,
-        "max_num_seqs": AT_ONCE,
-        "seed": settings.seed,
-        "disable_log_stats": False,
-        **settings.engine,
-    }
+def own_arguments(settings: Settings, spec: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the arguments of ``vllm.LLM`` that a measurement needs, whatever the user's are."""
+    own: dict[str, Any] = {"disable_log_stats": False, "speculative_config": spec}
     if spec is not None:
         additional = settings.engine.get("additional_config") or {}
-        section = {**additional.get("ascend_spec", {}), **FIXED["ascend_spec"]}
-        found["additional_config"] = {**additional, "ascend_spec": section}
-        found["speculative_config"] = spec
-    return found
+        # Every step is to draft as many as asked, whether it pays here or not.
+        section = {**additional.get("ascend_spec", {}), "draft_length": "fixed"}
+        own["additional_config"] = {**additional, "ascend_spec": section}
+    return own
 
 
 def measure(llm: Any, prompts: Sequence[list[int]], params: Sequence[Any]) -> dict[str, Any]:
@@ -112,11 +103,12 @@ def run(name: str, settings: Settings, show: Callable[[str], object]) -> None:
         settings: of the command.
         show: takes a line for each kind of request.
     """
-    from vllm import LLM, SamplingParams
-
     contender, output = CONTENDERS[name], Output(settings.output)
     prompts = held_out(settings)
-    llm = LLM(**engine_arguments(settings, contender.spec(settings)))
+    usual = {"max_num_seqs": AT_ONCE, "seed": settings.seed}
+    llm = start_engine(settings, usual, own_arguments(settings, contender.spec(settings)))
+    from vllm import SamplingParams
+
     warm_up = SamplingParams(temperature=0.0, max_tokens=WARM_UP_TOKENS)
     measure(llm, prompts[: at_once(settings)], [warm_up] * at_once(settings))
     results = {}
@@ -142,11 +134,12 @@ def run(name: str, settings: Settings, show: Callable[[str], object]) -> None:
     write_whole(part(output, name), lambda temporary: temporary.write_text(text))
 
 
-def main(words: Sequence[str]) -> None:
-    """Measure the contender that is named."""
+def main(words: Sequence[str]) -> int:
+    """Measure the contender that is named and return the exit status."""
     name, folder = words
-    run(name, Settings.load(Output(Path(folder)).settings), show)
+    settings = Settings.load(Output(Path(folder)).settings)
+    return status_of(lambda: run(name, settings, show))
 
 
 if __name__ == "__main__":
-    run_process(lambda: main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -19,29 +19,34 @@ EXIT_ENDED = 130
 PR_SET_PDEATHSIG = 1
 
 
-def run_process(work: Callable[[], object]) -> NoReturn:
-    """Do the work of a process and end it.
-
-    It ends without the clean-up of the libraries that it has loaded, some of which write pages
-    about themselves then: the line that says what is wrong is to be the last one.
+def status_of(work: Callable[[], object]) -> int:
+    """Do the work of a process and return its exit status.
 
     Args:
         work: leaves whole files whenever it is interrupted.
     """
     _end_gently()
-    status = 0
     try:
         work()
     except AscendSpecError as error:
         sys.stderr.write(f"vllm-ascend-spec train: error: {error}\n")
-        status = EXIT_BAD_INPUT
+        return EXIT_BAD_INPUT
     except KeyboardInterrupt:
-        status = EXIT_ENDED
+        return EXIT_ENDED
     except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else EXIT_FAILED
+        return end.code if isinstance(end.code, int) else EXIT_FAILED
     except Exception:  # shown as Python shows it
         traceback.print_exc()
-        status = EXIT_FAILED
+        return EXIT_FAILED
+    return 0
+
+
+def leave(status: int) -> NoReturn:
+    """End this process without the clean-up of the libraries that it has loaded.
+
+    Some of them write pages about themselves then, and the line that says what is wrong is to be
+    the last one.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

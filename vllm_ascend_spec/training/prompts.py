@@ -1,7 +1,9 @@
 """Prompts of a file or folder: their forms, ids that last, and the held-out split.
 
-A record gives a prompt in one of three forms. The first one that it has counts:
+A record gives a prompt in one of four forms. The first one that it has counts:
 
+- ``prompt_token_ids``: its tokens, as a server records them, with the answer if it has one
+  (``token_ids``, ``finish_reason``) and the hash of the ``target`` that gave it;
 - ``messages``: a conversation as ``/v1/chat/completions`` takes it, with ``tools`` if it has any;
 - ``conversations``: the same as ShareGPT writes it;
 - ``prompt``: a text that the target continues, as ``/v1/completions`` takes it.
@@ -34,6 +36,8 @@ SHAREGPT_ROLES = {
     "tool": "tool",
 }
 ROLES = ("system", "developer", "user", "assistant", "tool")
+# vLLM's reasons why an answer ended that do not mean that it is only a part.
+WHOLE = ("stop", "length")
 # The target answers after these.
 ASKING = ("user", "tool")
 ID_LETTERS = 32
@@ -64,6 +68,22 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """An answer that was recorded with a prompt's tokens.
+
+    Attributes:
+        target: hash of the checkpoint that answered, see
+            :func:`~vllm_ascend_spec.training.target.target_hash`.
+        token_ids: what it answered.
+        finish_reason: ``stop`` or ``length``.
+    """
+
+    target: str
+    token_ids: tuple[int, ...]
+    finish_reason: str
+
+
+@dataclass(frozen=True)
 class Prompt:
     """One prompt.
 
@@ -73,6 +93,8 @@ class Prompt:
         messages: the conversation; its last message is the user's or a tool's.
         tools: tools that the conversation may call.
         place: where it was read.
+        token_ids: its tokens if it is given by them, else empty.
+        recorded: the answer that was recorded with them, if there is one.
     """
 
     id: str
@@ -80,6 +102,8 @@ class Prompt:
     messages: tuple[Message, ...]
     tools: tuple[Any, ...]
     place: Place = field(compare=False)
+    token_ids: tuple[int, ...] = ()
+    recorded: Recorded | None = None
 
 
 def parse_record(record: Any, place: Place) -> Prompt:
@@ -131,7 +155,33 @@ def _parse_sharegpt(record: Mapping[str, Any], place: Place) -> Prompt:
     return _conversation([_turn(each, n, place) for n, each in enumerate(turns)], record, place)
 
 
-FORMS = {"messages": _parse_messages, "conversations": _parse_sharegpt, "prompt": _parse_text}
+def _parse_tokens(record: Mapping[str, Any], place: Place) -> Prompt:
+    token_ids = _tokens_of(record, "prompt_token_ids", place)
+    found = _id_of({"prompt_token_ids": token_ids}, place)
+    return Prompt(found, "", (), (), place, tuple(token_ids), _recorded_in(record, place))
+
+
+def _recorded_in(record: Mapping[str, Any], place: Place) -> Recorded | None:
+    """Return the answer of a record if it is whole and says which target gave it."""
+    target, reason = record.get("target"), record.get("finish_reason")
+    if not record.get("token_ids") or not isinstance(target, str) or reason not in WHOLE:
+        return None
+    return Recorded(target, tuple(_tokens_of(record, "token_ids", place)), reason)
+
+
+def _tokens_of(record: Mapping[str, Any], key: str, place: Place) -> list[int]:
+    found = _list_of(record, key, place)
+    if not all(type(token) is int and token >= 0 for token in found):
+        raise place.wrong(f'"{key}" has to be a list of token ids, whole numbers from 0 on')
+    return found
+
+
+FORMS = {
+    "prompt_token_ids": _parse_tokens,
+    "messages": _parse_messages,
+    "conversations": _parse_sharegpt,
+    "prompt": _parse_text,
+}
 
 
 def _list_of(record: Mapping[str, Any], key: str, place: Place) -> list[Any]:

@@ -11,15 +11,17 @@ def tokenize(prompt: Prompt, tokenizer: Any) -> list[int]:
     """Return the token ids that the target continues.
 
     A text gets the special tokens that the tokenizer puts before texts. A conversation is written
-    by the chat template, which puts its own, up to where the answer begins.
+    by the chat template, which puts its own, up to where the answer begins. Tokens stay as given.
 
     Args:
-        prompt: text or conversation.
+        prompt: text, conversation or tokens.
         tokenizer: the target's, a transformers tokenizer.
 
     Raises:
         ConfigError: the chat template refuses the conversation, such as roles in this order.
     """
+    if prompt.token_ids:
+        return list(prompt.token_ids)
     if not prompt.messages:
         return list(tokenizer(prompt.text)["input_ids"])
     from jinja2.exceptions import TemplateError

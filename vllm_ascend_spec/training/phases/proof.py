@@ -14,10 +14,8 @@ from dataclasses import asdict
 from typing import Any
 
 from vllm_ascend_spec.bench.provenance import collect
-from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.devices.select import find_device
-from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.hooks.preflight import resolve_engine
+from vllm_ascend_spec.methods.suffix.checks import library_problem
 from vllm_ascend_spec.training import verdict
 from vllm_ascend_spec.training.atomic import write_whole
 from vllm_ascend_spec.training.contenders import CONTENDERS, NONE, SUFFIX, names_for
@@ -27,8 +25,6 @@ from vllm_ascend_spec.training.settings import Settings
 
 NAME = "proof"
 MEASURE = "vllm_ascend_spec.training.measure"
-# Those that the command does without where they cannot run.
-OPTIONAL = (SUFFIX,)
 
 
 def is_done(settings: Settings) -> bool:
@@ -46,7 +42,7 @@ def run(settings: Settings, show: Callable[[str], object]) -> None:
     for name in names_for(settings):
         if part(output, name).exists():
             continue
-        if name in OPTIONAL and (why := _problem(name, settings)):
+        if name == SUFFIX and (why := library_problem()) is not None:
             left_out[name] = why
             continue
         show(f"proof: {CONTENDERS[name].title}: the engine starts")
@@ -56,16 +52,6 @@ def run(settings: Settings, show: Callable[[str], object]) -> None:
             raise SystemExit(status if status > 0 else 128 - status)
     text = json.dumps(report(settings, left_out), indent=1, default=str)
     write_whole(output.report, lambda temporary: temporary.write_text(text))
-
-
-def _problem(name: str, settings: Settings) -> str:
-    """Return why a contender cannot run here, empty if it can."""
-    spec = CONTENDERS[name].spec(settings)
-    try:
-        resolve_engine(str(settings.model), spec, engine=EngineOptions(device=find_device()))
-    except ConfigError as error:
-        return str(error)
-    return ""
 
 
 def report(settings: Settings, left_out: Mapping[str, str]) -> dict[str, Any]:

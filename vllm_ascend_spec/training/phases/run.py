@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from vllm_ascend_spec.training.output import Output
-from vllm_ascend_spec.training.process import run_process, show
+from vllm_ascend_spec.training.process import leave, show, status_of
 from vllm_ascend_spec.training.settings import Settings
 
 PACKAGE = "vllm_ascend_spec.training.phases"
 PHASES = ("answers", "states", "vocabulary", "fit", "proof")
+# The person who waits sees our lines; of vLLM's what may be wrong, apart from them.
+LOGGING = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
 
 
-def main(words: Sequence[str]) -> None:
-    """Run the phase that is named."""
+def main(words: Sequence[str]) -> int:
+    """Run the phase that is named and return the exit status."""
     name, folder = words
+    for variable, value in LOGGING.items():
+        os.environ.setdefault(variable, value)
     settings = Settings.load(Output(Path(folder)).settings)
-    importlib.import_module(f"{PACKAGE}.{name}").run(settings, show)
+    phase = importlib.import_module(f"{PACKAGE}.{name}")
+    return status_of(lambda: phase.run(settings, show))
 
 
 if __name__ == "__main__":
-    run_process(lambda: main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

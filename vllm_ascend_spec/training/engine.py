@@ -1,0 +1,77 @@
+"""The target in vLLM: what is known of it before its weights are loaded, and its engines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_ascend_spec.training.settings import Settings
+from vllm_ascend_spec.training.target import target_hash
+
+# A phase is a process of its own. With the engine inside of it nothing outlives a kill, and which
+# requests share a step does not depend on when they arrive, so a second start repeats the first.
+ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+
+
+@dataclass(frozen=True)
+class Model:
+    """What vLLM knows of the target before it loads weights.
+
+    Attributes:
+        hash: says which checkpoint it is.
+        dtype: of weights and hidden states, such as ``bfloat16``.
+        num_layers: layers of its text part.
+        hidden_size: width of their outputs.
+        vocab_size: rows of its embedding.
+        tokenizer: as its server has it.
+    """
+
+    hash: str
+    dtype: str
+    num_layers: int
+    hidden_size: int
+    vocab_size: int
+    tokenizer: Any
+
+
+def read_model(settings: Settings) -> Model:
+    """Return what vLLM knows of the target; its engine's options count, such as a tokenizer."""
+    os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
+    from vllm import EngineArgs
+    from vllm.tokenizers import cached_tokenizer_from_config
+
+    arguments = {**_arguments(settings), "speculative_config": None}
+    config = EngineArgs(**arguments).create_model_config()
+    return Model(
+        hash=target_hash(settings.model),
+        dtype=str(config.dtype).removeprefix("torch."),
+        num_layers=config.hf_text_config.num_hidden_layers,
+        hidden_size=config.get_hidden_size(),
+        vocab_size=config.get_vocab_size(),
+        tokenizer=cached_tokenizer_from_config(config),
+    )
+
+
+def start_engine(settings: Settings, usual: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
+    """Start an engine of the target and return it, a ``vllm.LLM``.
+
+    Args:
+        settings: their ``engine`` has arguments of the user's.
+        usual: arguments unless the user has given others.
+        own: arguments whatever the user has given.
+    """
+    os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
+    from vllm import LLM
+
+    return LLM(**{**usual, **_arguments(settings), **own})
+
+
+def _arguments(settings: Settings) -> dict[str, Any]:
+    return {
+        "model": str(settings.model),
+        "dtype": settings.dtype,
+        "max_model_len": settings.max_model_len,
+        **settings.engine,
+    }
