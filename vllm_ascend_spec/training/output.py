@@ -49,6 +49,21 @@ class Output:
         return self.folder / "vocabulary"
 
     @property
+    def dataset(self) -> Path:
+        """Folder of the samples' tokens, as the trainer reads them."""
+        return self.folder / "dataset"
+
+    @property
+    def begin(self) -> Path:
+        """The head to go on from, in the trainer's form."""
+        return self.folder / "begin"
+
+    @property
+    def trainer_log(self) -> Path:
+        """What the trainer logs."""
+        return self.folder / "trainer.log"
+
+    @property
     def checkpoints(self) -> Path:
         """Folder of the trainer's checkpoints."""
         return self.folder / "checkpoints"
