@@ -65,7 +65,14 @@ def settings_of(args: argparse.Namespace) -> Settings:
     head = find_head(given.get("begin_with"), method, given)
     engine = train_options.engine_of(given)
     recipe = methods.METHODS[method].scratch if head is None else methods.METHODS[method].adapted
-    plain = ("holdout", "max_model_len", "dtype", "num_speculative_tokens", "nproc_per_node")
+    plain = (
+        "holdout",
+        "max_model_len",
+        "dtype",
+        "num_speculative_tokens",
+        "nproc_per_node",
+        "checkpoint_minutes",
+    )
     sampling = ("max_tokens", "temperature", "seed")
     settings = Settings(
         model=target,
@@ -248,7 +255,8 @@ OPTIONS = {"model": MODEL, "begin_with": FROM, "library": "--"}
 def _compared(settings: Settings) -> dict[str, Any]:
     """Return all that a second start has to ask for again, by name."""
     found = asdict(settings)
-    found.pop("output")
+    for name in ("output", "checkpoint_minutes"):
+        found.pop(name)
     engine = found.pop("engine")
     found.update(found.pop("sampling"))
     found.update({name: value for name, value in engine.items() if name not in MAY_DIFFER})

@@ -54,6 +54,7 @@ POSITIVE = (
     "steps",
     "learning_rate",
     "nproc_per_node",
+    "checkpoint_minutes",
     *(name for name, details in ENGINE.items() if details is COUNT),
 )
 
@@ -125,6 +126,7 @@ def _add_numbers(parser: argparse.ArgumentParser) -> None:
     real = {
         "temperature": "of the answers; 0 for greedy",
         "learning_rate": "the highest one",
+        "checkpoint_minutes": "between checkpoints; as much a kill can lose",
     }
     for kind, named in ((int, whole), (float, real)):
         for name, about in named.items():
