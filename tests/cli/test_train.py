@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,9 +13,11 @@ from typing import Any
 import pytest
 
 from tests.zoo import ZOO
-from vllm_ascend_spec.cli import serve, train, train_checks
+from vllm_ascend_spec.cli import check_found, serve, train, train_checks
+from vllm_ascend_spec.cli.check_found import CheckResult, Problem
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.training import requirements
+from vllm_ascend_spec.training.measure import REQUESTS
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.settings import Settings
 
@@ -209,9 +212,10 @@ def test_what_is_asked_for(run: Run, asked: list[Settings], tmp_path: Path) -> N
         "--no-enforce-eager", "--hf-overrides", '{"a": 1}', "--dtype", "float32",
         "--", "--weight-decay", "0.1",
     )  # fmt: skip
-    assert (status, out) == (
-        0,
-        "vllm-ascend-spec train: 32 prompts to train on, 8 to measure with\n",
+    assert status == 0
+    assert out == (
+        "vllm-ascend-spec train: 32 prompts to train on, 8 to measure with; the states of answers "
+        "take up to 4.2 MB\n"
     )
     (settings,) = asked
     assert settings == Settings.load(Output(tmp_path / "out").settings)
@@ -284,6 +288,46 @@ def test_a_trainer_that_is_missing_is_told(
     status, _, err = run()
     assert (status, asked) == (2, [])
     assert "speculators missing; valid: pip install" in err
+
+
+@pytest.mark.parametrize("problems", [[], [Problem(None, "no such head", "train one")]])
+def test_the_end_is_a_command_as_check_finds_it(
+    problems: list[Problem],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = {"method": "eagle3", "model": "a head", "num_speculative_tokens": 2}
+    figures = {"tokens_per_step": 1.0, "tokens_per_second": 9.0, "per_position": []}
+    report = {
+        "kept": "head",
+        "speedup": 2.0,
+        "requests_at_once": 8,
+        "prompts": 1,
+        "left_out": {},
+        "same_texts": {"head": dict.fromkeys(REQUESTS, 1)},
+        "results": dict.fromkeys(("none", "head"), dict.fromkeys(REQUESTS, figures)),
+        "speculative_config": spec,
+    }
+    settings = Settings(Path(TARGET), "eagle3", (), tmp_path, engine={"block_size": 16})
+    Output(tmp_path).report.write_text(json.dumps(report))
+    checked: list[list[str]] = []
+
+    def find(words: list[str]) -> CheckResult:
+        checked.append(words)
+        return CheckResult(problems=problems)
+
+    monkeypatch.setattr(check_found, "find", find)
+    assert train.conclude(settings) == (2 if problems else 0)
+    (words,) = checked
+    assert words == [TARGET, "--block-size", "16", "--speculative-config", json.dumps(spec)]
+    output = capsys.readouterr()
+    if problems:
+        assert output.err == "vllm-ascend-spec train: error: no such head\n"
+    else:
+        *_, said, command = output.out.splitlines()
+        assert said == "serve it with this command; `check` passes it:"
+        assert shlex.split(command) == ["vllm", "serve", *words]
 
 
 def test_checks_load_nothing(prompts: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.checkpoint.config_json import read_config, text_of
+from vllm_ascend_spec.checkpoint.config_json import read_config, size, text_of
 from vllm_ascend_spec.checkpoint.errors import blame
 from vllm_ascend_spec.checkpoint.folder import find_folder
 from vllm_ascend_spec.cli import train_options
@@ -28,6 +28,7 @@ from vllm_ascend_spec.training.prompt_files import (
 )
 from vllm_ascend_spec.training.prompts import split_held_out
 from vllm_ascend_spec.training.settings import Settings
+from vllm_ascend_spec.training.shard_layout import BYTES_BY_DTYPE, Layout, human, require_room
 from vllm_ascend_spec.training.speculation import with_head
 
 MODEL, PROMPTS, FROM = "MODEL", "--prompts", "--from"
@@ -112,7 +113,25 @@ def check_rest(settings: Settings) -> str:
         check_prompts(PROMPTS, path, has_template)
         ids.update(prompt.id for prompt in read_prompts(PROMPTS, path))
     train, held_out = split_held_out(ids, settings.holdout)
-    return f"{len(train):,} prompts to train on, {len(held_out):,} to measure with"
+    layout = layout_of(settings)
+    # Each prompt has one state or more; how many more, the answers will tell.
+    require_room(output.OPTION, settings.output, layout, len(train))
+    most = len(train) * settings.sampling.max_tokens
+    return (
+        f"{len(train):,} prompts to train on, {len(held_out):,} to measure with; the states of "
+        f"answers take up to {human(layout.bytes_of(most))}"
+    )
+
+
+def layout_of(settings: Settings) -> Layout:
+    """Return what will be stored of a token, as far as the target's config tells."""
+    with blame(MODEL, str(settings.model)):
+        config = text_of(read_config(settings.model))
+        layers = {*settings.layers, size(config, "num_hidden_layers")}
+        hidden = size(config, "hidden_size")
+    named = settings.dtype if settings.dtype != "auto" else str(config.get("dtype"))
+    dtype = named if named in BYTES_BY_DTYPE else "float32"
+    return Layout(settings.model.name, tuple(sorted(layers)), hidden, dtype)
 
 
 def find_target(model: str) -> Path:
@@ -178,7 +197,7 @@ def find_layers(text: str | None, method: str, target: Path, head: Path | None) 
         ConfigError: the target does not have them, or the head of ``--from`` reads others.
     """
     with blame(MODEL, str(target)):
-        depth = text_of(read_config(target))["num_hidden_layers"]
+        depth = size(text_of(read_config(target)), "num_hidden_layers")
     asked = None if text is None else train_options.parse_layers(text)
     theirs = None if head is None else _config_of(head).get(LAYERS)
     own = None if theirs is None else tuple(theirs)

@@ -1,0 +1,135 @@
+"""A head is measured beside what there was before, and a worse one is not kept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from tests.zoo import SPECS, TARGET, ZOO
+from vllm_ascend_spec.cli.train import serve_words
+from vllm_ascend_spec.methods.suffix import checks
+from vllm_ascend_spec.training.answers import Sampling
+from vllm_ascend_spec.training.contenders import FROM, HEAD, NONE, SUFFIX
+from vllm_ascend_spec.training.measure import GREEDY, REQUESTS, part
+from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.phases import proof
+from vllm_ascend_spec.training.settings import Settings
+
+pytestmark = pytest.mark.e2e
+GOOD = Path(SPECS["eagle3"]["model"])
+COUNT, MAX_TOKENS = 6, 48
+
+
+def set_up(output: Path, head: Path, begin_with: Path | None = None) -> Settings:
+    """Return settings of a folder in which only the proof is missing."""
+    tokenizer = AutoTokenizer.from_pretrained(TARGET)
+    texts = json.loads((ZOO / "prompts.json").read_text())[:COUNT]
+    settings = Settings(
+        model=Path(TARGET),
+        method="eagle3",
+        prompts=(ZOO / "prompts.json",),
+        output=output,
+        begin_with=begin_with,
+        sampling=Sampling(max_tokens=MAX_TOKENS),
+        max_model_len=512,
+        dtype="float32",
+        engine={"enforce_eager": True, "kv_cache_memory_bytes": 64 << 20},
+    )
+    place = Output(output)
+    output.mkdir()
+    place.held_out.write_text(json.dumps([tokenizer(text).input_ids for text in texts]))
+    shutil.copytree(head, place.head)
+    settings.save(place.settings)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def proved(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Return settings of a folder in which the zoo's head was measured."""
+    settings = set_up(tmp_path_factory.mktemp("proof") / "good", GOOD)
+    lines: list[str] = []
+    assert not proof.is_done(settings)
+    proof.run(settings, lines.append)
+    assert proof.is_done(settings)
+    names = ["no speculation", "suffix", "new head"]
+    if checks.library_problem() is not None:
+        names.remove("suffix")
+    assert lines == [f"proof: {name}: the engine starts" for name in names]
+    return settings
+
+
+def report_of(settings: Settings) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Output(settings.output).report.read_text())
+    return found
+
+
+def test_the_head_is_worth_what_it_is(proved: Settings) -> None:
+    report = report_of(proved)
+    found = report["results"][HEAD][GREEDY]
+    assert found["tokens_per_step"] > 1.5
+    first, *_, last = found["per_position"]
+    assert first > last > 0
+    assert len(found["per_position"]) == proved.num_speculative_tokens
+    assert report["results"][NONE][GREEDY]["tokens_per_step"] == 1
+    assert report["results"][NONE][GREEDY]["tokens"] == found["tokens"] <= COUNT * MAX_TOKENS
+
+
+def test_all_texts_are_those_without_speculation(proved: Settings) -> None:
+    """Sampled ones too: they have seeds."""
+    expected = dict.fromkeys(REQUESTS, COUNT)
+    assert set(map(str, report_of(proved)["same_texts"].values())) == {str(expected)}
+
+
+def test_the_report_says_how_it_was_measured(proved: Settings) -> None:
+    report = report_of(proved)
+    assert report["kept"] == HEAD
+    assert report["prompts"] == report["requests_at_once"] == COUNT
+    assert report["settings"]["dtype"] == "float32"
+    assert report["provenance"]["versions"]["vllm-ascend-spec"]
+    assert report["device"] is not None
+    spec = report["speculative_config"]
+    assert spec["model"] == str(Output(proved.output).head)
+    assert 1 <= spec["num_speculative_tokens"] <= proved.num_speculative_tokens
+    assert (SUFFIX in report["results"]) == (SUFFIX not in report["left_out"])
+
+
+def test_a_worse_head_is_not_kept(proved: Settings, tmp_path: Path) -> None:
+    """Its rows are shuffled. What was measured before is not measured again."""
+    damaged = shutil.copytree(GOOD, tmp_path / "damaged")
+    tensors = load_file(damaged / "model.safetensors")
+    tensors["fc.weight"] = tensors["fc.weight"].flip(0).contiguous()
+    save_file(tensors, damaged / "model.safetensors")
+    settings = set_up(tmp_path / "out", damaged, begin_with=GOOD)
+    before, now = Output(proved.output), Output(settings.output)
+    now.proof.mkdir()
+    for old, new in ((NONE, NONE), (SUFFIX, SUFFIX), (HEAD, FROM)):
+        if part(before, old).exists():
+            shutil.copy(part(before, old), part(now, new))
+    lines: list[str] = []
+    proof.run(settings, lines.append)
+    assert lines == ["proof: new head: the engine starts"]
+    report = report_of(settings)
+    new, old = (report["results"][name][GREEDY]["tokens_per_step"] for name in (HEAD, FROM))
+    assert 1 <= new < old
+    assert report["kept"] == FROM
+    spec = report["speculative_config"]
+    assert spec["model"] == str(GOOD)
+    assert serve_words(settings, spec)[-1] == json.dumps(spec)
+    assert report["same_texts"][HEAD][GREEDY] == COUNT
+
+
+def test_an_engine_that_fails_ends_the_phase(tmp_path: Path, capfd: Any) -> None:
+    settings = set_up(tmp_path / "out", GOOD)
+    replace(settings, engine={"kv_cache_dtype": "fp2"}).save(Output(settings.output).settings)
+    with pytest.raises(SystemExit) as end:
+        proof.run(settings, lambda _: None)
+    assert end.value.code
+    assert not proof.is_done(settings)
+    assert "fp2" in capfd.readouterr().err
