@@ -206,6 +206,19 @@ def test_a_second_start_asks_for_the_same(
     assert run("--max-num-seqs", "4", "--tensor-parallel-size", "2")[0] == 0
 
 
+def test_a_second_start_has_the_same_prompts(
+    run: Run, asked: list[Settings], prompts: Path
+) -> None:
+    assert run()[0] == 0
+    lines = prompts.read_text().splitlines(keepends=True)
+    prompts.write_text("".join(reversed(lines)))
+    assert run()[0] == 0
+    prompts.write_text("".join(lines[1:]))
+    status, _, err = run()
+    assert status == 2
+    assert "was begun with prompts whose hash is " in err
+
+
 def test_what_is_asked_for(run: Run, asked: list[Settings], tmp_path: Path) -> None:
     status, out, _ = run(
         "--max-tokens", "32", "--temperature", "0.5", "--seed", "3", "--holdout", "8", "-tp", "2",
@@ -338,8 +351,7 @@ def test_checks_load_nothing(prompts: Path, tmp_path: Path) -> None:
 import sys
 from vllm_ascend_spec.cli import train_checks
 from vllm_ascend_spec.cli.main import build_parser
-settings = train_checks.settings_of(build_parser().parse_args({words}))
-train_checks.check_rest(settings)
+train_checks.checked(build_parser().parse_args({words}))
 sys.stdout.write(" ".join({{"torch", "vllm", "transformers"}} & {{*sys.modules}}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -54,8 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, and print what the head is worth."""
     args = argparse.Namespace(**{k: v for k, v in vars(args).items() if k not in OF_MAIN})
-    settings = train_checks.settings_of(args)
-    said = train_checks.check_rest(settings)
+    settings, said = train_checks.checked(args)
     versions.require_vllm()
     if why := serve.problem():
         raise PlatformError(why)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from dataclasses import asdict
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ from vllm_ascend_spec.training.speculation import with_head
 MODEL, PROMPTS, FROM = "MODEL", "--prompts", "--from"
 # Where the layers stand that a head reads, in vLLM's config of each kind of head.
 LAYERS = "eagle_aux_hidden_state_layer_ids"
+# Options that are settings as they are.
+AS_GIVEN = (
+    "holdout",
+    "max_model_len",
+    "dtype",
+    "num_speculative_tokens",
+    "nproc_per_node",
+    "checkpoint_minutes",
+)
 # Arguments of the engines that change memory and speed, but not what comes out.
 MAY_DIFFER = (
     "tensor_parallel_size",
@@ -48,8 +58,11 @@ MAY_DIFFER = (
 )
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
-    """Return what was asked for, with defaults filled in, checked.
+def checked(args: argparse.Namespace) -> tuple[Settings, str]:
+    """Check what was asked for, and fill in defaults.
+
+    Returns:
+        The settings, and a line that says what there is to do.
 
     Raises:
         ConfigError: the first option that is wrong.
@@ -63,19 +76,33 @@ def settings_of(args: argparse.Namespace) -> Settings:
     device = find_device()
     target = find_target(given["model"])
     method = find_method(given.get("method", METHOD), target, device)
-    head = find_head(given.get("begin_with"), method, given)
-    engine = train_options.engine_of(given)
-    recipe = methods.METHODS[method].scratch if head is None else methods.METHODS[method].adapted
-    plain = (
-        "holdout",
-        "max_model_len",
-        "dtype",
-        "num_speculative_tokens",
-        "nproc_per_node",
-        "checkpoint_minutes",
+    settings = settings_of(given, target, method)
+    if settings.begin_with is not None:
+        check_head(settings.begin_with, settings, device)
+    ids = prompts_of(settings)
+    settings = replace(settings, prompts_hash=hash_of(ids))
+    check_output(settings)
+    train, held_out = split_held_out(ids, settings.holdout)
+    layout = layout_of(settings)
+    # Each prompt has one state or more; how many more, the answers will tell.
+    require_room(output.OPTION, settings.output, layout, len(train))
+    most = len(train) * settings.sampling.max_tokens
+    return settings, (
+        f"{len(train):,} prompts to train on, {len(held_out):,} to measure with; the states of "
+        f"answers take up to {human(layout.bytes_of(most))}"
     )
+
+
+def settings_of(given: Mapping[str, Any], target: Path, method: str) -> Settings:
+    """Return the settings for some options.
+
+    Raises:
+        ConfigError: an option does not fit the target, or the head of ``--from``.
+    """
+    head = find_head(given.get("begin_with"))
+    recipe = methods.METHODS[method].scratch if head is None else methods.METHODS[method].adapted
     sampling = ("max_tokens", "temperature", "seed")
-    settings = Settings(
+    return Settings(
         model=target,
         method=method,
         prompts=tuple(path.absolute() for path in given["prompts"]),
@@ -85,42 +112,29 @@ def settings_of(args: argparse.Namespace) -> Settings:
         seed=given.get("seed", Settings.seed),
         layers=find_layers(given.get("layers"), method, target, head),
         draft_vocab_size=find_vocabulary(given.get("draft_vocab_size"), target, head),
-        engine=engine,
+        engine=train_options.engine_of(given),
         library=tuple(given.get("rest", ())),
-        **{name: given[name] for name in plain if name in given},
+        **{name: given[name] for name in AS_GIVEN if name in given},
         **{name: given.get(name, getattr(recipe, name)) for name in FROM_RECIPE},
     )
-    if head is not None:
-        check_head(head, settings, device)
-    check_output(settings)
-    return settings
 
 
-def check_rest(settings: Settings) -> str:
-    """Check what takes a moment: all prompts, and whether the trainer is there.
-
-    Returns:
-        A line that says what there is to do.
+def prompts_of(settings: Settings) -> set[str]:
+    """Return the ids of all prompts.
 
     Raises:
-        ConfigError: the first option that is wrong.
+        ConfigError: one cannot be used, or there are none.
     """
-    if (missing := requirements.missing()) is not None:
-        raise ConfigError("train", settings.method, missing)
-    ids: set[str] = set()
-    has_template = has_chat_template(settings.model)
+    has_template, ids = has_chat_template(settings.model), set[str]()
     for path in settings.prompts:
         check_prompts(PROMPTS, path, has_template)
         ids.update(prompt.id for prompt in read_prompts(PROMPTS, path))
-    train, held_out = split_held_out(ids, settings.holdout)
-    layout = layout_of(settings)
-    # Each prompt has one state or more; how many more, the answers will tell.
-    require_room(output.OPTION, settings.output, layout, len(train))
-    most = len(train) * settings.sampling.max_tokens
-    return (
-        f"{len(train):,} prompts to train on, {len(held_out):,} to measure with; the states of "
-        f"answers take up to {human(layout.bytes_of(most))}"
-    )
+    return ids
+
+
+def hash_of(ids: Iterable[str]) -> str:
+    """Return a short hash that says which prompts there are."""
+    return hashlib.sha256(" ".join(sorted(ids)).encode()).hexdigest()[:16]
 
 
 def layout_of(settings: Settings) -> Layout:
@@ -151,20 +165,23 @@ def find_method(name: str, target: Path, device: Device | None) -> str:
     """Return the method.
 
     Raises:
-        ConfigError: it cannot be trained, for this target or on this device.
+        ConfigError: it cannot be trained, for this target or on this device, or the trainer is
+            missing.
     """
     kind = "cpu" if device is None else device.name
     if (problem := methods.problem(name, kind, target)) is not None:
         near = "" if name in methods.METHODS else did_you_mean(name, methods.METHODS)
         raise ConfigError(methods.OPTION, name, f"{near}{problem}")
+    if (missing := requirements.missing()) is not None:
+        raise ConfigError(methods.OPTION, name, missing)
     return name
 
 
-def find_head(path: Path | None, method: str, given: Mapping[str, Any]) -> Path | None:
+def find_head(path: Path | None) -> Path | None:
     """Return the folder of the head to adapt, absolute.
 
     Raises:
-        ConfigError: it is no checkpoint's folder, or options were given that it decides.
+        ConfigError: it is no checkpoint's folder.
     """
     if path is None:
         return None
@@ -260,15 +277,21 @@ def check_output(settings: Settings) -> None:
     before, now = _compared(earlier), _compared(settings)
     for name in {**before, **now}:
         if before.get(name) != now.get(name):
+            what = OPTIONS.get(name, flag_of(name))
             problem = (
-                f"was begun with {OPTIONS.get(name, flag_of(name))} {_said(before.get(name))}, "
-                f"now {_said(now.get(name))}; valid: the same, or a new folder"
+                f"was begun with {what} {_said(before.get(name))}, now {_said(now.get(name))}; "
+                "valid: the same, or a new folder"
             )
             raise ConfigError(output.OPTION, shown, problem)
 
 
 # Names of settings whose option is called otherwise.
-OPTIONS = {"model": MODEL, "begin_with": FROM, "library": "--"}
+OPTIONS = {
+    "model": MODEL,
+    "begin_with": FROM,
+    "library": "--",
+    "prompts_hash": "prompts whose hash is",
+}
 
 
 def _compared(settings: Settings) -> dict[str, Any]:

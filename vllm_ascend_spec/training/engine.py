@@ -65,7 +65,7 @@ def start_engine(settings: Settings, usual: Mapping[str, Any], own: Mapping[str,
     os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
     from vllm import LLM
 
-    return LLM(**{**usual, **_arguments(settings), **own})
+    return LLM(**{"use_tqdm_on_load": False, **usual, **_arguments(settings), **own})
 
 
 def _arguments(settings: Settings) -> dict[str, Any]:

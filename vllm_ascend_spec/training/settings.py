@@ -34,6 +34,7 @@ class Settings:
         seed: of weights, order and answers.
         engine: further arguments of ``vllm.LLM`` for the target's engines.
         library: further options of ``speculators train``, as words.
+        prompts_hash: says which prompts the files held.
         checkpoint_minutes: the trainer's checkpoints are not further apart.
     """
 
@@ -55,6 +56,7 @@ class Settings:
     seed: int = 0
     engine: dict[str, Any] = field(default_factory=dict)
     library: tuple[str, ...] = ()
+    prompts_hash: str = ""
     checkpoint_minutes: float = 10
 
     def save(self, path: Path) -> None:
