@@ -41,6 +41,7 @@ def write_checkpoint(folder: Path, epoch: int, write: Callable[[str], Any], stat
         path.rename(old)
     temporary.rename(path)
     sync_folder(folder)
+    shutil.rmtree(old, ignore_errors=True)
     _point_to_best(folder, state["best_epoch"])
     _prune(folder)
 
@@ -86,7 +87,8 @@ def _torn(folder: Path) -> Iterator[Path]:
 
 def _epochs(folder: Path) -> list[int]:
     """Return the names of the whole checkpoints."""
-    return sorted(int(each.parent.name) for each in folder.glob(f"[0-9]*/{STATE}"))
+    found = (each.parent.name for each in folder.glob(f"*/{STATE}"))
+    return sorted(int(name) for name in found if name.isdigit())
 
 
 def _point_to_best(folder: Path, epoch: int | None) -> None:

@@ -81,5 +81,5 @@ def _as_one_line(option: str, value: Any) -> Iterator[None]:
             yield
     except SystemExit:
         lines = [line.strip() for line in written.getvalue().splitlines() if line.strip()]
-        about = " ".join(lines).rpartition("error: ")[2] or "is no option of speculators train"
+        about = " ".join(lines).partition("error: ")[2] or "is no option of speculators train"
         raise ConfigError(option, value, f"speculators train: {about}") from None

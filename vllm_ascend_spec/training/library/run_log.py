@@ -85,8 +85,13 @@ def cut_metrics(path: Path, step: int) -> None:
 
 
 def log_to_file(path: Path) -> None:
-    """Send what the library and those below it log to a file, and warnings, too."""
+    """Send what the library and those below it log to a file, and warnings, too; draw no bars."""
+    import datasets
     import loguru
+    import transformers
+
+    datasets.disable_progress_bars()
+    transformers.logging.disable_progress_bar()
 
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

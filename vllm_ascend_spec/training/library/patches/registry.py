@@ -16,11 +16,10 @@ from vllm_ascend_spec.patches.patch import Patch
 Base = TypeVar("Base")
 
 SPECULATORS = SpecifierSet("==0.9.*")
-# Where a patch is needed: on a CPU, or everywhere; "classes" are bases of our trainer.
-CPU, EVERYWHERE, CLASSES = "cpu", "everywhere", "classes"
+# Where a patch is needed: on a device, or as a base of our trainer.
+CPU, CLASSES = "cpu", "classes"
 
 PATCHES: tuple[Patch, ...] = (
-    Patch("integer_rows", "speculators", SPECULATORS, EVERYWHERE),
     Patch("cpu_step_timer", "speculators", SPECULATORS, CPU),
     Patch("cpu_checkpoint_device", "speculators", SPECULATORS, CPU),
     Patch("cpu_processes", "speculators", SPECULATORS, CPU),
@@ -31,7 +30,7 @@ PATCHES: tuple[Patch, ...] = (
 def apply(device: str) -> None:
     """Apply the patches that a device needs; repeating has no effect."""
     for patch in PATCHES:
-        if patch.stage in (EVERYWHERE, device) and patch.reason_not_needed() is None:
+        if patch.stage == device and patch.reason_not_needed() is None:
             importlib.import_module(f"{__package__}.{patch.name}").apply()
 
 
