@@ -167,6 +167,36 @@ def test_a_target_that_is_no_folder(model: str, run: Run, asked: list[Settings])
     assert err.startswith(f"vllm-ascend-spec train: error: MODEL={model!r}: ")
 
 
+def test_a_target_that_does_not_give_its_states(
+    run: Run, asked: list[Settings], tmp_path: Path
+) -> None:
+    bloom = tmp_path / "bloom"
+    bloom.mkdir()
+    for path in (ZOO / "target").iterdir():
+        if path.name != "config.json":
+            (bloom / path.name).symlink_to(path)
+    config = json.loads((ZOO / "target" / "config.json").read_text())
+    text = json.dumps({**config, "architectures": ["BloomForCausalLM"]})
+    (bloom / "config.json").write_text(text)
+    status, _, err = run(model=str(bloom))
+    assert (status, asked) == (2, [])
+    assert f"MODEL={str(bloom)!r}: vLLM's BloomForCausalLM does not give the states" in err
+
+
+@pytest.mark.parametrize(
+    ("method", "layers"), [("dflash", (3, 7, 12)), ("peagle", None), ("dspark", None)]
+)
+def test_heads_of_other_methods_to_adapt(
+    method: str, layers: tuple[int, ...] | None, run: Run, asked: list[Settings]
+) -> None:
+    status, _, err = run("--method", method, "--from", str(ZOO / method))
+    if layers is None:
+        assert status == 2
+        assert f"speculators has no converter for {method}; valid: a head in the form" in err
+    else:
+        assert (status, asked[0].layers) == (0, layers)
+
+
 def test_an_output_folder_that_holds_something_else(
     run: Run, asked: list[Settings], tmp_path: Path
 ) -> None:

@@ -9,9 +9,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from vllm_ascend_spec.checkpoint.config_json import read_config, size, text_of
+from vllm_ascend_spec.checkpoint.config_json import NAME as CONFIG
+from vllm_ascend_spec.checkpoint.config_json import (
+    architecture_of,
+    parse_object,
+    read_config,
+    size,
+    text_of,
+)
 from vllm_ascend_spec.checkpoint.errors import blame
 from vllm_ascend_spec.checkpoint.folder import find_folder
+from vllm_ascend_spec.checkpoint.speculators import is_speculators
 from vllm_ascend_spec.cli import train_options
 from vllm_ascend_spec.cli.train_options import FROM_RECIPE, METHOD, flag_of
 from vllm_ascend_spec.config.device import Device
@@ -31,6 +39,7 @@ from vllm_ascend_spec.training.prompts import split_held_out
 from vllm_ascend_spec.training.settings import Settings
 from vllm_ascend_spec.training.shard_layout import BYTES_BY_DTYPE, Layout, human, require_room
 from vllm_ascend_spec.training.speculation import with_head
+from vllm_ascend_spec.training.target_layers import problem_of_layers
 
 MODEL, PROMPTS, FROM = "MODEL", "--prompts", "--from"
 # Where the layers stand that a head reads, in vLLM's config of each kind of head.
@@ -174,6 +183,11 @@ def find_method(name: str, target: Path, device: Device | None) -> str:
         raise ConfigError(methods.OPTION, name, f"{near}{problem}")
     if (missing := requirements.missing()) is not None:
         raise ConfigError(methods.OPTION, name, missing)
+    with blame(MODEL, str(target)):
+        architecture = architecture_of(read_config(target))
+    if (problem := problem_of_layers(architecture)) is not None:
+        valid = f"valid for {name}: a target whose model does"
+        raise ConfigError(MODEL, str(target), f"{problem}; {valid}")
     return name
 
 
@@ -198,6 +212,14 @@ def check_head(head: Path, settings: Settings, device: Device | None) -> None:
         ConfigError: naming what differs.
     """
     options = EngineOptions(device=device)
+    with blame(FROM, str(head)):
+        is_converted = is_speculators(parse_object(CONFIG, (head / CONFIG).read_bytes()))
+    if not is_converted and methods.METHODS[settings.method].converter is None:
+        problem = (
+            f"speculators has no converter for {settings.method}; valid: a head in the form of the "
+            "speculators library"
+        )
+        raise ConfigError(FROM, str(head), problem)
     spec = with_head(settings.method, head, settings.num_speculative_tokens)
     try:
         resolve_engine(str(settings.model), spec, engine=options)
@@ -216,8 +238,7 @@ def find_layers(text: str | None, method: str, target: Path, head: Path | None) 
     with blame(MODEL, str(target)):
         depth = size(text_of(read_config(target)), "num_hidden_layers")
     asked = None if text is None else train_options.parse_layers(text)
-    theirs = None if head is None else _config_of(head).get(LAYERS)
-    own = None if theirs is None else tuple(theirs)
+    own = None if head is None else _layers_of(_config_of(head))
     if asked is not None and own is not None and asked != own:
         problem = f"the head of --from reads {','.join(map(str, own))}; leave --layers out"
         raise ConfigError("--layers", text, problem)
@@ -247,11 +268,22 @@ def find_vocabulary(size: int | None, target: Path, head: Path | None) -> int | 
     return size
 
 
+def _layers_of(config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return the layers that a head reads, None if its config names none."""
+    if (named := config.get(LAYERS)) is not None:
+        return tuple(named)
+    # Heads of blocks number them one lower.
+    named = config.get("target_layer_ids")
+    return None if named is None else tuple(layer + 1 for layer in named)
+
+
 def _config_of(head: Path) -> dict[str, Any]:
     with blame(FROM, str(head)):
         config = read_config(head)
-    inner = config.get("eagle_config")
-    return {**config, **inner} if isinstance(inner, dict) else config
+    for name in ("eagle_config", "dflash_config"):
+        if isinstance(inner := config.get(name), dict):
+            config = {**config, **inner}
+    return config
 
 
 def check_output(settings: Settings) -> None:
