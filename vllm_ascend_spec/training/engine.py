@@ -38,12 +38,12 @@ class Model:
 
 def read_model(settings: Settings) -> Model:
     """Return what vLLM knows of the target; its engine's options count, such as a tokenizer."""
-    os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
+    _prepare()
     from vllm import EngineArgs
     from vllm.tokenizers import cached_tokenizer_from_config
 
-    arguments = {**_arguments(settings), "speculative_config": None}
-    config = EngineArgs(**arguments).create_model_config()
+    # The engine's whole configuration: the plugin mends how vLLM reads some models there.
+    config = EngineArgs(**_arguments(settings)).create_engine_config().model_config
     return Model(
         hash=target_hash(settings.model),
         dtype=str(config.dtype).removeprefix("torch."),
@@ -62,16 +62,21 @@ def start_engine(settings: Settings, usual: Mapping[str, Any], own: Mapping[str,
         usual: arguments unless the user has given others.
         own: arguments whatever the user has given.
     """
-    os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
+    _prepare()
     from vllm import LLM
 
     return LLM(**{"use_tqdm_on_load": False, **usual, **_arguments(settings), **own})
 
 
+def _prepare() -> None:
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
 def _arguments(settings: Settings) -> dict[str, Any]:
     return {
+        **settings.engine,
         "model": str(settings.model),
         "dtype": settings.dtype,
         "max_model_len": settings.max_model_len,
-        **settings.engine,
     }

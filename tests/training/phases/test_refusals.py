@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from tests.training.phases.small import RECORDED, write_settings
 from vllm_ascend_spec.errors import ConfigError
@@ -107,8 +110,6 @@ def answered(tmp_path: Path) -> Settings:
 
 def fill(settings: Settings, count: int) -> shard_layout.Layout:
     """Store states of some of the answers, and return the layout."""
-    import torch
-
     output, model = Output(settings.output), states.read_model(settings)
     layout = shard_layout.Layout(
         model.hash, tuple(range(model.num_layers + 1)), model.hidden_size, "float32"
@@ -162,3 +163,38 @@ def test_states_of_another_target_are_not_mixed_in(answered: Settings) -> None:
     fill(answered, 3)
     other = Settings(**{**vars(answered), "dtype": "bfloat16"})
     assert "holds hidden states with dtype 'float32', not 'bfloat16'" in told(states, other)
+
+
+class Writes:
+    """An engine whose states are all the same number."""
+
+    def __init__(self, folder: Path, layout: shard_layout.Layout, value: float) -> None:
+        self.folder, self.layout, self.value = folder, layout, value
+
+    def generate(self, prompts: list[Any], *_: Any, **__: Any) -> list[Any]:
+        return [self.answer(each["prompt_token_ids"]) for each in prompts]
+
+    def answer(self, tokens: list[int]) -> Any:
+        shape = len(tokens), len(self.layout.layers), self.layout.hidden_size
+        path = self.folder / f"{len(list(self.folder.iterdir()))}.safetensors"
+        states = {"token_ids": torch.tensor(tokens), "hidden_states": torch.full(shape, self.value)}
+        save_file(states, path)
+        path.with_name(f"{path.name}.lock").touch()
+        return SimpleNamespace(kv_transfer_params={"hidden_states_path": str(path)})
+
+
+@pytest.mark.parametrize("value", [1.0, float("inf"), float("nan")])
+def test_states_that_are_not_finite_are_told_before_they_are_stored(
+    answered: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: float
+) -> None:
+    layout, folder = fill(answered, 3), tmp_path / "files"
+    folder.mkdir()
+    monkeypatch.setattr(states, "start_engine", lambda *_: Writes(folder, layout, value))
+    if value == 1.0:
+        states.run(answered, lambda line: None)
+        assert states.is_done(answered)
+        # Files are deleted as soon as they are read.
+        assert list(folder.iterdir()) == []
+    else:
+        found = told(states, answered)
+        assert found.startswith("--dtype='float32': a hidden state is infinite or not a number")

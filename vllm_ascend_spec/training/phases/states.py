@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.training.answer_file import Answer, read_answers
 from vllm_ascend_spec.training.answers import BATCH
 from vllm_ascend_spec.training.atomic import write_whole
@@ -48,6 +49,11 @@ class Work:
     missing_tokens: int = 0
     largest_batch: int = 0
 
+    @property
+    def stored(self) -> int:
+        """Prompts that are not missing."""
+        return self.prompts - self.missing_prompts
+
     def with_batch(self, batch: list[Answer], missing: list[Answer]) -> Work:
         """Return it with another batch."""
         num_missing = sum(map(num_states, missing))
@@ -78,7 +84,7 @@ def run(settings: Settings, show: Callable[[str], object]) -> None:
         show: takes a line for the person who waits.
 
     Raises:
-        ConfigError: the disk is too small, or the folder holds other states.
+        ConfigError: the disk is too small, the folder holds other states, or a state is not finite.
     """
     output = Output(settings.output)
     if is_done(settings):
@@ -95,10 +101,9 @@ def run(settings: Settings, show: Callable[[str], object]) -> None:
         # The files of a batch are there until its shard is.
         needed = work.missing_tokens + work.largest_batch
         require_room(OPTION, output.states, layout, needed)
-        stored = work.prompts - work.missing_prompts
-        show(f"{NAME}: those of {stored:,} of {work.prompts:,} prompts are stored")
+        show(f"{NAME}: those of {work.stored:,} of {work.prompts:,} prompts are stored")
         if work.missing_prompts:
-            _store(settings, layout, writer, Progress(NAME, work.prompts, stored), show)
+            _store(settings, layout, writer, work, show)
     text = json.dumps(_describe_answers(output))
     write_whole(output.states / COMPLETE, lambda temporary: temporary.write_text(text))
 
@@ -161,17 +166,21 @@ def _store(
     settings: Settings,
     layout: Layout,
     writer: ShardWriter,
-    progress: Progress,
+    work: Work,
     show: Callable[[str], object],
 ) -> None:
     output = Output(settings.output)
     folder = output.states.with_name("states-of-a-batch")
     shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
     engine = start_engine(settings, {}, engine_arguments(layout, folder))
+    progress = Progress(NAME, work.prompts, work.stored)
     for batch in batches_of(output, layout):
         if not (missing := missing_in(batch, writer)):
             continue
         for sample in _ask(engine, missing):
+            if not sample.hidden_states.isfinite().all():
+                problem = "a hidden state is infinite or not a number; valid: bfloat16, float32"
+                raise ConfigError("--dtype", layout.dtype, problem)
             writer.add(sample)
         writer.flush()
         show(progress.add(len(missing), sum(map(num_states, missing))))

@@ -1,0 +1,50 @@
+"""What is known of a target before its weights are loaded, and which arguments its engine gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import vllm
+
+from tests.zoo import CONFIG, DEPTH, TARGET, WIDTH
+from vllm_ascend_spec.training.engine import read_model, start_engine
+from vllm_ascend_spec.training.settings import Settings
+from vllm_ascend_spec.training.target import target_hash
+
+
+def settings(**changes: Any) -> Settings:
+    return Settings(
+        model=Path(TARGET), method="eagle3", prompts=(), output=Path("out"), max_model_len=128,
+        **changes,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [("auto", CONFIG["dtype"]), ("float32", "float32")])
+def test_a_model_is_as_its_engine_would_have_it(dtype: str, expected: str) -> None:
+    found = read_model(settings(dtype=dtype))
+    assert (found.hash, found.dtype) == (target_hash(Path(TARGET)), expected)
+    assert (found.num_layers, found.hidden_size) == (DEPTH, WIDTH)
+    assert found.vocab_size == CONFIG["vocab_size"]
+    assert found.tokenizer("def f(")["input_ids"]
+
+
+def test_options_of_the_engine_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = read_model(settings(engine={"hf_overrides": {"num_hidden_layers": 1}}))
+    assert found.num_layers == 1
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(vllm, "LLM", lambda **arguments: given.append(arguments))
+    usual, own = {"seed": 1, "block_size": 16}, {"enable_prefix_caching": False}
+    engine = {"block_size": 32, "enable_prefix_caching": True}
+    start_engine(settings(engine=engine), usual, own)
+    assert given == [
+        {
+            "model": TARGET,
+            "dtype": "auto",
+            "max_model_len": 128,
+            "seed": 1,
+            "block_size": 32,
+            "enable_prefix_caching": False,
+        }
+    ]
