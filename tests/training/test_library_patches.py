@@ -70,6 +70,7 @@ import torch, torch.distributed as dist
 summed = torch.tensor(float(distributed.get_rank() + 1))
 dist.all_reduce(summed, group=distributed.get_dp_group())
 assert summed == 3 and distributed.get_dp_size() == 2 and distributed.is_distributed()
+cli.maybe_destroy_distributed()
 """
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.eagle3 import write_variant
 from tests.zoo import SHALLOW, ZOO
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.training import requirements
+from vllm_ascend_spec.training.head_layers import layers_of_head
 from vllm_ascend_spec.training.methods import METHODS, check_layers, default_layers, problem
 
 TARGET = SHALLOW / "target"
@@ -70,3 +72,20 @@ def test_what_is_missing_is_named_with_the_command(monkeypatch: pytest.MonkeyPat
     )
     monkeypatch.setattr(requirements, "find_spec", lambda name: name)
     assert requirements.missing() is None
+
+
+@pytest.mark.parametrize(
+    ("method", "layers"), [("eagle3", (3, 7, 12)), ("dflash", (3, 7, 12)), ("dspark", (3, 7, 12))]
+)
+def test_a_head_says_whose_outputs_it_reads(method: str, layers: tuple[int, ...]) -> None:
+    assert layers_of_head(method, ZOO / method, 12) == layers
+
+
+def test_a_head_in_the_librarys_form_says_it_too(tmp_path: Path) -> None:
+    head = write_variant("speculators", tmp_path / "head")
+    assert layers_of_head("eagle3", head, 12) == (3, 7, 12)
+
+
+def test_a_head_that_names_none_reads_the_usual_ones(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 8}))
+    assert layers_of_head("eagle3", tmp_path, 32) == (2, 16, 29)

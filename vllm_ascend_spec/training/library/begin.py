@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.checkpoint.speculators import is_speculators
 from vllm_ascend_spec.errors import ConfigError
@@ -14,6 +15,9 @@ from vllm_ascend_spec.training.atomic import TEMPORARY
 from vllm_ascend_spec.training.library.head import CONFIG, write_head
 from vllm_ascend_spec.training.methods import METHODS
 from vllm_ascend_spec.training.settings import Settings
+
+if TYPE_CHECKING:
+    from vllm_ascend_spec.training.library.head import State
 
 OPTION = "--from"
 
@@ -39,7 +43,8 @@ def write_begin(settings: Settings, folder: Path) -> Path | None:
         _convert(settings, config, source)
         config = json.loads((source / CONFIG).read_text())
     # Steps of a small rate are lost in bfloat16.
-    write_head(source, folder, torch.float32, **_changed(settings, config))
+    added = partial(_of_target, settings.model)
+    write_head(source, folder, torch.float32, added, **_changed(settings, config))
     if source != settings.begin_with:
         shutil.rmtree(source)
     return folder
@@ -79,6 +84,26 @@ def _dflash(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     return {"aux_hidden_state_layer_ids": list(settings.layers)}
 
 
+def _of_target(target: Path, state: State) -> State:
+    """Return the target's embeddings and output layer, where a head has none of its own.
+
+    The library means to read them from the target, but transformers 5 has filled what is missing
+    with random numbers before (speculators/model.py:DraftVocabMixin.load_verifier_weights looks for
+    NaN).
+    """
+    from speculators.utils.loading import load_model_layers
+
+    missing = {EMBEDDING, OUTPUT} - state.keys()
+    if not missing:
+        return {}
+    found = load_model_layers([EMBEDDING, OUTPUT], str(target))
+    own = {EMBEDDING: found[EMBEDDING], OUTPUT: found.get(OUTPUT, found[EMBEDDING]).clone()}
+    if "t2d" in state:
+        own[OUTPUT] = own[OUTPUT][state["t2d"].bool()]
+    return {name: own[name] for name in missing}
+
+
+EMBEDDING, OUTPUT = "embed_tokens.weight", "lm_head.weight"
 # What the library's converters are told, by algorithm.
 CONVERSIONS: Mapping[str, Callable[[Settings, Mapping[str, Any]], dict[str, Any]]] = {
     "eagle3": _eagle3,
