@@ -29,6 +29,7 @@ from vllm_ascend_spec.errors import ConfigError, did_you_mean
 from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.training import methods, output, requirements
 from vllm_ascend_spec.training.answers import Sampling
+from vllm_ascend_spec.training.head_layers import layers_of_head
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.prompt_files import (
     check_prompts,
@@ -42,8 +43,6 @@ from vllm_ascend_spec.training.speculation import with_head
 from vllm_ascend_spec.training.target_layers import problem_of_layers
 
 MODEL, PROMPTS, FROM = "MODEL", "--prompts", "--from"
-# Where the layers stand that a head reads, in vLLM's config of each kind of head.
-LAYERS = "eagle_aux_hidden_state_layer_ids"
 # Options that are settings as they are.
 AS_GIVEN = (
     "holdout",
@@ -238,7 +237,10 @@ def find_layers(text: str | None, method: str, target: Path, head: Path | None) 
     with blame(MODEL, str(target)):
         depth = size(text_of(read_config(target)), "num_hidden_layers")
     asked = None if text is None else train_options.parse_layers(text)
-    own = None if head is None else _layers_of(_config_of(head))
+    own = None
+    if head is not None:
+        with blame(FROM, str(head)):
+            own = layers_of_head(method, head, depth)
     if asked is not None and own is not None and asked != own:
         problem = f"the head of --from reads {','.join(map(str, own))}; leave --layers out"
         raise ConfigError("--layers", text, problem)
@@ -256,7 +258,8 @@ def find_vocabulary(size: int | None, target: Path, head: Path | None) -> int | 
     with blame(MODEL, str(target)):
         whole = text_of(read_config(target)).get("vocab_size")
     if head is not None:
-        own = _config_of(head).get("draft_vocab_size")
+        with blame(FROM, str(head)):
+            own = read_config(head).get("draft_vocab_size")
         own = None if own == whole else own
         if size not in (None, own):
             problem = f"the head of --from has {own or whole}; leave --draft-vocab-size out"
@@ -266,24 +269,6 @@ def find_vocabulary(size: int | None, target: Path, head: Path | None) -> int | 
         problem = f"valid: 1 to {whole}, the target's vocab_size"
         raise ConfigError("--draft-vocab-size", size, problem)
     return size
-
-
-def _layers_of(config: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the layers that a head reads, None if its config names none."""
-    if (named := config.get(LAYERS)) is not None:
-        return tuple(named)
-    # Heads of blocks number them one lower.
-    named = config.get("target_layer_ids")
-    return None if named is None else tuple(layer + 1 for layer in named)
-
-
-def _config_of(head: Path) -> dict[str, Any]:
-    with blame(FROM, str(head)):
-        config = read_config(head)
-    for name in ("eagle_config", "dflash_config"):
-        if isinstance(inner := config.get(name), dict):
-            config = {**config, **inner}
-    return config
 
 
 def check_output(settings: Settings) -> None:
