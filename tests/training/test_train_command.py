@@ -60,7 +60,3 @@ def test_from_prompts_to_a_head(tmp_path: Path) -> None:
     words = shlex.split(lines[-1])
     assert words[:3] == ["vllm", "serve", str(ZOO / "target")]
     assert json.loads(words[-1])["model"] == str(output.head)
-    # A second start has nothing to do, and says the same.
-    again = train(tmp_path)
-    assert sum(line.endswith(": done before") for line in again) == len(PHASES)
-    assert again[-1] == lines[-1]

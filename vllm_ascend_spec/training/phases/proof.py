@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from statistics import mean
 from typing import Any
 
 from vllm_ascend_spec.bench.provenance import collect
@@ -21,6 +23,7 @@ from vllm_ascend_spec.training.atomic import write_whole
 from vllm_ascend_spec.training.contenders import CONTENDERS, NONE, SUFFIX, names_for
 from vllm_ascend_spec.training.measure import GREEDY, at_once, held_out, part
 from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.progress import duration
 from vllm_ascend_spec.training.settings import Settings
 
 NAME = "proof"
@@ -39,17 +42,20 @@ def run(settings: Settings, show: Callable[[str], object]) -> None:
         SystemExit: an engine failed; it has said why.
     """
     output, left_out = Output(settings.output), dict[str, str]()
-    for name in names_for(settings):
-        if part(output, name).exists():
-            continue
-        if name == SUFFIX and (why := library_problem()) is not None:
-            left_out[name] = why
-            continue
-        show(f"proof: {CONTENDERS[name].title}: the engine starts")
+    names, took = names_for(settings), list[float]()
+    if SUFFIX in names and (why := library_problem()) is not None:
+        left_out[SUFFIX] = why
+        names.remove(SUFFIX)
+    missing = [name for name in names if not part(output, name).exists()]
+    for number, name in enumerate(missing):
+        left = f", {duration(mean(took) * (len(missing) - number))} left" if took else ""
+        show(f"proof: {CONTENDERS[name].title}: the engine starts{left}")
+        begin = time.monotonic()
         words = [sys.executable, "-m", MEASURE, name, str(settings.output)]
         status = subprocess.run(words, check=False).returncode
         if status:
             raise SystemExit(status if status > 0 else 128 - status)
+        took.append(time.monotonic() - begin)
     text = json.dumps(report(settings, left_out), indent=1, default=str)
     write_whole(output.report, lambda temporary: temporary.write_text(text))
 
