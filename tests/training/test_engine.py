@@ -40,6 +40,7 @@ def test_options_of_the_engine_count(monkeypatch: pytest.MonkeyPatch) -> None:
     start_engine(settings(engine=engine), usual, own)
     assert given == [
         {
+            "use_tqdm_on_load": False,
             "model": TARGET,
             "dtype": "auto",
             "max_model_len": 128,

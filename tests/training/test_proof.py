@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from tests.zoo import SPECS, TARGET, ZOO
+from vllm_ascend_spec.cli import serve
 from vllm_ascend_spec.cli.train import serve_words
 from vllm_ascend_spec.methods.suffix import checks
 from vllm_ascend_spec.training.answers import Sampling
@@ -47,6 +50,15 @@ def set_up(output: Path, head: Path, begin_with: Path | None = None) -> Settings
     shutil.copytree(head, place.head)
     settings.save(place.settings)
     return settings
+
+
+@pytest.fixture(scope="module", autouse=True)
+def environment() -> Iterator[None]:
+    """Set the variables that the command sets for its phases."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in serve.environment(dict(os.environ)).items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="module")
