@@ -92,6 +92,8 @@ def log_to_file(path: Path) -> None:
 
     datasets.disable_progress_bars()
     transformers.logging.disable_progress_bar()
+    transformers.logging.disable_default_handler()
+    transformers.logging.enable_propagation()
 
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
