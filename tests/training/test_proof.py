@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer
 
-from tests.zoo import SPECS, TARGET, ZOO
+from tests.training.proof_folder import COUNT, GOOD, MAX_TOKENS, set_up
 from vllm_ascend_spec.cli import serve
 from vllm_ascend_spec.cli.train import serve_words
 from vllm_ascend_spec.methods.suffix import checks
-from vllm_ascend_spec.training.answers import Sampling
 from vllm_ascend_spec.training.contenders import FROM, HEAD, NONE, SUFFIX
 from vllm_ascend_spec.training.measure import GREEDY, REQUESTS, part
 from vllm_ascend_spec.training.output import Output
@@ -25,31 +23,6 @@ from vllm_ascend_spec.training.phases import proof
 from vllm_ascend_spec.training.settings import Settings
 
 pytestmark = pytest.mark.e2e
-GOOD = Path(SPECS["eagle3"]["model"])
-COUNT, MAX_TOKENS = 6, 48
-
-
-def set_up(output: Path, head: Path, begin_with: Path | None = None) -> Settings:
-    """Return settings of a folder in which only the proof is missing."""
-    tokenizer = AutoTokenizer.from_pretrained(TARGET)
-    texts = json.loads((ZOO / "prompts.json").read_text())[:COUNT]
-    settings = Settings(
-        model=Path(TARGET),
-        method="eagle3",
-        prompts=(ZOO / "prompts.json",),
-        output=output,
-        begin_with=begin_with,
-        sampling=Sampling(max_tokens=MAX_TOKENS),
-        max_model_len=512,
-        dtype="float32",
-        engine={"enforce_eager": True, "kv_cache_memory_bytes": 64 << 20},
-    )
-    place = Output(output)
-    output.mkdir()
-    place.held_out.write_text(json.dumps([tokenizer(text).input_ids for text in texts]))
-    shutil.copytree(head, place.head)
-    settings.save(place.settings)
-    return settings
 
 
 @pytest.fixture(scope="module", autouse=True)
