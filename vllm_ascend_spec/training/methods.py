@@ -57,16 +57,16 @@ METHODS: Mapping[str, Method] = {
             lambda drafts: ("--ttt-steps", str(drafts)),
             0,
             "eagle3",
-            Recipe(1000, 1e-3),
-            Recipe(300, 1e-4),
+            Recipe(400, 2e-3),
+            Recipe(200, 3e-4),
         ),
         Method(
             "peagle",
             lambda drafts: ("--num-depths", str(drafts)),
             0,
             None,
-            Recipe(1000, 1e-3),
-            Recipe(300, 1e-4),
+            Recipe(400, 2e-3),
+            Recipe(200, 3e-4),
         ),
         # These number the layers one lower in their own config: 0 would be layer -1.
         Method(
@@ -74,16 +74,16 @@ METHODS: Mapping[str, Method] = {
             lambda drafts: ("--block-size", str(drafts + 1)),
             1,
             "dflash",
-            Recipe(1000, 1e-3),
-            Recipe(300, 1e-4),
+            Recipe(400, 2e-3),
+            Recipe(200, 3e-4),
         ),
         Method(
             "dspark",
             lambda drafts: ("--block-size", str(drafts)),
             1,
             None,
-            Recipe(1000, 1e-3),
-            Recipe(300, 1e-4),
+            Recipe(400, 2e-3),
+            Recipe(200, 3e-4),
         ),
     )
 }

@@ -67,8 +67,6 @@ def _of_device(device: str) -> Iterator[str]:
     if device == "cpu":
         # Loading is a read from a mapped file; a process for it costs more.
         yield from ("--num-workers", "0", "--hidden-states-dtype", "float32")
-        # Muon computes in bfloat16, which most CPUs emulate: it took four fifths of a step.
-        yield from ("--optimizer", "adamw")
         # More blocks than a batch has answers' tokens are computed for nothing.
         yield from ("--max-anchors", str(PLAIN_BATCH_TOKENS // 2))
     if device != "cuda" or find_spec("triton") is None:
