@@ -18,11 +18,13 @@ from vllm_ascend_spec.cli.check_found import CheckResult, Problem
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.training import requirements
 from vllm_ascend_spec.training.measure import REQUESTS
+from vllm_ascend_spec.training.methods import METHODS
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.settings import Settings
 
 TARGET, HEAD = str(ZOO / "target"), str(ZOO / "eagle3")
 PROMPTS = [f"prompt {number}" for number in range(40)]
+EAGLE3 = METHODS["eagle3"]
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -219,7 +221,7 @@ def test_an_output_folder_that_holds_something_else(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--steps", "7"], "--steps 1000, now 7"),
+        (["--steps", "7"], f"--steps {EAGLE3.scratch.steps}, now 7"),
         (["--max-tokens", "9"], "--max-tokens 512, now 9"),
         (["--layers", "1,2,3"], "--layers 2,6,9, now 1,2,3"),
         (["--from", HEAD], f"--from none, now {HEAD}"),
@@ -285,7 +287,7 @@ def test_a_head_to_adapt_decides_what_it_reads(run: Run, asked: list[Settings]) 
     (settings,) = asked
     assert (settings.layers, settings.draft_vocab_size) == ((3, 7, 12), 3072)
     assert settings.begin_with == Path(HEAD)
-    assert settings.steps < 1000
+    assert settings.steps == EAGLE3.adapted.steps < EAGLE3.scratch.steps
 
 
 def test_options_of_a_file_stand_behind_the_command_line(
