@@ -12,6 +12,7 @@ import pytest
 from vllm_ascend_spec.cli.completion import SHELLS
 from vllm_ascend_spec.cli.main import COMMANDS, main
 from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
+from vllm_ascend_spec.training.methods import METHODS as TRAINED
 
 # Completes each line of stdin, and prints what bash would offer.
 ASK = """
@@ -66,6 +67,10 @@ def test_bash_completes(scripts: dict[str, Path]) -> None:
         f"{p} plan --se": ["--sequence-parallel"],
         f"{p} bench sw": ["sweep"],
         f"{p} completion ": list(SHELLS),
+        f"{p} train --method ": list(TRAINED),
+        f"{p} train --dt": ["--dtype"],
+        f"{p} train --from exam": ["examples"],
+        f"{p} train --config CHANGE": ["CHANGELOG.md"],
         f"{p} migrate CHANGE": ["CHANGELOG.md"],
         f"{p} bench serve --model exam": ["examples"],
     }

@@ -23,7 +23,17 @@ from vllm_ascend_spec.ops.registry import Op
 
 
 def test_commands_are_these() -> None:
-    assert COMMANDS == ("serve", "env", "check", "plan", "info", "bench", "migrate", "completion")
+    assert COMMANDS == (
+        "serve",
+        "env",
+        "check",
+        "plan",
+        "info",
+        "bench",
+        "train",
+        "migrate",
+        "completion",
+    )
 
 
 def test_version(capsys) -> None:

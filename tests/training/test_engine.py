@@ -9,6 +9,7 @@ import pytest
 import vllm
 
 from tests.zoo import CONFIG, DEPTH, TARGET, WIDTH
+from vllm_ascend_spec.errors import AscendSpecError, ConfigError
 from vllm_ascend_spec.training.engine import read_model, start_engine
 from vllm_ascend_spec.training.settings import Settings
 from vllm_ascend_spec.training.target import target_hash
@@ -40,6 +41,7 @@ def test_options_of_the_engine_count(monkeypatch: pytest.MonkeyPatch) -> None:
     start_engine(settings(engine=engine), usual, own)
     assert given == [
         {
+            "use_tqdm_on_load": False,
             "model": TARGET,
             "dtype": "auto",
             "max_model_len": 128,
@@ -48,3 +50,23 @@ def test_options_of_the_engine_count(monkeypatch: pytest.MonkeyPatch) -> None:
             "enable_prefix_caching": False,
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("No memory.\n  Valid: less."), "does not start: No memory. Valid: less."),
+        (ConfigError("--dtype", "x", "valid: others"), "--dtype='x': valid: others"),
+    ],
+)
+def test_what_an_engine_refuses_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+) -> None:
+    def refuse(**_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(vllm, "LLM", refuse)
+    with pytest.raises(AscendSpecError) as raised:
+        start_engine(settings(), {}, {})
+    assert str(raised.value).endswith(told)
+    assert "\n" not in str(raised.value)

@@ -10,10 +10,11 @@ import pytest
 from tests.zoo import EVERY, SPECS
 from vllm_ascend_spec.methods.registry import BUILT_IN
 from vllm_ascend_spec.methods.suffix import checks
-from vllm_ascend_spec.training.speculation import HEADS, with_head, without_head
+from vllm_ascend_spec.training.methods import METHODS
+from vllm_ascend_spec.training.speculation import with_head, without_head
 
 
-@pytest.mark.parametrize("method", HEADS)
+@pytest.mark.parametrize("method", METHODS)
 def test_a_head_is_used_as_the_zoos_are(method: str) -> None:
     expected = EVERY[method]
     found = with_head(method, Path(expected["model"]), expected["num_speculative_tokens"])

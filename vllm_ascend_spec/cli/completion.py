@@ -10,6 +10,7 @@ from vllm_ascend_spec.cli.parsers import commands_in
 from vllm_ascend_spec.devices import registry as devices
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods import registry as methods
+from vllm_ascend_spec.training.methods import METHODS
 
 HELP = "print a script for bash, zsh or fish that completes commands, options and values"
 SHELLS = ("bash", "zsh", "fish")
@@ -18,8 +19,8 @@ MISSING = (
 )
 # Commands that take vLLM's arguments: its flags that matter to speculation are offered.
 WITH_FLAGS = (("check",), ("serve",))
-FILES = ("prompts", "record", "output", "step_times", "peer_python", "old")
-FOLDERS = ("model", "spec_model", "speculative_model")
+FILES = ("prompts", "record", "output", "step_times", "peer_python", "old", "config")
+FOLDERS = ("model", "spec_model", "speculative_model", "begin_with", "tokenizer")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +38,7 @@ def offered() -> dict[tuple[tuple[str, ...], str], list[str]]:
     return {
         **found,
         (("check",), "device"): list(devices.all_devices()),
+        (("train",), "method"): list(METHODS),
         (("bench", "serve"), "modes"): ["eager", "compiled", "eager,compiled"],
     }
 

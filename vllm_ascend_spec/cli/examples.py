@@ -60,6 +60,13 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
         f"vllm-ascend-spec bench accuracy --tasks examples/zoo/tasks.jsonl \\\n"
         f"    --speculative-config '{NGRAM}'",
     ),
+    ("train",): (
+        "vllm-ascend-spec train examples/zoo/target --prompts prompts.jsonl --output my-head",
+        "vllm-ascend-spec train examples/zoo/target --prompts logs.jsonl --output adapted \\\n"
+        "    --from examples/zoo/eagle3 --holdout 16",
+        "vllm-ascend-spec train examples/zoo/target --prompts chats/ --output small-head \\\n"
+        "    --method eagle3 --draft-vocab-size 2048 --dtype float32 --steps 600",
+    ),
     ("migrate",): (
         "vllm-ascend-spec migrate -- vllm serve MODEL --speculative-model '[ngram]' \\\n"
         "    --num-speculative-tokens 5 --ngram-prompt-lookup-max 4",

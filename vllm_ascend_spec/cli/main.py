@@ -14,9 +14,11 @@ from vllm_ascend_spec.cli.parsers import CommandParser, add_examples, unknown
 from vllm_ascend_spec.errors import AscendSpecError
 
 # Each module has `HELP`, `add_arguments(parser)` and `run(args) -> exit status`.
-COMMANDS = ("serve", "env", "check", "plan", "info", "bench", "migrate", "completion")
+COMMANDS = ("serve", "env", "check", "plan", "info", "bench", "train", "migrate", "completion")
 # These hand arguments that are not their own to vLLM, as `args.arguments`.
 PASS_ON = ("serve", "check")
+# These take what stands after `--`, as `args.rest`.
+TAKE_REST = ("train",)
 EXIT_BAD_INPUT = 2
 
 
@@ -35,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
         )
         module.add_arguments(command)
         command.passes_on = name in PASS_ON
+        command.takes_rest = name in TAKE_REST
         command.set_defaults(run=module.run)
     add_examples(parser)
     return parser

@@ -18,16 +18,23 @@ class CommandParser(argparse.ArgumentParser):
 
     Attributes:
         passes_on: whether other arguments are passed on; False for plain argparse.
+        takes_rest: whether arguments after ``--`` are taken, unread, as ``rest``.
         moved: old options and where they went; each is rejected in one line.
     """
 
     passes_on = False
+    takes_rest = False
     moved: Mapping[str, str] = {}
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse the options; arguments passed on become ``arguments``, in their order."""
+        if self.takes_rest and args is not None:
+            end = args.index(END) if END in args else len(args)
+            found, unknown_words = super().parse_known_args(args[:end], namespace)
+            found.rest = [*args[end + 1 :]]
+            return found, unknown_words
         if not self.passes_on or args is None:
             parsed, rest = super().parse_known_args(args, namespace)
             for word in rest:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vllm_ascend_spec.errors import AscendSpecError
 from vllm_ascend_spec.training.settings import Settings
 from vllm_ascend_spec.training.target import target_hash
 
@@ -61,11 +62,21 @@ def start_engine(settings: Settings, usual: Mapping[str, Any], own: Mapping[str,
         settings: their ``engine`` has arguments of the user's.
         usual: arguments unless the user has given others.
         own: arguments whatever the user has given.
+
+    Raises:
+        AscendSpecError: an option is wrong, or vLLM refuses to start, such as with too little
+            memory; in one line.
     """
     _prepare()
     from vllm import LLM
 
-    return LLM(**{**usual, **_arguments(settings), **own})
+    try:
+        return LLM(**{"use_tqdm_on_load": False, **usual, **_arguments(settings), **own})
+    except AscendSpecError:
+        raise
+    except ValueError as error:
+        told = " ".join(str(error).split())
+        raise AscendSpecError(f"the target's engine does not start: {told}") from error
 
 
 def _prepare() -> None:

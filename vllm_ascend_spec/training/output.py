@@ -24,6 +24,11 @@ class Output:
         return self.folder / "settings.json"
 
     @property
+    def lock(self) -> Path:
+        """Held by the command that runs."""
+        return self.folder / ".lock"
+
+    @property
     def answers(self) -> Path:
         """The target's answers, those to held-out prompts not among them."""
         return self.folder / "answers.jsonl"
@@ -44,6 +49,21 @@ class Output:
         return self.folder / "vocabulary"
 
     @property
+    def dataset(self) -> Path:
+        """Folder of the samples' tokens, as the trainer reads them."""
+        return self.folder / "dataset"
+
+    @property
+    def begin(self) -> Path:
+        """The head to go on from, in the trainer's form."""
+        return self.folder / "begin"
+
+    @property
+    def trainer_log(self) -> Path:
+        """What the trainer logs."""
+        return self.folder / "trainer.log"
+
+    @property
     def checkpoints(self) -> Path:
         """Folder of the trainer's checkpoints."""
         return self.folder / "checkpoints"
@@ -62,6 +82,11 @@ class Output:
     def head(self) -> Path:
         """The trained head, as vLLM reads it."""
         return self.folder / "head"
+
+    @property
+    def proof(self) -> Path:
+        """Folder of what was measured of each way to draft, a JSON file for each."""
+        return self.folder / "proof"
 
     @property
     def report(self) -> Path:

@@ -30,9 +30,12 @@ class Settings:
         num_speculative_tokens: drafts per step that the head is trained and measured for.
         steps: steps of the optimizer.
         learning_rate: the highest.
+        nproc_per_node: processes that train, one for each device.
         seed: of weights, order and answers.
         engine: further arguments of ``vllm.LLM`` for the target's engines.
         library: further options of ``speculators train``, as words.
+        prompts_hash: says which prompts the files held.
+        checkpoint_minutes: the trainer's checkpoints are not further apart.
     """
 
     model: Path
@@ -49,9 +52,12 @@ class Settings:
     num_speculative_tokens: int = 3
     steps: int = 1000
     learning_rate: float = 1e-4
+    nproc_per_node: int = 1
     seed: int = 0
     engine: dict[str, Any] = field(default_factory=dict)
     library: tuple[str, ...] = ()
+    prompts_hash: str = ""
+    checkpoint_minutes: float = 10
 
     def save(self, path: Path) -> None:
         """Write them as JSON; the file is whole or the old one."""

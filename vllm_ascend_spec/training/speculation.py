@@ -5,16 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from vllm_ascend_spec.checkpoint.speculators import PROPOSED
 from vllm_ascend_spec.methods.suffix.checks import library_problem
 
-# vLLM's names of the methods of heads that are trained, with what these need beside the head.
-HEADS: dict[str, dict[str, Any]] = {
-    "eagle": {"method": "eagle"},
-    "eagle3": {"method": "eagle3"},
-    "peagle": {"method": "eagle3", "parallel_drafting": True},
-    "dflash": {"method": "dflash"},
-    "mtp": {"method": "mtp"},
-}
 SUFFIX: dict[str, Any] = {"method": "suffix", "num_speculative_tokens": 8}
 NGRAM: dict[str, Any] = {
     "method": "ngram",
@@ -28,12 +21,13 @@ def with_head(method: str, head: Path, num_speculative_tokens: int) -> dict[str,
     """Return the ``speculative_config`` of a head.
 
     Args:
-        method: a key of :data:`HEADS`.
+        method: of the head, as the speculators library names it.
         head: its folder.
         num_speculative_tokens: drafts per step.
     """
     return {
-        **HEADS[method],
+        "method": method,
+        **PROPOSED.get(method, {}),
         "model": str(head),
         "num_speculative_tokens": num_speculative_tokens,
     }

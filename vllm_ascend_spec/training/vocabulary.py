@@ -125,6 +125,36 @@ def choose_tokens(
     )
 
 
+def tokens_of_head(
+    head: Path, vocab_size: int, counts: Mapping[int, int]
+) -> DraftVocabulary | None:
+    """Return the tokens that a head has, or None if it has all of the target's.
+
+    Args:
+        head: the head's folder.
+        vocab_size: number of tokens of the target.
+        counts: how often each of the target's tokens was counted.
+
+    Raises:
+        ConfigError: the head is for a target with fewer tokens.
+    """
+    from safetensors import safe_open
+
+    for path in sorted(head.glob("*.safetensors")):
+        with safe_open(path, framework="np") as file:
+            if "d2t" not in file.keys():  # noqa: SIM118
+                continue
+            offsets = file.get_tensor("d2t").tolist()
+        tokens = tuple(own + offset for own, offset in enumerate(offsets))
+        if not all(0 <= token < vocab_size for token in tokens):
+            problem = f"its d2t names tokens beyond the target's {vocab_size}; valid: another head"
+            raise ConfigError("--from", str(head), problem)
+        known, total = sum(counts.get(token, 0) for token in tokens), sum(counts.values())
+        unseen = sum(not counts.get(token) for token in tokens)
+        return DraftVocabulary(tokens, vocab_size, known / total if total else 1.0, unseen)
+    return None
+
+
 def special_tokens(target: Path) -> set[int]:
     """Return the ids of the special tokens of a checkpoint.
 

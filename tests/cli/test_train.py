@@ -1,0 +1,396 @@
+"""``vllm-ascend-spec train``: what it refuses before it loads anything, and what it asks for."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.zoo import ZOO
+from vllm_ascend_spec.cli import check_found, serve, train, train_output
+from vllm_ascend_spec.cli.check_found import CheckResult, Problem
+from vllm_ascend_spec.cli.main import main
+from vllm_ascend_spec.training import requirements
+from vllm_ascend_spec.training.measure import REQUESTS
+from vllm_ascend_spec.training.methods import METHODS
+from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.settings import Settings
+
+TARGET, HEAD = str(ZOO / "target"), str(ZOO / "eagle3")
+PROMPTS = [f"prompt {number}" for number in range(40)]
+EAGLE3 = METHODS["eagle3"]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in PROMPTS))
+    return path
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """Take what the phases would be run with, instead of running them."""
+    found: list[Settings] = []
+
+    def run_phases(settings: Settings, *_: Any) -> int:
+        found.append(settings)
+        return 0
+
+    monkeypatch.setattr(train, "run_phases", run_phases)
+    monkeypatch.setattr(train, "conclude", lambda _: 0)
+    monkeypatch.setattr(serve, "problem", lambda: None)
+    monkeypatch.setattr(requirements, "missing", lambda: None)
+    return found
+
+
+@pytest.fixture
+def run(prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs the command with good options and those given."""
+
+    def call(*words: str, model: str = TARGET, file: Path = prompts) -> tuple[int, str, str]:
+        status = main(
+            ["train", model, "--prompts", str(file), "--output", str(tmp_path / "out"), *words]
+        )
+        output = capsys.readouterr()
+        return status, output.out, output.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--method", "egle3"], "--method='egle3': did you mean 'eagle3'? valid: eagle3, peagle"),
+        (["--method", "ngram"], "--method='ngram': valid: eagle3"),
+        (["--method", "eagle"], "--method='eagle': "),
+        (["--method", "mtp"], "--method='mtp': "),
+        (["--layers", "2,6,40"], "--layers='2,6,40': valid: 3 different ones from 0 to 12"),
+        (["--layers", "6,2,9"], "--layers='6,2,9': valid: numbers in ascending order"),
+        (["--layers", "many"], "--layers='many': valid: numbers in ascending order"),
+        (["--draft-vocab-size", "9999"], "--draft-vocab-size=9999: valid: 1 to 4096"),
+        (["--steps", "0"], "--steps=0: valid: a number above 0"),
+        (["--learning-rate", "nan"], "--learning-rate=nan: valid: a number above 0"),
+        (["--temperature", "-1"], "--temperature=-1.0: valid: 0 and more"),
+        (["--seed", "-1"], "--seed=-1: valid: 0 and more"),
+        (["--tensor-parallel-size", "0"], "--tensor-parallel-size=0: valid: a number above 0"),
+        (["--gpu-memory-utilization", "2"], "--gpu-memory-utilization=2.0: valid: above 0, up to"),
+        (["--hf-overrides", "{"], "--hf-overrides='{': is not JSON"),
+        (["--hf-overrides", "[]"], "--hf-overrides='[]': valid: a JSON object"),
+        (["--holdout", "0"], "--holdout=0.0: valid: a number of prompts, or a share"),
+        (["--holdout", "40"], "--holdout=40.0: leaves nothing to train on: there are 40"),
+        (["--from", str(ZOO / "nothing")], "nothing': "),
+        (["--from", str(ZOO / "eagle")], "eagle': is a head of the first EAGLE"),
+        (["--from", TARGET], "target': is not an EAGLE-3 head"),
+        (["--from", HEAD, "--layers", "2,6,9"], "the head of --from reads 3,7,12; leave --layers"),
+        (["--from", HEAD, "--draft-vocab-size", "8"], "the head of --from has 3072; leave"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_option_is_one_line(
+    words: list[str], told: str, run: Run, asked: list[Settings], tmp_path: Path
+) -> None:
+    status, out, err = run(*words)
+    (line,) = err.splitlines()
+    assert (status, out) == (2, "")
+    assert line.startswith("vllm-ascend-spec train: error: ")
+    assert told in line
+    assert not (tmp_path / "out").exists()
+    assert not asked
+
+
+@pytest.mark.parametrize("missing", [0, 1, 3])
+def test_what_is_needed_is_named(
+    missing: int, prompts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [TARGET, "--prompts", str(prompts)]
+    assert main(["train", *words[:missing]]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    option = ("MODEL", "--prompts", "", "--output")[missing]
+    assert f"{option}=None: is missing; give vllm-ascend-spec train MODEL" in line
+
+
+def test_an_unknown_option_gets_a_suggestion(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        run("--lerning-rate", "1")
+    assert end.value.code == 2
+    assert "did you mean '--learning-rate'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.jsonl", '{"prompt": "a"}\n{"promt": "b"}\n', "line 2: has no"),
+        ("a.jsonl", '{"prompt": "a"}\nnot JSON\n', "line 2: is not JSON"),
+        ("a.jsonl", "", "has no prompts"),
+        ("a.csv2", "a", "has none of the known endings"),
+        ("a.txt", None, "cannot be read: No such file"),
+    ],
+)
+def test_wrong_prompts_are_one_line(
+    name: str, content: str | None, told: str, run: Run, asked: list[Settings], tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    status, _, err = run(file=tmp_path / name)
+    (line,) = err.splitlines()
+    assert (status, asked) == (2, [])
+    assert told in line
+
+
+def test_conversations_need_a_chat_template(
+    run: Run, asked: list[Settings], tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for path in (ZOO / "target").iterdir():
+        if path.name != "chat_template.jinja":
+            (bare / path.name).symlink_to(path)
+    talk = tmp_path / "talk.jsonl"
+    turn = {"messages": [{"role": "user", "content": "hello"}]}
+    talk.write_text(json.dumps(turn) + "\n" + json.dumps({"prompt": "more"}) + "\n")
+    status, _, err = run("--holdout", "1", model=str(bare), file=talk)
+    assert status == 2
+    assert "line 1: is a conversation, and the target's tokenizer has no chat template" in err
+    assert run("--holdout", "1", file=talk)[0] == 0
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", str(ZOO / "nothing"), str(ZOO / "report.py")])
+def test_a_target_that_is_no_folder(model: str, run: Run, asked: list[Settings]) -> None:
+    status, _, err = run(model=model)
+    assert status == 2
+    assert err.startswith(f"vllm-ascend-spec train: error: MODEL={model!r}: ")
+
+
+def test_a_target_that_does_not_give_its_states(
+    run: Run, asked: list[Settings], tmp_path: Path
+) -> None:
+    bloom = tmp_path / "bloom"
+    bloom.mkdir()
+    for path in (ZOO / "target").iterdir():
+        if path.name != "config.json":
+            (bloom / path.name).symlink_to(path)
+    config = json.loads((ZOO / "target" / "config.json").read_text())
+    text = json.dumps({**config, "architectures": ["BloomForCausalLM"]})
+    (bloom / "config.json").write_text(text)
+    status, _, err = run(model=str(bloom))
+    assert (status, asked) == (2, [])
+    assert f"MODEL={str(bloom)!r}: vLLM's BloomForCausalLM does not give the states" in err
+
+
+@pytest.mark.parametrize(
+    ("method", "layers"), [("dflash", (3, 7, 12)), ("peagle", None), ("dspark", None)]
+)
+def test_heads_of_other_methods_to_adapt(
+    method: str, layers: tuple[int, ...] | None, run: Run, asked: list[Settings]
+) -> None:
+    status, _, err = run("--method", method, "--from", str(ZOO / method))
+    if layers is None:
+        assert status == 2
+        assert f"speculators has no converter for {method}; valid: a head in the form" in err
+    else:
+        assert (status, asked[0].layers) == (0, layers)
+
+
+def test_an_output_folder_that_holds_something_else(
+    run: Run, asked: list[Settings], tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    assert run()[0] == 0  # an empty one is fine, and what a start leaves that was killed early
+    (tmp_path / "out" / "settings.json").rename(tmp_path / "out" / "settings.json.tmp")
+    assert run()[0] == 0
+    for path in (tmp_path / "out").iterdir():
+        path.unlink()
+    (tmp_path / "out" / "thesis.tex").touch()
+    status, _, err = run()
+    assert status == 2
+    assert "holds something else; valid: a new or empty folder, or one of train's own" in err
+    (tmp_path / "out" / "settings.json").write_text("{}")
+    status, _, err = run()
+    assert status == 2
+    assert "settings.json cannot be read; valid: a new folder" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--steps", "7"], f"--steps {EAGLE3.scratch.steps}, now 7"),
+        (["--max-tokens", "9"], "--max-tokens 512, now 9"),
+        (["--layers", "1,2,3"], "--layers 2,6,9, now 1,2,3"),
+        (["--from", HEAD], f"--from none, now {HEAD}"),
+        (["--quantization", "fp8"], "--quantization none, now fp8"),
+        (["--", "--weight-decay", "0"], "-- none, now --weight-decay,0"),
+    ],
+    ids=" ".join,
+)
+def test_a_second_start_asks_for_the_same(
+    words: list[str], told: str, run: Run, asked: list[Settings]
+) -> None:
+    assert run()[0] == 0
+    status, _, err = run(*words)
+    assert status == 2
+    assert f"was begun with {told}; valid: the same, or a new folder" in err
+    assert run("--max-num-seqs", "4", "--tensor-parallel-size", "2")[0] == 0
+
+
+def test_a_second_start_has_the_same_prompts(
+    run: Run, asked: list[Settings], prompts: Path
+) -> None:
+    assert run()[0] == 0
+    lines = prompts.read_text().splitlines(keepends=True)
+    prompts.write_text("".join(reversed(lines)))
+    assert run()[0] == 0
+    prompts.write_text("".join(lines[1:]))
+    status, _, err = run()
+    assert status == 2
+    assert "was begun with prompts whose hash is " in err
+
+
+def test_what_is_asked_for(run: Run, asked: list[Settings], tmp_path: Path) -> None:
+    status, out, _ = run(
+        "--max-tokens", "32", "--temperature", "0.5", "--seed", "3", "--holdout", "8", "-tp", "2",
+        "--no-enforce-eager", "--hf-overrides", '{"a": 1}', "--dtype", "float32",
+        "--", "--weight-decay", "0.1",
+    )  # fmt: skip
+    assert status == 0
+    assert out == (
+        "vllm-ascend-spec train: 32 prompts to train on, 8 to measure with; the states of answers "
+        "take up to 4.2 MB\n"
+    )
+    (settings,) = asked
+    assert settings == Settings.load(Output(tmp_path / "out").settings)
+    assert settings.engine == {
+        "tensor_parallel_size": 2,
+        "hf_overrides": {"a": 1},
+        "enforce_eager": False,
+    }
+    assert (settings.sampling.max_tokens, settings.sampling.temperature) == (32, 0.5)
+    assert settings.seed == settings.sampling.seed == 3
+    assert settings.library == ("--weight-decay", "0.1")
+    assert settings.layers == (2, 6, 9)
+    assert train.serve_words(settings, {"method": "suffix"}) == [
+        TARGET, "--dtype", "float32", "--tensor-parallel-size", "2",
+        "--hf-overrides", '{"a": 1}', "--no-enforce-eager",
+        "--speculative-config", '{"method": "suffix"}',
+    ]  # fmt: skip
+
+
+def test_a_head_to_adapt_decides_what_it_reads(run: Run, asked: list[Settings]) -> None:
+    assert run("--from", HEAD)[0] == 0
+    (settings,) = asked
+    assert (settings.layers, settings.draft_vocab_size) == ((3, 7, 12), 3072)
+    assert settings.begin_with == Path(HEAD)
+    assert settings.steps == EAGLE3.adapted.steps < EAGLE3.scratch.steps
+
+
+def test_options_of_a_file_stand_behind_the_command_line(
+    run: Run, asked: list[Settings], tmp_path: Path
+) -> None:
+    file = tmp_path / "train.yaml"
+    file.write_text(
+        "max_tokens: 32\nsteps: 5\nenforce-eager: true\nlayers: [1, 2, 3]\n"
+        "additional-config: {ascend_spec: {}}\nmodel: elsewhere\n"
+    )
+    assert run("--config", str(file), "--steps", "6")[0] == 0
+    (settings,) = asked
+    assert (settings.sampling.max_tokens, settings.steps, settings.layers) == (32, 6, (1, 2, 3))
+    assert settings.engine == {"additional_config": {"ascend_spec": {}}, "enforce_eager": True}
+    assert settings.model == Path(TARGET)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("stps: 5", "has 'stps', which is no option; did you mean 'steps'?"),
+        ("config: more.yaml", "has 'config', which is no option"),
+        ("- steps", "valid: a YAML file of options"),
+        ("a: [", "cannot be read: "),
+        ("steps: many", "invalid int value"),
+        ("dtype: int3", "invalid choice"),
+    ],
+)
+def test_a_wrong_file_of_options(
+    text: str, told: str, run: Run, asked: list[Settings], tmp_path: Path
+) -> None:
+    file = tmp_path / "train.yaml"
+    file.write_text(text)
+    status, _, err = run("--config", str(file))
+    (line,) = err.splitlines()
+    assert status == 2
+    assert line.startswith(f"vllm-ascend-spec train: error: --config={str(file)!r}: ")
+    assert told in line
+
+
+def test_a_trainer_that_is_missing_is_told(
+    run: Run, asked: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requirements, "missing", lambda: "speculators missing; valid: pip install")
+    status, _, err = run()
+    assert (status, asked) == (2, [])
+    assert "speculators missing; valid: pip install" in err
+
+
+@pytest.mark.parametrize("problems", [[], [Problem(None, "no such head", "train one")]])
+def test_the_end_is_a_command_as_check_finds_it(
+    problems: list[Problem],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = {"method": "eagle3", "model": "a head", "num_speculative_tokens": 2}
+    figures = {"tokens_per_step": 1.0, "tokens_per_second": 9.0, "per_position": []}
+    report = {
+        "kept": "head",
+        "speedup": 2.0,
+        "requests_at_once": 8,
+        "prompts": 1,
+        "left_out": {},
+        "same_texts": {"head": dict.fromkeys(REQUESTS, 1)},
+        "results": dict.fromkeys(("none", "head"), dict.fromkeys(REQUESTS, figures)),
+        "speculative_config": spec,
+    }
+    settings = Settings(Path(TARGET), "eagle3", (), tmp_path, engine={"block_size": 16})
+    Output(tmp_path).report.write_text(json.dumps(report))
+    checked: list[list[str]] = []
+
+    def find(words: list[str]) -> CheckResult:
+        checked.append(words)
+        return CheckResult(problems=problems)
+
+    monkeypatch.setattr(check_found, "find", find)
+    assert train.conclude(settings) == (2 if problems else 0)
+    (words,) = checked
+    assert words == [TARGET, "--block-size", "16", "--speculative-config", json.dumps(spec)]
+    output = capsys.readouterr()
+    if problems:
+        assert output.err == "vllm-ascend-spec train: error: no such head\n"
+    else:
+        *_, said, command = output.out.splitlines()
+        assert said == "serve it with this command; `check` passes it:"
+        assert shlex.split(command) == ["vllm", "serve", *words]
+
+
+def test_checks_load_nothing(prompts: Path, tmp_path: Path) -> None:
+    """All checks are made in a process that has neither torch nor vLLM."""
+    words = ["train", TARGET, "--prompts", str(prompts), "--from", HEAD, "--output"]
+    words.append(str(tmp_path / "out"))
+    code = f"""
+import sys
+from vllm_ascend_spec.cli import train_checks
+from vllm_ascend_spec.cli.main import build_parser
+train_checks.checked(build_parser().parse_args({words}))
+sys.stdout.write(" ".join({{"torch", "vllm", "transformers"}} & {{*sys.modules}}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_every_difference_of_engines_that_may_be_is_an_option() -> None:
+    assert set(train_output.MAY_DIFFER) <= set(train.train_options.ENGINE)

@@ -1,0 +1,205 @@
+"""Phase d of ``train``: the library trains a head, here of tiny data on a CPU."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.fit_inputs import texts, write_inputs
+from tests.zoo import SHALLOW, ZOO
+from vllm_ascend_spec.training.library.checkpoints import mend
+from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.settings import Settings
+
+pytestmark = pytest.mark.skipif(find_spec("speculators") is None, reason="needs speculators")
+
+TARGET = SHALLOW / "target"
+STEPS = 24
+TINY = Settings(
+    model=TARGET,
+    method="eagle3",
+    prompts=(),
+    output=Path(),
+    layers=(1, 2, 3),
+    steps=STEPS,
+    learning_rate=3e-3,
+    library=("--total-seq-len", "256"),
+)
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def start(output: Path, *before: str) -> subprocess.Popen[str]:
+    program = [*before, "-m", "vllm_ascend_spec.training.phases.run", "fit", str(output)]
+    return subprocess.Popen(
+        [sys.executable, *program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def train(output: Path, *before: str) -> str:
+    process = start(output, *before)
+    told = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, told
+    return told
+
+
+def logged(output: Path, part: str) -> list[dict[str, Any]]:
+    lines = map(json.loads, Output(output).metrics.read_text().splitlines())
+    return [line[part] for line in lines if part in line]
+
+
+def digest(head: Path) -> str:
+    return hashlib.sha256((head / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A trained head's output folder, and what was shown."""
+    output = tmp_path_factory.mktemp("fit") / "output"
+    write_inputs(replace(TINY, output=output), texts(24))
+    return output, train(output)
+
+
+def test_a_head_learns(trained: tuple[Path, str]) -> None:
+    output, told = trained
+    losses = [each["loss"] for each in logged(output, "train")]
+    assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
+    assert f"fit: step {STEPS} of {STEPS}, loss " in told
+    assert "left" in told
+    assert "it/s" not in told
+    assert Output(output).curves.read_bytes().startswith(b"\x89PNG")
+    assert len(list(Output(output).checkpoints.glob("[0-9]*"))) <= 3
+
+
+def test_the_head_is_what_vllm_reads(trained: tuple[Path, str]) -> None:
+    from vllm_ascend_spec.checkpoint.config_json import read_config
+    from vllm_ascend_spec.checkpoint.files import read_checkpoint
+
+    head = Output(trained[0]).head
+    config, tensors = read_config(head), read_checkpoint(head)
+    assert config["eagle_aux_hidden_state_layer_ids"] == [1, 2, 3]
+    assert tensors["fc.weight"].dtype == "BF16"
+    assert not [name for name in tensors if name.startswith("verifier")]
+
+
+def test_a_second_start_has_nothing_to_do(trained: tuple[Path, str]) -> None:
+    assert train(trained[0]) == ""
+
+
+def test_states_of_other_tokens_teach_less(trained: tuple[Path, str], tmp_path: Path) -> None:
+    """Negative control: what is learned comes from the hidden states."""
+    write_inputs(replace(TINY, output=tmp_path / "shuffled"), texts(24), shuffled=True)
+    train(tmp_path / "shuffled")
+    # By the first draft: the later ones see states of the head's own.
+    whole, shuffled = (
+        sum(each["full_acc_0"] for each in logged(output, "train")[-6:])
+        for output in (trained[0], tmp_path / "shuffled")
+    )
+    assert shuffled < 0.7 * whole
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.nightly)])
+def test_killed_training_ends_with_the_same_head(
+    trained: tuple[Path, str], tmp_path: Path, kills: int
+) -> None:
+    output = tmp_path / "output"
+    # A checkpoint after every step, and in the middle of epochs.
+    write_inputs(replace(TINY, output=output, checkpoint_minutes=0), texts(24))
+    draw, killed = random.Random(kills), 0
+    while not Output(output).head.is_dir():
+        process = start(output)
+        if killed < kills:
+            await_first_step(process)
+            time.sleep(draw.uniform(0, 1))
+            process.send_signal(signal.SIGKILL)
+        told = process.communicate(timeout=300)[0]
+        assert process.returncode in (0, -signal.SIGKILL), told
+        killed += process.returncode != 0
+        whole = [each for each in Output(output).checkpoints.glob("[0-9]*") if each.is_dir()]
+        assert len(whole) <= 5
+    assert killed == kills or kills > 2
+    assert killed >= 2
+    assert digest(Output(output).head) == digest(Output(trained[0]).head)
+    lines = Output(output).metrics.read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in lines]
+    assert steps == sorted(steps)
+    assert logged(output, "train") == logged(trained[0], "train")
+
+
+def await_first_step(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("fit: step"):
+            return
+
+
+def test_ctrl_c_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    write_inputs(replace(TINY, output=output, checkpoint_minutes=0, steps=500), texts(24))
+    process = start(output)
+    state = Output(output).checkpoints / "0" / "training_state.json"
+    while not state.exists() and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    assert "goes on from the last checkpoint" in told
+    assert "Traceback" not in told
+    assert mend(Output(output).checkpoints) is not None
+
+
+def test_a_head_of_another_form_goes_on_from_where_it_was(tmp_path: Path) -> None:
+    """The zoo's head is right before it is trained on, so nothing of it is lost."""
+    settings = replace(
+        TINY,
+        output=tmp_path / "output",
+        model=ZOO / "target",
+        begin_with=ZOO / "eagle3",
+        layers=(3, 7, 12),
+        steps=4,
+        learning_rate=1e-6,
+    )
+    write_inputs(settings, texts(8))
+    program = ("-m", "vllm_ascend_spec.training.phases.run", "vocabulary", str(settings.output))
+    subprocess.run([sys.executable, *program], check=True)
+    train(settings.output)
+    assert logged(settings.output, "train")[0]["full_acc_0"] > 0.5
+    config = json.loads((Output(settings.output).head / "config.json").read_text())
+    assert config["draft_vocab_size"] == 3072
+    assert config["eagle_aux_hidden_state_layer_ids"] == [3, 7, 12]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("method", ["peagle", "dflash", "dspark"])
+def test_other_methods_learn(method: str, tmp_path: Path) -> None:
+    settings = replace(TINY, method=method, output=tmp_path / "output")
+    write_inputs(settings, texts(24))
+    train(settings.output)
+    losses = [each["loss"] for each in logged(settings.output, "train")]
+    assert sum(losses[-4:]) < 0.9 * sum(losses[:4])
+
+
+@pytest.mark.nightly
+def test_two_processes_train_together(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    write_inputs(replace(TINY, output=output), texts(24))
+    told = train(output, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+    losses = [each["loss"] for each in logged(output, "train")]
+    assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
+    assert told.count(f"fit: step {STEPS} of {STEPS}") == 1

@@ -1,0 +1,122 @@
+"""Patches of the trainer's library: each corrects a fault that the stock one shows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("speculators") is None, reason="needs speculators"),
+    pytest.mark.skipif(torch.accelerator.is_available(), reason="is about a CPU alone"),
+]
+
+PATCHES = "vllm_ascend_spec.training.library.patches"
+
+
+@pytest.fixture
+def patch(request: pytest.FixtureRequest) -> Any:
+    """The patch that a test names, taken back at its end."""
+    import importlib
+
+    module = importlib.import_module(f"{PATCHES}.{request.param}")
+    yield module
+    module.revert()
+
+
+def patched(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("patch", [name], indirect=True)
+
+
+@patched("cpu_step_timer")
+def test_a_step_is_timed(patch: Any) -> None:
+    from speculators.train.trainer import _StepTimer
+
+    timer = _StepTimer(enabled=True)
+    with pytest.raises(RuntimeError, match="accelerator"):
+        timer.mark("fwd")
+    with pytest.raises(RuntimeError, match="accelerator"):
+        timer.now()
+    patch.apply()
+    timer.mark("fwd")
+    assert timer.now() is not None
+    timer.reset(enabled=False)
+    assert timer.now() is None
+
+
+@patched("cpu_checkpoint_device")
+def test_a_checkpoint_is_read_onto_the_cpu(patch: Any) -> None:
+    from speculators.train import checkpointer
+
+    assert checkpointer.get_current_device() == "cuda:0"
+    patch.apply()
+    assert checkpointer.get_current_device() == "cpu"
+
+
+JOIN = """
+import sys
+from speculators.train import cli, distributed
+if sys.argv[1] == "patched":
+    from vllm_ascend_spec.training.library.patches import cpu_processes
+    cpu_processes.apply()
+cli.maybe_setup_distributed()
+import torch, torch.distributed as dist
+summed = torch.tensor(float(distributed.get_rank() + 1))
+dist.all_reduce(summed, group=distributed.get_dp_group())
+assert summed == 3 and distributed.get_dp_size() == 2 and distributed.is_distributed()
+cli.maybe_destroy_distributed()
+"""
+
+
+def test_processes_train_together(tmp_path: Path) -> None:
+    program = tmp_path / "join.py"
+    program.write_text(JOIN)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+    stock, ours = (
+        subprocess.run(
+            [*torchrun, str(program), which],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        )
+        for which in ("stock", "patched")
+    )
+    assert stock.returncode != 0
+    assert "accelerator" in stock.stderr
+    assert ours.returncode == 0, ours.stderr
+
+
+def test_the_trainer_computes_on_the_cpu() -> None:
+    from speculators.train.trainer import Trainer
+
+    from vllm_ascend_spec.training.library.patches.cpu_trainer import CpuTrainer
+
+    class Stock:
+        """The two lines of the library's constructor, and where it goes on."""
+
+        def __init__(self) -> None:
+            found = torch.accelerator.current_accelerator()
+            self.local_rank: Any = 0
+            self.device_type = found.type if found is not None else "cuda"
+            self.setup_trainer()
+
+        def setup_trainer(self) -> None:
+            """Go on."""
+
+    class Ours(CpuTrainer, Stock):
+        """As our trainer has them."""
+
+    stock, ours = Stock(), Ours()
+    assert 'else "cuda"' in Path(sys.modules[Trainer.__module__].__file__ or "").read_text()
+    assert stock.device_type == "cuda"
+    with pytest.raises((RuntimeError, AssertionError)):
+        torch.zeros(1).to(stock.local_rank)
+    assert ours.device_type == "cpu"
+    assert torch.zeros(1).to(ours.local_rank).device.type == "cpu"
