@@ -33,7 +33,7 @@ def train(folder: Path) -> list[str]:
     prompts = folder / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
     words = f"""train {ZOO / "target"} --prompts {prompts} --output {folder / "out"} --holdout 8
-        --layers 3,7,12 --draft-vocab-size 1536 --steps 320 --learning-rate 3e-3
+        --layers 3,7,12 --draft-vocab-size 1536 --steps 440 --learning-rate 3e-3
         --max-tokens 400 --temperature 0.8 --max-model-len 512 --dtype float32 --enforce-eager
         --kv-cache-memory-bytes {128 << 20}"""
     done = subprocess.run(
