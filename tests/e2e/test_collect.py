@@ -249,7 +249,7 @@ def test_an_engine_without_speculation_collects_a_share(
     path = tmp_path_factory.mktemp("share")
     llm = make_engine(additional_config={"ascend_spec": section(path, collect_rate=0.5)})
     asked = [prompt[: 20 + place] for place in range(8) for prompt in prompts[:16]]
-    answers = llm.generate(asked, greedy(1), use_tqdm=False)
+    answers = llm.generate(asked, greedy(2), use_tqdm=False)
     time.sleep(0.5)
     found = records(path)
     # Five standard deviations of 128 draws are 28.
