@@ -282,6 +282,13 @@ def test_what_is_asked_for(run: Run, asked: list[Settings], tmp_path: Path) -> N
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("asked")
+def test_the_folder_is_its_owners_alone(run: Run, tmp_path: Path) -> None:
+    """It holds the prompts, which may be other people's."""
+    assert run()[0] == 0
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
+
+
 def test_a_head_to_adapt_decides_what_it_reads(run: Run, asked: list[Settings]) -> None:
     assert run("--from", HEAD)[0] == 0
     (settings,) = asked

@@ -70,6 +70,29 @@ def test_another_file_is_begun_when_one_is_large(
     assert sizes == [2, 2, 1]
 
 
+def test_files_that_are_moved_do_not_replace_each_other(tmp_path: Path) -> None:
+    """The last one, too, which is still written to."""
+    folder, away = opened(tmp_path / "prompts"), tmp_path / "away"
+    away.mkdir()
+    for _ in range(3):
+        folder.append([LINE])
+        for path in collected_files(tmp_path / "prompts"):
+            path.rename(away / path.name)
+    assert read(away) == LINE * 3
+
+
+def test_files_may_be_taken_away_at_any_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the listing of a folder and a look at its files."""
+    gone = tmp_path / "collected-01234567-0001.jsonl"
+    listed = module.collected_files
+    monkeypatch.setattr(module, "collected_files", lambda folder: [gone, *listed(folder)])
+    folder = opened(tmp_path)
+    assert folder.append([LINE]) == 1
+    assert size_of(tmp_path) == len(LINE)
+
+
 def write_many(path: Path, max_bytes: int) -> None:
     folder = opened(path, max_bytes)
     for _ in range(200):

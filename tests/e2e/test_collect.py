@@ -153,7 +153,7 @@ def test_clients_beside_each_other(server: Server, folder: Path, prompts: list[s
 
 
 def test_what_is_left_out(server: Server, folder: Path, prompts: list[str]) -> None:
-    """Aborted requests, prompts for their logprobs, and texts with an access key."""
+    """Aborted requests, prompts for their logprobs, beams, and texts with an access key."""
 
     async def leave() -> None:
         async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:
@@ -170,6 +170,8 @@ def test_what_is_left_out(server: Server, folder: Path, prompts: list[str]) -> N
     def ask() -> None:
         asyncio.run(leave())
         complete(server, prompts[4], extra_body={"prompt_logprobs": 1})
+        beams = complete(server, prompts[4], n=2, extra_body={"use_beam_search": True})
+        assert len(beams.choices) == 2
         complete(server, f"use {ACCESS_KEY} for it")
         complete(server, prompts[5])
 
@@ -249,7 +251,7 @@ def test_an_engine_without_speculation_collects_a_share(
     path = tmp_path_factory.mktemp("share")
     llm = make_engine(additional_config={"ascend_spec": section(path, collect_rate=0.5)})
     asked = [prompt[: 20 + place] for place in range(8) for prompt in prompts[:16]]
-    answers = llm.generate(asked, greedy(1), use_tqdm=False)
+    answers = llm.generate(asked, greedy(2), use_tqdm=False)
     time.sleep(0.5)
     found = records(path)
     # Five standard deviations of 128 draws are 28.

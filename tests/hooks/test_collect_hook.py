@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 from vllm import SamplingParams
 from vllm.v1.engine import EngineCoreOutput, EngineCoreRequest, FinishReason
 from vllm.v1.engine.output_processor import OutputProcessor
@@ -21,7 +22,7 @@ from vllm_ascend_spec.config.collect import collecting_of
 from vllm_ascend_spec.devices.registry import BUILT_IN as DEVICES
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.hooks import collect_hook, preflight
-from vllm_ascend_spec.hooks.collect_hook import Choice, add_prompt_text, is_plain, target_of
+from vllm_ascend_spec.hooks.collect_hook import Choice, add_texts, is_plain, target_of
 from vllm_ascend_spec.hooks.writable_dirs import check_collect_folder
 from vllm_ascend_spec.training.target import target_hash
 
@@ -106,6 +107,7 @@ def test_an_aborted_request_is_not_collected_nor_kept() -> None:
         {"prompt_token_ids": []},
         {"sampling_params": None},
         {"sampling_params": SamplingParams(prompt_logprobs=1)},
+        {"sampling_params": SamplingParams(max_tokens=1)},
         {"resumable": True},
     ],
 )
@@ -155,13 +157,18 @@ def test_nothing_is_hooked_in_unless_it_is_asked_for(additional: Any) -> None:
     assert dict(vars(OutputProcessor)) != before, "the comparison would have seen it"
 
 
-def test_the_text_of_a_prompt_that_was_tokens() -> None:
-    tokenizer = SimpleNamespace(decode=lambda tokens: f"text of {tokens}")
-    tokens = Finished((1, 2), (3,), "stop")
-    assert add_prompt_text(tokenizer, tokens).prompt_text == "text of [1, 2]"
-    assert add_prompt_text(None, tokens) is tokens
-    told = Finished((1, 2), (3,), "stop", "told")
-    assert add_prompt_text(tokenizer, told) is told
+def test_the_texts_of_a_request_that_has_tokens_alone() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(TARGET)
+    key = "hf_abcdefghijklmnopqrstuvwxyz"
+    asked, answered = (tuple(tokenizer(text)["input_ids"]) for text in ("the key?", f"It is {key}"))
+    tokens = Finished(asked, (*answered, tokenizer.eos_token_id), "stop")
+    found = add_texts(tokenizer, tokens)
+    assert (found.prompt_text, found.answer_text) == ("the key?", f"It is {key}")
+    assert found.has_key
+    assert not tokens.has_key
+    assert add_texts(None, tokens) is tokens
+    told = Finished(asked, answered, "stop", "told", "answered")
+    assert add_texts(tokenizer, told) == told
 
 
 def test_the_name_of_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

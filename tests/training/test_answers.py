@@ -206,6 +206,32 @@ def test_a_conversation_is_written_by_the_chat_template(tokenizer: Any) -> None:
     assert tokenizer.decode(tokenize(prompt, tokenizer)) == text
 
 
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ({"a": 1}, {"a": 1}),
+        *((wrong, {}) for wrong in ('{"a": ', "[1]", "", None)),
+    ],
+)
+def test_a_call_is_written_as_vllms_server_writes_it(
+    arguments: Any, wanted: dict[str, int], tokenizer: Any
+) -> None:
+    """A template writes the arguments as JSON, so they must not be JSON before."""
+    function = {"name": "add", "arguments": arguments}
+    call = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
+    result = {"role": "tool", "content": "2"}
+    (prompt,) = prompts([{"messages": [*CHAT["messages"], call, result]}])
+    writes = AutoTokenizer.from_pretrained(TARGET)
+    writes.chat_template = "{{ messages[1] | tojson }}"
+    assert json.loads(tokenizer.decode(tokenize(prompt, writes))) == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"type": "function", "function": {"name": "add", "arguments": wanted}}],
+    }
+    assert function["arguments"] == arguments
+
+
 def test_tokens_stay_as_they_are_given(tokenizer: Any) -> None:
     (prompt,) = prompts([{"prompt_token_ids": [5, 5, 6]}])
     assert tokenize(prompt, tokenizer) == [5, 5, 6]

@@ -49,10 +49,11 @@ def test_sharegpt_is_the_same_conversation() -> None:
 
 
 def test_tools_and_calls_are_kept() -> None:
-    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
+    calls = [{"id": "1", "function": {"name": "add", "arguments": '{"a": 1}'}}]
+    call = {"role": "assistant", "content": None, "tool_calls": calls}
     result = {"role": "tool", "content": "4", "tool_call_id": "1"}
     found = parse({"messages": [USER, call, result], "tools": [{"name": "add"}]})
-    assert found.messages == (USER, {"role": "assistant", "tool_calls": [{"id": "1"}]}, result)
+    assert found.messages == (USER, {"role": "assistant", "tool_calls": calls}, result)
     assert found.tools == ({"name": "add"},)
     assert found.id != parse({"messages": [USER, call, result]}).id
 
@@ -117,6 +118,11 @@ def test_an_id_depends_on_the_content_alone() -> None:
         ({"messages": [{"role": "user"}]}, '"messages"[0] has no text as its "content"'),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "not text"),
         ({"messages": [USER], "tools": "add"}, '"tools" has to be a list'),
+        ({"messages": [{**REPLY, "tool_calls": [{"id": "1"}]}]}, '[0] has "tool_calls" that are'),
+        (
+            {"messages": [{**REPLY, "tool_calls": "add"}]},
+            '[0] has "tool_calls" that are not a list',
+        ),
         ({"conversations": [{"from": "x", "value": ""}]}, '"conversations"[0] has no "from"'),
         ({"conversations": [{"from": "human"}]}, 'has no text as its "value"'),
         ({"prompt_token_ids": []}, '"prompt_token_ids" has to be a list that is not empty'),

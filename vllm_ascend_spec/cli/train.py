@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if why := serve.problem():
         raise PlatformError(why)
     output = Output(settings.output)
-    output.folder.mkdir(parents=True, exist_ok=True)
+    output.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with owned(output):
         settings.save(output.settings)
         show(f"vllm-ascend-spec train: {said}")

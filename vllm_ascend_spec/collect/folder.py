@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 
 from vllm_ascend_spec.training.atomic import cut_torn_line
+from vllm_ascend_spec.training.prompt_files import COLLECTED
 
-# Nothing else in the folder is counted or changed.
-NAME = re.compile(r"collected-[0-9a-f]{8}-\d{4,}\.jsonl")
 LOCK = ".collected.lock"
 # From this size on another file is begun, so that finished ones can be taken away meanwhile.
 FILE_BYTES = 64 * 10**6
 FOR_OWNER, FOLDER_FOR_OWNER = 0o600, 0o700
-FLAGS = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
+APPEND = FLAGS | os.O_WRONLY | os.O_APPEND
 
 
 class CollectedFolder:
@@ -36,7 +35,7 @@ class CollectedFolder:
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path, self._max_bytes = path, max_bytes
-        self._name, self._number = secrets.token_hex(4), 1
+        self._name, self._number = secrets.token_hex(4), 0
 
     def open(self) -> None:
         """Create the folder if there is none; cut off lines that killed processes began.
@@ -47,7 +46,8 @@ class CollectedFolder:
         self._path.mkdir(mode=FOLDER_FOR_OWNER, parents=True, exist_ok=True)
         with self._locked():
             for path in collected_files(self._path):
-                cut_torn_line(path)
+                with suppress(FileNotFoundError):
+                    cut_torn_line(path)
 
     def append(self, lines: Sequence[bytes]) -> int:
         """Write lines, and return how many fit into the bound; the others are not written.
@@ -63,7 +63,7 @@ class CollectedFolder:
         return count
 
     def _write(self, data: bytes) -> None:
-        file = os.open(self._file(), FLAGS | os.O_WRONLY | os.O_APPEND, FOR_OWNER)
+        file = self._open_last()
         try:
             size = os.fstat(file).st_size
             try:
@@ -76,16 +76,25 @@ class CollectedFolder:
         finally:
             os.close(file)
 
+    def _open_last(self) -> int:
+        """Open the file that is written to; a new one if that is large or was taken away.
+
+        No name is used twice, so that files moved to one folder do not replace each other.
+        """
+        with suppress(FileNotFoundError):
+            file = os.open(self._file(), APPEND)
+            if os.fstat(file).st_size < FILE_BYTES:
+                return file
+            os.close(file)
+        self._number += 1
+        return os.open(self._file(), APPEND | os.O_CREAT | os.O_EXCL, FOR_OWNER)
+
     def _file(self) -> Path:
-        path = self._path / f"collected-{self._name}-{self._number:04}.jsonl"
-        if path.exists() and path.stat().st_size >= FILE_BYTES:
-            self._number += 1
-            return self._file()
-        return path
+        return self._path / f"collected-{self._name}-{self._number:04}.jsonl"
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        lock = os.open(self._path / LOCK, FLAGS | os.O_RDWR, FOR_OWNER)
+        lock = os.open(self._path / LOCK, FLAGS | os.O_CREAT | os.O_RDWR, FOR_OWNER)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -94,12 +103,19 @@ class CollectedFolder:
 
 
 def collected_files(folder: Path) -> list[Path]:
-    """Return the files of collected requests in a folder; none if there is no such folder."""
+    """Return the files of collected requests in a folder; none if there is no such folder.
+
+    Nothing else in it is counted or changed.
+    """
     if not folder.is_dir():
         return []
-    return [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
+    return [path for path in folder.iterdir() if COLLECTED.fullmatch(path.name)]
 
 
 def size_of(folder: Path) -> int:
-    """Return how many bytes are collected in a folder."""
-    return sum(path.stat().st_size for path in collected_files(folder))
+    """Return how many bytes are collected in a folder; files may be taken away meanwhile."""
+    total = 0
+    for path in collected_files(folder):
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total

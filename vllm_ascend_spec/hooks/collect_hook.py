@@ -117,7 +117,9 @@ _choices: weakref.WeakKeyDictionary[Any, Choice] = weakref.WeakKeyDictionary()
 
 
 def is_plain(request: Any) -> bool:
-    """Tell whether a request is the target's alone: a prompt of nothing but tokens, no adapter.
+    """Tell whether a request is worth training on, and the target's alone.
+
+    That is a prompt of nothing but tokens, no adapter, and room for more than one token.
 
     Args:
         request: vLLM's ``EngineCoreRequest``.
@@ -126,6 +128,8 @@ def is_plain(request: Any) -> bool:
     return (
         params is not None
         and params.prompt_logprobs is None
+        # Beam search asks for each token of each beam alone. One token is little to train on.
+        and params.max_tokens != 1
         and bool(request.prompt_token_ids)
         and request.prompt_embeds is None
         and not request.mm_features
@@ -156,7 +160,7 @@ def collect(processor: Any, collecting: Collecting, model: Any) -> None:
     Raises:
         ConfigError: the folder cannot be used.
     """
-    with_text = partial(add_prompt_text, processor.tokenizer)
+    with_text = partial(add_texts, processor.tokenizer)
     collector = Collector(collecting, target_of(model.model, model.revision), with_text)
     try:
         collector.start()
@@ -170,11 +174,22 @@ def collect(processor: Any, collecting: Collecting, model: Any) -> None:
     weakref.finalize(processor, collector.close)
 
 
-def add_prompt_text(tokenizer: Any, finished: Finished) -> Finished:
-    """Return a finished request with the text of its prompt, as far as there is a tokenizer."""
-    if finished.prompt_text is not None or tokenizer is None:
+def add_texts(tokenizer: Any, finished: Finished) -> Finished:
+    """Return a finished request with the texts that it lacks, as far as there is a tokenizer.
+
+    A prompt of tokens has no text, an answer with ``detokenize=False`` an empty one.
+
+    Args:
+        tokenizer: vLLM's, or None.
+        finished: the request.
+    """
+    if tokenizer is None:
         return finished
-    return replace(finished, prompt_text=tokenizer.decode(list(finished.prompt_token_ids)))
+    prompt, answer = finished.prompt_text, finished.answer_text
+    if prompt is None:
+        prompt = tokenizer.decode(list(finished.prompt_token_ids))
+    answer = answer or tokenizer.decode(list(finished.token_ids), skip_special_tokens=True)
+    return replace(finished, prompt_text=prompt, answer_text=answer)
 
 
 def target_of(model: str, revision: str | None) -> str | None:

@@ -1,1 +1,1 @@
-"""Parts that ``train`` will be made of: prompts, answers, draft vocabulary, hidden states."""
+"""Parts of ``train``: prompts, answers, hidden states, draft vocabulary, the fit and its proof."""

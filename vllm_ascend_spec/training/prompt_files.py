@@ -8,32 +8,21 @@ from __future__ import annotations
 
 import codecs
 import json
+import logging
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.training.dataset_rows import TABLES, is_saved_dataset, read_rows
 from vllm_ascend_spec.training.prompts import Place, Prompt, parse_record, text_prompt
 
 LINES, TEXT = (".jsonl", ".ndjson", ".json"), (".txt", ".text")
 KINDS = f"valid: a file *{', *'.join((*LINES, *TEXT, *TABLES))}, or a folder with a data set"
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a file or folder holds.
-
-    Attributes:
-        prompts: different prompts.
-        conversations: those that are conversations.
-        repeated: prompts left out because they were there before.
-    """
-
-    prompts: int
-    conversations: int
-    repeated: int
+# What collect/folder.py writes.
+COLLECTED = re.compile(r"collected-[0-9a-f]{8}-\d{4,}\.jsonl")
 
 
 def read_prompts(option: str, path: Path) -> Iterator[Prompt]:
@@ -53,8 +42,8 @@ def read_prompts(option: str, path: Path) -> Iterator[Prompt]:
             yield prompt
 
 
-def check_prompts(option: str, path: Path, has_template: bool) -> Counts:
-    """Read all prompts once, before anything is loaded, and count them.
+def check_prompts(option: str, path: Path, has_template: bool) -> None:
+    """Read all prompts once, before anything is loaded.
 
     Args:
         option: option that named the file or folder.
@@ -64,8 +53,7 @@ def check_prompts(option: str, path: Path, has_template: bool) -> Counts:
     Raises:
         ConfigError: a record cannot be used, or there are none.
     """
-    seen: set[str] = set()
-    conversations = repeated = 0
+    prompt = None
     for prompt in _read_all(option, path):
         if prompt.messages and not has_template:
             raise prompt.place.wrong(
@@ -73,14 +61,8 @@ def check_prompts(option: str, path: Path, has_template: bool) -> Counts:
                 'valid: {"prompt": "…"} with the text that the target continues, or a tokenizer '
                 "with a chat_template",
             )
-        if prompt.id in seen:
-            repeated += 1
-            continue
-        seen.add(prompt.id)
-        conversations += bool(prompt.messages)
-    if not seen:
+    if prompt is None:
         raise ConfigError(option, str(path), "has no prompts")
-    return Counts(len(seen), conversations, repeated)
 
 
 def has_chat_template(target: Path) -> bool:
@@ -129,6 +111,10 @@ def _read_file(option: str, path: Path) -> Iterator[Prompt]:
         with path.open("rb") as file:
             # Only a newline ends a line: texts may contain other line separators.
             for number, line in enumerate(file, 1):
+                if COLLECTED.fullmatch(path.name) and not line.endswith(b"\n"):
+                    # By a server that still writes it, or was killed.
+                    log_once(logging.WARNING, f"{path}: line {number} has no end and is left out")
+                    return
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
                 place = Place(option, path, number)

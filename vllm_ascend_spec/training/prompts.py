@@ -202,7 +202,16 @@ def _message(given: Any, n: int, place: Place) -> Message:
         content = message["content"] = _joined(content, n, place)
     if not isinstance(content, str) and not (role == "assistant" and message.get("tool_calls")):
         raise place.wrong(f'"messages"[{n}] has no text as its "content"')
+    if not _are_calls(message.get("tool_calls", [])):
+        raise place.wrong(f'"messages"[{n}] has "tool_calls" that are not a list of functions')
     return message
+
+
+def _are_calls(given: Any) -> bool:
+    """Tell whether these are calls of functions, which is all that vLLM's server takes."""
+    return isinstance(given, list) and all(
+        isinstance(call, Mapping) and isinstance(call.get("function"), Mapping) for call in given
+    )
 
 
 def _joined(parts: list[Any], n: int, place: Place) -> str:

@@ -17,11 +17,11 @@ class Settings:
 
     Attributes:
         model: the target's folder.
-        method: a key of :data:`~vllm_ascend_spec.training.phases.fit.METHODS`.
+        method: a key of :data:`~vllm_ascend_spec.training.methods.METHODS`.
         prompts: files or folders with prompts.
         output: the folder that gets everything.
         begin_with: a head to go on from (``--from``), or None for random weights.
-        holdout: share of the prompts that are never trained on, 0 to 1.
+        holdout: prompts that are never trained on: below 1 their share, else their number.
         sampling: how the target answers.
         max_model_len: limit of prompt and answer together, in tokens.
         dtype: of the target's weights and of the hidden states, as vLLM names it.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
-from vllm_ascend_spec.training.prompts import Prompt
+from vllm_ascend_spec.training.prompts import Message, Prompt
 
 
 def tokenize(prompt: Prompt, tokenizer: Any) -> list[int]:
@@ -29,10 +31,34 @@ def tokenize(prompt: Prompt, tokenizer: Any) -> list[int]:
     tools = {"tools": list(prompt.tools)} if prompt.tools else {}
     try:
         text = tokenizer.apply_chat_template(
-            list(prompt.messages), tokenize=False, add_generation_prompt=True, **tools
+            [_for_template(each) for each in prompt.messages],
+            tokenize=False,
+            add_generation_prompt=True,
+            **tools,
         )
     except (TemplateError, TypeError, ValueError) as error:
         raise prompt.place.wrong(
             f"the chat template refuses it: {error}", "valid: a conversation that it accepts"
         ) from None
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _for_template(message: Message) -> Message:
+    """Return a message as vLLM gives it to templates: with a content, arguments as objects."""
+    written = {"content": "", **message}
+    if calls := written.pop("tool_calls", None):
+        written["tool_calls"] = [
+            {**call, "function": {**call["function"], "arguments": _arguments(call["function"])}}
+            for call in calls
+        ]
+    return written
+
+
+def _arguments(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = function.get("arguments")
+    if isinstance(found, str):
+        try:
+            found = json.loads(found)
+        except ValueError:
+            found = None
+    return found if isinstance(found, Mapping) else {}
