@@ -141,6 +141,12 @@ def test_from_scratch_all_samples_are_trained_on(large: Path, tmp_path: Path) ->
     assert len(measured) == min(epoch, 10)
 
 
+@pytest.mark.parametrize(("count", "watched"), [(2, 1), (400, 20), (100_000, 512)])
+def test_as_many_samples_are_watched_as_tell_something(count: int, watched: int) -> None:
+    """They are measured ten times, so of many samples a share would take long."""
+    assert count - int(count * train_share(count, 1)) == watched
+
+
 def test_samples_that_are_left_out_are_told(large: Path, tmp_path: Path) -> None:
     output = Path(shutil.copytree(large, tmp_path / "output"))
     replace(TINY, output=output, steps=2).save(Output(output).settings)
