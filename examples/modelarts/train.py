@@ -21,6 +21,8 @@ OTHER_NAMES = {"data_url": "prompts", "train_url": "output"}
 # These may be environment variables, too.
 PATHS = ("model", "prompts", "output", "from")
 NEEDED = ("model", "prompts", "output")
+# What an option that takes no value begins with, by the value that it has in the console.
+SWITCHES = {"true": "--", "false": "--no-"}
 # A preset image starts this file once per card, with these. The trainer starts its own processes,
 # for which they would be wrong.
 OF_A_CARD = ("ASCEND_DEVICE_ID", "RANK_ID", "RANK_SIZE", "RANK_TABLE_FILE")
@@ -66,7 +68,11 @@ def command(options: Mapping[str, str], cards: int) -> list[str]:
     if cards > 1:
         given.setdefault("nproc_per_node", str(cards))
     for name, value in given.items():
-        made += [f"--{name.replace('_', '-')}", *([value] if value else [])]
+        option, prefix = name.replace("_", "-"), SWITCHES.get(value.lower())
+        if prefix is not None:
+            made.append(f"{prefix}{option}")
+        else:
+            made += [f"--{option}", *([value] if value else [])]
     return made
 
 

@@ -221,7 +221,7 @@ def test_an_output_folder_that_holds_something_else(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--steps", "7"], f"--steps {EAGLE3.scratch.steps}, now 7"),
+        (["--steps", "7"], "--steps none, now 7"),
         (["--max-tokens", "9"], "--max-tokens 512, now 9"),
         (["--layers", "1,2,3"], "--layers 2,6,9, now 1,2,3"),
         (["--from", HEAD], f"--from none, now {HEAD}"),
@@ -294,7 +294,8 @@ def test_a_head_to_adapt_decides_what_it_reads(run: Run, asked: list[Settings]) 
     (settings,) = asked
     assert (settings.layers, settings.draft_vocab_size) == ((3, 7, 12), 3072)
     assert settings.begin_with == Path(HEAD)
-    assert settings.steps == EAGLE3.adapted.steps < EAGLE3.scratch.steps
+    assert settings.steps is None
+    assert settings.learning_rate == EAGLE3.adapted.learning_rate < EAGLE3.scratch.learning_rate
 
 
 def test_options_of_a_file_stand_behind_the_command_line(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from vllm_ascend_spec.cli import train_options
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "modelarts" / "train.py"
 PATHS = ("--model=/in/target", "--data_url=/in/prompts", "--train_url=/out")
@@ -43,6 +46,16 @@ def test_inputs_output_and_hyperparameters_are_options() -> None:
         "vllm-ascend-spec train /in/target --prompts /in/prompts --output /out "
         "--method eagle3 --max-tokens 256"
     )
+
+
+def test_true_and_false_turn_a_switch_on_and_off() -> None:
+    """The command's own parser reads them."""
+    words = printed(*PATHS, "--enforce_eager=true", "--trust_remote_code=False", "--temperature=0")
+    parser = argparse.ArgumentParser()
+    train_options.add_arguments(parser)
+    args = parser.parse_args(words.split()[2:])
+    assert (args.enforce_eager, args.trust_remote_code, args.temperature) == (True, False, 0)
+    assert args.enable_expert_parallel is None
 
 
 def test_inputs_may_be_environment_variables() -> None:

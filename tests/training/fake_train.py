@@ -18,9 +18,10 @@ NAMES = ("first", "second", "third")
 
 def main(folder: str) -> int:
     sequence.RUN = __name__ if __name__ != "__main__" else "tests.training.fake_train"
+    sequence.TRAINS = "second"
     output = Output(Path(folder))
-    with sequence.owned(output):
-        return sequence.run_phases(Settings.load(output.settings), show, os.environ, NAMES)
+    with sequence.owned(output) as lock:
+        return sequence.run_phases(Settings.load(output.settings), show, os.environ, lock, NAMES)
 
 
 if __name__ == "__main__":

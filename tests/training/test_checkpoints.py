@@ -17,13 +17,12 @@ from vllm_ascend_spec.training.library.checkpoints import (
 )
 
 
-def write(folder: Path, epoch: int, best: int | None = None, text: str = "weights") -> None:
+def write(folder: Path, step: int, best: int | None = None, text: str = "weights") -> None:
     def fill(name: str) -> None:
         (folder / name).mkdir(parents=True)
         (folder / name / "model.safetensors").write_text(text)
 
-    state = {"epoch": epoch, "global_step": 10 * epoch, "best_epoch": best}
-    write_checkpoint(folder, epoch, fill, state)
+    write_checkpoint(folder, fill, {"epoch": 0, "global_step": step, "best_step": best})
 
 
 def names(folder: Path) -> list[str]:
@@ -31,15 +30,15 @@ def names(folder: Path) -> list[str]:
 
 
 def test_the_last_two_and_the_best_are_kept(tmp_path: Path) -> None:
-    for epoch in range(6):
-        write(tmp_path, epoch, best=min(epoch, 1))
+    for step in range(6):
+        write(tmp_path, step, best=min(step, 1))
     assert names(tmp_path) == ["1", "4", "5", BEST]
     assert best_or_last(tmp_path) == tmp_path / "1"
-    assert mend(tmp_path) == {"epoch": 5, "global_step": 50, "best_epoch": 1}
+    assert mend(tmp_path) == {"epoch": 0, "global_step": 5, "best_step": 1}
     assert names(tmp_path) == ["1", "4", "5", BEST]
 
 
-def test_a_checkpoint_of_the_same_epoch_takes_the_place_of_the_last(tmp_path: Path) -> None:
+def test_a_checkpoint_of_the_same_step_takes_the_place_of_the_last(tmp_path: Path) -> None:
     write(tmp_path, 0, text="old")
     write(tmp_path, 0, text="new")
     assert (tmp_path / "0" / "model.safetensors").read_text() == "new"
@@ -80,11 +79,11 @@ def test_a_kill_at_any_change_loses_no_more_than_what_was_written(
             ended = False
     state = mend(tmp_path)
     assert state is not None
-    assert state["epoch"] == 1
+    assert state["global_step"] == 1
     text = (tmp_path / "1" / "model.safetensors").read_text()
     # What is there is one or the other, with its own state.
-    assert (text, state["best_epoch"]) in [("weights", 0), ("new", 1)]
-    assert best_or_last(tmp_path) == tmp_path / str(state["best_epoch"])
+    assert (text, state["best_step"]) in [("weights", 0), ("new", 1)]
+    assert best_or_last(tmp_path) == tmp_path / str(state["best_step"])
     assert set(names(tmp_path)) <= {"0", "1", BEST}
     if ended:
         assert text == "new"
@@ -97,7 +96,7 @@ def test_a_torn_checkpoint_is_deleted(tmp_path: Path) -> None:
     (tmp_path / "2.tmp").mkdir()
     state = mend(tmp_path)
     assert state is not None
-    assert state["epoch"] == 0
+    assert state["global_step"] == 0
     assert names(tmp_path) == ["0"]
 
 
@@ -108,5 +107,5 @@ def test_there_may_be_none(tmp_path: Path) -> None:
     assert mend(tmp_path) is None
     assert names(tmp_path) == []
     write(tmp_path, 3)
-    assert json.loads((tmp_path / "3" / STATE).read_text())["best_epoch"] is None
+    assert json.loads((tmp_path / "3" / STATE).read_text())["best_step"] is None
     assert best_or_last(tmp_path) == tmp_path / "3"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,13 +22,14 @@ import pytest
 from tests.training.fit_inputs import texts, write_inputs
 from tests.zoo import SHALLOW, ZOO
 from vllm_ascend_spec.training.library.checkpoints import mend
+from vllm_ascend_spec.training.library.dataset import train_share
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.settings import Settings
 
 pytestmark = pytest.mark.skipif(find_spec("speculators") is None, reason="needs speculators")
 
 TARGET = SHALLOW / "target"
-STEPS = 24
+STEPS, TOKENS = 24, 256
 TINY = Settings(
     model=TARGET,
     method="eagle3",
@@ -36,9 +38,19 @@ TINY = Settings(
     layers=(1, 2, 3),
     steps=STEPS,
     learning_rate=3e-3,
-    library=("--total-seq-len", "256"),
+    library=("--total-seq-len", str(TOKENS)),
 )
-Start = Callable[..., "subprocess.Popen[str]"]
+# Runs the phase, named behind it, with a recipe of one step.
+ONE_STEP = """
+import dataclasses, sys
+from vllm_ascend_spec.training import methods
+from vllm_ascend_spec.training.phases import run
+
+eagle3 = methods.METHODS["eagle3"]
+recipe = dataclasses.replace(eagle3.scratch, steps=1)
+methods.METHODS["eagle3"] = dataclasses.replace(eagle3, scratch=recipe)
+run.leave(run.main(sys.argv[-2:]))
+"""
 
 
 def start(output: Path, *before: str) -> subprocess.Popen[str]:
@@ -68,6 +80,17 @@ def digest(head: Path) -> str:
     return hashlib.sha256((head / "model.safetensors").read_bytes()).hexdigest()
 
 
+def batches(output: Path) -> list[list[int]]:
+    """Return the numbers of tokens of the samples in each batch of the first epoch."""
+    from datasets import load_from_disk
+    from speculators.train.distributed_batch_sampler import MultipackDistributedBatchSamplerV2
+
+    lengths = list(load_from_disk(Output(output).dataset).with_format(None)["seq_len"])
+    trained = lengths[: int(len(lengths) * train_share(len(lengths), 1))]
+    sampler = MultipackDistributedBatchSamplerV2(TOKENS, trained, 1, 0, seed=TINY.seed)
+    return [[lengths[sample] for sample in batch] for batch in sampler]
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A trained head's output folder, and what was shown."""
@@ -85,6 +108,55 @@ def test_a_head_learns(trained: tuple[Path, str]) -> None:
     assert "it/s" not in told
     assert Output(output).curves.read_bytes().startswith(b"\x89PNG")
     assert len(list(Output(output).checkpoints.glob("[0-9]*"))) <= 3
+
+
+def test_it_is_measured_within_an_epoch_and_the_best_is_kept(trained: tuple[Path, str]) -> None:
+    output = trained[0]
+    lines = map(json.loads, Output(output).metrics.read_text().splitlines())
+    found = {line["step"]: line["watched"]["loss"] for line in lines if "watched" in line}
+    # Ten times in all, after every tenth of the steps.
+    assert list(found) == [math.ceil(STEPS * tenth / 10) for tenth in range(1, 11)]
+    best = Output(output).checkpoints / "checkpoint_best"
+    assert int(best.readlink().name) == min(found, key=lambda step: found[step])
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An output folder with more samples than fit a few batches."""
+    output = tmp_path_factory.mktemp("large") / "output"
+    write_inputs(replace(TINY, output=output), texts(24))
+    return output
+
+
+def test_from_scratch_all_samples_are_trained_on(large: Path, tmp_path: Path) -> None:
+    """The recipe has fewer steps than an epoch here."""
+    output = Path(shutil.copytree(large, tmp_path / "output"))
+    replace(TINY, output=output, steps=None).save(Output(output).settings)
+    told = train(output, "-c", ONE_STEP)
+    epoch = len(batches(output))
+    assert epoch > 2
+    assert f"fit: step {epoch} of {epoch}, loss " in told
+    assert "--steps" not in told
+    measured = [line for line in told.splitlines() if "that are not trained on" in line]
+    assert len(measured) == min(epoch, 10)
+
+
+@pytest.mark.parametrize(("count", "watched"), [(2, 1), (400, 20), (100_000, 512)])
+def test_as_many_samples_are_watched_as_tell_something(count: int, watched: int) -> None:
+    """They are measured ten times, so of many samples a share would take long."""
+    assert count - int(count * train_share(count, 1)) == watched
+
+
+def test_samples_that_are_left_out_are_told(large: Path, tmp_path: Path) -> None:
+    output = Path(shutil.copytree(large, tmp_path / "output"))
+    replace(TINY, output=output, steps=2).save(Output(output).settings)
+    told = train(output)
+    lengths = [sum(each) for each in batches(output)]
+    all_of_them = sum(lengths)
+    assert (
+        f"fit: about {all_of_them * 2 // len(lengths):,} of {all_of_them:,} tokens of states are "
+        f"trained on; --steps {len(lengths)} trains on all\n"
+    ) in told
 
 
 def test_the_head_is_what_vllm_reads(trained: tuple[Path, str]) -> None:
@@ -153,15 +225,15 @@ def test_ctrl_c_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     output = tmp_path / "output"
     write_inputs(replace(TINY, output=output, checkpoint_minutes=0, steps=500), texts(24))
     process = start(output)
-    state = Output(output).checkpoints / "0" / "training_state.json"
-    while not state.exists() and process.poll() is None:
+    checkpoints = Output(output).checkpoints
+    while not list(checkpoints.glob("[0-9]*/training_state.json")) and process.poll() is None:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     told = process.communicate(timeout=60)[0]
     assert process.returncode == 130
     assert "goes on from the last checkpoint" in told
     assert "Traceback" not in told
-    assert mend(Output(output).checkpoints) is not None
+    assert mend(checkpoints) is not None
 
 
 def test_a_head_of_another_form_goes_on_from_where_it_was(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def test_plain_attention_where_there_is_no_compiler(resolved: Any) -> None:
 
 @needs_library
 def test_what_was_asked_for_is_what_the_library_gets(resolved: Any, tmp_path: Path) -> None:
-    found = resolved("cpu", replace(SETTINGS, steps=7, learning_rate=0.5, seed=3))
-    assert (found["max_steps"], found["lr"], found["seed"]) == (7, 0.5, 3)
+    found = resolved("cpu", replace(SETTINGS, learning_rate=0.5, seed=3))
+    assert (found["lr"], found["seed"]) == (0.5, 3)
     assert found["target_layer_ids"] == [1, 2, 3]
     assert found["ttt_steps"] == 3
     assert found["save_path"] == str(tmp_path / "checkpoints")
@@ -67,6 +67,12 @@ def test_what_was_asked_for_is_what_the_library_gets(resolved: Any, tmp_path: Pa
 def test_further_options_win(resolved: Any) -> None:
     assert resolved("cpu")["total_seq_len"] == 300
     assert resolved("cpu", replace(SETTINGS, library=()))["total_seq_len"] == 700
+
+
+@needs_library
+def test_a_batch_on_an_npu_is_as_large_as_on_a_gpu(resolved: Any) -> None:
+    for device in ("cuda", "npu"):
+        assert resolved(device, replace(SETTINGS, library=()))["total_seq_len"] == 8192
 
 
 @needs_library

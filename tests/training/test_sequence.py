@@ -18,10 +18,14 @@ from tests.training.fake_phases import ORDER, TOLD
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.training import sequence
 from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.process import EXIT_ENDED
 from vllm_ascend_spec.training.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 LONGEST_S = 20.0
+on_linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="the parent's death is told on Linux only"
+)
 
 
 @pytest.fixture
@@ -58,19 +62,24 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def stat_of(pid: int) -> list[str]:
+    """Return what Linux tells of a process: its state, its parent, and more."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
 def is_alive(pid: int) -> bool:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return stat_of(pid)[0] != "Z"
     except OSError:
         return False
-    return state != "Z"
 
 
 def test_each_runs_once_and_a_second_start_skips_it(folder: Path) -> None:
     tell(folder, second="crash")
     status, out, err = finish(start(folder))
     assert status == 1
-    assert out[:3] == ["[1/3] the first …", "first works", "[1/3] the first: done in 0 s"]
+    assert out[:2] == ["[1/3] the first …", "first works"]
+    assert out[2].startswith("[1/3] the first: done in ")
     assert out[3] == "[2/3] the second …"
     assert out[4].startswith("[2/3] the second: failed after ")
     assert out[4].endswith("(exit status 1; the lines above say why); " + sequence.AGAIN)
@@ -125,7 +134,7 @@ def test_a_second_signal_ends_a_phase_that_does_not_end(folder: Path) -> None:
     assert status == 128 + signal.SIGINT
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the parent's death is told on Linux only")
+@on_linux
 def test_a_phase_ends_with_a_command_that_is_killed(folder: Path) -> None:
     tell(folder, first="wait")
     child = start(folder)
@@ -137,6 +146,80 @@ def test_a_phase_ends_with_a_command_that_is_killed(folder: Path) -> None:
     assert (folder / "first.kept").read_text() == "kept\n"
     tell(folder)
     assert finish(start(folder))[0] == 0
+
+
+@on_linux
+def test_a_folder_is_held_as_long_as_anything_works_there(folder: Path) -> None:
+    tell(folder, first="stick")
+    child = start(folder)
+    started = folder / "first.started"
+    wait_for(lambda: started.exists() and started.read_text())
+    child.kill()
+    child.wait(LONGEST_S)
+    orphan = int(started.read_text())
+    try:
+        with (
+            pytest.raises(ConfigError, match="another train writes there"),
+            sequence.owned(Output(folder)),
+        ):
+            raise AssertionError
+        assert is_alive(orphan)
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+    finish(child)
+    wait_for(lambda: not is_alive(orphan))
+    with sequence.owned(Output(folder)):
+        pass
+
+
+def start_several(folder: Path, **what: str) -> tuple[subprocess.Popen[str], list[int]]:
+    """Return the command and the processes that torchrun has started, with its own at the end."""
+    settings = Settings(folder, "eagle3", (), folder, nproc_per_node=2)
+    settings.save(Output(folder).settings)
+    tell(folder, **what)
+    child = start(folder)
+    files = [folder / f"second.started{rank}" for rank in range(2)]
+    wait_for(lambda: all(each.exists() and each.read_text() for each in files))
+    pids = [int(each.read_text()) for each in files]
+    return child, [*pids, int(stat_of(pids[0])[1])]
+
+
+@on_linux
+def test_torchrun_and_what_it_starts_end_with_a_command_that_is_killed(folder: Path) -> None:
+    child, pids = start_several(folder, second="wait")
+    child.kill()
+    finish(child)
+    wait_for(lambda: not any(map(is_alive, pids)))
+    assert (folder / "second.kept").read_text() == "kept\nkept\n"
+    tell(folder)
+    status, out, _ = finish(start(folder))
+    assert status == 0
+    assert out[-1].startswith("[3/3] the third: done in ")
+
+
+@on_linux
+def test_a_second_signal_ends_what_torchrun_has_started(folder: Path) -> None:
+    child, pids = start_several(folder, second="stick")
+    child.send_signal(signal.SIGINT)
+    time.sleep(1)
+    assert all(map(is_alive, pids))
+    child.send_signal(signal.SIGINT)
+    assert finish(child)[0] == 128 + signal.SIGINT
+    wait_for(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_line_of_one_of_several_devices_is_told_and_its_status_kept(folder: Path) -> None:
+    Settings(folder, "eagle3", (), folder, nproc_per_node=2).save(Output(folder).settings)
+    tell(folder, second="refuse")
+    status, _, err = finish(start(folder))
+    assert status == 2
+    assert "the disk is full" in err
+    assert "Traceback" not in err
+
+
+def test_torchrun_whose_parent_is_gone_starts_nothing(folder: Path) -> None:
+    words = [sys.executable, "-m", sequence.TORCHRUN, "1", "2", "tests.training.nothing"]
+    assert subprocess.run(words, cwd=ROOT, check=False).returncode == EXIT_ENDED
 
 
 def test_two_do_not_write_to_one_folder(folder: Path) -> None:
@@ -154,12 +237,9 @@ def test_only_the_phase_that_trains_has_a_process_for_each_device(tmp_path: Path
     several = Settings(tmp_path, "eagle3", (), tmp_path, nproc_per_node=2)
     assert sequence.command("proof", several)[1:3] == ["-m", sequence.RUN]
     words = sequence.command("fit", several)
-    assert words[1:3] == ["-m", "torch.distributed.run"]
-    assert words[words.index("--nproc-per-node") + 1] == "2"
-    assert words[-4:] == ["-m", sequence.RUN, "fit", str(tmp_path)]
-    assert "torch.distributed.run" not in sequence.command(
-        "fit", Settings(tmp_path, "", (), tmp_path)
-    )
+    assert words[1:3] == ["-m", sequence.TORCHRUN]
+    assert words[-4:] == ["2", sequence.RUN, "fit", str(tmp_path)]
+    assert sequence.TORCHRUN not in sequence.command("fit", Settings(tmp_path, "", (), tmp_path))
 
 
 def test_signals_are_left_as_they_were() -> None:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vllm_ascend_spec.training import verdict
-from vllm_ascend_spec.training.contenders import FROM, HEAD, NONE, SUFFIX
+from vllm_ascend_spec.training.contenders import CONTENDERS, FROM, HEAD, NONE, SUFFIX
 from vllm_ascend_spec.training.measure import GREEDY, REQUESTS, SAMPLED
+from vllm_ascend_spec.training.settings import Settings
 
 
-def measured(tokens: float, *shares: float, step_s: float = 0.1, answers: Any = ((1, 2),)) -> Any:
-    """Return figures of 100 steps of one request, the same for each kind of request."""
+def measured(
+    tokens: float,
+    *shares: float,
+    step_s: float = 0.1,
+    answers: Any = ((1, 2),),
+    sampled: float | None = None,
+) -> Any:
+    """Return figures of 100 steps of one request, the same for each kind of request.
+
+    Args:
+        tokens: per step.
+        shares: of accepted drafts by position.
+        step_s: seconds of a step.
+        answers: tokens of each.
+        sampled: tokens per step of requests that sample, where they are others.
+    """
     found = {
         "tokens_per_step": tokens,
         "per_position": list(shares),
@@ -21,7 +37,8 @@ def measured(tokens: float, *shares: float, step_s: float = 0.1, answers: Any = 
         "tokens_per_second": tokens / step_s,
         "answers": [list(each) for each in answers],
     }
-    return dict.fromkeys(REQUESTS, found)
+    other = {**found, "tokens_per_step": tokens if sampled is None else sampled}
+    return {kind: found if kind == GREEDY else other for kind in REQUESTS}
 
 
 PLAIN = measured(1.0)
@@ -32,6 +49,14 @@ PLAIN = measured(1.0)
 )
 def test_the_better_head_is_kept(new: float, old: float, kept: str) -> None:
     assert verdict.kept({NONE: PLAIN, FROM: measured(old), HEAD: measured(new)}) == kept
+
+
+def test_a_head_that_is_worse_for_requests_that_sample_is_not_kept() -> None:
+    """A little more when greedy does not make up for it."""
+    results = {NONE: PLAIN, FROM: measured(2.0, sampled=2.0), HEAD: measured(2.1, sampled=1.2)}
+    assert verdict.kept(results) == FROM
+    results[HEAD] = measured(2.1, sampled=1.95)
+    assert verdict.kept(results) == HEAD
 
 
 def test_without_another_head_the_new_one_is_kept() -> None:
@@ -90,16 +115,28 @@ def test_the_table_has_a_row_for_each() -> None:
         (report(suffix=measured(1.5), head=measured(2.0)), None),
         (
             report(suffix=measured(2.5), head=measured(2.0)),
-            "the new head does not pay beside suffix, which needs no training: 2.00 and 2.50",
+            "the new head does not pay beside suffix, which needs no training: 2.00 and 2.50 "
+            "greedy, 2.00 and 2.50 T=0.8 tokens per step; ",
+        ),
+        (
+            report(suffix=measured(1.9, sampled=2.5), head=measured(2.0)),
+            "the new head does not pay beside suffix, which needs no training: 2.00 and 1.90 "
+            "greedy, 2.00 and 2.50 T=0.8 tokens per step; ",
         ),
         (
             report(**{FROM: measured(2.0), HEAD: measured(2.5)}),
-            "the new head beside the one of --from: +25.0% tokens per step on the held-out prompts",
+            "the new head beside the one of --from: +25.0% greedy (2.50, before 2.00), "
+            "+25.0% T=0.8 (2.50, before 2.00) tokens per step on the held-out prompts",
+        ),
+        (
+            report(**{FROM: measured(2.0), HEAD: measured(2.5, sampled=1.8)}),
+            "the new head beside the one of --from: +25.0% greedy (2.50, before 2.00), "
+            "-10.0% T=0.8 (1.80, before 2.00) tokens per step on the held-out prompts",
         ),
         (
             report(FROM, **{FROM: measured(2.0), HEAD: measured(1.5)}),
-            "the new head is worse (-25.0% tokens per step on the held-out prompts, greedy: 1.50, "
-            "before 2.00), so the one of --from is kept",
+            "the new head is worse, so the one of --from is kept: -25.0% greedy (1.50, before "
+            "2.00), -25.0% T=0.8 (1.50, before 2.00) tokens per step on the held-out prompts",
         ),
         (
             report(speedup=0.9, head=measured(2.0)),
@@ -113,6 +150,26 @@ def test_what_a_reader_should_know(found: dict[str, Any], told: str | None) -> N
     assert len(others) == (told is not None)
     if told is not None:
         assert others[0].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("kept", "new", "told"), [(HEAD, 2.5, "the new head"), (FROM, 1.5, "the head of --from")]
+)
+def test_suffix_is_told_of_where_a_head_was_adapted(kept: str, new: float, told: str) -> None:
+    found = report(kept, suffix=measured(3.0), **{FROM: measured(2.0), HEAD: measured(new)})
+    *_, last = verdict.remarks(found)
+    assert last.startswith(f"{told} does not pay beside suffix")
+    assert last.endswith("serve with method suffix and num_speculative_tokens 15")
+
+
+def test_suffix_drafts_as_far_as_it_can() -> None:
+    settings = Settings(Path(), "eagle3", (), Path(), num_speculative_tokens=2)
+    spec = CONTENDERS[SUFFIX].spec(settings)
+    assert spec is not None
+    assert spec["num_speculative_tokens"] == 15
+    head = CONTENDERS[HEAD].spec(settings)
+    assert head is not None
+    assert head["num_speculative_tokens"] == 2
 
 
 def test_what_could_not_be_measured_is_told() -> None:

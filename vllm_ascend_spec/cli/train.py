@@ -60,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
         raise PlatformError(why)
     output = Output(settings.output)
     output.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with owned(output):
+    with owned(output) as lock:
         settings.save(output.settings)
         show(f"vllm-ascend-spec train: {said}")
         environment = {**QUIET, **os.environ, **serve.environment(dict(os.environ))}
-        status = run_phases(settings, show, environment)
+        status = run_phases(settings, show, environment, lock)
     return status or conclude(settings)
 
 

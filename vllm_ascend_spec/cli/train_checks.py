@@ -25,7 +25,7 @@ from vllm_ascend_spec.cli.train_head import (
     find_layers,
     find_vocabulary,
 )
-from vllm_ascend_spec.cli.train_options import FROM_RECIPE, METHOD
+from vllm_ascend_spec.cli.train_options import METHOD
 from vllm_ascend_spec.cli.train_output import check_output
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices.select import find_device
@@ -111,7 +111,8 @@ def settings_of(given: Mapping[str, Any], target: Path, method: str) -> Settings
         engine=train_options.engine_of(given),
         library=tuple(given.get("rest", ())),
         **{name: given[name] for name in AS_GIVEN if name in given},
-        **{name: given.get(name, getattr(recipe, name)) for name in FROM_RECIPE},
+        steps=given.get("steps"),
+        learning_rate=given.get("learning_rate", recipe.learning_rate),
     )
 
 

@@ -130,7 +130,8 @@ def _add_numbers(parser: argparse.ArgumentParser) -> None:
     }
     for kind, named in ((int, whole), (float, real)):
         for name, about in named.items():
-            default = "" if DEFAULTS[name] is None else f" (default: {_default(name)})"
+            has_default = name in FROM_RECIPE or DEFAULTS[name] is not None
+            default = f" (default: {_default(name)})" if has_default else ""
             parser.add_argument(flag_of(name), type=kind, metavar="N", help=f"{about}{default}")
 
 
@@ -139,7 +140,8 @@ def _default(name: str) -> str:
         return str(DEFAULTS[name])
     usual = METHODS[METHOD]
     scratch, adapted = (getattr(recipe, name) for recipe in (usual.scratch, usual.adapted))
-    return f"by method; {METHOD}: {scratch}, with --from {adapted}"
+    or_more = " or one epoch if longer" if name == "steps" else ""
+    return f"by method; {METHOD}: {scratch}{or_more}, with --from {adapted}"
 
 
 class Reader(argparse.ArgumentParser):

@@ -11,6 +11,9 @@ from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.settings import Settings
 from vllm_ascend_spec.training.speculation import with_head
 
+# Suffix trees draft as far as they find a match, so they are not held to the head's number: as
+# docs/recipes/agents.md serves them.
+SUFFIX_DRAFTS = 15
 HEAD, FROM, SUFFIX, NONE = "head", "from", "suffix", "none"
 
 
@@ -36,11 +39,11 @@ def _begun_with(settings: Settings) -> dict[str, Any]:
     return _head(settings, settings.begin_with)
 
 
-def _suffix(settings: Settings) -> dict[str, Any]:
+def _suffix(_: Settings) -> dict[str, Any]:
     # No answer is kept for the next request: the same prompts are asked twice.
     return {
         "method": "suffix",
-        "num_speculative_tokens": settings.num_speculative_tokens,
+        "num_speculative_tokens": SUFFIX_DRAFTS,
         "suffix_decoding_max_cached_requests": 0,
     }
 

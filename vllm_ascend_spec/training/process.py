@@ -59,10 +59,15 @@ def show(line: str) -> None:
 
 
 def _end_gently() -> None:
-    """Take SIGTERM like Ctrl-C, and get it when the parent dies, which may have been killed."""
+    """Take SIGTERM like Ctrl-C, and get a signal when the parent dies, which may have been killed.
+
+    torchrun waits for the processes that it has asked to end. Where it is gone before them, it was
+    killed, and one that has been asked already would not listen again.
+    """
     signal.signal(signal.SIGTERM, _interrupt)
+    at_death = signal.SIGKILL if "LOCAL_RANK" in os.environ else signal.SIGTERM
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, at_death)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

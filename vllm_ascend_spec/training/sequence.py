@@ -21,6 +21,7 @@ from vllm_ascend_spec.training.progress import duration
 from vllm_ascend_spec.training.settings import Settings
 
 RUN = "vllm_ascend_spec.training.phases.run"
+TORCHRUN = "vllm_ascend_spec.training.torchrun"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # The phase that trains: the only one with a process for each device.
 TRAINS = "fit"
@@ -74,8 +75,12 @@ def end_group(group: int) -> None:
 
 
 @contextmanager
-def owned(output: Output) -> Iterator[None]:
+def owned(output: Output) -> Iterator[int]:
     """Hold the output folder, so that nobody else writes there.
+
+    Yields:
+        Number of the lock's open file. Processes that get it hold the folder, too, if this one is
+        killed before them.
 
     Raises:
         ConfigError: another process holds it.
@@ -86,22 +91,25 @@ def owned(output: Output) -> Iterator[None]:
         except OSError:
             problem = "another train writes there; valid: wait for its end, or another folder"
             raise ConfigError(OPTION, str(output.folder), problem) from None
-        yield
+        try:
+            yield file.fileno()
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def command(name: str, settings: Settings) -> list[str]:
     """Return the command that runs a phase."""
-    words = ["-m", RUN, name, str(settings.output)]
+    words = [RUN, name, str(settings.output)]
     if name == TRAINS and settings.nproc_per_node > 1:
-        count = str(settings.nproc_per_node)
-        words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count, *words]
-    return [sys.executable, *words]
+        words = [TORCHRUN, str(os.getpid()), str(settings.nproc_per_node), *words]
+    return [sys.executable, "-m", *words]
 
 
 def run_phases(
     settings: Settings,
     show: Callable[[str], object],
     environment: Mapping[str, str],
+    lock: int,
     phases: Sequence[str] = PHASES,
 ) -> int:
     """Run those that are not done, up to the first that fails.
@@ -110,6 +118,7 @@ def run_phases(
         settings: saved in the output folder before.
         show: takes a line at the begin and the end of each.
         environment: variables of their processes.
+        lock: that of :func:`owned`, which their processes hold, too.
         phases: their names, in order.
 
     Returns:
@@ -127,7 +136,7 @@ def run_phases(
                 continue
             show(f"{title} …")
             begin = time.monotonic()
-            status = _run(command(name, settings), environment, relay)
+            status = _run(command(name, settings), environment, lock, relay)
             took = duration(time.monotonic() - begin)
             if relay.got:
                 break
@@ -141,10 +150,14 @@ def run_phases(
     return 0
 
 
-def _run(words: list[str], environment: Mapping[str, str], relay: Relay) -> int:
+def _run(words: list[str], environment: Mapping[str, str], lock: int, relay: Relay) -> int:
     """Run a process in a session of its own, which the terminal's Ctrl-C does not reach."""
     with subprocess.Popen(
-        words, env=dict(environment), stdin=subprocess.DEVNULL, start_new_session=True
+        words,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        pass_fds=(lock,),
     ) as child:
         relay.child = child
         if relay.got:  # before there was a child

@@ -28,7 +28,7 @@ class Settings:
         layers: whose outputs the head reads; i is the output of the first i layers.
         draft_vocab_size: tokens of the head, or None for all of the target's.
         num_speculative_tokens: drafts per step that the head is trained and measured for.
-        steps: steps of the optimizer.
+        steps: steps of the optimizer, or None for the recipe's; from scratch one epoch or more.
         learning_rate: the highest.
         nproc_per_node: processes that train, one for each device.
         seed: of weights, order and answers.
@@ -50,7 +50,7 @@ class Settings:
     layers: tuple[int, ...] = ()
     draft_vocab_size: int | None = None
     num_speculative_tokens: int = 3
-    steps: int = 1000
+    steps: int | None = None
     learning_rate: float = 1e-4
     nproc_per_node: int = 1
     seed: int = 0

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,11 +92,6 @@ class ShardWriter:
 
     def __contains__(self, sample_id: str) -> bool:
         return sample_id in self._stored or sample_id in self._pending
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens that are stored, without those that a kill would lose."""
-        return sum(each.length for each in self._stored.values())
 
     def add(self, sample: Sample) -> None:
         """Add a sample, unless there is one of its id.
@@ -180,19 +174,6 @@ class ShardReader:
             shard.get_slice("loss_mask")[rows],
             shard.get_slice("hidden_states")[rows],
         )
-
-    def read_shuffled(self, seed: int, epoch: int = 0, begin: int = 0) -> Iterator[Sample]:
-        """Yield all samples in an order that depends on their ids, the seed and the epoch alone.
-
-        Args:
-            seed: of the order.
-            epoch: each has another order.
-            begin: how many to leave out, to go on where a killed process ended.
-        """
-        order = sorted(self._stored)
-        random.Random(f"{seed}/{epoch}").shuffle(order)
-        for sample_id in order[begin:]:
-            yield self.read(sample_id)
 
     def _open_shard(self, name: str) -> Any:
         from safetensors import safe_open

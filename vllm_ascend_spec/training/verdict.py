@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import mean
 from typing import Any
 
 from vllm_ascend_spec.control.cost_model import MIN_MEASUREMENTS, CostModel
-from vllm_ascend_spec.training.contenders import CONTENDERS, FROM, HEAD, NONE, SUFFIX
+from vllm_ascend_spec.training.contenders import (
+    CONTENDERS,
+    FROM,
+    HEAD,
+    NONE,
+    SUFFIX,
+    SUFFIX_DRAFTS,
+)
 from vllm_ascend_spec.training.measure import GREEDY, REQUESTS
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 WIDTH = 16
+# Heads, as sentences call them.
+HEADS: Mapping[str, str] = {HEAD: "the new head", FROM: "the head of --from"}
 
 
 def kept(results: Results) -> str:
-    """Return which head to serve: the new one, unless it is worse than what it began with."""
+    """Return which head to serve: the new one, unless it is worse than what it began with.
+
+    Greedy requests and those that sample count alike.
+    """
     if FROM not in results:
         return HEAD
-    return HEAD if _tokens(results, HEAD) >= _tokens(results, FROM) else FROM
+    return HEAD if _overall(results, HEAD) >= _overall(results, FROM) else FROM
 
 
 def best_k(drafting: Mapping[str, Any], plain: Mapping[str, Any], requests: int) -> int:
@@ -89,12 +102,8 @@ def remarks(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"answers equal to those without speculation, token by token: {told}"
     if FROM in results:
         yield _beside_from(report)
-    elif SUFFIX in results and _tokens(results, HEAD) <= _tokens(results, SUFFIX):
-        yield (
-            f"the new head does not pay beside suffix, which needs no training: "
-            f"{_tokens(results, HEAD):.2f} and {_tokens(results, SUFFIX):.2f} tokens per step, "
-            f"greedy; train for more steps or on more prompts, or serve with method suffix"
-        )
+    if SUFFIX in results and _overall(results, report["kept"]) <= _overall(results, SUFFIX):
+        yield _beside_suffix(results, report["kept"])
     if report["speedup"] <= 1:
         yield (
             f"speculation does not pay here with {report['requests_at_once']} requests at once: "
@@ -104,13 +113,31 @@ def remarks(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _beside_from(report: Mapping[str, Any]) -> str:
     results = report["results"]
-    new, old = _tokens(results, HEAD), _tokens(results, FROM)
-    change = f"{new / old - 1:+.1%} tokens per step on the held-out prompts, greedy"
-    figures = f"{new:.2f}, before {old:.2f}"
+    changes = []
+    for kind in REQUESTS:
+        new, old = _tokens(results, HEAD, kind), _tokens(results, FROM, kind)
+        changes.append(f"{new / old - 1:+.1%} {kind} ({new:.2f}, before {old:.2f})")
+    told = f"{', '.join(changes)} tokens per step on the held-out prompts"
     if report["kept"] == FROM:
-        return f"the new head is worse ({change}: {figures}), so the one of --from is kept"
-    return f"the new head beside the one of --from: {change}: {figures}"
+        return f"the new head is worse, so the one of --from is kept: {told}"
+    return f"the new head beside the one of --from: {told}"
 
 
-def _tokens(results: Results, name: str) -> float:
-    return float(results[name][GREEDY]["tokens_per_step"])
+def _beside_suffix(results: Results, head: str) -> str:
+    figures = ", ".join(
+        f"{_tokens(results, head, kind):.2f} and {_tokens(results, SUFFIX, kind):.2f} {kind}"
+        for kind in REQUESTS
+    )
+    return (
+        f"{HEADS[head]} does not pay beside suffix, which needs no training: {figures} tokens per "
+        f"step; train for more steps or on more prompts, or serve with method suffix and "
+        f"num_speculative_tokens {SUFFIX_DRAFTS}"
+    )
+
+
+def _overall(results: Results, name: str) -> float:
+    return mean(_tokens(results, name, kind) for kind in REQUESTS)
+
+
+def _tokens(results: Results, name: str, kind: str) -> float:
+    return float(results[name][kind]["tokens_per_step"])

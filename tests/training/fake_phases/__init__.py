@@ -35,7 +35,8 @@ def _work(name: str, settings: Settings, show: Callable[[str], object]) -> None:
 
 def _wait(name: str, settings: Settings, show: Callable[[str], object]) -> None:
     try:
-        (settings.output / f"{name}.started").write_text(str(os.getpid()))
+        started = settings.output / f"{name}.started{os.environ.get('LOCAL_RANK', '')}"
+        started.write_text(str(os.getpid()))
         time.sleep(60)
     except KeyboardInterrupt:
         append_line(settings.output / f"{name}.kept", "kept")
@@ -45,6 +46,11 @@ def _wait(name: str, settings: Settings, show: Callable[[str], object]) -> None:
 def _stay(name: str, settings: Settings, show: Callable[[str], object]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _wait(name, settings, show)
+
+
+def _stick(name: str, settings: Settings, show: Callable[[str], object]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _stay(name, settings, show)
 
 
 def _refuse(name: str, settings: Settings, show: Callable[[str], object]) -> None:
@@ -63,6 +69,7 @@ WHAT = {
     "work": _work,
     "wait": _wait,
     "stay": _stay,
+    "stick": _stick,
     "refuse": _refuse,
     "crash": _crash,
     "die": _die,

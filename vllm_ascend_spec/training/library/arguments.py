@@ -13,12 +13,9 @@ from vllm_ascend_spec.training.settings import Settings
 
 # The name of ``backend.py`` for the library.
 BACKEND = "vllm-ascend-spec"
-# Tokens of a batch, where the longest sample is not longer: what the library has on a GPU, and what
-# the masks of plain attention allow, which are of that length squared.
-BATCH_TOKENS = {"cuda": 8192}
-PLAIN_BATCH_TOKENS = 512
-# Lines of progress in all.
-LOG_LINES = 20
+# Tokens of a batch, where the longest sample is not longer: the library's own number, and what a
+# CPU can do with the masks of plain attention, which are of that length squared.
+BATCH_TOKENS, CPU_BATCH_TOKENS = 8192, 512
 
 
 def arguments(
@@ -29,7 +26,7 @@ def arguments(
     train_share: float,
     begin: Path | None = None,
 ) -> list[str]:
-    """Return the words.
+    """Return the words; how many steps there are, the trainer finds when it has the samples.
 
     Args:
         settings: what was asked for.
@@ -46,11 +43,9 @@ def arguments(
         "hidden-states-backend": BACKEND,
         "on-missing": "raise",
         "train-data-ratio": repr(train_share),
-        "total-seq-len": max(longest, BATCH_TOKENS.get(device, PLAIN_BATCH_TOKENS)),
+        "total-seq-len": max(longest, CPU_BATCH_TOKENS if device == "cpu" else BATCH_TOKENS),
         "save-path": str(output.checkpoints),
         "log-dir": str(output.folder / "logs"),
-        "log-freq": max(1, settings.steps // LOG_LINES),
-        "max-steps": settings.steps,
         "lr": repr(settings.learning_rate),
         "scheduler-warmup-ratio": 0.05,
         "seed": settings.seed,
@@ -68,7 +63,7 @@ def _of_device(device: str) -> Iterator[str]:
         # Loading is a read from a mapped file; a process for it costs more.
         yield from ("--num-workers", "0", "--hidden-states-dtype", "float32")
         # More blocks than a batch has answers' tokens are computed for nothing.
-        yield from ("--max-anchors", str(PLAIN_BATCH_TOKENS // 2))
+        yield from ("--max-anchors", str(CPU_BATCH_TOKENS // 2))
     if device != "cuda" or find_spec("triton") is None:
         yield from ("--draft-attn-impl", "sdpa", "--loss-implementation", "eager")
 

@@ -1,7 +1,8 @@
 """The trainer's checkpoints: written whole, mended after a kill, few of them kept.
 
-A folder is named after the epoch, as the library does. ``training_state.json`` is written last, so
-a folder that has it is whole; it also names the best checkpoint so far.
+A folder is named after the step; the library names it after the epoch, and goes on from the
+highest number. ``training_state.json`` is written last, so a folder that has it is whole; it also
+names the best checkpoint so far.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,16 @@ STATE, BEST, OLD = "training_state.json", "checkpoint_best", ".old"
 KEPT = 2
 
 
-def write_checkpoint(folder: Path, epoch: int, write: Callable[[str], Any], state: Any) -> None:
+def write_checkpoint(folder: Path, write: Callable[[str], Any], state: Mapping[str, Any]) -> None:
     """Write a checkpoint, give it its name when it is whole, and delete old ones.
 
     Args:
         folder: of all checkpoints.
-        epoch: its name.
         write: writes its files to the folder of the name that it gets.
-        state: what ``training_state.json`` holds; ``best_epoch`` names the best one.
+        state: what ``training_state.json`` holds; ``global_step`` is its name, and ``best_step``
+            names the best one.
     """
-    path = folder / str(epoch)
+    path = folder / str(state["global_step"])
     temporary, old = path.with_name(path.name + TEMPORARY), path.with_name(path.name + OLD)
     shutil.rmtree(temporary, ignore_errors=True)
     write(temporary.name)
@@ -42,7 +43,7 @@ def write_checkpoint(folder: Path, epoch: int, write: Callable[[str], Any], stat
     temporary.rename(path)
     sync_folder(folder)
     shutil.rmtree(old, ignore_errors=True)
-    _point_to_best(folder, state["best_epoch"])
+    _point_to_best(folder, state["best_step"])
     _prune(folder)
 
 
@@ -62,12 +63,12 @@ def mend(folder: Path) -> dict[str, Any] | None:
             temporary.rename(path)
     for torn in _torn(folder):
         shutil.rmtree(torn) if torn.is_dir() else torn.unlink()
-    whole = _epochs(folder)
+    whole = _steps(folder)
     if not whole:
         (folder / BEST).unlink(missing_ok=True)
         return None
     state: dict[str, Any] = json.loads((folder / str(whole[-1]) / STATE).read_text())
-    _point_to_best(folder, state["best_epoch"])
+    _point_to_best(folder, state["best_step"])
     _prune(folder)
     return state
 
@@ -75,7 +76,7 @@ def mend(folder: Path) -> dict[str, Any] | None:
 def best_or_last(folder: Path) -> Path:
     """Return the checkpoint that became the head: the best, or the last if none was measured."""
     best = folder / BEST
-    return best.resolve() if best.is_symlink() else folder / str(_epochs(folder)[-1])
+    return best.resolve() if best.is_symlink() else folder / str(_steps(folder)[-1])
 
 
 def _torn(folder: Path) -> Iterator[Path]:
@@ -85,25 +86,25 @@ def _torn(folder: Path) -> Iterator[Path]:
             yield each
 
 
-def _epochs(folder: Path) -> list[int]:
+def _steps(folder: Path) -> list[int]:
     """Return the names of the whole checkpoints."""
     found = (each.parent.name for each in folder.glob(f"*/{STATE}"))
     return sorted(int(name) for name in found if name.isdigit())
 
 
-def _point_to_best(folder: Path, epoch: int | None) -> None:
+def _point_to_best(folder: Path, step: int | None) -> None:
     link, temporary = folder / BEST, folder / (BEST + TEMPORARY)
-    if epoch is None:
+    if step is None:
         link.unlink(missing_ok=True)
         return
     temporary.unlink(missing_ok=True)
-    temporary.symlink_to(str(epoch), target_is_directory=True)
+    temporary.symlink_to(str(step), target_is_directory=True)
     temporary.replace(link)
 
 
 def _prune(folder: Path) -> None:
     """Keep the last ones and the best."""
-    kept = {folder / str(epoch) for epoch in _epochs(folder)[-KEPT:]}
+    kept = {folder / str(step) for step in _steps(folder)[-KEPT:]}
     if (folder / BEST).is_symlink():
         kept.add((folder / BEST).resolve())
     kept = {each.resolve() for each in kept}

@@ -12,7 +12,7 @@ from vllm_ascend_spec.training.atomic import TEMPORARY
 from vllm_ascend_spec.training.shards import Sample, ShardReader
 
 # The head's losses on these are watched while it trains; the checkpoint with the best is kept.
-WATCHED_SHARE = 0.05
+WATCHED_SHARE, MOST_WATCHED = 0.05, 512
 ID, LENGTH = "id", "seq_len"
 
 
@@ -55,7 +55,7 @@ def train_share(num_samples: int, num_processes: int, option: str = "--prompts")
     Raises:
         ConfigError: there are too few.
     """
-    watched = max(num_processes, round(num_samples * WATCHED_SHARE))
+    watched = max(num_processes, min(round(num_samples * WATCHED_SHARE), MOST_WATCHED))
     if num_samples < watched + num_processes:
         raise ConfigError(
             option,

@@ -1,12 +1,13 @@
 """The library's trainer, as a phase runs it: killed at any time, it goes on to the same result.
 
 The library's own saves weights and optimizer in bfloat16 and no random state, at the end of every
-epoch, into the folder that it reads again; it measures in every epoch, and goes on after the last
-step with an epoch of one step each. Here
+epoch, into the folder that it reads again; it measures at the end of every epoch, and goes on after
+the last step with an epoch of one step each. Here
 
 - a checkpoint holds float32, and what a step draws depends on seed, step and process alone, so a
   second start computes what the first one would have;
-- it is measured and saved after a tenth of the steps, and saved within an epoch by the clock;
+- it is measured and saved after every tenth of the steps, wherever in an epoch that is, and saved
+  in between by the clock;
 - Ctrl-C saves nothing, as it may have come in the middle of a step: the last checkpoint counts.
 """
 
@@ -28,6 +29,8 @@ from vllm_ascend_spec.training.library.patches.cpu_trainer import CpuTrainer
 from vllm_ascend_spec.training.library.patches.registry import override
 
 MEASURED = 10
+# Lines of progress in all.
+LOG_LINES = 20
 # Processes agree on the clock after so many steps.
 AGREE_STEPS = 20
 
@@ -38,6 +41,8 @@ class Plan:
 
     Attributes:
         steps: of the optimizer in all.
+        or_epoch: take the steps of an epoch if they are more.
+        log_freq: steps from a line of progress to the next, or None for some lines in all.
         seed: of what steps draw.
         checkpoint_seconds: a checkpoint is written after so long.
         watch: is given the trainer when it begins, such as to watch its log.
@@ -46,6 +51,8 @@ class Plan:
     """
 
     steps: int
+    or_epoch: bool
+    log_freq: int | None
     seed: int
     checkpoint_seconds: float
     watch: Callable[[PhaseTrainer], object]
@@ -59,6 +66,10 @@ class PhaseTrainer(override(CpuTrainer), Trainer):  # type: ignore[misc]
     Args:
         plan: what it does beside training.
         args: the library's.
+
+    Attributes:
+        steps: of the optimizer in all.
+        epoch_steps: those of the first epoch.
     """
 
     config: Any
@@ -70,14 +81,23 @@ class PhaseTrainer(override(CpuTrainer), Trainer):  # type: ignore[misc]
         plan.watch(self)
 
     def setup_trainer(self) -> None:
-        """Read where an earlier start ended."""
+        """Find how many steps there are, and where an earlier start ended."""
         super().setup_trainer()
+        self.epoch_steps = len(self.train_loader)
+        self.steps = max(self.plan.steps, self.epoch_steps if self.plan.or_epoch else 0)
         begun = self.checkpointer.previous_epoch != -1
         state = self._load_training_state() if begun else {}
-        self._measured_step = state.get("measured_step", 0)
-        self._best_epoch = state.get("best_epoch")
+        self.global_step = state.get("global_step", 0)
+        self._resume_local_step = state.get("local_step", 0)
+        self._best_step = state.get("best_step")
         self.best_val_loss = state.get("best_loss", math.inf)
-        self.config = self.config._replace(num_epochs=self._count_epochs())
+        epochs = self._count_epochs()
+        self.current_epoch = state.get("epoch", 0) if self.global_step < self.steps else epochs
+        self.config = self.config._replace(
+            num_epochs=epochs,
+            max_steps=self.steps,
+            log_freq=self.plan.log_freq or max(1, self.steps // LOG_LINES),
+        )
 
     def setup_model(self) -> None:
         """Let each step draw by its number."""
@@ -85,37 +105,49 @@ class PhaseTrainer(override(CpuTrainer), Trainer):  # type: ignore[misc]
         self.model.register_forward_pre_hook(lambda *_: self._seed_step())
 
     def train_epoch(self, epoch: int, *, step_callback: Callable[[], None] | None = None) -> None:
-        """Train for an epoch; save by the clock."""
+        """Train for an epoch; measure after a tenth of all steps, and save by the clock."""
         begin = self.global_step - (self._resume_local_step if epoch == self.current_epoch else 0)
 
         def after_step() -> None:
             if step_callback is not None:
                 step_callback()
-            if self._clock_says_save() and self.global_step < self.plan.steps:
+            if self._is_time_to_measure():
+                self._measure(epoch, self.global_step - begin)
+            elif self._clock_says_save():
                 self._save(epoch, self.global_step - begin)
 
         super().train_epoch(epoch, step_callback=after_step)
 
-    def val_epoch(self, epoch: int) -> dict[str, float] | None:
-        """Measure, if it is time."""
-        since = self.global_step - self._measured_step
-        if since * MEASURED < self.plan.steps and self.global_step < self.plan.steps:
-            return None
-        found: dict[str, float] | None = super().val_epoch(epoch)
-        return found
+    def val_epoch(self, epoch: int) -> None:
+        """Measure nothing at the end of an epoch: see the module."""
 
-    def maybe_update_best(self, epoch: int, val_metrics: dict[str, float] | None) -> None:
-        """Save what was measured, and remember it if it is the best."""
-        if val_metrics is None:
-            return
-        self._measured_step = self.global_step
-        loss = val_metrics["loss_epoch"]
+    def left_out(self) -> str | None:
+        """Return what to say if not all samples are trained on, or None."""
+        if self.steps >= self.epoch_steps:
+            return None
+        sampler: Any = self.train_loader.batch_sampler
+        tokens = int(sampler.lengths.sum())
+        return (
+            f"about {tokens * self.steps // self.epoch_steps:,} of {tokens:,} tokens of states are "
+            f"trained on; --steps {self.epoch_steps} trains on all"
+        )
+
+    def _is_time_to_measure(self) -> bool:
+        now, before = self.global_step * MEASURED, (self.global_step - 1) * MEASURED
+        return now // self.steps > before // self.steps
+
+    def _measure(self, epoch: int, local_step: int) -> None:
+        """Measure, save, and remember it if it is the best."""
+        # The samples that are watched are batched by the epoch, here always alike.
+        found = super().val_epoch(0)
+        self.model.train()
+        loss = found["loss_epoch"]
         if not math.isfinite(loss):
             problem = f"the loss is {loss} after step {self.global_step}; valid: a lower rate"
             raise ConfigError("--learning-rate", self.config.lr, problem)
         if loss < self.best_val_loss:
-            self.best_val_loss, self._best_epoch = loss, epoch
-        self._save(epoch, 0, val_metrics)
+            self.best_val_loss, self._best_step = loss, self.global_step
+        self._save(epoch, local_step, found)
         if self.rank == 0:
             self.plan.measured()
 
@@ -129,17 +161,16 @@ class PhaseTrainer(override(CpuTrainer), Trainer):  # type: ignore[misc]
             "epoch": epoch,
             "local_step": local_step,
             "global_step": self.global_step,
-            "measured_step": self._measured_step,
-            "best_epoch": self._best_epoch,
+            "best_step": self._best_step,
             "best_loss": self.best_val_loss,
         }
         if self.rank == 0:
             write_checkpoint(
-                self.checkpointer.path, epoch, lambda name: self._write(name, measured), state
+                self.checkpointer.path, lambda name: self._write(name, measured), state
             )
         else:
             # Writing is done together by processes that hold parts of the weights each.
-            self._write(f"{epoch}", measured)
+            self._write(f"{self.global_step}", measured)
         self._saved = time.monotonic()
         if self.is_distributed:
             dist.barrier()
@@ -171,7 +202,7 @@ class PhaseTrainer(override(CpuTrainer), Trainer):  # type: ignore[misc]
         """Return how many epochs have the steps that were asked for."""
         sampler: Any = self.train_loader.batch_sampler
         steps = epochs = 0
-        while steps < self.plan.steps:
+        while steps < self.steps:
             sampler.set_epoch(epochs)
             steps += len(sampler)
             epochs += 1

@@ -1,6 +1,6 @@
 """Phase d of ``train``: the speculators library trains the head.
 
-Several devices: ``torchrun --nproc-per-node N -m vllm_ascend_spec.training.phases.run fit OUTPUT``.
+Several devices: by ``torchrun.py``, a process for each.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.errors import AscendSpecError
+from vllm_ascend_spec.training.methods import METHODS
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.requirements import missing
 from vllm_ascend_spec.training.settings import Settings
@@ -109,14 +110,27 @@ def _train(
 
     def watch(trainer: PhaseTrainer) -> None:
         if trainer.rank == 0:
-            log = MetricsLog(output.metrics, show, settings.steps, step)
+            log = MetricsLog(output.metrics, show, trainer.steps, step)
             logging.getLogger(METRICS_LOGGER).addHandler(log)
+            if (why := trainer.left_out()) is not None:
+                show(f"fit: {why}")
 
     def draw() -> None:
         if (why := draw_curves(output.metrics, output.curves)) is not None:
             show(f"fit: {why}")
 
-    plan = Plan(settings.steps, settings.seed, settings.checkpoint_minutes * 60, watch, draw)
+    method, from_scratch = METHODS[settings.method], settings.begin_with is None
+    recipe = method.scratch if from_scratch else method.adapted
+    is_default = config.provenance.get("log_freq") == "default"
+    plan = Plan(
+        steps=settings.steps or recipe.steps,
+        or_epoch=settings.steps is None and from_scratch,
+        log_freq=None if is_default else config.flatten()["log_freq"],
+        seed=settings.seed,
+        checkpoint_seconds=settings.checkpoint_minutes * 60,
+        watch=watch,
+        measured=draw,
+    )
     replaced = Patches()
     replaced.set(cli, "Trainer", partial(PhaseTrainer, plan))
     replaced.set(library, "tqdm", lambda batches, **_: batches)
