@@ -88,14 +88,14 @@ def checked(args: argparse.Namespace) -> Checked:
     settings = settings_of(given, target, method)
     if settings.begin_with is not None:
         check_head(settings.begin_with, settings.method)
-    check_engines(settings)
+    layout = layout_of(settings)
+    check_engines(settings, layout)
     check_devices(settings.nproc_per_node)
     check_library(settings)
     ids = chosen_of(settings.output, prompts_of(settings))
     settings = replace(settings, prompts_hash=hash_of(ids))
     check_output(settings)
     train, held_out = split_held_out(ids, settings.holdout)
-    layout = layout_of(settings)
     # Each prompt has one state or more; how many more, the answers will tell.
     require_room(output.OPTION, settings.output, layout, len(train))
     most = len(train) * settings.max_model_len

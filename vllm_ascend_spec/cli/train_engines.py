@@ -16,20 +16,26 @@ from vllm_ascend_spec.training.contenders import CONTENDERS, HEAD, SUFFIX, names
 from vllm_ascend_spec.training.engine import target_arguments
 from vllm_ascend_spec.training.measure import own_arguments
 from vllm_ascend_spec.training.phases.answers import speculation
+from vllm_ascend_spec.training.phases.states import engine_arguments
 from vllm_ascend_spec.training.settings import Settings
+from vllm_ascend_spec.training.shard_layout import Layout
 from vllm_ascend_spec.training.speculation import ADDITIONAL
 
 DEVICES = "--nproc-per-node"
 
 
-def check_engines(settings: Settings) -> None:
+def check_engines(settings: Settings, layout: Layout) -> None:
     """Refuse what the engine of a phase would refuse, as far as that shows without loading it.
+
+    Args:
+        settings: what was asked for.
+        layout: of the states.
 
     Raises:
         ConfigError: naming the option.
     """
     SpecOptions.from_mapping(check_additional(settings.engine.get(ADDITIONAL) or {}))
-    for own in _engines(settings):
+    for own in _engines(settings, layout):
         asked = {"load_format": "auto", ADDITIONAL: {}, **target_arguments(settings), **own}
         try:
             resolve_args(Namespace(**asked))
@@ -39,8 +45,10 @@ def check_engines(settings: Settings) -> None:
             raise
 
 
-def _engines(settings: Settings) -> Iterator[dict[str, Any]]:
+def _engines(settings: Settings, layout: Layout) -> Iterator[dict[str, Any]]:
+    """Yield what the engines are given beside the target's arguments."""
     yield {"speculative_config": speculation(settings)}
+    yield engine_arguments(layout, settings.output)
     for name in names_for(settings):
         # The head is not there yet, and suffix is left out where its library is missing.
         if name not in (HEAD, SUFFIX):
