@@ -75,7 +75,7 @@ def check_output(settings: Settings) -> list[tuple[str, Any, Any, str]]:
     except (ValueError, KeyError, TypeError):
         problem = f"{place.settings.name} cannot be read; valid: a new folder"
         raise ConfigError(output.OPTION, shown, problem) from None
-    changes = list(used_by.changed(earlier, settings))
+    changes = list(used_by.changed(place, earlier, settings))
     for name, before, now, phase in changes:
         if (there := used_by.costly(place, phase)) is not None:
             can_remove = there == place.head and phase != used_by.ANSWERS

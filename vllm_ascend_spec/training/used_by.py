@@ -57,6 +57,8 @@ FIRST_USED: Mapping[str, str | None] = {
     "begin_with": None,
     "output": None,
 }
+# Settings that say how, on the machine of the moment; of no use once the head is there.
+WHILE_TRAINING = frozenset({"nproc_per_node"})
 
 
 def by_name(settings: Settings) -> dict[str, Any]:
@@ -66,11 +68,12 @@ def by_name(settings: Settings) -> dict[str, Any]:
     return {**found, **nested}
 
 
-def changed(before: Settings, now: Settings) -> Iterator[tuple[str, Any, Any, str]]:
+def changed(output: Output, before: Settings, now: Settings) -> Iterator[tuple[str, Any, Any, str]]:
     """Yield name, both values and the first phase of each setting that results depend on."""
     old, new = by_name(before), by_name(now)
+    idle = WHILE_TRAINING if output.head.exists() else frozenset[str]()
     for name, phase in FIRST_USED.items():
-        if phase is not None and old.get(name) != new.get(name):
+        if phase is not None and name not in idle and old.get(name) != new.get(name):
             yield name, old.get(name), new.get(name), phase
 
 

@@ -90,6 +90,9 @@ def test_a_head_is_not_removed_by_the_way(run: Run, asked: list[Settings], tmp_p
     status, _, err = run("--steps", "7")
     assert status == 2
     assert f"--steps 400, now 7; valid: a new folder, or remove {head} first" in err
+    # How many devices there are for the training has no meaning after it.
+    assert run("--nproc-per-node", "2")[1].count("\n") == 1
+    assert all((tmp_path / "out" / name).exists() for name in PROVED)
     head.rmdir()
     assert run("--steps", "7")[0] == 0
     assert not (tmp_path / "out" / "report.json").exists()
