@@ -79,6 +79,7 @@ def test_what_an_engine_refuses_is_told_in_one_line(
         ({"max_model_len": 100_000}, "max_model_len"),
         ({"engine": {"quantization": "nonsense"}}, "nonsense"),
         ({"engine": {"tensor_parallel_size": 3}}, "3"),
+        ({"engine": {"tokenizer": "/nowhere"}}, "/nowhere"),
     ],
 )
 def test_what_does_not_fit_the_model_is_told_in_one_line(

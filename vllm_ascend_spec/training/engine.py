@@ -52,13 +52,14 @@ def read_model(settings: Settings) -> Model:
     # The engine's whole configuration: the plugin mends how vLLM reads some models there.
     with _told_in_one_line():
         config = EngineArgs(**target_arguments(settings)).create_engine_config().model_config
+        tokenizer = cached_tokenizer_from_config(config)
     return Model(
         hash=target_hash(settings.model),
         dtype=str(config.dtype).removeprefix("torch."),
         num_layers=config.hf_text_config.num_hidden_layers,
         hidden_size=config.get_hidden_size(),
         vocab_size=config.get_vocab_size(),
-        tokenizer=cached_tokenizer_from_config(config),
+        tokenizer=tokenizer,
     )
 
 
@@ -88,12 +89,12 @@ def _told_in_one_line() -> Iterator[None]:
         yield
     except AscendSpecError:
         raise
-    except ValueError as error:
+    except (OSError, ValueError) as error:  # a tokenizer that is not there is an OSError
         told = " ".join(_said(error).split())
         raise AscendSpecError(f"the target's engine does not start: {told}") from error
 
 
-def _said(error: ValueError) -> str:
+def _said(error: Exception) -> str:
     """Return what vLLM says; pydantic puts the arguments and a link around it."""
     problems = getattr(error, "errors", None)
     if not callable(problems):
