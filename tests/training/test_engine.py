@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,30 @@ def test_what_an_engine_refuses_is_told_in_one_line(
         start_engine(settings(), {}, {})
     assert str(raised.value).endswith(told)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"max_model_len": 100_000}, "max_model_len"),
+        ({"engine": {"quantization": "nonsense"}}, "nonsense"),
+        ({"engine": {"tensor_parallel_size": 3}}, "3"),
+        ({"engine": {"tokenizer": "/nowhere"}}, "/nowhere"),
+    ],
+)
+def test_what_does_not_fit_the_model_is_told_in_one_line(
+    changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(AscendSpecError) as raised:
+        read_model(replace(settings(), **changes))
+    found = str(raised.value)
+    assert found.startswith("the target's engine does not start: ")
+    assert told in found
+    assert "\n" not in found
+    assert "https://errors.pydantic.dev" not in found
+
+
+def test_our_section_is_not_for_the_engines_of_the_phases() -> None:
+    """They would refuse it: without speculation it has no effect."""
+    section = {"draft_length": "fixed", "draft_window": 64}
+    assert read_model(settings(engine={"additional_config": {"ascend_spec": section}})).hash

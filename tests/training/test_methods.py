@@ -27,10 +27,19 @@ def test_layers_are_three_of_the_targets(method: str) -> None:
 
 
 def test_layers_that_a_head_cannot_read_are_refused() -> None:
-    for method, layers in (("dflash", (0, 1, 2)), ("eagle3", (1, 2, 13)), ("eagle3", (1, 1, 2))):
-        with pytest.raises(ConfigError, match=r"--layers.*valid: 3 different ones from [01] to 12"):
-            check_layers("--layers", method, layers, 12)
+    for layers in ((1, 2, 13), (1, 1, 2), (1, 2)):
+        with pytest.raises(ConfigError, match=r"--layers.*valid: 3 different ones from 0 to 12"):
+            check_layers("--layers", "eagle3", layers, 12)
+    for layers in ((0, 1, 2), (1, 1)):
+        with pytest.raises(ConfigError, match=r"--layers.*valid: different ones from 1 to 12"):
+            check_layers("--layers", "dflash", layers, 12)
     check_layers("--layers", "eagle3", (0, 1, 2), 12)
+
+
+@pytest.mark.parametrize("method", ["dflash", "dspark"])
+def test_heads_of_blocks_read_any_number_of_layers(method: str) -> None:
+    for layers in ((2, 10, 18, 26, 34), (3,)):
+        check_layers("--layers", method, layers, 36)
 
 
 @pytest.mark.parametrize("method", METHODS)

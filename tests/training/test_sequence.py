@@ -94,7 +94,7 @@ def test_each_runs_once_and_a_second_start_skips_it(folder: Path) -> None:
 def test_the_line_of_a_refusal_is_the_last_one_of_stderr(folder: Path) -> None:
     tell(folder, first="refuse")
     status, out, err = finish(start(folder))
-    assert status == 2
+    assert status == 3
     (line,) = err.splitlines()
     assert line.startswith("vllm-ascend-spec train: error: --output=")
     assert "the disk is full" in line

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from vllm_ascend_spec.checkpoint.config_json import (
 from vllm_ascend_spec.checkpoint.errors import blame
 from vllm_ascend_spec.checkpoint.folder import find_folder
 from vllm_ascend_spec.cli import train_options
+from vllm_ascend_spec.cli.train_engines import check_devices, check_engines
 from vllm_ascend_spec.cli.train_head import (
     MODEL,
     check_head,
@@ -25,13 +25,14 @@ from vllm_ascend_spec.cli.train_head import (
     find_layers,
     find_vocabulary,
 )
-from vllm_ascend_spec.cli.train_options import METHOD
-from vllm_ascend_spec.cli.train_output import check_output
+from vllm_ascend_spec.cli.train_options import METHOD, PROMPTS
+from vllm_ascend_spec.cli.train_output import check_output, chosen_of
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
 from vllm_ascend_spec.training import methods, output, requirements
 from vllm_ascend_spec.training.answers import Sampling
+from vllm_ascend_spec.training.chosen import hash_of
 from vllm_ascend_spec.training.prompt_files import (
     check_prompts,
     has_chat_template,
@@ -40,9 +41,9 @@ from vllm_ascend_spec.training.prompt_files import (
 from vllm_ascend_spec.training.prompts import split_held_out
 from vllm_ascend_spec.training.settings import Settings
 from vllm_ascend_spec.training.shard_layout import BYTES_BY_DTYPE, Layout, human, require_room
+from vllm_ascend_spec.training.target import target_hash
 from vllm_ascend_spec.training.target_layers import problem_of_layers
 
-PROMPTS = "--prompts"
 # Options that are settings as they are.
 AS_GIVEN = (
     "holdout",
@@ -54,11 +55,23 @@ AS_GIVEN = (
 )
 
 
-def checked(args: argparse.Namespace) -> tuple[Settings, str]:
-    """Check what was asked for, and fill in defaults.
+@dataclass(frozen=True)
+class Checked:
+    """What there is to do.
 
-    Returns:
-        The settings, and a line that says what there is to do.
+    Attributes:
+        settings: with their defaults.
+        ids: of the prompts to use.
+        said: a line about it.
+    """
+
+    settings: Settings
+    ids: set[str]
+    said: str
+
+
+def checked(args: argparse.Namespace) -> Checked:
+    """Check what was asked for, and fill in defaults.
 
     Raises:
         ConfigError: the first option that is wrong.
@@ -74,19 +87,23 @@ def checked(args: argparse.Namespace) -> tuple[Settings, str]:
     method = find_method(given.get("method", METHOD), target, device)
     settings = settings_of(given, target, method)
     if settings.begin_with is not None:
-        check_head(settings.begin_with, settings, device)
-    ids = prompts_of(settings)
+        check_head(settings.begin_with, settings.method)
+    layout = layout_of(settings)
+    check_engines(settings, layout)
+    check_devices(settings.nproc_per_node)
+    check_library(settings)
+    ids = chosen_of(settings.output, prompts_of(settings))
     settings = replace(settings, prompts_hash=hash_of(ids))
     check_output(settings)
     train, held_out = split_held_out(ids, settings.holdout)
-    layout = layout_of(settings)
     # Each prompt has one state or more; how many more, the answers will tell.
     require_room(output.OPTION, settings.output, layout, len(train))
-    most = len(train) * settings.sampling.max_tokens
-    return settings, (
-        f"{len(train):,} prompts to train on, {len(held_out):,} to measure with; the states of "
-        f"answers take up to {human(layout.bytes_of(most))}"
+    most = len(train) * settings.max_model_len
+    said = (
+        f"{len(train):,} prompts to train on, {len(held_out):,} to measure with; their states and "
+        f"those of the answers take up to {human(layout.bytes_of(most))}"
     )
+    return Checked(settings, ids, said)
 
 
 def settings_of(given: Mapping[str, Any], target: Path, method: str) -> Settings:
@@ -110,6 +127,8 @@ def settings_of(given: Mapping[str, Any], target: Path, method: str) -> Settings
         draft_vocab_size=find_vocabulary(given.get("draft_vocab_size"), target, head),
         engine=train_options.engine_of(given),
         library=tuple(given.get("rest", ())),
+        target_hash=target_hash(target),
+        begin_hash="" if head is None else target_hash(head),
         **{name: given[name] for name in AS_GIVEN if name in given},
         steps=given.get("steps"),
         learning_rate=given.get("learning_rate", recipe.learning_rate),
@@ -122,16 +141,27 @@ def prompts_of(settings: Settings) -> set[str]:
     Raises:
         ConfigError: one cannot be used, or there are none.
     """
-    has_template, ids = has_chat_template(settings.model), set[str]()
+    tokenizer = Path(settings.engine.get("tokenizer", settings.model))
+    # One that only a hub has is left to the engine.
+    has_template = has_chat_template(tokenizer) or not tokenizer.is_dir()
+    ids = set[str]()
     for path in settings.prompts:
         check_prompts(PROMPTS, path, has_template)
         ids.update(prompt.id for prompt in read_prompts(PROMPTS, path))
     return ids
 
 
-def hash_of(ids: Iterable[str]) -> str:
-    """Return a short hash that says which prompts there are."""
-    return hashlib.sha256(" ".join(sorted(ids)).encode()).hexdigest()[:16]
+def check_library(settings: Settings) -> None:
+    """Refuse wrong options for the trainer, which takes seconds to import, if there are any.
+
+    Raises:
+        ConfigError: naming the first.
+    """
+    if settings.library:
+        from vllm_ascend_spec.training.library.option_words import check_library_options
+
+        method = ("--speculator-type", settings.method)
+        check_library_options("--", settings.library, method)
 
 
 def layout_of(settings: Settings) -> Layout:
@@ -140,7 +170,8 @@ def layout_of(settings: Settings) -> Layout:
         config = text_of(read_config(settings.model))
         layers = {*settings.layers, size(config, "num_hidden_layers")}
         hidden = size(config, "hidden_size")
-    named = settings.dtype if settings.dtype != "auto" else str(config.get("dtype"))
+    own = str(config.get("dtype") or config.get("torch_dtype"))
+    named = own if settings.dtype == "auto" else settings.dtype
     dtype = named if named in BYTES_BY_DTYPE else "float32"
     return Layout(settings.model.name, tuple(sorted(layers)), hidden, dtype)
 

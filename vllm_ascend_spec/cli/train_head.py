@@ -10,14 +10,10 @@ from vllm_ascend_spec.checkpoint.errors import blame
 from vllm_ascend_spec.checkpoint.folder import find_folder
 from vllm_ascend_spec.checkpoint.speculators import is_speculators
 from vllm_ascend_spec.cli import train_options
-from vllm_ascend_spec.config.device import Device
-from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.hooks.preflight import resolve_engine
 from vllm_ascend_spec.training import methods
 from vllm_ascend_spec.training.head_layers import layers_of_head
-from vllm_ascend_spec.training.settings import Settings
-from vllm_ascend_spec.training.speculation import with_head
+from vllm_ascend_spec.training.vocabulary import choose_tokens, special_tokens
 
 MODEL, FROM = "MODEL", "--from"
 
@@ -36,28 +32,20 @@ def find_head(path: Path | None) -> Path | None:
     return folder.absolute()
 
 
-def check_head(head: Path, settings: Settings, device: Device | None) -> None:
-    """Refuse a head of another target or method, by the checks of ``check``.
+def check_head(head: Path, method: str) -> None:
+    """Refuse a head that the trainer cannot read.
 
     Raises:
-        ConfigError: naming what differs.
+        ConfigError: saying which it can.
     """
-    options = EngineOptions(device=device)
     with blame(FROM, str(head)):
         is_converted = is_speculators(parse_object(CONFIG, (head / CONFIG).read_bytes()))
-    if not is_converted and methods.METHODS[settings.method].converter is None:
+    if not is_converted and methods.METHODS[method].converter is None:
         problem = (
-            f"speculators has no converter for {settings.method}; valid: a head in the form of the "
+            f"speculators has no converter for {method}; valid: a head in the form of the "
             "speculators library"
         )
         raise ConfigError(FROM, str(head), problem)
-    spec = with_head(settings.method, head, settings.num_speculative_tokens)
-    try:
-        resolve_engine(str(settings.model), spec, engine=options)
-    except ConfigError as error:
-        if error.value != str(head):
-            raise
-        raise ConfigError(FROM, str(head), error.problem) from None
 
 
 def find_layers(text: str | None, method: str, target: Path, head: Path | None) -> tuple[int, ...]:
@@ -69,16 +57,27 @@ def find_layers(text: str | None, method: str, target: Path, head: Path | None) 
     with blame(MODEL, str(target)):
         depth = size(text_of(read_config(target)), "num_hidden_layers")
     asked = None if text is None else train_options.parse_layers(text)
-    own = None
     if head is not None:
-        with blame(FROM, str(head)):
-            own = layers_of_head(method, head, depth)
-    if asked is not None and own is not None and asked != own:
-        problem = f"the head of --from reads {','.join(map(str, own))}; leave --layers out"
-        raise ConfigError("--layers", text, problem)
-    found = asked or own or methods.default_layers(method, depth)
+        return _layers_of(head, method, depth, asked)
+    found = asked or methods.default_layers(method, depth)
     methods.check_layers("--layers", method, found, depth)
     return found
+
+
+def _layers_of(
+    head: Path, method: str, depth: int, asked: tuple[int, ...] | None
+) -> tuple[int, ...]:
+    """Return the layers that a head reads, however many they are."""
+    with blame(FROM, str(head)):
+        own = layers_of_head(method, head, depth)
+    said = ",".join(map(str, own))
+    if asked is not None and asked != own:
+        problem = f"the head of --from reads {said}; leave --layers out"
+        raise ConfigError("--layers", ",".join(map(str, asked)), problem)
+    if not all(0 <= layer <= depth for layer in own):
+        problem = f"it reads the layers {said}; valid: a head for a target of {depth} layers"
+        raise ConfigError(FROM, str(head), problem)
+    return own
 
 
 def find_vocabulary(size: int | None, target: Path, head: Path | None) -> int | None:
@@ -97,7 +96,7 @@ def find_vocabulary(size: int | None, target: Path, head: Path | None) -> int | 
             problem = f"the head of --from has {own or whole}; leave --draft-vocab-size out"
             raise ConfigError("--draft-vocab-size", size, problem)
         return own
-    if size is not None and isinstance(whole, int) and size > whole:
-        problem = f"valid: 1 to {whole}, the target's vocab_size"
-        raise ConfigError("--draft-vocab-size", size, problem)
+    if size is not None and isinstance(whole, int):
+        # Refuses one that does not hold the special tokens.
+        choose_tokens({}, size, whole, special_tokens(target))
     return size

@@ -20,7 +20,6 @@ OBJECT: dict[str, Any] = {"metavar": "JSON"}
 # vLLM's options for the engines of the target, by the argument of `vllm.LLM`.
 ENGINE: Mapping[str, dict[str, Any]] = {
     "tensor_parallel_size": COUNT,
-    "pipeline_parallel_size": COUNT,
     "enable_expert_parallel": SWITCH,
     "quantization": {"metavar": "METHOD"},
     "kv_cache_dtype": {"metavar": "DTYPE"},
@@ -38,9 +37,10 @@ ENGINE: Mapping[str, dict[str, Any]] = {
     "max_num_seqs": COUNT,
     "max_num_batched_tokens": COUNT,
 }
-SHORT = {"tensor_parallel_size": "-tp", "pipeline_parallel_size": "-pp", "quantization": "-q"}
+SHORT = {"tensor_parallel_size": "-tp", "quantization": "-q"}
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 METHOD = "eagle3"
+PROMPTS = "--prompts"
 DEFAULTS: Mapping[str, Any] = {
     each.name: each.default for kind in (Sampling, Settings) for each in fields(kind)
 }
@@ -202,7 +202,7 @@ def _words(flag: str, value: Any) -> list[str]:
         return [flag if value else f"--no-{flag.removeprefix('--')}"]
     if isinstance(value, dict):
         return [flag, json.dumps(value)]
-    if isinstance(value, list) and flag == "--prompts":
+    if isinstance(value, list) and flag == PROMPTS:
         return [flag, *map(str, value)]
     if isinstance(value, list):
         return [flag, ",".join(map(str, value))]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.errors import AscendSpecError
 from vllm_ascend_spec.training.settings import Settings
+from vllm_ascend_spec.training.speculation import with_section
 from vllm_ascend_spec.training.target import target_hash
 
 # A phase is a process of its own. With the engine inside of it nothing outlives a kill, and which
@@ -38,20 +40,26 @@ class Model:
 
 
 def read_model(settings: Settings) -> Model:
-    """Return what vLLM knows of the target; its engine's options count, such as a tokenizer."""
+    """Return what vLLM knows of the target; its engine's options count, such as a tokenizer.
+
+    Raises:
+        AscendSpecError: vLLM refuses an option for this target, such as a length; in one line.
+    """
     _prepare()
     from vllm import EngineArgs
     from vllm.tokenizers import cached_tokenizer_from_config
 
     # The engine's whole configuration: the plugin mends how vLLM reads some models there.
-    config = EngineArgs(**_arguments(settings)).create_engine_config().model_config
+    with _told_in_one_line():
+        config = EngineArgs(**target_arguments(settings)).create_engine_config().model_config
+        tokenizer = cached_tokenizer_from_config(config)
     return Model(
         hash=target_hash(settings.model),
         dtype=str(config.dtype).removeprefix("torch."),
         num_layers=config.hf_text_config.num_hidden_layers,
         hidden_size=config.get_hidden_size(),
         vocab_size=config.get_vocab_size(),
-        tokenizer=cached_tokenizer_from_config(config),
+        tokenizer=tokenizer,
     )
 
 
@@ -70,13 +78,28 @@ def start_engine(settings: Settings, usual: Mapping[str, Any], own: Mapping[str,
     _prepare()
     from vllm import LLM
 
+    with _told_in_one_line():
+        return LLM(**{"use_tqdm_on_load": False, **usual, **target_arguments(settings), **own})
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """Turn what vLLM refuses into an error of one line."""
     try:
-        return LLM(**{"use_tqdm_on_load": False, **usual, **_arguments(settings), **own})
+        yield
     except AscendSpecError:
         raise
-    except ValueError as error:
-        told = " ".join(str(error).split())
+    except (OSError, ValueError) as error:  # a tokenizer that is not there is an OSError
+        told = " ".join(_said(error).split())
         raise AscendSpecError(f"the target's engine does not start: {told}") from error
+
+
+def _said(error: Exception) -> str:
+    """Return what vLLM says; pydantic puts the arguments and a link around it."""
+    problems = getattr(error, "errors", None)
+    if not callable(problems):
+        return str(error)
+    return "; ".join(str(each["msg"]).removeprefix("Value error, ") for each in problems())
 
 
 def _prepare() -> None:
@@ -84,9 +107,13 @@ def _prepare() -> None:
         os.environ.setdefault(name, value)
 
 
-def _arguments(settings: Settings) -> dict[str, Any]:
+def target_arguments(settings: Settings) -> dict[str, Any]:
+    """Return the arguments of all engines; our section is for those that are measured or served.
+
+    Without speculation it is refused, and what the phases ask is not to be collected.
+    """
     return {
-        **settings.engine,
+        **with_section(settings.engine, {}),
         "model": str(settings.model),
         "dtype": settings.dtype,
         "max_model_len": settings.max_model_len,

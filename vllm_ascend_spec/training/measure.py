@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vllm_ascend_spec.config.schema import WITHOUT_SPECULATION
 from vllm_ascend_spec.metrics.acceptance import from_engine
 from vllm_ascend_spec.training.atomic import write_whole
 from vllm_ascend_spec.training.contenders import CONTENDERS
@@ -20,12 +21,15 @@ from vllm_ascend_spec.training.engine import start_engine
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.process import leave, show, status_of
 from vllm_ascend_spec.training.settings import Settings
+from vllm_ascend_spec.training.speculation import ADDITIONAL, section_for, with_section
 
 # More would only take longer: with 64 answers the figures are good to a few percent.
 MOST_PROMPTS, MOST_TOKENS = 64, 256
 # Requests that run at once unless `--max-num-seqs` says otherwise.
 AT_ONCE = 8
 WARM_UP_TOKENS = 8
+# Options of our section for serving, and such as fit adaptive lengths alone.
+NOT_MEASURED = frozenset({*WITHOUT_SPECULATION, "draft_lengths"})
 GREEDY, SAMPLED = "greedy", "T=0.8"
 REQUESTS: Mapping[str, float] = {GREEDY: 0.0, SAMPLED: 0.8}
 
@@ -49,12 +53,13 @@ def at_once(settings: Settings) -> int:
 def own_arguments(settings: Settings, spec: dict[str, Any] | None) -> dict[str, Any]:
     """Return the arguments of ``vllm.LLM`` that a measurement needs, whatever the user's are."""
     own: dict[str, Any] = {"disable_log_stats": False, "speculative_config": spec}
-    if spec is not None:
-        additional = settings.engine.get("additional_config") or {}
-        # Every step is to draft as many as asked, whether it pays here or not.
-        section = {**additional.get("ascend_spec", {}), "draft_length": "fixed"}
-        own["additional_config"] = {**additional, "ascend_spec": section}
-    return own
+    if spec is None:
+        return own
+    section = section_for(settings.engine, spec)
+    # Every step is to draft as many as asked, whether it pays here or not.
+    fixed = {name: value for name, value in section.items() if name not in NOT_MEASURED}
+    engine = with_section(settings.engine, {**fixed, "draft_length": "fixed"})
+    return {**own, ADDITIONAL: engine[ADDITIONAL]}
 
 
 def measure(llm: Any, prompts: Sequence[list[int]], params: Sequence[Any]) -> dict[str, Any]:

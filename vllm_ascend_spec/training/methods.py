@@ -11,7 +11,7 @@ from vllm_ascend_spec.checkpoint.errors import InvalidCheckpointError
 from vllm_ascend_spec.checkpoint.files import read_checkpoint
 
 OPTION = "--method"
-# How many of the target's layers a head reads.
+# How many of the target's layers a head reads unless it is asked for others.
 NUM_LAYERS = 3
 
 
@@ -36,6 +36,7 @@ class Method:
         name: of the method here, and of the library's model.
         arguments: options of ``speculators train`` for a number of drafts per step.
         lowest_layer: the first layer whose output the head may read.
+        num_layers: how many it reads, or None for any number.
         converter: the library's converter for heads in another form, or None if it has none.
         scratch: for a head with random weights.
         adapted: for one that is trained already.
@@ -44,6 +45,7 @@ class Method:
     name: str
     arguments: Callable[[int], tuple[str, ...]]
     lowest_layer: int
+    num_layers: int | None
     converter: str | None
     scratch: Recipe
     adapted: Recipe
@@ -56,6 +58,7 @@ METHODS: Mapping[str, Method] = {
             "eagle3",
             lambda drafts: ("--ttt-steps", str(drafts)),
             0,
+            NUM_LAYERS,
             "eagle3",
             Recipe(400, 2e-3),
             Recipe(200, 3e-4),
@@ -64,6 +67,7 @@ METHODS: Mapping[str, Method] = {
             "peagle",
             lambda drafts: ("--num-depths", str(drafts)),
             0,
+            NUM_LAYERS,
             None,
             Recipe(400, 2e-3),
             Recipe(200, 3e-4),
@@ -73,6 +77,7 @@ METHODS: Mapping[str, Method] = {
             "dflash",
             lambda drafts: ("--block-size", str(drafts + 1)),
             1,
+            None,
             "dflash",
             Recipe(400, 2e-3),
             Recipe(200, 3e-4),
@@ -81,6 +86,7 @@ METHODS: Mapping[str, Method] = {
             "dspark",
             lambda drafts: ("--block-size", str(drafts)),
             1,
+            None,
             None,
             Recipe(400, 2e-3),
             Recipe(200, 3e-4),
@@ -118,13 +124,15 @@ def check_layers(option: str, method: str, layers: tuple[int, ...], num_hidden_l
     from vllm_ascend_spec.errors import ConfigError
 
     lowest = METHODS[method].lowest_layer
+    count = METHODS[method].num_layers
     wrong = [layer for layer in layers if not lowest <= layer <= num_hidden_layers]
-    if wrong or len(layers) != NUM_LAYERS or len(set(layers)) != NUM_LAYERS:
+    if wrong or len(layers) != (count or len(layers)) or len(set(layers)) != len(layers):
+        number = f"{count} " if count else ""
         raise ConfigError(
             option,
             ",".join(map(str, layers)),
-            f"valid: {NUM_LAYERS} different ones from {lowest} to {num_hidden_layers} for "
-            f"{method}; i is the output of the first i layers",
+            f"valid: {number}different ones from {lowest} to {num_hidden_layers} for {method}; i "
+            "is the output of the first i layers",
         )
 
 

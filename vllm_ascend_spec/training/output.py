@@ -20,8 +20,13 @@ class Output:
 
     @property
     def settings(self) -> Path:
-        """What was asked for; a second start has to ask for the same."""
+        """What was asked for, by the last start."""
         return self.folder / "settings.json"
+
+    @property
+    def prompts(self) -> Path:
+        """Ids of the prompts that there were at the first start; later ones are not used."""
+        return self.folder / "prompts.json"
 
     @property
     def lock(self) -> Path:

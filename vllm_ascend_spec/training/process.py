@@ -13,7 +13,8 @@ from typing import NoReturn
 
 from vllm_ascend_spec.errors import AscendSpecError
 
-EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+# That of an option which is wrong before anything is loaded is 2.
+EXIT_FAILED, EXIT_BAD_INPUT = 1, 3
 # As of a process that SIGINT has ended.
 EXIT_ENDED = 130
 PR_SET_PDEATHSIG = 1

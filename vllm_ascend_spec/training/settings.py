@@ -34,7 +34,9 @@ class Settings:
         seed: of weights, order and answers.
         engine: further arguments of ``vllm.LLM`` for the target's engines.
         library: further options of ``speculators train``, as words.
-        prompts_hash: says which prompts the files held.
+        prompts_hash: says which prompts are used, of those that the files hold.
+        target_hash: says which checkpoint the target is, see ``target.py``.
+        begin_hash: says which one the head of ``--from`` is; empty without.
         checkpoint_minutes: the trainer's checkpoints are not further apart.
     """
 
@@ -57,6 +59,8 @@ class Settings:
     engine: dict[str, Any] = field(default_factory=dict)
     library: tuple[str, ...] = ()
     prompts_hash: str = ""
+    target_hash: str = ""
+    begin_hash: str = ""
     checkpoint_minutes: float = 10
 
     def save(self, path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_wrong_line_ends_the_phase_with_that_line(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith("vllm-ascend-spec train: error: --prompts=")

@@ -15,6 +15,7 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.training.answer_file import AnswerFile, open_answers
 from vllm_ascend_spec.training.answers import BATCH, Outcome, Target, answer_prompts
 from vllm_ascend_spec.training.atomic import write_whole
+from vllm_ascend_spec.training.chosen import read_chosen
 from vllm_ascend_spec.training.engine import Model, read_model, start_engine
 from vllm_ascend_spec.training.output import OPTION, Output
 from vllm_ascend_spec.training.prompt_files import read_prompts
@@ -65,11 +66,12 @@ def run(settings: Settings, show: Callable[[str], object]) -> None:
 
 
 def read_all(settings: Settings) -> Iterator[Prompt]:
-    """Yield the prompts of all files and folders, each once."""
+    """Yield the prompts of all files and folders, each once; not those that came later."""
     seen: set[str] = set()
+    chosen = read_chosen(Output(settings.output))
     for path in settings.prompts:
         for prompt in read_prompts(PROMPTS, path):
-            if prompt.id not in seen:
+            if prompt.id not in seen and (chosen is None or prompt.id in chosen):
                 seen.add(prompt.id)
                 yield prompt
 
@@ -88,7 +90,7 @@ def _answer(
     )
     recorded = f", and {taken:,} more were recorded with them" if taken else ""
     show(f"{NAME}: {found:,} of {len(train):,} prompts are answered{recorded}")
-    usual = {"speculative_config": _speculation(settings)}
+    usual = {"speculative_config": speculation(settings)}
     target = Target(
         partial(start_engine, settings, usual, {}), model.tokenizer, settings.max_model_len
     )
@@ -98,7 +100,8 @@ def _answer(
     )
 
 
-def _speculation(settings: Settings) -> dict[str, Any]:
+def speculation(settings: Settings) -> dict[str, Any]:
+    """Return the ``speculative_config`` of the engine that answers."""
     if settings.begin_with is None:
         return without_head()
     return with_head(settings.method, settings.begin_with, settings.num_speculative_tokens)

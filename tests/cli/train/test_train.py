@@ -6,63 +6,19 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.cli.train.inputs import EAGLE3, HEAD, TARGET, Run
 from tests.zoo import ZOO
-from vllm_ascend_spec.cli import check_found, serve, train, train_output
+from vllm_ascend_spec.cli import check_found, train
 from vllm_ascend_spec.cli.check_found import CheckResult, Problem
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.training import requirements
 from vllm_ascend_spec.training.measure import REQUESTS
-from vllm_ascend_spec.training.methods import METHODS
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.settings import Settings
-
-TARGET, HEAD = str(ZOO / "target"), str(ZOO / "eagle3")
-PROMPTS = [f"prompt {number}" for number in range(40)]
-EAGLE3 = METHODS["eagle3"]
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def prompts(tmp_path: Path) -> Path:
-    path = tmp_path / "prompts.jsonl"
-    path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in PROMPTS))
-    return path
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """Take what the phases would be run with, instead of running them."""
-    found: list[Settings] = []
-
-    def run_phases(settings: Settings, *_: Any) -> int:
-        found.append(settings)
-        return 0
-
-    monkeypatch.setattr(train, "run_phases", run_phases)
-    monkeypatch.setattr(train, "conclude", lambda _: 0)
-    monkeypatch.setattr(serve, "problem", lambda: None)
-    monkeypatch.setattr(requirements, "missing", lambda: None)
-    return found
-
-
-@pytest.fixture
-def run(prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs the command with good options and those given."""
-
-    def call(*words: str, model: str = TARGET, file: Path = prompts) -> tuple[int, str, str]:
-        status = main(
-            ["train", model, "--prompts", str(file), "--output", str(tmp_path / "out"), *words]
-        )
-        output = capsys.readouterr()
-        return status, output.out, output.err
-
-    return call
 
 
 @pytest.mark.parametrize(
@@ -84,6 +40,9 @@ def run(prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ru
         (["--gpu-memory-utilization", "2"], "--gpu-memory-utilization=2.0: valid: above 0, up to"),
         (["--hf-overrides", "{"], "--hf-overrides='{': is not JSON"),
         (["--hf-overrides", "[]"], "--hf-overrides='[]': valid: a JSON object"),
+        (["--additional-config", '{"ascend_spce": {}}'], "valid: 'ascend_spec'"),
+        (["--additional-config", '{"ascend_spec": {"draft_size": 1}}'], ".draft_size=1: "),
+        (["--nproc-per-node", "4096"], "--nproc-per-node=4096: valid: 1 to "),
         (["--holdout", "0"], "--holdout=0.0: valid: a number of prompts, or a share"),
         (["--holdout", "40"], "--holdout=40.0: leaves nothing to train on: there are 40"),
         (["--from", str(ZOO / "nothing")], "nothing': "),
@@ -145,112 +104,11 @@ def test_wrong_prompts_are_one_line(
     assert told in line
 
 
-def test_conversations_need_a_chat_template(
-    run: Run, asked: list[Settings], tmp_path: Path
-) -> None:
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    for path in (ZOO / "target").iterdir():
-        if path.name != "chat_template.jinja":
-            (bare / path.name).symlink_to(path)
-    talk = tmp_path / "talk.jsonl"
-    turn = {"messages": [{"role": "user", "content": "hello"}]}
-    talk.write_text(json.dumps(turn) + "\n" + json.dumps({"prompt": "more"}) + "\n")
-    status, _, err = run("--holdout", "1", model=str(bare), file=talk)
-    assert status == 2
-    assert "line 1: is a conversation, and the target's tokenizer has no chat template" in err
-    assert run("--holdout", "1", file=talk)[0] == 0
-
-
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", str(ZOO / "nothing"), str(ZOO / "report.py")])
 def test_a_target_that_is_no_folder(model: str, run: Run, asked: list[Settings]) -> None:
     status, _, err = run(model=model)
     assert status == 2
     assert err.startswith(f"vllm-ascend-spec train: error: MODEL={model!r}: ")
-
-
-def test_a_target_that_does_not_give_its_states(
-    run: Run, asked: list[Settings], tmp_path: Path
-) -> None:
-    bloom = tmp_path / "bloom"
-    bloom.mkdir()
-    for path in (ZOO / "target").iterdir():
-        if path.name != "config.json":
-            (bloom / path.name).symlink_to(path)
-    config = json.loads((ZOO / "target" / "config.json").read_text())
-    text = json.dumps({**config, "architectures": ["BloomForCausalLM"]})
-    (bloom / "config.json").write_text(text)
-    status, _, err = run(model=str(bloom))
-    assert (status, asked) == (2, [])
-    assert f"MODEL={str(bloom)!r}: vLLM's BloomForCausalLM does not give the states" in err
-
-
-@pytest.mark.parametrize(
-    ("method", "layers"), [("dflash", (3, 7, 12)), ("peagle", None), ("dspark", None)]
-)
-def test_heads_of_other_methods_to_adapt(
-    method: str, layers: tuple[int, ...] | None, run: Run, asked: list[Settings]
-) -> None:
-    status, _, err = run("--method", method, "--from", str(ZOO / method))
-    if layers is None:
-        assert status == 2
-        assert f"speculators has no converter for {method}; valid: a head in the form" in err
-    else:
-        assert (status, asked[0].layers) == (0, layers)
-
-
-def test_an_output_folder_that_holds_something_else(
-    run: Run, asked: list[Settings], tmp_path: Path
-) -> None:
-    (tmp_path / "out").mkdir()
-    assert run()[0] == 0  # an empty one is fine, and what a start leaves that was killed early
-    (tmp_path / "out" / "settings.json").rename(tmp_path / "out" / "settings.json.tmp")
-    assert run()[0] == 0
-    for path in (tmp_path / "out").iterdir():
-        path.unlink()
-    (tmp_path / "out" / "thesis.tex").touch()
-    status, _, err = run()
-    assert status == 2
-    assert "holds something else; valid: a new or empty folder, or one of train's own" in err
-    (tmp_path / "out" / "settings.json").write_text("{}")
-    status, _, err = run()
-    assert status == 2
-    assert "settings.json cannot be read; valid: a new folder" in err
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--steps", "7"], "--steps none, now 7"),
-        (["--max-tokens", "9"], "--max-tokens 512, now 9"),
-        (["--layers", "1,2,3"], "--layers 2,6,9, now 1,2,3"),
-        (["--from", HEAD], f"--from none, now {HEAD}"),
-        (["--quantization", "fp8"], "--quantization none, now fp8"),
-        (["--", "--weight-decay", "0"], "-- none, now --weight-decay,0"),
-    ],
-    ids=" ".join,
-)
-def test_a_second_start_asks_for_the_same(
-    words: list[str], told: str, run: Run, asked: list[Settings]
-) -> None:
-    assert run()[0] == 0
-    status, _, err = run(*words)
-    assert status == 2
-    assert f"was begun with {told}; valid: the same, or a new folder" in err
-    assert run("--max-num-seqs", "4", "--tensor-parallel-size", "2")[0] == 0
-
-
-def test_a_second_start_has_the_same_prompts(
-    run: Run, asked: list[Settings], prompts: Path
-) -> None:
-    assert run()[0] == 0
-    lines = prompts.read_text().splitlines(keepends=True)
-    prompts.write_text("".join(reversed(lines)))
-    assert run()[0] == 0
-    prompts.write_text("".join(lines[1:]))
-    status, _, err = run()
-    assert status == 2
-    assert "was begun with prompts whose hash is " in err
 
 
 def test_what_is_asked_for(run: Run, asked: list[Settings], tmp_path: Path) -> None:
@@ -261,8 +119,8 @@ def test_what_is_asked_for(run: Run, asked: list[Settings], tmp_path: Path) -> N
     )  # fmt: skip
     assert status == 0
     assert out == (
-        "vllm-ascend-spec train: 32 prompts to train on, 8 to measure with; the states of answers "
-        "take up to 4.2 MB\n"
+        "vllm-ascend-spec train: 32 prompts to train on, 8 to measure with; their states and those "
+        "of the answers take up to 271.5 MB\n"
     )
     (settings,) = asked
     assert settings == Settings.load(Output(tmp_path / "out").settings)
@@ -373,7 +231,7 @@ def test_the_end_is_a_command_as_check_finds_it(
         return CheckResult(problems=problems)
 
     monkeypatch.setattr(check_found, "find", find)
-    assert train.conclude(settings) == (2 if problems else 0)
+    assert train.conclude(settings) == (3 if problems else 0)
     (words,) = checked
     assert words == [TARGET, "--block-size", "16", "--speculative-config", json.dumps(spec)]
     output = capsys.readouterr()
@@ -398,7 +256,3 @@ sys.stdout.write(" ".join({{"torch", "vllm", "transformers"}} & {{*sys.modules}}
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_every_difference_of_engines_that_may_be_is_an_option() -> None:
-    assert set(train_output.MAY_DIFFER) <= set(train.train_options.ENGINE)

@@ -1,0 +1,1 @@
+"""``vllm-ascend-spec train``."""
