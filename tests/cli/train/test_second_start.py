@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.train.inputs import EAGLE3, HEAD, PROMPTS, TARGET, Run
+from tests.cli.train.inputs import HEAD, PROMPTS, TARGET, Run
 from tests.zoo import ZOO
 from vllm_ascend_spec.cli import train
 from vllm_ascend_spec.training import used_by
