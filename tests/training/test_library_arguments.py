@@ -107,6 +107,7 @@ def test_a_small_vocabulary_is_named(resolved: Any, tmp_path: Path) -> None:
         (["--nonsense", "3"], "unrecognized arguments: --nonsense 3"),
         (["--ttt-steps", "many"], "argument --ttt-steps: invalid int value: 'many'"),
         (["--lr", "0.1"], "train sets --lr itself"),
+        (["--seed", "0"], "train sets --seed itself"),
         # The library's parser takes beginnings of names, too.
         (["--max-step", "3"], "train sets --max-steps itself"),
         (["--dump-config"], "train sets --dump-config itself"),

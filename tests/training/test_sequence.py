@@ -212,7 +212,7 @@ def test_a_line_of_one_of_several_devices_is_told_and_its_status_kept(folder: Pa
     Settings(folder, "eagle3", (), folder, nproc_per_node=2).save(Output(folder).settings)
     tell(folder, second="refuse")
     status, _, err = finish(start(folder))
-    assert status == 2
+    assert status == 3
     assert "the disk is full" in err
     assert "Traceback" not in err
 

@@ -180,11 +180,6 @@ def test_every_setting_says_which_phase_uses_it() -> None:
     assert names - {"sampling", "engine"} == set(used_by.FIRST_USED)
 
 
-def test_nobody_else_reads_the_folder(run: Run, asked: list[Settings], tmp_path: Path) -> None:
-    assert run()[0] == 0
-    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
-
-
 def test_an_output_folder_that_holds_something_else(
     run: Run, asked: list[Settings], tmp_path: Path
 ) -> None:

@@ -59,7 +59,9 @@ def check_library_options(option: str, words: Sequence[str], arguments: Sequence
     said = " ".join(words)
     with _as_one_line(option, said):
         given = vars(build_parser().parse_args(list(words)))
-    taken = sorted(name for name, value in given.items() if name in OURS and value)
+    # Two that the parser fills in have these where they are not given.
+    usual = {name for name, value in given.items() if value is None or value is False}
+    taken = sorted((OURS & given.keys()) - usual)
     if taken:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in taken)
         raise ConfigError(option, said, f"train sets {names} itself; valid: other options")
