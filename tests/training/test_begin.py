@@ -45,13 +45,17 @@ def test_a_head_is_converted_with_all_that_it_has(tmp_path: Path) -> None:
         assert kept.dtype == (torch.float32 if tensor.is_floating_point() else tensor.dtype)
 
 
-def test_it_gets_the_targets_embeddings_which_the_library_makes_up(tmp_path: Path) -> None:
+def test_it_gets_the_targets_embeddings_which_the_library_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from speculators.models.eagle3 import Eagle3DraftModel
 
     found = begun(HEAD, tmp_path / "begin")
     target = load_file(ZOO / "target" / "model.safetensors")["model.embed_tokens.weight"].float()
     assert torch.equal(found.pop(EMBEDDING), target)
     save_file(found, tmp_path / "begin" / "model.safetensors", {"format": "pt"})
+    # It takes for missing what is not a number; transformers leaves memory as it was.
+    monkeypatch.setattr(torch, "empty_like", torch.zeros_like)
     stock = Eagle3DraftModel.from_pretrained(tmp_path / "begin").embed_tokens.weight
     assert not torch.equal(stock, target), "the library reads them: the patch can go"
 

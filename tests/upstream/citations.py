@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGES = ("vllm", "vllm_ascend")
+PACKAGES = ("vllm", "vllm_ascend", "speculators")
 _NEXT_LINE = r"(?:\n[ \t]*(?:#|//|\*)?[ \t]*)?"
 CITATION = re.compile(
     rf"(?<![\w/.])((?:{'|'.join(PACKAGES)})/[\w/]+\.py)(?::{_NEXT_LINE}([A-Za-z_][\w.]*\w))?"

@@ -263,7 +263,7 @@ VLLM_ASCEND_SPEC_ASCENDC VLLM_ASCEND_SPEC_DEVICE
 COMMANDS = frozenset(
     (
         *("accuracy", "adaptive", "bench", "check", "completion", "env", "info", "migrate"),
-        *("npu-sim", "plan", "propose", "serve", "step", "sweep", "verify"),
+        *("npu-sim", "plan", "propose", "serve", "step", "sweep", "train", "verify"),
     )
 )
 FLAGS = frozenset(
@@ -276,19 +276,25 @@ FLAGS = frozenset(
             "--markdown",
             "--modules",
             "--no-async-scheduling",
+            "--no-enable-expert-parallel",
+            "--no-enforce-eager",
             "--no-sequence-parallel",
+            "--no-trust-remote-code",
         ),
-        *("--quick", "--sequence-parallel", "--strict", "--write"),
+        *("--quick", "--sequence-parallel", "--strict", "--trust-remote-code", "--write"),
     )
 )
 OPTIONS = _table(
     {
-        _json: "--additional-config --compilation-config --kv-transfer-config --speculative-config",
-        path: """
---html --lm-eval-path --load --model --output --peer-python --png --prompts --record --repetitive
---step-times --tasks
+        _json: """
+--additional-config --compilation-config --hf-overrides --kv-transfer-config --limit-mm-per-prompt
+--speculative-config
 """,
-        # Of our benchmarks, of plan, and of vllm serve.
+        path: """
+--config --from --html --lm-eval-path --load --model --output --peer-python --png --prompts
+--record --repetitive --step-times --tasks --tokenizer
+""",
+        # Of our benchmarks, of plan, of train, and of vllm serve.
         plain: """
 --acceptance --at-once --backend --batch --batches --categories --clients --concurrency --device
 --draft-length --dtype --graph-mode --kinds --kv-cache-mib --limit-s --lm-eval --max-tokens --modes
@@ -298,8 +304,12 @@ OPTIONS = _table(
 --eager-factor --graph-mib --graphs --memory-mib
 --num-speculative-tokens --row-kib --tiers --tp
 
---block-size --cudagraph-capture-sizes --data-parallel-size --load-format --max-model-len
---max-num-batched-tokens --max-num-seqs --pipeline-parallel-size --seed --tensor-parallel-size
+--checkpoint-minutes --draft-vocab-size --holdout --layers --learning-rate --method
+--nproc-per-node --steps
+
+--block-size --cudagraph-capture-sizes --data-parallel-size --gpu-memory-utilization
+--kv-cache-dtype --kv-cache-memory-bytes --load-format --max-model-len --max-num-batched-tokens
+--max-num-seqs --pipeline-parallel-size --quantization --seed --tensor-parallel-size -q -tp
 """,
     }
 )

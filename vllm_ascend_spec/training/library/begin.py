@@ -87,9 +87,9 @@ def _dflash(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
 def _of_target(target: Path, state: State) -> State:
     """Return the target's embeddings and output layer, where a head has none of its own.
 
-    The library means to read them from the target, but transformers 5 has filled what is missing
-    with random numbers before (speculators/model.py:DraftVocabMixin.load_verifier_weights looks for
-    NaN).
+    The library means to read them from the target where they are NaN
+    (speculators/model.py:DraftVocabMixin.load_verifier_weights), but transformers 5 leaves what is
+    missing as the memory was.
     """
     from speculators.utils.loading import load_model_layers
 
