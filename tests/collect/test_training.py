@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.collect.test_collector import DONE, collect, collecting
 from vllm_ascend_spec.collect.folder import collected_files
 from vllm_ascend_spec.collect.record import Finished
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.log import PARENT
 from vllm_ascend_spec.training.prompt_files import check_prompts, read_prompts
 from vllm_ascend_spec.training.prompts import Recorded
 
@@ -33,9 +35,12 @@ def test_a_folder_of_several_processes_is_a_folder_of_prompts(
 
 
 def test_a_line_that_a_server_still_writes_is_left_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or one that was killed. The end of another's file may have no newline."""
+    # vLLM's loggers do not propagate, and may be set to be quiet.
+    monkeypatch.setattr(logging.getLogger("vllm"), "propagate", True)
+    caplog.set_level(logging.WARNING, PARENT)
     collect(collecting(tmp_path), DONE)
     (path,) = collected_files(tmp_path)
     with path.open("ab") as file:
