@@ -106,7 +106,7 @@ def refused_by_the_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> str | N
 
     spec, additional, engine, _ = CASES[name]
     arguments = {**ENGINE, **engine, "speculative_config": spec, "additional_config": additional}
-    monkeypatch.setattr(engine_hook, "resolve_args", lambda args: None)
+    monkeypatch.setattr(engine_hook, "resolve_args", lambda args, **_: None)
     try:
         config = EngineArgs(**arguments).create_engine_config()
         if spec["method"] in ("eagle", "draft_model"):
