@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.ascend.environment import NPU, ROOT
 from tests.ascend.matrix import ENGINE, MODES
-from vllm_ascend_spec.cli import env
+from tests.ascend.modules import run_module
 
 
 @pytest.mark.parametrize(
@@ -20,15 +16,7 @@ from vllm_ascend_spec.cli import env
 )
 def test_states(mode: str, tmp_path: Path) -> None:
     arguments = {**ENGINE, **MODES[mode]}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.ascend.keep_states", str(tmp_path), json.dumps(arguments)],
-        env={**os.environ, **NPU, "VLLM_PLUGINS": str(env.plugins({}))},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
+    done = run_module("tests.ascend.keep_states", str(tmp_path), json.dumps(arguments))
     assert (tmp_path / "done").is_file(), done.stderr[-4000:]
     assert (tmp_path / "done").read_text() == "SpecNpuPlatform"
     assert len(list(tmp_path.glob("*.safetensors"))) == 4

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.ascend.environment import NPU, ROOT
 from tests.ascend.matrix import MODES
+from tests.ascend.modules import run_module
 from tests.e2e.states import expected_states, transformers_model
 from tests.training.phases.small import CHAT, ENGINE, TEXTS, write_settings
-from vllm_ascend_spec.cli import env
 from vllm_ascend_spec.training.answer_file import read_answers
 from vllm_ascend_spec.training.answers import Sampling
 from vllm_ascend_spec.training.output import Output
@@ -23,20 +19,8 @@ from vllm_ascend_spec.training.shards import ShardReader
 
 
 def run_phase(name: str, output: Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "vllm_ascend_spec.training.phases.run", name, str(output)],
-        env={
-            **os.environ,
-            **NPU,
-            "VLLM_PLUGINS": str(env.plugins({})),
-            "VLLM_LOGGING_LEVEL": "INFO",
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
+    words = ("vllm_ascend_spec.training.phases.run", name, str(output))
+    done = run_module(*words, VLLM_LOGGING_LEVEL="INFO")
     assert done.returncode == 0, done.stderr[-4000:]
     assert "device_config=npu" in done.stderr
     return done.stdout.splitlines()

@@ -46,9 +46,7 @@ import dataclasses, sys
 from vllm_ascend_spec.training import methods
 from vllm_ascend_spec.training.phases import run
 
-eagle3 = methods.METHODS["eagle3"]
-recipe = dataclasses.replace(eagle3.scratch, steps=1)
-methods.METHODS["eagle3"] = dataclasses.replace(eagle3, scratch=recipe)
+methods.SCRATCH = dataclasses.replace(methods.SCRATCH, steps=1)
 run.leave(run.main(sys.argv[-2:]))
 """
 

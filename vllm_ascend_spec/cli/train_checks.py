@@ -113,7 +113,6 @@ def settings_of(given: Mapping[str, Any], target: Path, method: str) -> Settings
         ConfigError: an option does not fit the target, or the head of ``--from``.
     """
     head = find_head(given.get("begin_with"))
-    recipe = methods.METHODS[method].scratch if head is None else methods.METHODS[method].adapted
     sampling = ("max_tokens", "temperature", "seed")
     return Settings(
         model=target,
@@ -131,7 +130,7 @@ def settings_of(given: Mapping[str, Any], target: Path, method: str) -> Settings
         begin_hash="" if head is None else target_hash(head),
         **{name: given[name] for name in AS_GIVEN if name in given},
         steps=given.get("steps"),
-        learning_rate=given.get("learning_rate", recipe.learning_rate),
+        learning_rate=given.get("learning_rate", methods.recipe_of(head).learning_rate),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from vllm_ascend_spec.config.json_option import parse_json
 from vllm_ascend_spec.errors import ConfigError, FlagsError, did_you_mean
 from vllm_ascend_spec.training.answers import Sampling
-from vllm_ascend_spec.training.methods import METHODS
+from vllm_ascend_spec.training.methods import ADAPTED, SCRATCH
 from vllm_ascend_spec.training.settings import Settings
 
 COUNT: dict[str, Any] = {"type": int, "metavar": "N"}
@@ -44,7 +44,7 @@ PROMPTS = "--prompts"
 DEFAULTS: Mapping[str, Any] = {
     each.name: each.default for kind in (Sampling, Settings) for each in fields(kind)
 }
-# How long and how fast is trained depends on the method.
+# How long and how fast is trained depends on what the head begins with.
 FROM_RECIPE = ("steps", "learning_rate")
 POSITIVE = (
     "draft_vocab_size",
@@ -138,10 +138,9 @@ def _add_numbers(parser: argparse.ArgumentParser) -> None:
 def _default(name: str) -> str:
     if name not in FROM_RECIPE:
         return str(DEFAULTS[name])
-    usual = METHODS[METHOD]
-    scratch, adapted = (getattr(recipe, name) for recipe in (usual.scratch, usual.adapted))
+    scratch, adapted = getattr(SCRATCH, name), getattr(ADAPTED, name)
     or_more = " or one epoch if longer" if name == "steps" else ""
-    return f"by method; {METHOD}: {scratch}{or_more}, with --from {adapted}"
+    return f"{scratch}{or_more}, with --from {adapted}"
 
 
 class Reader(argparse.ArgumentParser):

@@ -28,6 +28,10 @@ class Recipe:
     learning_rate: float
 
 
+# With random weights, and of a head that is trained already.
+SCRATCH, ADAPTED = Recipe(400, 2e-3), Recipe(200, 3e-4)
+
+
 @dataclass(frozen=True)
 class Method:
     """A kind of head that the speculators library trains and vLLM serves.
@@ -38,8 +42,6 @@ class Method:
         lowest_layer: the first layer whose output the head may read.
         num_layers: how many it reads, or None for any number.
         converter: the library's converter for heads in another form, or None if it has none.
-        scratch: for a head with random weights.
-        adapted: for one that is trained already.
     """
 
     name: str
@@ -47,8 +49,11 @@ class Method:
     lowest_layer: int
     num_layers: int | None
     converter: str | None
-    scratch: Recipe
-    adapted: Recipe
+
+
+def recipe_of(begin_with: Path | None) -> Recipe:
+    """Return how a head is trained that begins with another one, or with none."""
+    return SCRATCH if begin_with is None else ADAPTED
 
 
 METHODS: Mapping[str, Method] = {
@@ -60,8 +65,6 @@ METHODS: Mapping[str, Method] = {
             0,
             NUM_LAYERS,
             "eagle3",
-            Recipe(400, 2e-3),
-            Recipe(200, 3e-4),
         ),
         Method(
             "peagle",
@@ -69,8 +72,6 @@ METHODS: Mapping[str, Method] = {
             0,
             NUM_LAYERS,
             None,
-            Recipe(400, 2e-3),
-            Recipe(200, 3e-4),
         ),
         # These number the layers one lower in their own config: 0 would be layer -1.
         Method(
@@ -79,8 +80,6 @@ METHODS: Mapping[str, Method] = {
             1,
             None,
             "dflash",
-            Recipe(400, 2e-3),
-            Recipe(200, 3e-4),
         ),
         Method(
             "dspark",
@@ -88,8 +87,6 @@ METHODS: Mapping[str, Method] = {
             1,
             None,
             None,
-            Recipe(400, 2e-3),
-            Recipe(200, 3e-4),
         ),
     )
 }

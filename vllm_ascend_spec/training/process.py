@@ -42,6 +42,11 @@ def status_of(work: Callable[[], object]) -> int:
     return 0
 
 
+def shell_status(status: int) -> int:
+    """Return the status that a shell gives a process: negative here is the signal that ended it."""
+    return status if status >= 0 else 128 - status
+
+
 def leave(status: int) -> NoReturn:
     """End this process without the clean-up of the libraries that it has loaded.
 

@@ -17,6 +17,7 @@ from types import FrameType
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.training.output import OPTION, Output
 from vllm_ascend_spec.training.phases.run import PACKAGE, PHASES
+from vllm_ascend_spec.training.process import shell_status
 from vllm_ascend_spec.training.progress import duration
 from vllm_ascend_spec.training.settings import Settings
 
@@ -142,7 +143,7 @@ def run_phases(
                 break
             if status:
                 show(f"{title}: failed after {took} ({_told(status)}); {AGAIN}")
-                return status if status > 0 else 128 - status
+                return shell_status(status)
             show(f"{title}: done in {took}")
     if relay.got:
         show(f"ended by {signal.Signals(relay.got).name}; {AGAIN}")

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from vllm_ascend_spec.training.process import leave, status_of
+from vllm_ascend_spec.training.process import leave, shell_status, status_of
 
 
 def run(parent: str, count: str, *words: str) -> None:
@@ -37,8 +37,7 @@ def run(parent: str, count: str, *words: str) -> None:
     except SignalException:
         raise KeyboardInterrupt from None
     except ChildFailedError as error:
-        status = error.get_first_failure()[1].exitcode
-        raise SystemExit(status if status > 0 else 128 - status) from None
+        raise SystemExit(shell_status(error.get_first_failure()[1].exitcode)) from None
 
 
 def main(words: Sequence[str]) -> int:

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.zoo import ZOO
-from vllm_ascend_spec.training.methods import METHODS
 
 TARGET, HEAD = str(ZOO / "target"), str(ZOO / "eagle3")
 PROMPTS = [f"prompt {number}" for number in range(40)]
-EAGLE3 = METHODS["eagle3"]
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.train.inputs import EAGLE3, HEAD, TARGET, Run
+from tests.cli.train.inputs import HEAD, TARGET, Run
 from tests.zoo import ZOO
 from vllm_ascend_spec.cli import check_found, train
 from vllm_ascend_spec.cli.check_found import CheckResult, Problem
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.training import requirements
 from vllm_ascend_spec.training.measure import REQUESTS
+from vllm_ascend_spec.training.methods import ADAPTED, SCRATCH
 from vllm_ascend_spec.training.output import Output
 from vllm_ascend_spec.training.settings import Settings
 
@@ -153,7 +154,7 @@ def test_a_head_to_adapt_decides_what_it_reads(run: Run, asked: list[Settings]) 
     assert (settings.layers, settings.draft_vocab_size) == ((3, 7, 12), 3072)
     assert settings.begin_with == Path(HEAD)
     assert settings.steps is None
-    assert settings.learning_rate == EAGLE3.adapted.learning_rate < EAGLE3.scratch.learning_rate
+    assert settings.learning_rate == ADAPTED.learning_rate < SCRATCH.learning_rate
 
 
 def test_options_of_a_file_stand_behind_the_command_line(

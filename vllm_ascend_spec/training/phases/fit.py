@@ -1,4 +1,4 @@
-"""Phase d of ``train``: the speculators library trains the head.
+"""The fourth phase: the speculators library trains the head.
 
 Several devices: by ``torchrun.py``, a process for each.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_ascend_spec.errors import AscendSpecError
-from vllm_ascend_spec.training.methods import METHODS
-from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.methods import recipe_of
+from vllm_ascend_spec.training.output import OPTION, Output
 from vllm_ascend_spec.training.requirements import missing
 from vllm_ascend_spec.training.settings import Settings
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.training.library.trainer import PhaseTrainer
 
 NAME = "fit"
-# The shell's status of a program that Ctrl-C ended.
-INTERRUPTED = 130
 
 
 def is_done(settings: Settings) -> bool:
@@ -41,7 +38,7 @@ def run(settings: Settings, show: Callable[[str], None]) -> None:
 
     Raises:
         AscendSpecError: what it needs is not installed, or cannot be trained with.
-        SystemExit: Ctrl-C ended it.
+        KeyboardInterrupt: Ctrl-C ended it.
     """
     if is_done(settings):
         return
@@ -55,7 +52,7 @@ def run(settings: Settings, show: Callable[[str], None]) -> None:
         show(f"fit: goes on after step {step:,}")
     _train(settings, output, config, step, show)
     if first:
-        _publish(settings, output, show)
+        _publish(output, show)
 
 
 def _prepare(settings: Settings, output: Output) -> tuple[TrainConfig, int]:
@@ -119,12 +116,10 @@ def _train(
         if (why := draw_curves(output.metrics, output.curves)) is not None:
             show(f"fit: {why}")
 
-    method, from_scratch = METHODS[settings.method], settings.begin_with is None
-    recipe = method.scratch if from_scratch else method.adapted
     is_default = config.provenance.get("log_freq") == "default"
     plan = Plan(
-        steps=settings.steps or recipe.steps,
-        or_epoch=settings.steps is None and from_scratch,
+        steps=settings.steps or recipe_of(settings.begin_with).steps,
+        or_epoch=settings.steps is None and settings.begin_with is None,
         log_freq=None if is_default else config.flatten()["log_freq"],
         seed=settings.seed,
         checkpoint_seconds=settings.checkpoint_minutes * 60,
@@ -140,28 +135,26 @@ def _train(
         replaced.revert()
     if plan.interrupted:
         show("fit: interrupted; the same command goes on from the last checkpoint")
-        sys.exit(INTERRUPTED)
+        raise KeyboardInterrupt
 
 
-def _publish(settings: Settings, output: Output, show: Callable[[str], None]) -> None:
+def _publish(output: Output, show: Callable[[str], None]) -> None:
     from vllm_ascend_spec.training.library.checkpoints import best_or_last
     from vllm_ascend_spec.training.library.head import write_head
 
     checkpoint = best_or_last(output.checkpoints)
-    write_head(checkpoint, output.head, _dtype(settings))
+    write_head(checkpoint, output.head, _dtype(output))
     show(f"fit: the head is in {output.head}")
 
 
-def _dtype(settings: Settings) -> torch.dtype:
-    """Return the dtype of the target's weights, which the head is served beside."""
+def _dtype(output: Output) -> torch.dtype:
+    """Return the dtype of the target's weights and states, which the head is served beside."""
     import torch
 
-    from vllm_ascend_spec.checkpoint.config_json import read_config, text_of
+    from vllm_ascend_spec.training.shard_layout import read_layout
 
-    config = text_of(read_config(settings.model))
-    named = config.get("dtype") or config.get("torch_dtype") or "bfloat16"
-    found = getattr(torch, str(named if settings.dtype == "auto" else settings.dtype), None)
-    return found if isinstance(found, torch.dtype) else torch.bfloat16
+    found: torch.dtype = getattr(torch, read_layout(OPTION, output.states).dtype)
+    return found
 
 
 def _device() -> str:

@@ -23,6 +23,7 @@ from vllm_ascend_spec.training.atomic import write_whole
 from vllm_ascend_spec.training.contenders import CONTENDERS, NONE, SUFFIX, names_for
 from vllm_ascend_spec.training.measure import GREEDY, at_once, held_out, part
 from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.process import shell_status
 from vllm_ascend_spec.training.progress import duration
 from vllm_ascend_spec.training.settings import Settings
 
@@ -54,7 +55,7 @@ def run(settings: Settings, show: Callable[[str], object]) -> None:
         words = [sys.executable, "-m", MEASURE, name, str(settings.output)]
         status = subprocess.run(words, check=False).returncode
         if status:
-            raise SystemExit(status if status > 0 else 128 - status)
+            raise SystemExit(shell_status(status))
         took.append(time.monotonic() - begin)
     text = json.dumps(report(settings, left_out), indent=1, default=str)
     write_whole(output.report, lambda temporary: temporary.write_text(text))

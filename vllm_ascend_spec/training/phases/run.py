@@ -14,15 +14,14 @@ from vllm_ascend_spec.training.settings import Settings
 
 PACKAGE = "vllm_ascend_spec.training.phases"
 PHASES = ("answers", "states", "vocabulary", "fit", "proof")
-# The person who waits sees our lines; of vLLM's what may be wrong, apart from them.
-LOGGING = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
+# What vLLM says is kept apart from our lines; the command sets how much that is.
+STREAM, TO_STDERR = "VLLM_LOGGING_STREAM", "ext://sys.stderr"
 
 
 def main(words: Sequence[str]) -> int:
     """Run the phase that is named and return the exit status."""
     name, folder = words
-    for variable, value in LOGGING.items():
-        os.environ.setdefault(variable, value)
+    os.environ.setdefault(STREAM, TO_STDERR)
     settings = Settings.load(Output(Path(folder)).settings)
     phase = importlib.import_module(f"{PACKAGE}.{name}")
     return status_of(lambda: phase.run(settings, show))

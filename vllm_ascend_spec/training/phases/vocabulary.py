@@ -1,4 +1,4 @@
-"""Phase c of ``train``: the tokens of the head, from what the target's answers use."""
+"""The third phase: the tokens of the head, from what the target's answers use."""
 
 from __future__ import annotations
 
