@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ascend.matrix import ENGINE, MODES
+from tests.ascend.matrix import ENGINE, modes
 from tests.ascend.modules import run_module
 
 
@@ -15,7 +15,8 @@ from tests.ascend.modules import run_module
     "mode", ["eager", pytest.param("full_decode_only", marks=pytest.mark.nightly)]
 )
 def test_states(mode: str, tmp_path: Path) -> None:
-    arguments = {**ENGINE, **MODES[mode]}
+    # The method has one draft.
+    arguments = {**ENGINE, **modes(1)[mode]}
     done = run_module("tests.ascend.keep_states", str(tmp_path), json.dumps(arguments))
     assert (tmp_path / "done").is_file(), done.stderr[-4000:]
     assert (tmp_path / "done").read_text() == "SpecNpuPlatform"
