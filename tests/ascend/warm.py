@@ -7,12 +7,16 @@ each engine needs a process of its own. So one process imports, starts nothing, 
 ``python -m tests.ascend.warm`` reads jobs from stdin, one a line, as JSON: that of an engine, and
 with it ``log``, a file for what the engine says, and ``variables`` of its environment. For each job
 it writes one line, the engine's exit status.
+
+What an engine has imported on its way the process then imports too, in the same order: that takes
+longer than what an eager engine does besides. By night each engine imports it anew.
 """
 
 from __future__ import annotations
 
 import gc
 import hashlib
+import importlib
 import json
 import os
 import queue
@@ -20,7 +24,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,6 +35,8 @@ from tests.engines import inspect_models_here
 
 # Variables of an engine that nothing reads before it starts.
 READ_LATE = ("NPU_SIM_BEYOND", "VLLM_USE_BYTECODE_HOOK")
+# Modules of theirs that a test may have to import first.
+OF_ENGINES = ("tests", "ops")
 # Of one process of pytest; each holds half a gigabyte.
 MOST_AT_ONCE = 3
 
@@ -153,23 +159,41 @@ def serve() -> int:
     gc.freeze()
     for line in sys.stdin:
         job = json.loads(line)
+        imported = Path(job["log"]).with_suffix(".imported")
         child = os.fork()
         if child == 0:
             os.close(answers)
             return answer(job)
         _, status = os.waitpid(child, 0)
+        if imported.is_file() and "TESTS_COMPILE_ALL" not in os.environ:
+            import_too(imported.read_text().split())
         os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
     return 0
 
 
+def import_too(names: Sequence[str]) -> None:
+    """Import what an engine has imported, but for what only it can or what starts threads."""
+    for name in names:
+        if name.split(".")[0] in OF_ENGINES or "_inductor" in name or name in sys.modules:
+            continue
+        with suppress(Exception):
+            importlib.import_module(name)
+    assert threading.active_count() == 1, "only what has one thread can be copied"
+    gc.collect()
+    gc.freeze()
+
+
 def answer(job: dict[str, Any]) -> int:
     """Run one engine in a copy of this process, with its own standard files."""
-    log = os.open(job.pop("log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    before, path = set(sys.modules), Path(job.pop("log"))
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for own, standard in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(own, standard)
     os.environ.update(job.pop("variables"))
     engine.main(job)
+    names = [name for name in sys.modules if name not in before]
+    path.with_suffix(".imported").write_text("\n".join(names))
     return 0
 
 

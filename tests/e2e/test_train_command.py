@@ -1,0 +1,128 @@
+"""``vllm-ascend-spec train``: from 64 prompts to a head, and from a head to one for other text."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.zoo import evaluate
+from tests.e2e.golden import results
+from tests.marks import requires_hidden_states
+from tests.zoo import ZOO
+from vllm_ascend_spec.training import requirements
+from vllm_ascend_spec.training.measure import GREEDY
+from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.phases.run import PHASES
+
+pytestmark = [
+    pytest.mark.e2e,
+    requires_hidden_states,
+    pytest.mark.skipif(requirements.missing() is not None, reason="needs the trainer"),
+]
+LONGEST_S = 360.0
+# Another version of vLLM beside the environment of the tests, as the Makefile sets it up.
+OTHER_PYTHON = Path(f"{sys.prefix}-0.32") / "bin" / "python"
+TEXTS: list[str] = json.loads((ZOO / "prompts.json").read_text())
+
+
+def train(folder: Path, texts: Sequence[str], options: str) -> tuple[Output, list[str]]:
+    """Run the command in a folder, and return what it made and its lines."""
+    prompts, output = folder / "prompts.jsonl", Output(folder / "out")
+    prompts.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
+    words = f"""train {ZOO / "target"} --prompts {prompts} --output {output.folder} {options}
+        --holdout 8 --max-model-len 512 --dtype float32 --enforce-eager
+        --kv-cache-memory-bytes {128 << 20}"""
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_ascend_spec.cli.main", *shlex.split(words)],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-4000:]
+    return output, done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def from_scratch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Output, list[str]]:
+    assert len(TEXTS) == 64
+    options = """--layers 3,7,12 --draft-vocab-size 1536 --steps 440 --learning-rate 3e-3
+        --max-tokens 400 --temperature 0.8"""
+    return train(tmp_path_factory.mktemp("train"), TEXTS, options)
+
+
+def test_from_prompts_to_a_head(from_scratch: tuple[Output, list[str]]) -> None:
+    output, lines = from_scratch
+    begun = [line for line in lines if line.endswith(" …")]
+    assert [line[:5] for line in begun] == [f"[{n}/{len(PHASES)}]" for n in range(1, 6)]
+    report = json.loads(output.report.read_text())
+    assert report["results"]["head"][GREEDY]["tokens_per_step"] >= 1.5
+    assert report["same_texts"]["head"][GREEDY] == report["prompts"] == 8
+    assert lines[-2] == "serve it with this command; `check` passes it:"
+    words = shlex.split(lines[-1])
+    assert words[:3] == ["vllm", "serve", str(ZOO / "target")]
+    assert json.loads(words[-1])["model"] == str(output.head)
+
+
+@pytest.mark.skipif(
+    not OTHER_PYTHON.is_file(), reason="needs vLLM 0.32: make .venv-0.32/.installed"
+)
+def test_plain_vllm_serves_the_head(
+    from_scratch: tuple[Output, list[str]],
+) -> None:
+    output, _ = from_scratch
+    program = Path(__file__).with_name("stock_engine.py")
+    done = subprocess.run(
+        [OTHER_PYTHON, program, ZOO / "target", output.head, output.held_out],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+        env={**os.environ, "VLLM_PLUGINS": ""},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["version"].startswith("0.32.")
+    assert 1 + found["num_accepted"] / found["num_drafts"] >= 1.4
+    expected = json.loads((output.proof / "none.json").read_text())[GREEDY]["answers"]
+    for ours, theirs in zip(expected, found["answers"], strict=True):
+        assert theirs == ours[: len(theirs)]
+
+
+WORDS = ("alpha", "delta", "report", "user", "order", "stock", "queue", "cache", "page", "guest")
+
+
+def make_listing(source: random.Random) -> str:
+    """Return what ``ls -l`` prints: text of a kind that the zoo was not trained on."""
+    between = source.randint
+    return "".join(
+        f"-rw-r--r-- 1 root root {between(100, 99999):>6} Nov {between(1, 28):2}"
+        f" {between(0, 23):02}:{between(0, 59):02}"
+        f" {source.choice(WORDS)}_{source.choice(WORDS)}.txt\n"
+        for _ in range(6)
+    )
+
+
+def test_adapting_a_head_gains_there_and_keeps_the_rest(tmp_path: Path, make_engine: Any) -> None:
+    """The target is small and soon repeats itself; the head learns the repetitions, too."""
+    source = random.Random(7)
+    options = f"--from {ZOO / 'eagle3'} --max-tokens 64 --temperature 0 --steps 40"
+    output, lines = train(tmp_path, [make_listing(source) for _ in range(48)], options)
+    proof = json.loads(output.report.read_text())["results"]
+    before, after = (proof[name][GREEDY]["tokens_per_step"] for name in ("from", "head"))
+    assert after >= 1.15 * before, (before, after)
+    assert json.loads(shlex.split(lines[-1])[-1])["model"] == str(output.head)
+    spec = {"method": "eagle3", "model": str(output.head), "num_speculative_tokens": 3}
+    llm = make_engine(spec, model=str(ZOO / "target"), **evaluate.ENGINE)
+    new = evaluate.measure(llm, evaluate.REQUESTS["greedy"])["tokens_per_step"]
+    old = results(ZOO)["eagle3"]["greedy"]["tokens_per_step"]
+    assert new >= 0.95 * old, (old, new)
