@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 from typing import Any
@@ -35,6 +36,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if changing := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"names of tests with an address in memory: {changing[:3]}")
     longest_first(items)
+
+
+def pytest_sessionstart() -> None:
+    """Let no garbage be looked for while thousands of tests are collected: there is none."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave them out of what is looked through after that, many times by each engine."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,6 +11,7 @@ import pytest
 # number costs time and nothing else.
 LONG: dict[str, int] = {
     "tests/e2e/test_greedy_equality.py": 400,
+    "tests/e2e/test_train_command.py": 260,
     "tests/docs/test_run.py": 170,
     "tests/e2e/test_w8a8.py": 170,
     "tests/ops/triton_ascend/test_execute.py": 164,

@@ -53,8 +53,10 @@ def shut_down(engines: list[Any]) -> None:
     if not engines:
         return
     with pytest.MonkeyPatch.context() as patch:
-        # Each shutdown collects all garbage twice, half a second each; once for all is enough.
+        # Each shutdown looks for garbage in all that there is, twice; once and in what is new is
+        # enough.
         patch.setattr(gc, "collect", lambda *_: 0)
+        patch.setattr(gc, "unfreeze", lambda: None)
         # Popped, so that no name holds the last one while garbage is collected.
         while engines:
             engines.pop(0).llm_engine.engine_core.shutdown()
@@ -78,7 +80,11 @@ def nothing_ends_meanwhile() -> Iterator[None]:
     gc.collect()
     gc.disable()
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patch:
+            # vLLM collects three times itself, and keeps what there is then from being collected.
+            patch.setattr(gc, "collect", lambda *_: 0)
+            patch.setattr(gc, "freeze", lambda: None)
+            yield
     finally:
         gc.enable()
 
@@ -168,6 +174,7 @@ def make_engine(engine_model: str | None) -> Iterator[MakeEngine]:
     left = list(engines.values())
     engines.clear()
     shut_down(left)
+    gc.freeze()  # what is left stays: nobody has to look through it again
 
 
 @pytest.fixture(scope="module")

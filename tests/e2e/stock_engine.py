@@ -25,7 +25,7 @@ def main(model: str, head: str, tokens: str) -> None:
         enforce_eager=True,
         disable_log_stats=False,
         kv_cache_memory_bytes=128 << 20,
-        speculative_config={"model": head, "num_speculative_tokens": 3},
+        speculative_config={"method": "eagle3", "model": head, "num_speculative_tokens": 3},
     )
     prompts = [{"prompt_token_ids": each} for each in json.loads(Path(tokens).read_text())]
     sampling = vllm.SamplingParams(temperature=0, max_tokens=64)

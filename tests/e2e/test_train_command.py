@@ -6,22 +6,30 @@ import json
 import os
 import random
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from examples.zoo import evaluate
-from tests.e2e.golden import results
+from tests.e2e import golden
 from tests.marks import requires_hidden_states
 from tests.zoo import ZOO
+from vllm_ascend_spec.cli import serve
+from vllm_ascend_spec.cli.train import serve_words
 from vllm_ascend_spec.training import requirements
-from vllm_ascend_spec.training.measure import GREEDY
+from vllm_ascend_spec.training.contenders import FROM, HEAD, NONE, SUFFIX
+from vllm_ascend_spec.training.measure import GREEDY, MOST_TOKENS, REQUESTS, part
 from vllm_ascend_spec.training.output import Output
+from vllm_ascend_spec.training.phases import proof
 from vllm_ascend_spec.training.phases.run import PHASES
+from vllm_ascend_spec.training.settings import Settings
 
 pytestmark = [
     pytest.mark.e2e,
@@ -29,6 +37,7 @@ pytestmark = [
     pytest.mark.skipif(requirements.missing() is not None, reason="needs the trainer"),
 ]
 LONGEST_S = 360.0
+HOLDOUT = 8
 # Another version of vLLM beside the environment of the tests, as the Makefile sets it up.
 OTHER_PYTHON = Path(f"{sys.prefix}-0.32") / "bin" / "python"
 TEXTS: list[str] = json.loads((ZOO / "prompts.json").read_text())
@@ -39,7 +48,7 @@ def train(folder: Path, texts: Sequence[str], options: str) -> tuple[Output, lis
     prompts, output = folder / "prompts.jsonl", Output(folder / "out")
     prompts.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
     words = f"""train {ZOO / "target"} --prompts {prompts} --output {output.folder} {options}
-        --holdout 8 --max-model-len 512 --dtype float32 --enforce-eager
+        --holdout {HOLDOUT} --max-model-len 512 --dtype float32 --enforce-eager
         --kv-cache-memory-bytes {128 << 20}"""
     done = subprocess.run(
         [sys.executable, "-m", "vllm_ascend_spec.cli.main", *shlex.split(words)],
@@ -50,6 +59,11 @@ def train(folder: Path, texts: Sequence[str], options: str) -> tuple[Output, lis
     )
     assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-4000:]
     return output, done.stdout.splitlines()
+
+
+def report_of(output: Output) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(output.report.read_text())
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +78,64 @@ def test_from_prompts_to_a_head(from_scratch: tuple[Output, list[str]]) -> None:
     output, lines = from_scratch
     begun = [line for line in lines if line.endswith(" …")]
     assert [line[:5] for line in begun] == [f"[{n}/{len(PHASES)}]" for n in range(1, 6)]
-    report = json.loads(output.report.read_text())
-    assert report["results"]["head"][GREEDY]["tokens_per_step"] >= 1.5
-    assert report["same_texts"]["head"][GREEDY] == report["prompts"] == 8
     assert lines[-2] == "serve it with this command; `check` passes it:"
     words = shlex.split(lines[-1])
     assert words[:3] == ["vllm", "serve", str(ZOO / "target")]
     assert json.loads(words[-1])["model"] == str(output.head)
+
+
+def test_the_report(from_scratch: tuple[Output, list[str]]) -> None:
+    """It says what the head is worth, that no text has changed, and how that was measured."""
+    output, _ = from_scratch
+    settings, report = Settings.load(output.settings), report_of(output)
+    found, plain = (report["results"][name][GREEDY] for name in (HEAD, NONE))
+    assert found["tokens_per_step"] >= 1.5
+    first, *_, last = found["per_position"]
+    assert first > last > 0
+    assert len(found["per_position"]) == settings.num_speculative_tokens
+    assert plain["tokens_per_step"] == 1
+    assert plain["tokens"] == found["tokens"] <= HOLDOUT * MOST_TOKENS
+    assert report["same_texts"][HEAD] == dict.fromkeys(REQUESTS, HOLDOUT)
+    assert report["kept"] == HEAD
+    assert report["prompts"] == report["requests_at_once"] == HOLDOUT
+    assert report["settings"]["dtype"] == "float32"
+    assert report["provenance"]["versions"]["vllm-ascend-spec"]
+    assert report["device"] is not None
+    spec = report["speculative_config"]
+    assert spec["model"] == str(output.head)
+    assert 1 <= spec["num_speculative_tokens"] <= settings.num_speculative_tokens
+    assert (SUFFIX in report["results"]) == (SUFFIX not in report["left_out"])
+
+
+def test_a_worse_head_is_not_kept(
+    from_scratch: tuple[Output, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are turned round. What was measured before is not measured again."""
+    before, now = from_scratch[0], Output(tmp_path)
+    settings = replace(Settings.load(before.settings), output=now.folder, begin_with=before.head)
+    shutil.copy(before.held_out, now.held_out)
+    damaged = shutil.copytree(before.head, now.head) / "model.safetensors"
+    tensors = load_file(damaged)
+    tensors["fc.weight"] = tensors["fc.weight"].flip(0).contiguous()
+    save_file(tensors, damaged)
+    settings.save(now.settings)
+    now.proof.mkdir()
+    for old, new in ((NONE, NONE), (SUFFIX, SUFFIX), (HEAD, FROM)):
+        if part(before, old).exists():
+            shutil.copy(part(before, old), part(now, new))
+    for name, value in serve.environment(dict(os.environ)).items():
+        monkeypatch.setenv(name, value)
+    lines: list[str] = []
+    proof.run(settings, lines.append)
+    assert lines == ["proof: new head: the engine starts"]
+    report = report_of(now)
+    new, old = (report["results"][name][GREEDY]["tokens_per_step"] for name in (HEAD, FROM))
+    assert 1 <= new < old
+    assert report["kept"] == FROM
+    spec = report["speculative_config"]
+    assert spec["model"] == str(before.head)
+    assert serve_words(settings, spec)[-1] == json.dumps(spec)
+    assert report["same_texts"][HEAD][GREEDY] == HOLDOUT
 
 
 @pytest.mark.skipif(
@@ -93,7 +158,7 @@ def test_plain_vllm_serves_the_head(
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["version"].startswith("0.32.")
     assert 1 + found["num_accepted"] / found["num_drafts"] >= 1.4
-    expected = json.loads((output.proof / "none.json").read_text())[GREEDY]["answers"]
+    expected = json.loads(part(output, NONE).read_text())[GREEDY]["answers"]
     for ours, theirs in zip(expected, found["answers"], strict=True):
         assert theirs == ours[: len(theirs)]
 
@@ -117,12 +182,12 @@ def test_adapting_a_head_gains_there_and_keeps_the_rest(tmp_path: Path, make_eng
     source = random.Random(7)
     options = f"--from {ZOO / 'eagle3'} --max-tokens 64 --temperature 0 --steps 40"
     output, lines = train(tmp_path, [make_listing(source) for _ in range(48)], options)
-    proof = json.loads(output.report.read_text())["results"]
-    before, after = (proof[name][GREEDY]["tokens_per_step"] for name in ("from", "head"))
+    results = report_of(output)["results"]
+    before, after = (results[name][GREEDY]["tokens_per_step"] for name in (FROM, HEAD))
     assert after >= 1.15 * before, (before, after)
     assert json.loads(shlex.split(lines[-1])[-1])["model"] == str(output.head)
     spec = {"method": "eagle3", "model": str(output.head), "num_speculative_tokens": 3}
     llm = make_engine(spec, model=str(ZOO / "target"), **evaluate.ENGINE)
     new = evaluate.measure(llm, evaluate.REQUESTS["greedy"])["tokens_per_step"]
-    old = results(ZOO)["eagle3"]["greedy"]["tokens_per_step"]
+    old = golden.results(ZOO)["eagle3"]["greedy"]["tokens_per_step"]
     assert new >= 0.95 * old, (old, new)

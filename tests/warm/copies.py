@@ -38,7 +38,13 @@ def serve(path: str) -> None:
     os.dup2(2, 1)
     import vllm.entrypoints.cli.main
     import vllm.entrypoints.cli.serve
-    import vllm.entrypoints.openai.api_server  # noqa: F401 - imported so that no copy has to
+    import vllm.entrypoints.openai.api_server
+    import vllm.model_executor.models.llama
+    import vllm.v1.attention.backends.cpu_attn
+    import vllm.v1.engine.core
+    import vllm.v1.executor.multiproc_executor
+    import vllm.v1.worker.cpu_model_runner
+    import vllm.v1.worker.cpu_worker  # noqa: F401 - imported so that no copy has to
     from vllm import LLM  # noqa: F401
     from vllm.platforms import current_platform
 
