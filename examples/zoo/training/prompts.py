@@ -1,15 +1,19 @@
-"""Prompts from held-out files, for the demo, the tests and the benchmarks."""
+"""Prompts: of held-out files for the demo, tests and benchmarks, of the others for training."""
 
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
+
+from . import corpus
 
 NUM_PROMPTS = 64
 PROMPT_CHARS = 320
 MIN_FILE_CHARS = 3000
 # Where in a file a prompt may start; beginnings are mostly licence texts and imports.
 STARTS = (0.15, 0.45, 0.75)
+TRAINING_STARTS = tuple(tenth / 10 for tenth in range(1, 10))
 
 
 def cut(text: str, start: float, chars: int = PROMPT_CHARS) -> str:
@@ -26,3 +30,16 @@ def write(work: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     (out / "prompts.json").write_text(json.dumps(prompts, indent=1) + "\n")
     print(f"prompts: {len(prompts)} from {len(texts)} held-out files", flush=True)
+
+
+def for_training(stdlib: Path, count: int) -> list[str]:
+    """Return prompts like those of :func:`write`, of the files that the zoo was trained on.
+
+    Args:
+        stdlib: CPython's ``Lib``.
+        count: how many, in an order that is the same each time.
+    """
+    texts = [text for _, text in corpus.read_split(stdlib)["train"] if len(text) >= MIN_FILE_CHARS]
+    prompts = [cut(text, start) for start in TRAINING_STARTS for text in texts]
+    random.Random(0).shuffle(prompts)
+    return prompts[:count]
