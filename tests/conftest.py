@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -38,16 +39,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest_first(items)
 
 
-def pytest_sessionstart() -> None:
-    """Let no garbage be looked for while thousands of tests are collected: there is none."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Look for no garbage among thousands of tests, now and each time that an engine starts."""
     gc.disable()
-
-
-def pytest_collection_finish() -> None:
-    """Leave them out of what is looked through after that, many times by each engine."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
