@@ -82,9 +82,22 @@ def test_a_limit_that_is_none(text: str, capsys: pytest.CaptureFixture[str]) -> 
     )
 
 
-def test_free_port_is_free() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", server.free_port()))
+def test_free_port_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as used, socket.socket() as probe:
+        used.bind(("127.0.0.1", 0))
+        taken = used.getsockname()[1]
+        choices = iter([taken, server.free_port()])
+        monkeypatch.setattr(
+            server.secrets, "randbelow", lambda end: next(choices) - server.FIRST_PORT
+        )
+        port = server.free_port()
+        assert port != taken
+        probe.bind(("127.0.0.1", port))
+
+
+def test_a_free_port_is_none_that_the_system_gives_to_others() -> None:
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert {server.free_port() < first for _ in range(50)} == {True}
 
 
 def test_the_command_is_vllm_serve() -> None:

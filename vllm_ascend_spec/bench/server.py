@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -39,11 +41,18 @@ def stop_servers_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
+# Linux gives ports from 32768 on to every connection and to whoever binds to port 0.
+FIRST_PORT, PORTS_END = 10_000, 32_768
+
+
 def free_port() -> int:
-    """Return a port that is not in use."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a port that nobody uses, and that the system gives to no other process meanwhile."""
+    while True:
+        # Not from `random`: processes that seed it alike would try the same ports.
+        port = FIRST_PORT + secrets.randbelow(PORTS_END - FIRST_PORT)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
 
 
 class Server:
