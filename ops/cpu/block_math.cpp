@@ -127,7 +127,6 @@ void block_maxima(const float* x, int n, float* out) {
 #else
   for (int start = 0; start < n; start += kChunk) {
     const int left = n - start;
-    for (int j = 0; j < kChunk; j += 16) __builtin_prefetch(x + start + kBlock + j);
     *out++ = block_max(x + start, left < kChunk ? left : kChunk);
   }
 #endif

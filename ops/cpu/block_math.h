@@ -74,7 +74,8 @@ struct BlockMath {
   const char* name;
   // Largest value; NaN is passed over. -inf for a block of nothing else.
   float (*max)(const float* x, int n);
-  // The same of each chunk, into out[ceil(n / kChunk)].
+  // The same of each chunk, into out[ceil(n / kChunk)]. Prefetches nothing: there is so little
+  // arithmetic that prefetches would only take the place of reads; the processor's own are enough.
   void (*maxima)(const float* x, int n, float* out);
   // First index of `value`, or n.
   int (*find)(const float* x, int n, float value);

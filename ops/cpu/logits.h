@@ -35,8 +35,6 @@ class Row {
   const float* block(int block, float* buffer) const {
     return values(block * kBlock, block_size(block), buffer);
   }
-  // Where the row ends in memory; another often follows.
-  const char* end() const { return data_ + vocab_ * (dtype_ == DType::kFloat32 ? 4 : 2); }
   float at(int token) const {
     if (is_in_place()) return reinterpret_cast<const float*>(data_)[token];
     return converted(token);

@@ -6,15 +6,6 @@
 
 namespace spec {
 
-// Fetches some of what lies at `memory`, and moves on. Reading a row waits for memory and searching
-// it does not, so a search fetches the start of the next.
-static void fetch(const char*& memory, int num_bytes) {
-  constexpr int kLine = 64;
-  for (const char* const end = memory + num_bytes; memory < end; memory += kLine) {
-    __builtin_prefetch(memory);
-  }
-}
-
 NoisySearch::NoisySearch(const Row& row, float max, float low, float temperature,
                          const Noise& noise, Scratch& scratch)
     : row_(row),
@@ -41,14 +32,9 @@ int NoisySearch::find() {
   // chunk, which is at hand. So fewer of the others are left.
   const int32_t* const chosen = scratch_.chosen.data();
   const int num_promising = choose_chunks();
-  const char* next_row = row_.end();
-  for (int i = 0; i < num_promising; i++) {
-    fetch(next_row, 256);
-    try_least(chosen[i]);
-  }
+  for (int i = 0; i < num_promising; i++) try_least(chosen[i]);
   const int num_left = choose_chunks();
   for (int i = 0; i < num_left; i++) {
-    fetch(next_row, 1024);
     if (chosen[i] != likeliest) hold_others(chosen[i]);
   }
   try_held();

@@ -98,9 +98,7 @@ inline void maxima(const float* x, int n, float* out) {
     __m512 best[kChains] = {least, least, least, least};
 #pragma GCC unroll 8
     for (int j = 0; j < kChunk / kWidth; j++) {
-      const float* at = x + j * kWidth;
-      __builtin_prefetch(at + kBlock);
-      best[j % kChains] = _mm512_max_ps(_mm512_loadu_ps(at), best[j % kChains]);
+      best[j % kChains] = _mm512_max_ps(_mm512_loadu_ps(x + j * kWidth), best[j % kChains]);
     }
     *out++ = _mm512_reduce_max_ps(
         _mm512_max_ps(_mm512_max_ps(best[0], best[1]), _mm512_max_ps(best[2], best[3])));
