@@ -92,6 +92,9 @@ APART = frozenset(
     }
 )
 
+# Engines of both are copied from one process that no others are copied from.
+TOGETHER = {"tests/ascend/test_multimodal.py": "tests/ascend/test_state_engines.py"}
+
 # Engines are of one method each, so what they share is shared by the tests of a method. Its tests'
 # names begin with the method, as in ``test_preemption[eagle]``.
 BY_METHOD = frozenset({"tests/e2e/test_greedy_equality.py"})
@@ -109,7 +112,7 @@ def shared_by(nodeid: str) -> str:
         return nodeid
     if file in BY_METHOD:
         return f"{file}::{test.partition('[')[2].partition('-')[0].rstrip(']')}"
-    return file
+    return TOGETHER.get(file, file)
 
 
 def longest_first(items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import suite
-from tests.order import APART, BY_METHOD, LONG, shared_by
+from tests.order import APART, BY_METHOD, LONG, TOGETHER, shared_by
 from tests.suite import ROOT, Part, Result, report, run_stages
 
 RECORD = """<testsuites><testsuite>
@@ -182,9 +183,22 @@ def test_all_chooses_the_nightly_ones_too(every: bool, monkeypatch: pytest.Monke
         assert ("not soak" in commands[name]) is every
 
 
+def test_by_day_what_knows_vllm_ascend_runs_on_the_npu_too() -> None:
+    day, night = (suite.pytest_parts(suite.parse(words))[2] for words in ([], ["--all"]))
+    assert tuple(day.command[-len(suite.OF_VLLM_ASCEND) :]) == suite.OF_VLLM_ASCEND
+    assert night.command[-1] == "tests/upstream"
+    for test in suite.OF_VLLM_ASCEND:
+        file, _, name = test.partition("::")
+        assert f"def {name}" in (ROOT / file).read_text()
+    files = {test.partition("::")[0] for test in suite.OF_VLLM_ASCEND}
+    for path in (ROOT / "tests/upstream").glob("test_*.py"):
+        knows = re.search(r"\bvllm_ascend\b", path.read_text())
+        assert not knows or str(path.relative_to(ROOT)) in files
+
+
 def test_files_that_come_first_are_there() -> None:
     """They move; what is not there would be put last without a word."""
-    named = (*LONG, *APART, *BY_METHOD)
+    named = (*LONG, *APART, *BY_METHOD, *TOGETHER, *TOGETHER.values())
     assert [file for file in named if not (ROOT / file).is_file()] == []
 
 

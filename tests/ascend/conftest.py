@@ -49,10 +49,16 @@ if IS_HERE:
 
 
 @pytest.fixture(scope="session")
-def run_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Return ``run(case, environment=NPU) -> outcome``; equal engines run once."""
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    """Engines in processes of their own."""
     with closing(Engines(session_folder(tmp_path_factory, "engines"))) as engines:
-        yield engines.run
+        yield engines
+
+
+@pytest.fixture(scope="session")
+def run_engine(engines: Engines) -> Run:
+    """Return ``run(case, environment=NPU) -> outcome``; equal engines run once."""
+    return engines.run
 
 
 @pytest.fixture(scope="session")

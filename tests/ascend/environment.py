@@ -18,6 +18,8 @@ COMMON = {
     "VLLM_LOGGING_LEVEL": "WARNING",
     "HF_HUB_OFFLINE": "1",
     "TRITON_INTERPRET": "1",
+    # As vLLM sets it, but before torch_npu reads it: nothing that is compiled here needs processes.
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
     # What one engine's torch_npu has compiled another one cannot load.
     "VLLM_DISABLE_COMPILE_CACHE": "1",
 }

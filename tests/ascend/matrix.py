@@ -230,17 +230,21 @@ CASES["eagle-eager-async"] = Case(
     method="eagle",
     mode="eager",
     engine={"async_scheduling": True},
-    requests=(*EXACT, "logprobs"),
+    requests=(*SEEDED, "logprobs"),
 )
 CASES |= {
     "hybrid-eager": Case(
         method="hybrid", mode="eager", requests=("greedy", "seeded", "seeded_in_twos")
     ),
-    "hybrid-full_decode_only": Case(
-        method="hybrid", mode="full_decode_only", requests=(*EXACT, "logprobs")
-    ),
+    "hybrid-full_decode_only": Case(method="hybrid", mode="full_decode_only", requests=SEEDED),
     "hybrid-default": Case(method="hybrid", mode="default"),
 }
+# How steps are scheduled, and who drafts, changes nothing of what the verifier is asked for.
+ASKED_MORE |= {
+    f"{name}-asked-more": replace(CASES[name], requests=(*EXACT, "logprobs"))
+    for name in ("eagle-eager-async", "hybrid-full_decode_only")
+}
+CASES |= ASKED_MORE
 # Six answers of up to four blocks each, and seven blocks: requests are thrown out and start again.
 CASES["eagle-preemption"] = Case(
     method="eagle",
@@ -284,16 +288,18 @@ AS_ANOTHER = ("suffix", "custom_class", "mlp_speculator", "peagle")
 BY_NIGHT = {f"{method}-{mode}" for method in AS_ANOTHER for mode in ("eager", "default")}
 # Drafts outside of graphs are the same beside any graph of the target, and those are others' too.
 BY_NIGHT |= {f"{method}-default" for method in ("pard", "dflash", "dspark", "medusa")}
+# Asked for the same, and for a context that ends: pard-full_decode_only-end and dflash's.
+BY_NIGHT |= {"pard-full_decode_only", "dflash-full_decode_only"}
 # Masks end where those of dflash end.
 BY_NIGHT |= {"dspark-full_decode_only-end", "dspark-stock"}
 BY_NIGHT |= ASKED_MORE.keys()
 BY_NIGHT |= SAMPLED_DRAFTS.keys()
-# dflash-eager reads the same states of the target. The loop of an MTP layer is eagle's, and
-# deepseek-default has such a layer.
-BY_NIGHT |= {"eagle3-eager", "mtp-default"}
+# The loop of an MTP layer is eagle's, and deepseek-default has such a layer.
+BY_NIGHT |= {"mtp-default"}
 # With full graphs, ranks run steps that have prompts without one, drafts and all:
-# eagle-full_decode_only-tp2 and ngram-full_decode_only-tp2.
-BY_NIGHT |= {"eagle-eager-tp2", "ngram-eager-tp2"}
+# eagle-full_decode_only-tp2. Ranks look n-grams up alike on any device, and by day on two
+# processes of a CPU: tests/e2e/test_tensor_parallel.py.
+BY_NIGHT |= {"eagle-eager-tp2", "ngram-eager-tp2", "ngram-full_decode_only-tp2"}
 
 
 # With other versions of vllm-ascend, too.

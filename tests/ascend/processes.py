@@ -58,12 +58,19 @@ class Engines:
         output = self._folder / f"{key}.json"
         with FileLock(output.with_suffix(".lock")):
             if not output.is_file():
-                self._start({**job, "output": str(output)}, environment)
+                self.start({**job, "output": str(output)}, environment)
         return json.loads(output.read_text())
 
-    def _start(self, job: dict[str, Any], environment: dict[str, str]) -> None:
-        """Run one engine, which writes its outcome; fail with its last words if it does not."""
-        environment = {**self._given, "VLLM_PLUGINS": str(env.plugins({})), **environment}
+    def start(self, job: dict[str, Any], environment: dict[str, str]) -> None:
+        """Run one engine, which writes its outcome; fail with its last words if it does not.
+
+        Args:
+            job: with ``output``, and ``module`` if another one than ``tests.ascend.engine`` does
+                it, in its ``main``.
+            environment: of the engine, besides what this process was given.
+        """
+        ours = {"VLLM_PLUGINS": str(env.plugins({})), "NPU_SIM_DEVICES": str(FEWEST_DEVICES)}
+        environment = {**self._given, **ours, **environment}
         log = Path(job["output"]).with_suffix(".log")
         # What a driver does in a copy of a process nobody has seen.
         start = self._warm.run if IS_SIMULATED else run_anew
@@ -102,7 +109,7 @@ def run_anew(job: dict[str, Any], environment: dict[str, str], time_limit_s: flo
     """Run one engine in a process that starts from nothing and return its exit status."""
     with Path(job["log"]).open("w") as log:
         done = subprocess.run(
-            [python_of(environment), "-m", "tests.ascend.engine"],
+            [python_of(environment), "-m", job.get("module", "tests.ascend.engine")],
             input=json.dumps(job),
             env=environment,
             cwd=ROOT,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import NPU
-from tests.ascend.matrix import CASES, SPECULATIVE, K, by_day_or_night, capture_sizes
+from tests.ascend.matrix import BY_NIGHT, CASES, SPECULATIVE, K, by_day_or_night, capture_sizes
 from tests.ascend.targets.mla import MLA_CASES, MLA_ENVIRONMENT
 from tests.ascend.targets.sparse import SPARSE_BY_NIGHT, SPARSE_CASES
 from tests.marks import unless
@@ -22,14 +22,15 @@ pytestmark = unless(NO_LOOP_ON_NPU)
 WITH_A_LOOP = [name for name in LOOPS if name in SPECULATIVE]
 NUM_DRAFTS = SPECS["eagle"]["num_speculative_tokens"]
 SPARSE, DENSE = "sparse", "deepseek"
+EVERY_LOOP = (*WITH_A_LOOP, DENSE, SPARSE)
 MLA = MLA_CASES | SPARSE_CASES
 
 
-def loops(mode: str) -> Any:
-    """Return a decorator that runs a test for the engines of a mode."""
-    by_night = by_day_or_night([f"{SPARSE}-{mode}"], SPARSE_BY_NIGHT)[0].marks
-    sparse = pytest.param(SPARSE, marks=by_night)
-    return pytest.mark.parametrize("method", [*WITH_A_LOOP, DENSE, sparse])
+def loops(*modes: str) -> Any:
+    """Return a decorator that runs a test for the engines of some modes, all by day or by night."""
+    later = {*BY_NIGHT, *SPARSE_BY_NIGHT}
+    by_night = {method for method in EVERY_LOOP if later & {f"{method}-{mode}" for mode in modes}}
+    return pytest.mark.parametrize("method", by_day_or_night(EVERY_LOOP, by_night))
 
 
 def outcome_of(run_engine: Any, method: str, mode: str) -> Any:
@@ -70,7 +71,7 @@ def test_piecewise_graph(method: str, run_engine: Any) -> None:
         assert first > fitting
 
 
-@loops("full_decode_only")
+@loops("eager", "full_decode_only")
 def test_a_full_graph_drafts_as_well_as_none(method: str, run_engine: Any) -> None:
     """The same drafts are made and accepted: what is recorded sees what it should see."""
     eager, graph = (

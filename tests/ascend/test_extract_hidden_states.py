@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from tests.ascend.environment import NPU
 from tests.ascend.matrix import ENGINE, modes
-from tests.ascend.modules import run_module
+from tests.ascend.processes import Engines
 
 
 @pytest.mark.parametrize(
     "mode", ["eager", pytest.param("full_decode_only", marks=pytest.mark.nightly)]
 )
-def test_states(mode: str, tmp_path: Path) -> None:
+def test_states(mode: str, tmp_path: Path, engines: Engines) -> None:
     # The method has one draft.
     arguments = {**ENGINE, **modes(1)[mode]}
-    done = run_module("tests.ascend.keep_states", str(tmp_path), json.dumps(arguments))
-    assert (tmp_path / "done").is_file(), done.stderr[-4000:]
+    job = {"arguments": arguments, "folder": str(tmp_path), "output": str(tmp_path / "done")}
+    engines.start({"module": "tests.ascend.keep_states", **job}, NPU)
     assert (tmp_path / "done").read_text() == "SpecNpuPlatform"
     assert len(list(tmp_path.glob("*.safetensors"))) == 4

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU, NPU
-from tests.ascend.matrix import EXACT, MODES, Case, by_day_or_night
+from tests.ascend.matrix import EXACT, MODES, SEEDED, Case, by_day_or_night
 from tests.ascend.processes import ACCEPTED, DRAFTED, assert_same_drafts, tokens_of
 from tests.ascend.prompts import NUM_PROMPTS, prompts
 from tests.ascend.targets.mla import MLA_BY_NIGHT, MLA_CASES, MLA_ENVIRONMENT
@@ -48,12 +48,13 @@ def without_speculation(case: Case, requests: tuple[str, ...]) -> Case:
 def reference_of(case: Case) -> Case:
     """Return the reference of one of :data:`CASES`.
 
-    One for all of dense attention. One for all of sparse attention that are asked for the same:
-    how prompts are read makes no difference there.
+    One for all of dense attention, and one for all of sparse attention, that are asked for the
+    same: how prompts are read makes no difference to the latter.
     """
+    kinds = tuple(kind for kind in case.requests if kind in (*EXACT, "logprobs"))
     if case not in SPARSE_CASES.values():
-        return without_speculation(MLA_CASES["deepseek-eager"], (*EXACT, "logprobs"))
-    kinds = tuple(kind for kind in case.requests if kind in EXACT)
+        kinds = SEEDED if set(kinds) <= set(SEEDED) else (*EXACT, "logprobs")
+        return without_speculation(MLA_CASES["deepseek-eager"], kinds)
     return Case(method=None, mode="eager", engine={"model": SPARSE_MODEL}, requests=kinds)
 
 

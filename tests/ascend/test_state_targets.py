@@ -17,12 +17,13 @@ GOLDEN = "tests/e2e/test_golden_acceptance.py::test_acceptance_has_not_fallen"
     "tests",
     [
         pytest.param(TESTS, id="answers"),
+        pytest.param(["-m", "nightly", *TESTS], marks=pytest.mark.nightly, id="other answers"),
         pytest.param(
-            [f"{GOLDEN}[mtp, Qwen3.5-{request}]" for request in ("greedy", "T=0.8")],
+            ["-m", "", *(f"{GOLDEN}[mtp, Qwen3.5-{request}]" for request in ("greedy", "T=0.8"))],
             marks=pytest.mark.nightly,
             id="golden acceptance",
         ),
     ],
 )
 def test_on_the_cpu(tests: list[str]) -> None:
-    assert_pass("-m", "", *tests)
+    assert_pass(*tests)

@@ -45,6 +45,7 @@ def test_with_neither_vllm_ascend_is_as_before() -> None:
     assert told == 1
 
 
+@pytest.mark.nightly  # what `check` starts with below, and every engine of ours
 def test_the_printed_line_chooses_ours() -> None:
     done = start(str(env.plugins({})))
     assert done.returncode == 0, done.stderr
@@ -70,6 +71,7 @@ def test_check_runs_on_the_device_that_the_environment_names() -> None:
     words = ["-m", "vllm_ascend_spec.cli.main", "check", "--json", TARGET]
     done = start(str(env.plugins({})), *words, "--speculative-config", json.dumps(SPECS["eagle"]))
     assert done.returncode == 0, done.stderr
+    assert "leaves out" not in done.stdout + done.stderr
     record = json.loads(done.stdout)
     assert record["device"] == "npu"
     assert "SpecNpuPlatform" in record["platform"]

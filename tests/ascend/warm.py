@@ -25,6 +25,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -152,7 +153,8 @@ def serve() -> int:
     from vllm import LLM  # noqa: F401 - imported so that no engine has to
     from vllm.platforms import current_platform
 
-    assert current_platform.device_type
+    if current_platform.device_type == "npu":
+        import_compiler()
     inspect_models_here()
     assert threading.active_count() == 1, "only what has one thread can be copied"
     gc.collect()
@@ -169,6 +171,25 @@ def serve() -> int:
             import_too(imported.read_text().split())
         os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
     return 0
+
+
+def import_compiler() -> None:
+    """Import what each engine on an NPU imports behind ``set_device``, with no device yet.
+
+    It asks for the SoC's version alone, but would make the device for that; and it keeps threads
+    that no copy has.
+    """
+    import torch_npu
+
+    begin, torch_npu.npu._lazy_init = torch_npu.npu._lazy_init, lambda: None
+    import torch_npu._inductor
+    from torch_npu._inductor.runtime.triton_heuristics import compile_thread_pool
+
+    torch_npu.npu._lazy_init = begin
+    threads = compile_thread_pool.pool
+    threads.shutdown()
+    compile_thread_pool.pool = ThreadPoolExecutor(threads._max_workers)
+    assert not torch_npu.npu.is_initialized(), "what has a device cannot be copied"
 
 
 def import_too(names: Sequence[str]) -> None:
@@ -191,7 +212,7 @@ def answer(job: dict[str, Any]) -> int:
     for own, standard in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(own, standard)
     os.environ.update(job.pop("variables"))
-    engine.main(job)
+    importlib.import_module(job.pop("module", engine.__name__)).main(job)
     names = [name for name in sys.modules if name not in before]
     path.with_suffix(".imported").write_text("\n".join(names))
     return 0

@@ -102,14 +102,16 @@ def install_namespace(namespace: str) -> None:
 def negative_control(name: str, reference: Callable[..., Any]) -> Callable[..., Any]:
     """Make a reference wrong if `NPU_SIM_WRONG_OP` names its op.
 
-    A test that compares tokens proves something only if a wrong op makes it fail.
+    A test that compares tokens proves something only if a wrong op makes it fail. Where the
+    variable is there, be it empty, it is read with each call: copies of a process have their own.
     """
-    if os.environ.get(WRONG_OP) != name:
+    if WRONG_OP not in os.environ:
         return reference
 
     def wrong(*args: Any, **kwargs: Any) -> Any:
         result = reference(*args, **kwargs)
-        (result[0] if isinstance(result, (tuple, list)) else result).mul_(WRONG_FACTOR)
+        if os.environ.get(WRONG_OP) == name:
+            (result[0] if isinstance(result, (tuple, list)) else result).mul_(WRONG_FACTOR)
         return result
 
     return wrong

@@ -6,7 +6,9 @@ EAGLE head of random numbers in FOLDER/head;
 """
 
 import json
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,7 @@ def run(folder: Path, output: Path, options: dict) -> None:
     output.write_text(
         json.dumps(
             {
+                "is_v2": llm.llm_engine.vllm_config.use_v2_model_runner,
                 "tokens": [list(answer.outputs[0].token_ids) for answer in answers],
                 "replays": counts.replays,
                 "ops_replayed": counts.ops_replayed,
@@ -84,6 +87,15 @@ def run(folder: Path, output: Path, options: dict) -> None:
             }
         )
     )
+
+
+def run_in_copy(log: Path, environment: dict[str, str], arguments: Sequence[Any]) -> None:
+    """Do the same in a copy of a process that has imported vLLM; what it says goes to a file."""
+    for standard in (1, 2):
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), standard)
+    os.environ.update(environment)
+    assert "vllm" in sys.modules, "the process did not import it, and does not say why"
+    run(*arguments)
 
 
 if __name__ == "__main__":
