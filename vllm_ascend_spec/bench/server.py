@@ -158,7 +158,7 @@ class Server:
                         f"work of its processes:\n{self.log_tail()}"
                     )
                 progress.refresh()
-                time.sleep(1.0)
+                time.sleep(0.2)
         raise ServerError(f"vllm serve ended while starting:\n{self.log_tail()}")
 
     def is_healthy(self) -> bool:
