@@ -22,7 +22,7 @@ from tests.zoo import ZOO
 from vllm_ascend_spec.training import requirements
 
 LONGEST_S = 4 * 3600
-# An hour on two cores.
+# Two hours on two cores, beside other work.
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.nightly,
