@@ -48,6 +48,7 @@ def main() -> None:
         if stage == "corpus":
             corpus.build(args.stdlib, args.work)
             prompts.write(args.work, args.out)
+            prompts.write_for_training(args.stdlib, args.work)
             edits.write(args.work, args.out)
             continue
         module = importlib.import_module(f"training.stages.{stage}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -94,16 +94,6 @@ class Eagle3Head(nn.Module):
                 return F.scaled_dot_product_attention(q, k, v, is_causal=True)
             return unrolled_attention(q, steps)
 
-        return self.rows(embeddings, features, rotation, attend)
-
-    def rows(
-        self,
-        embeddings: torch.Tensor,  # [batch, num_rows, hidden]
-        features: torch.Tensor,  # [batch, num_rows, hidden]
-        rotation: Rotation,
-        attend: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
-    ) -> torch.Tensor:
-        """Run the layer on rows, where ``attend`` mixes values by queries and keys."""
         x = torch.cat([self.input_layernorm(embeddings), self.hidden_norm(features)], -1)
         mixed = attend(*self.self_attn.qkv(x, rotation))
         x = features + self.self_attn.project_out(mixed)

@@ -13,6 +13,9 @@ PROMPT_CHARS = 320
 MIN_FILE_CHARS = 3000
 # Where in a file a prompt may start; beginnings are mostly licence texts and imports.
 STARTS = (0.15, 0.45, 0.75)
+# Those for training: their file in the folder of the token streams, how many, and where they start.
+FOR_TRAINING = "prompts.jsonl"
+NUM_TRAINING_PROMPTS = 3200
 TRAINING_STARTS = tuple(tenth / 10 for tenth in range(1, 10))
 
 
@@ -32,14 +35,19 @@ def write(work: Path, out: Path) -> None:
     print(f"prompts: {len(prompts)} from {len(texts)} held-out files", flush=True)
 
 
-def for_training(stdlib: Path, count: int) -> list[str]:
+def write_for_training(stdlib: Path, work: Path) -> None:
+    """Write those of :func:`for_training`, as ``vllm-ascend-spec train`` reads them."""
+    lines = [json.dumps({"prompt": text}) + "\n" for text in for_training(stdlib)]
+    (work / FOR_TRAINING).write_text("".join(lines))
+
+
+def for_training(stdlib: Path) -> list[str]:
     """Return prompts like those of :func:`write`, of the files that the zoo was trained on.
 
     Args:
         stdlib: CPython's ``Lib``.
-        count: how many, in an order that is the same each time.
     """
     texts = [text for _, text in corpus.read_split(stdlib)["train"] if len(text) >= MIN_FILE_CHARS]
     prompts = [cut(text, start) for start in TRAINING_STARTS for text in texts]
     random.Random(0).shuffle(prompts)
-    return prompts[:count]
+    return prompts[:NUM_TRAINING_PROMPTS]

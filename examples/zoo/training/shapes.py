@@ -107,6 +107,8 @@ DEEPSEEK_V32 = SparseShape(
     hidden=256, intermediate=384, layers=3, heads=4, kv_heads=4, nope_dim=32, value_dim=32
 )
 PARD = Shape(hidden=256, intermediate=704, layers=2)
+# As wide as the target's layers, which `vllm-ascend-spec train` takes over.
+PEAGLE = Shape(hidden=256, intermediate=512, layers=1)
 DFLASH = Shape(hidden=256, intermediate=512, layers=2)
 DSPARK_RANK = 64
 MLP_SPECULATOR_INNER = 224
@@ -130,6 +132,7 @@ def use_shallow() -> None:
         EAGLE3=one_layer,
         DRAFT=one_layer,
         PARD=replace(one_layer, layers=2),
+        PEAGLE=one_layer,
         DFLASH=replace(one_layer, layers=2),
         DSPARK_RANK=32,
         MLP_SPECULATOR_INNER=96,

@@ -46,8 +46,22 @@ def write_head(
     }
     write_whole(temporary / WEIGHTS, lambda path: save_file(state, path, {"format": "pt"}))
     config = json.loads((checkpoint / CONFIG).read_text()) | changed
-    config["dtype"] = str(dtype).removeprefix("torch.")
+    config |= {"dtype": str(dtype).removeprefix("torch."), **_without_windows(config)}
     text = json.dumps(config, indent=2) + "\n"
     write_whole(temporary / CONFIG, lambda path: path.write_text(text))
     temporary.replace(head)
     sync_folder(head.parent)
+
+
+WINDOWS_SEE_BLOCKS = "sliding_window_non_causal"
+
+
+def _without_windows(config: dict[str, Any]) -> dict[str, bool]:
+    """Return what tells vLLM that layers without a window see the whole block of a DFlash head.
+
+    For the library the entry is about layers with a window alone. vLLM (``update_dflash``) applies
+    it to all, so the library's default makes it mask what the head has learned to look at.
+    """
+    layers = config.get("transformer_layer_config", {}).get("layer_types") or []
+    said = WINDOWS_SEE_BLOCKS in config and "sliding_attention" not in layers
+    return {WINDOWS_SEE_BLOCKS: True} if said else {}
