@@ -183,14 +183,15 @@ void Distribution::read_maxima(Scratch& scratch) {
 }
 
 int Distribution::sample(
-    const Sampling& sampling, const Noise& noise, Scratch& scratch) {
+    const Sampling& sampling, const Noise& noise, int guess, Scratch& scratch) {
   weighting_.threshold = -INFINITY;
   if (sampling.has_filters()) {
     read(sampling, scratch);
   } else {
     read_maxima(scratch);  // no filter asks what probabilities sum to
   }
-  return NoisySearch(row_, max_, weighting_.threshold, sampling.temperature, noise, scratch).find();
+  NoisySearch search(row_, max_, weighting_.threshold, sampling.temperature, noise, scratch);
+  return search.find(guess);
 }
 
 float Distribution::residual_block(

@@ -68,9 +68,10 @@ class Distribution {
   // Returns -1 if there is no mass.
   int draw(double uniform, int without, Scratch& scratch);
 
-  // Reads the row; returns the token whose noise, divided by its probability, is least. Nothing
-  // else can be asked of the row then.
-  int sample(const Sampling& sampling, const Noise& noise, Scratch& scratch);
+  // Reads the row; returns the token whose noise, divided by its probability, is least. `guess` may
+  // well be it, and makes the search shorter if so; -1: none. Nothing else can be asked of the row
+  // then.
+  int sample(const Sampling& sampling, const Noise& noise, int guess, Scratch& scratch);
 
   // Sum of max(factor * p - q, 0) with p normalised; leaves the sums of its blocks in the scratch.
   double measure_residual(const float* q, double factor, Scratch& scratch) const;

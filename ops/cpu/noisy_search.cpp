@@ -17,7 +17,7 @@ NoisySearch::NoisySearch(const Row& row, float max, float low, float temperature
       noise_(noise),
       scratch_(scratch) {}
 
-int NoisySearch::find() {
+int NoisySearch::find(int guess) {
   const int num_chunks = row_.num_chunks();
   scratch_.bounds.resize(num_chunks);
   scratch_.chunk_least.resize(num_chunks);
@@ -25,9 +25,14 @@ int NoisySearch::find() {
   const int likeliest = block_math().chunk_bounds(
       scratch_.chunk_max.data(), num_chunks, max_, rounded_scale_, low_, noise_.source,
       scratch_.chunk_least.data(), scratch_.bounds.data());
+  const bool is_token = guess >= 0 && guess < row_.vocab();
+  if (is_token) try_guess(guess);
   try_least(likeliest);
-  hold_others(likeliest);
-  try_held();
+  const int searched = is_token ? -1 : likeliest;
+  if (!is_token) {
+    hold_others(likeliest);
+    try_held();
+  }
   // Where many tokens are about as likely, the winner has nearly always the least number of its
   // chunk, which is at hand. So fewer of the others are left.
   const int32_t* const chosen = scratch_.chosen.data();
@@ -35,7 +40,7 @@ int NoisySearch::find() {
   for (int i = 0; i < num_promising; i++) try_least(chosen[i]);
   const int num_left = choose_chunks();
   for (int i = 0; i < num_left; i++) {
-    if (chosen[i] != likeliest) hold_others(chosen[i]);
+    if (chosen[i] != searched) hold_others(chosen[i]);
   }
   try_held();
   return token_;
@@ -44,6 +49,13 @@ int NoisySearch::find() {
 int NoisySearch::choose_chunks() {
   return block_math().places(scratch_.bounds.data(), row_.num_chunks(), to_float(best_),
                              scratch_.chosen.data());
+}
+
+void NoisySearch::try_guess(int token) {
+  const float logit = row_.at(token);
+  const int chunk = token / kChunk, place = token % kChunk;
+  const double beyond = place == place_of_least(chunk) ? 0 : noise_.beyond(chunk, place);
+  if (logit >= low_) try_token(token, logit, least(chunk) + beyond);
 }
 
 void NoisySearch::try_least(int chunk) {

@@ -21,9 +21,11 @@ class NoisySearch {
   NoisySearch(const Row& row, float max, float low, float temperature, const Noise& noise,
               Scratch& scratch);
 
-  int find();
+  // guess: a token that may win, such as a draft: the less is left to search if it does. -1: none.
+  int find(int guess);
 
  private:
+  void try_guess(int token);
   // Tries the token that has the least number of its chunk.
   void try_least(int chunk);
   // Holds the other tokens of a chunk that may win, until their noise is drawn together.

@@ -9,8 +9,9 @@ void verify_one(Request& request, const Sampling& sampling, int64_t seed, int64_
                 Scratch& scratch) {
   for (int i = 0;; i++) {
     Distribution p(request.row(i));
-    const int token = p.sample(sampling, Noise(seed, position + i), scratch);
-    if (i == request.num_drafts || request.draft_ids[i] != token) return request.finish(i, token);
+    const int draft = i < request.num_drafts ? request.draft_ids[i] : -1;
+    const int token = p.sample(sampling, Noise(seed, position + i), draft, scratch);
+    if (draft != token) return request.finish(i, token);
   }
 }
 
