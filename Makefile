@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 TRITON_ASCEND_VENV ?= .venv-triton-ascend
 NPU_VENV ?= .venv-npu
-# Each starts engines, of one thread and 2 GB. One more than CI has cores: some wait for servers.
-TESTS_AT_ONCE ?= 3
+# Each starts engines, of one thread and 2 GB. On two cores a third makes the whole take longer.
+TESTS_AT_ONCE ?= 2
 NPU_TESTS_AT_ONCE ?= $(TESTS_AT_ONCE)
 TESTS ?= tests
 # More that `make test` sets up at first, and goes on without if that fails.

@@ -155,8 +155,8 @@ def test_parts(words: list[str], expected: list[str], monkeypatch: pytest.Monkey
     [
         ([], "1"),
         (["vllm-0.23", "vllm-ascend-0.23"], "1"),
-        (["vllm-0.32", "vllm-0.23"], "3"),
-        (["package"], "3"),
+        (["vllm-0.32", "vllm-0.23"], "2"),
+        (["package"], "2"),
     ],
 )
 def test_parts_beside_each_other_share_the_processes(only: list[str], expected: str) -> None:
