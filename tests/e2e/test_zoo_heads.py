@@ -36,8 +36,11 @@ RECIPES = {
     "dflash": dflash.RECIPE,
 }
 # Of the figures in examples/zoo/evaluation.json.
-LEAST_SHARE = 0.95
-REQUESTS = ("greedy", "T=0.8")
+LEAST_SHARE = {
+    "eagle3": {"greedy": 0.95, "T=0.8": 0.95},
+    "peagle": {"greedy": 1.0, "T=0.8": 0.95},
+    "dflash": {"greedy": 0.95, "T=0.8": 0.95},
+}
 
 
 @pytest.mark.parametrize("method", RECIPES)
@@ -47,7 +50,6 @@ def test_a_head_of_one_command_is_worth_that_of_the_zoo(
     texts = prompts.for_training(Path(sysconfig.get_paths()["stdlib"]))
     options = shlex.join(RECIPES[method].words())
     output, _ = train(tmp_path, texts, options, LONGEST_S)
-    for request in REQUESTS:
+    for request, share in LEAST_SHARE[method].items():
         before = golden.results(ZOO)[method][request]["tokens_per_step"]
-        found = worth_in_the_zoo(make_engine, method, output.head, request)
-        assert found >= LEAST_SHARE * before
+        assert worth_in_the_zoo(make_engine, method, output.head, request) >= share * before
