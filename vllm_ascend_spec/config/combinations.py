@@ -8,6 +8,7 @@ from vllm_ascend_spec.config.capture import check_capture
 from vllm_ascend_spec.config.draft_length import check_draft_length
 from vllm_ascend_spec.config.draft_loop import check_draft_loop
 from vllm_ascend_spec.config.draft_options import check_draft_options
+from vllm_ascend_spec.config.draft_tree import check_tree
 from vllm_ascend_spec.config.draft_window import check_draft_window
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.model_runner import check_model_runner
@@ -72,6 +73,7 @@ Rule = Callable[[SpecInput], None]
 RULES: tuple[Rule, ...] = (
     check_family,
     check_num_drafts,
+    check_tree,
     check_draft_length,
     check_schedule,
     check_scheduling,
@@ -89,6 +91,7 @@ RULES: tuple[Rule, ...] = (
 OF_BUILT: tuple[Rule, ...] = (
     check_family,
     check_num_drafts,
+    check_tree,
     check_schedule,
     check_draft_loop,
     check_draft_window,

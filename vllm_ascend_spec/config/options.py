@@ -96,6 +96,12 @@ OPTIONS: dict[str, Option] = {
             optional(number(1, MAX_DRAFT_TOKENS + 1)),
         ),
         Option(
+            "speculative_token_tree",
+            "the paths of a tree of drafts, as in vLLM's old documents: [(0,), (1,), (0, 0)] are the "
+            "two likeliest tokens and what likeliest follows the first",
+            optional(anything("a list of paths")),
+        ),
+        Option(
             "draft_sample_method",
             "how drafts of sampled requests are picked: probabilistic (sampled from the draft "
             "model's distribution), greedy, or auto (probabilistic where possible)",
@@ -249,7 +255,9 @@ NOT_POSSIBLE = frozenset(
     {"disable_padded_drafter_batch", "parallel_drafting", "use_heterogeneous_vocab"}
 )
 # Options that vLLM's own config does not have; hooks/method_alias.py keeps them from it.
-OURS = frozenset({"disable_by_batch_size", "hybrid_model_method"})
+OURS = frozenset(
+    {"disable_by_batch_size", "hybrid_model_method", "speculative_token_tree"}
+)
 # Filled in by vLLM when it builds the config, not by a user.
 INTERNAL = ("target_model_config", "target_parallel_config")
 

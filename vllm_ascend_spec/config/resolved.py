@@ -38,6 +38,9 @@ class SpecConfig:
         schedule: rows (first batch size, last batch size, K); None without a schedule.
         draft_length: how K is chosen: ``fixed``, ``auto`` or ``adaptive``.
         draft_lengths: the values that K is chosen from, ascending; None if it is not chosen.
+        tree: the nodes of the tree of drafts, by their paths, see ``tree_shape.py``; None for a
+            chain, or if the drafter finds its trees.
+        has_trees: whether drafts may be a tree.
         draft_sample_method: how drafts are picked: ``greedy`` or ``probabilistic``.
         rule: how drafts are accepted: ``token``, ``block``, ``seeded`` or ``synthetic``.
         seeds_for: which sampled requests without a seed get a hidden one: ``none``, ``top_k``
@@ -75,6 +78,8 @@ class SpecConfig:
     schedule: tuple[tuple[int, int, int], ...] | None = None
     draft_length: str = FIXED
     draft_lengths: tuple[int, ...] | None = None
+    tree: tuple[tuple[int, ...], ...] | None = None
+    has_trees: bool = False
     draft_sample_method: str = "greedy"
     rule: str = TOKEN
     seeds_for: str = NONE

@@ -17,6 +17,7 @@ from vllm.distributed import get_tp_group
 from vllm_ascend_spec.methods.drafter import HostDrafter
 from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler, make_draft_sampler
+from vllm_ascend_spec.methods.tree_drafts import TreeDrafts
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,10 +32,12 @@ class Picker:
 
     Args:
         sampler: samples the drafts; with None they are greedy.
+        tree: notes the likeliest tokens of each draft; None for chains.
     """
 
-    def __init__(self, sampler: DraftSampler | None) -> None:
+    def __init__(self, sampler: DraftSampler | None, tree: TreeDrafts | None = None) -> None:
         self._sampler = sampler
+        self._tree = tree
         self._probs: list[torch.Tensor] = []
 
     def __call__(
@@ -42,6 +45,8 @@ class Picker:
         logits: torch.Tensor,  # [num_reqs, vocab_size]
     ) -> torch.Tensor:
         """Return one draft per request, int64 [num_reqs]."""
+        if self._tree is not None:
+            return self._tree.take(logits)
         if self._sampler is None:
             return argmax(logits)
         tokens, probs = self._sampler.draw(logits)
@@ -51,8 +56,8 @@ class Picker:
 
     @property
     def draws(self) -> bool:
-        """Whether drafts are sampled, which needs logits of the whole vocabulary."""
-        return self._sampler is not None
+        """Whether drafts are sampled or ranked, which needs logits of the whole vocabulary."""
+        return self._sampler is not None or self._tree is not None
 
     def probs(self) -> torch.Tensor | None:
         """Return the distributions of all drafts, float32 [num_reqs, K, vocab_size], or None."""
@@ -85,6 +90,7 @@ class HeadsDrafter(HostDrafter):
         self.vocab_size = config.model_config.get_vocab_size()
         self.max_num_reqs = config.scheduler_config.max_num_seqs
         self.is_split = config.parallel_config.tensor_parallel_size > 1
+        self.tree = None if self.asked.tree is None else TreeDrafts(self.asked.tree)
         self._draft_probs: torch.Tensor | None = None
 
     @classmethod
@@ -127,13 +133,22 @@ class HeadsDrafter(HostDrafter):
             [last_rows(sampled, step), [tokens[-1] if tokens else 0 for tokens in sampled]]
         )
         rows, last = torch.from_numpy(places).to(self.device, non_blocking=True)
-        picker = Picker(self._sampler_of(step))
+        picker = Picker(self._sampler_of(step), self.tree)
         states = step.sample_hidden_states[rows]
         if picker.draws and self.is_split:
             share(states)
-        drafts = self.heads(states, last, step.k, picker)
+        num_steps = step.k if self.tree is None else self.tree.num_steps
+        drafts = self.heads(states, last, num_steps, picker)
+        if self.tree is not None:
+            return self.tree.lay_out()
         self._draft_probs = picker.probs()
         return torch.stack(drafts, dim=1)
+
+    def take_parents(self) -> list[list[int]] | None:
+        """Return how the last drafts of each request hang together; None for chains."""
+        if self.tree is None:
+            return None
+        return [self.tree.parents] * self.runner.input_batch.num_reqs
 
     def _sampler_of(self, step: DraftStep) -> DraftSampler | None:
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""

@@ -16,6 +16,7 @@ from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.one_hot import OneHotDraftsMixin
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler, make_draft_sampler
 from vllm_ascend_spec.methods.loops.window import DraftWindow
+from vllm_ascend_spec.methods.tree_drafts import TreeDrafts
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,6 +46,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
         draft_context: maximum length of a request for which drafts are made. The draft's position
             tables are never read from there on.
         window: the last tokens of a text, which the draft attends to.
+        tree: lays the drafts out as a tree; None for chains.
         chooses_window: whether the scheduler chooses its size for each step.
     """
 
@@ -55,6 +57,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
     last_graph: str = ""
     draft_context: int
     window: DraftWindow
+    tree: TreeDrafts | None = None
     chooses_window: bool = False
     net_num_new_slots_per_request: int
     max_model_len: int
@@ -87,6 +90,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
             most_rows=asked.max_k + 1 + drafter.net_num_new_slots_per_request,
             max_k=asked.max_k,
         )
+        drafter.tree = None if asked.tree is None else TreeDrafts(asked.tree)
         drafter.chooses_window = asked.draft_window == AUTO
         drafter.require_possible()
         drafter.uses_own_loop = drafter.chooses_own_loop(asked.draft_loop)
@@ -182,6 +186,16 @@ class DraftLoopMixin(OneHotDraftsMixin):
             self.window.size = step.window
         return step.draft_by_stock()
 
+    def num_steps(self, k: int) -> int:
+        """Return how many draft steps make ``k`` drafts."""
+        return k if self.tree is None or k == 0 else self.tree.num_steps
+
+    def take_parents(self) -> list[list[int]] | None:
+        """Return how the last drafts of each request hang together; None for chains."""
+        if self.tree is None:
+            return None
+        return [self.tree.parents] * self.runner.input_batch.num_reqs
+
     def sampler_of(self, sampling: SamplingMetadata) -> DraftSampler | None:
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""
         if not self._enable_probabilistic_draft_probs:
@@ -194,6 +208,8 @@ class DraftLoopMixin(OneHotDraftsMixin):
         sampler: DraftSampler | None,
     ) -> Picked:
         """Pick one draft per request, and return its distribution too if it was sampled."""
+        if self.tree is not None:
+            return self.tree.take(self.apply_head(self.model.compute_logits, hidden)), None
         if sampler is None:
             return self.argmax(hidden), None
         return sampler.draw(self.apply_head(self.model.compute_logits, hidden))
@@ -242,6 +258,8 @@ class DraftLoopMixin(OneHotDraftsMixin):
     ) -> torch.Tensor:
         """Keep the distributions for the verifier and return the drafts, [num_reqs, K]."""
         self._last_draft_probs = None
+        if self.tree is not None:
+            return self.tree.lay_out()
         if picked[0][1] is not None:
             self._last_draft_probs = torch.stack([probs for _, probs in picked], dim=1)
         return torch.stack([tokens for tokens, _ in picked], dim=1)

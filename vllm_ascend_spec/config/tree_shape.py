@@ -1,0 +1,103 @@
+"""Shapes of draft trees: which continuations of a text are verified in one pass.
+
+A node is named by its path from the text's end, as in vLLM's old ``speculative_token_tree``:
+``(0,)`` is the likeliest next token, ``(1,)`` the second likeliest, ``(0, 2)`` the third likeliest
+one after ``(0,)``. The nodes of a tree are in an order in which every prefix is a tree, too: parents
+before children, and the principal chain ``(0,), (0, 0), …`` before all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from math import prod
+
+Path = tuple[int, ...]
+Tree = tuple[Path, ...]
+# How often the target takes a draft's likeliest token, its second, third and fourth, given that all
+# before it were taken. Measured with the zoo's EAGLE-3 head, greedy (docs/performance.md).
+RATES = (0.65, 0.12, 0.06, 0.03)
+# Each further rank is taken so much more rarely.
+FURTHER = 0.5
+
+
+def rate_of(rank: int, rates: Sequence[float] = RATES) -> float:
+    """Return how often a draft of a rank is taken, given that its parent was."""
+    last = len(rates) - 1
+    return rates[rank] if rank <= last else rates[last] * FURTHER ** (rank - last)
+
+
+def value_of(path: Path, rates: Sequence[float] = RATES) -> float:
+    """Return how often a node is reached."""
+    return prod(rate_of(rank, rates) for rank in path)
+
+
+def expected_tokens(tree: Iterable[Path], rates: Sequence[float] = RATES) -> float:
+    """Return how many tokens a step with a tree is expected to yield, the target's own included."""
+    return 1.0 + sum(value_of(path, rates) for path in tree)
+
+
+def is_principal(path: Path) -> bool:
+    """Tell whether a node is on the chain of the likeliest tokens."""
+    return not any(path)
+
+
+def forms_comb(tree: Iterable[Path]) -> bool:
+    """Tell whether only nodes of the principal chain have children."""
+    return all(is_principal(path[:-1]) for path in tree)
+
+
+def in_order(paths: Iterable[Path]) -> Tree:
+    """Return the nodes of a tree in order: the principal chain, then those reached most often."""
+    return tuple(sorted(paths, key=lambda path: (not is_principal(path), -value_of(path), path)))
+
+
+def comb(depth: int, width: int) -> Tree:
+    """Return the principal chain of ``depth`` nodes, each with ``width - 1`` siblings."""
+    chain = [(0,) * level for level in range(depth)]
+    return in_order((*before, rank) for before in chain for rank in range(width))
+
+
+def best_tree(
+    nodes: int,
+    deepest: int | None = None,
+    *,
+    is_comb: bool = False,
+    rates: Sequence[float] = RATES,
+) -> Tree:
+    """Return the tree of so many nodes that yields the most tokens.
+
+    A child is reached more rarely than its parent and than the sibling before it. So the nodes
+    that are reached most often are a tree, and no other tree of as many yields more.
+
+    Args:
+        nodes: number of nodes.
+        deepest: most drafts one after another; None for no limit.
+        is_comb: whether only nodes of the principal chain may have children.
+        rates: by rank, how often a draft is taken; each lower than the one before it.
+    """
+    found: list[Path] = []
+    reached = [(-rate_of(0, rates), (0,))]
+    while len(found) < nodes:
+        value, path = heappop(reached)
+        found.append(path)
+        *before, rank = path
+        sibling = (*before, rank + 1)
+        heappush(reached, (-value_of(sibling, rates), sibling))
+        is_last = deepest is not None and len(path) == deepest
+        if not is_last and (is_principal(path) or not is_comb):
+            heappush(reached, (value * rate_of(0, rates), (*path, 0)))
+    return in_order(found)
+
+
+def parents_of(tree: Tree) -> list[int]:
+    """Return the place of each node's parent in the tree; -1 for those that follow the text."""
+    places = {path: place for place, path in enumerate(tree)}
+    return [places.get(path[:-1], -1) for path in tree]
+
+
+def missing_parents(paths: Iterable[Path]) -> set[Path]:
+    """Return the nodes that some of these follow and that are not among them."""
+    known = set(paths)
+    before = {path[:depth] for path in known for depth in range(1, len(path))}
+    return before - known

@@ -1,0 +1,170 @@
+"""Drafts that are trees, in a runner: their positions, their attention, and their accepted paths.
+
+The scheduler sees a list of drafts; only the worker knows which draft follows which. Any prefix of
+the list is a tree, so vLLM may cut it. A request of whose drafts nothing is known has a chain.
+
+After verification the rows of the accepted path are moved to the places where a chain's would be:
+input tokens, positions, hidden states, keys and values. So everything that comes after, drafting
+included, sees a chain of as many drafts of which the first ones were accepted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vllm_ascend_spec.platform.cpu_tree_attention import ATTRIBUTE, PathRound, StepPaths
+from vllm_ascend_spec.verification.trees import BatchTrees, attach, trees_of
+from vllm_ascend_spec.worker.tree_plan import Round, depths_of, plan_rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
+
+
+class TreesMixin:
+    """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases.
+
+    Attributes:
+        parents_of_drafts: parents of the drafts that each request got last, by its id.
+    """
+
+    device: torch.device
+    drafter: Any
+    input_batch: Any
+    positions: torch.Tensor
+    input_ids: Any
+    query_start_loc: Any
+    attn_groups: Any
+    kv_cache_config: Any
+    compilation_config: Any
+    execute_model_state: Any
+    parents_of_drafts: dict[str, Sequence[int]]
+    _rounds: list[Round] | None = None
+    _layer_metadata: dict[str, Any]
+    _states: tuple[Any, ...] = ()
+
+    def note_trees(self, req_ids: Sequence[str]) -> None:
+        """Remember how the drafts hang together that the drafter has just made."""
+        take = getattr(self.drafter, "take_parents", None)
+        parents = None if take is None else take()
+        if parents is not None:
+            self.parents_of_drafts = dict(zip(req_ids, parents, strict=True))
+
+    def _prepare_inputs(self, *args: Any, **kwargs: Any) -> Any:
+        """Do what vLLM does, and move the rows of trees to the positions of their depths."""
+        prepared = super()._prepare_inputs(*args, **kwargs)  # type: ignore[misc]
+        self._rounds = None
+        metadata: SpecDecodeMetadata | None = prepared[1]
+        if metadata is None or not getattr(self, "parents_of_drafts", None):
+            return prepared
+        counts, req_ids = metadata.num_draft_tokens, self.input_batch.req_ids
+        parents = [
+            tuple(self.parents_of_drafts.get(req_id, range(-1, count - 1))[:count])
+            for req_id, count in zip(req_ids, counts, strict=True)
+        ]
+        starts = self.query_start_loc.np[: len(counts) + 1].tolist()
+        self._rounds = plan_rounds(parents, starts, counts)
+        attach(metadata, BatchTrees.of(parents, self.device))
+        shifts = [
+            depth - place
+            for own in parents
+            for place, depth in enumerate([0, *depths_of(own)])
+        ]
+        self._shifts = torch.tensor(shifts, device=self.device)
+        self.positions[metadata.logits_indices] += self._shifts
+        return prepared
+
+    def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
+        """Do what vLLM does, and add the paths of trees."""
+        built = super()._build_attention_metadata(*args, **kwargs)  # type: ignore[misc]
+        if self._rounds is not None:
+            self._layer_metadata, common = built
+            self._add_paths(self._rounds, kwargs["logits_indices"], common)
+        return built
+
+    def _add_paths(
+        self,
+        rounds: list[Round],
+        logits_indices: torch.Tensor,  # [num_rows]
+        common: Any,
+    ) -> None:
+        """Add the paths to vLLM's metadata; layers of one group share one object."""
+        for groups in self.attn_groups:
+            for group in groups:
+                whole = self._layer_metadata[group.layer_names[0]]
+                builder = group.get_metadata_builder()
+                found = [self._round_of(each, builder, whole, common) for each in rounds]
+                setattr(whole, ATTRIBUTE, StepPaths(found, logits_indices))
+
+    def _round_of(self, each: Round, builder: Any, whole: Any, common: Any) -> PathRound:
+        requests = torch.tensor(each.requests)
+        counts = torch.tensor(each.counts, dtype=torch.int32)
+        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0, dtype=torch.int32)])
+        lengths = whole.seq_lens[requests] - torch.tensor(each.unseen, dtype=torch.int32)
+        rows, moved = torch.tensor(each.rows), torch.tensor(each.moved, dtype=torch.int64)
+        slots = whole.slot_mapping
+        places = torch.tensor(each.places, dtype=torch.int64)
+        part = common.replace(
+            query_start_loc=starts,
+            query_start_loc_cpu=starts,
+            seq_lens=lengths,
+            num_reqs=len(each.requests),
+            num_actual_tokens=len(each.rows),
+            max_query_len=max(each.counts),
+            max_seq_len=int(lengths.max()),
+            block_table_tensor=whole.block_table[requests],
+            slot_mapping=slots[rows],
+        )
+        return PathRound(builder.build(0, part), rows, moved, slots[places])
+
+    @torch.inference_mode()
+    def sample_tokens(self, grammar_output: Any) -> Any:
+        """Do what vLLM does; its states are at hand when the accepted paths are known."""
+        state = self.execute_model_state
+        self._states = ()
+        if state is not None and self._rounds is not None:
+            self._states = (state.hidden_states, *(state.aux_hidden_states or ()))
+            self._sampled_states = state.sample_hidden_states
+        return super().sample_tokens(grammar_output)  # type: ignore[misc]
+
+    def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
+        """Verify, and move the accepted paths of trees; the signature is vLLM's."""
+        output = super()._sample(logits, spec_decode_metadata)  # type: ignore[misc]
+        if (trees := trees_of(spec_decode_metadata)) is not None:
+            self._settle(spec_decode_metadata, trees)
+        return output
+
+    def _settle(self, metadata: SpecDecodeMetadata, trees: BatchTrees) -> None:
+        """Move the rows of each accepted path to where a chain's accepted rows are."""
+        accepted = trees.output_rows
+        assert accepted is not None
+        ends = metadata.cu_num_sampled_tokens.long()
+        first = torch.cat([ends.new_zeros(1), ends[:-1]])[:, None]
+        columns = torch.arange(accepted.shape[1], device=accepted.device)
+        is_token = accepted >= 0
+        places = (first + columns)[is_token]
+        rows = (first + accepted)[is_token].long()
+        flat, flat_places = metadata.logits_indices[rows], metadata.logits_indices[places]
+        self.positions[metadata.logits_indices] -= self._shifts
+        for tensor in (self.input_ids.gpu, *self._states):
+            tensor[flat_places] = tensor[flat]
+        if self._states:
+            self._sampled_states[places] = self._sampled_states[rows]
+        self._states = ()
+        self._keep_paths(rows, flat_places)
+
+    def _keep_paths(
+        self,
+        rows: torch.Tensor,  # [num_tokens]
+        places: torch.Tensor,  # [num_tokens]
+    ) -> None:
+        """Write the keys and values of accepted paths to their slots, in every layer."""
+        layers = self.compilation_config.static_forward_context
+        for name, metadata in self._layer_metadata.items():
+            layer = layers[name]
+            if getattr(layer.impl, "kept", None) is not None:
+                layer.impl.keep_path(layer, rows, metadata.slot_mapping[places])
+                layer.impl.kept = None
