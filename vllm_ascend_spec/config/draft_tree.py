@@ -14,7 +14,7 @@ from typing import Any
 from vllm_ascend_spec.config import tree_shape
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.rules import PROBABILISTIC
-from vllm_ascend_spec.config.schema import FIXED, SECTION, SEEDED, STOCK
+from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION, SEEDED, STOCK
 from vllm_ascend_spec.config.schema import TREE_SIZES as SIZES
 from vllm_ascend_spec.config.tree_shape import Path, Tree
 from vllm_ascend_spec.errors import ConfigError
@@ -190,8 +190,8 @@ def _is_elsewhere(request: SpecInput) -> bool:
 
 CAUSES: Mapping[str, Callable[[SpecInput], bool]] = {
     "this device yet, only with a CPU": _is_elsewhere,
-    "a draft_length that changes; leave it out": lambda request: (
-        request.section.get("draft_length", FIXED) != FIXED
+    f"draft_length={ADAPTIVE!r} yet; leave one out": lambda request: (
+        request.options.draft_length == ADAPTIVE
     ),
     "a K by batch size; leave it out": lambda request: (
         request.spec.get("num_speculative_tokens_per_batch_size") is not None

@@ -1,0 +1,344 @@
+"""Drafts that are trees: the answers without speculation, whatever is accepted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from vllm import SamplingParams
+
+from tests.e2e import sampled
+from tests.e2e.drafts import Drafts, count, watch
+from tests.e2e.staggered import run_staggered
+from tests.engines import assert_same, token_ids
+from tests.zoo import SPECS, target_of
+from vllm_ascend_spec.methods.found_trees import FoundTree
+from vllm_ascend_spec.methods.ngram import drafter as ngram
+from vllm_ascend_spec.platform.cpu_tree_attention import TreeAttentionImpl
+from vllm_ascend_spec.worker.trees import TreesMixin
+
+BLOCK = 32
+# Each with as many drafts as the second says. Both lists of paths have nodes after siblings.
+TREES: dict[str, tuple[dict[str, Any], int]] = {
+    "eagle3": ({"tree": "5x3"}, 15),
+    "eagle": ({"tree": 9}, 9),
+    "mtp": ({"tree": "3x2"}, 6),
+    "draft_model": ({"tree": 7}, 7),
+    "medusa": ({"tree": 12}, 12),
+    "ngram": ({"tree": 12}, 12),
+    "suffix": ({"tree": 8}, 8),
+}
+# One for each way in which trees are made: by a loop, by heads, from the text.
+BY_DAY = ("eagle3", "medusa", "ngram")
+METHODS = [
+    pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in TREES
+]
+
+
+def spec_of(method: str) -> dict[str, Any]:
+    """Return a speculative config that leaves the number of drafts to the tree."""
+    return {k: v for k, v in SPECS[method].items() if k != "num_speculative_tokens"}
+
+
+@pytest.fixture(scope="module")
+def make_tree(make_engine: Any) -> Any:
+    """Return ``make(method, **arguments) -> LLM``, which drafts trees."""
+
+    def make(method: str, **arguments: Any) -> Any:
+        options = {"ascend_spec": TREES[method][0]}
+        return make_engine(spec_of(method), additional_config=options, **arguments)
+
+    return make
+
+
+@pytest.fixture
+def accepted(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The rows of each request's accepted path, as they come."""
+    found: list[list[int]] = []
+    settle = TreesMixin._settle
+
+    def watched(self: Any, metadata: Any, trees: Any) -> None:
+        found.extend([row for row in rows if row >= 0] for rows in trees.output_rows.tolist())
+        settle(self, metadata, trees)
+
+    monkeypatch.setattr(TreesMixin, "_settle", watched)
+    return found
+
+
+def ask(llm: Any, generate: Any, prompts: list[str], batch: int | None = None) -> list[list[int]]:
+    return token_ids(generate(llm, prompts, batch))
+
+
+def check_trees(seen: Drafts, most: int, accepted: list[list[int]]) -> None:
+    """Trees were verified, and paths beside the principal chain were accepted."""
+    assert max(max(step.drafts, default=0) for step in seen.steps) == most
+    beside = [rows for rows in accepted if rows != list(range(len(rows)))]
+    assert len(beside) > 0.02 * len(accepted)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("method", METHODS)
+def test_greedy(
+    method: str,
+    batch: int,
+    make_tree: Any,
+    expect: Any,
+    generate: Any,
+    prompts: list[str],
+    accepted: list[list[int]],
+) -> None:
+    texts = prompts[: 12 if batch == 1 else 40]
+    expected = token_ids(expect(texts, {"model": target_of(SPECS[method])}))
+    llm = make_tree(method)
+    with watch(llm) as seen:
+        assert_same(ask(llm, generate, texts, batch), expected)
+    check_trees(seen, TREES[method][1], accepted)
+
+
+@pytest.fixture(scope="module")
+def expected(plain: Any, prompts: list[str]) -> list[list[int]]:
+    return sampled.ask(plain, prompts)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_kind_of_request_with_a_seed(
+    method: str, make_tree: Any, prompts: list[str], expected: Any, accepted: list[list[int]]
+) -> None:
+    """Penalties, bad words and the like count the path; a grammar's request has a chain."""
+    llm = make_tree(method)
+    assert_same(sampled.ask(llm, prompts[:36]), expected[:36])
+    assert any(rows != list(range(len(rows))) for rows in accepted)
+
+
+def test_requests_without_a_seed_are_sampled_with_hidden_ones(
+    make_tree: Any, prompts: list[str], accepted: list[list[int]]
+) -> None:
+    llm = make_tree("eagle3")
+    params = SamplingParams(temperature=1.0, max_tokens=24, ignore_eos=True)
+    outputs = llm.generate([prompts[0]] * 8, params, use_tqdm=False)
+    assert len({tuple(output.outputs[0].token_ids) for output in outputs}) == 8
+    assert any(len(rows) > 1 for rows in accepted)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_pieces_of_prompts_and_the_prefix_cache(
+    method: str, make_tree: Any, expect: Any, generate: Any, prompts: list[str]
+) -> None:
+    """No rejected row gets into the cache: a second pass finds answers and prompts there."""
+    chunks = {"max_num_batched_tokens": 48, "max_num_seqs": 4}
+    llm = make_tree(method, enable_prefix_caching=True, block_size=BLOCK, **chunks)
+    outputs = expect(prompts[:16], {"model": target_of(SPECS[method])})
+    assert_same(ask(llm, generate, prompts[:16]), token_ids(outputs))
+    before = count(llm, "vllm:prefix_cache_hits")
+    longer = [prompt + output.text for prompt, output in zip(prompts, outputs, strict=False)]
+    further = token_ids(expect(longer, {"model": target_of(SPECS[method])}))
+    assert_same(ask(llm, generate, longer), further)
+    assert count(llm, "vllm:prefix_cache_hits") > before
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_preemption(
+    method: str, make_tree: Any, expect: Any, generate: Any, prompts: list[str]
+) -> None:
+    llm = make_tree(
+        method, block_size=BLOCK, num_gpu_blocks_override=24, enable_prefix_caching=False
+    )
+    before = count(llm, "vllm:num_preemptions")
+    expected = token_ids(expect(prompts[:24], {"model": target_of(SPECS[method])}))
+    assert_same(ask(llm, generate, prompts[:24]), expected)
+    assert count(llm, "vllm:num_preemptions") > before
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_neighbours_that_come_and_go(
+    method: str, make_tree: Any, expect: Any, prompts: list[str]
+) -> None:
+    """Beside requests that begin, end, limit their drafts, and reach the end of their context."""
+    llm = make_tree(method)
+
+    def greedy(length: int, **options: Any) -> SamplingParams:
+        return SamplingParams(temperature=0, max_tokens=length, ignore_eos=True, **options)
+
+    limited = {"extra_args": {"speculation": 2}}
+    asked = [
+        (0, prompts[0], greedy(48)),
+        (0, prompts[1], greedy(5)),
+        (2, prompts[2], greedy(48, **limited)),
+        (3, prompts[3], greedy(48, extra_args={"speculation": "off"})),
+        (5, prompts[4], greedy(400)),
+        (9, {"prompt_token_ids": [7]}, greedy(9)),
+        (11, prompts[5], greedy(48)),
+    ]
+    answers = run_staggered(llm, asked)
+    mine = (0, 2, 3, 6)
+    texts = [asked[index][1] for index in mine]
+    expected = token_ids(expect(texts, {"model": target_of(SPECS[method])}))
+    assert_same([answers[index] for index in mine], expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_end_of_the_context(
+    method: str, make_tree: Any, expect: Any, generate: Any, prompts: list[str]
+) -> None:
+    short = {"max_model_len": 160}
+    model = {"model": target_of(SPECS[method])}
+    expected = token_ids(expect(prompts[:16], {**short, **model}, max_tokens=200))
+    llm = make_tree(method, **short)
+    assert_same(token_ids(generate(llm, prompts[:16], max_tokens=200)), expected)
+
+
+@pytest.mark.parametrize("batch", [8, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=() if name == "eagle3" else pytest.mark.nightly) for name in TREES],
+)
+def test_compiled(
+    method: str,
+    batch: int,
+    make_tree: Any,
+    expect: Any,
+    generate: Any,
+    prompts: list[str],
+    accepted: list[list[int]],
+) -> None:
+    """torch.compile rounds differently than eager, so both sides are compiled here."""
+    engine = {"enforce_eager": False, "model": target_of(SPECS[method])}
+    expected = token_ids(expect(prompts[:24], engine))
+    llm = make_tree(method, enforce_eager=False)
+    assert_same(ask(llm, generate, prompts[:24], batch), expected)
+    assert any(rows != list(range(len(rows))) for rows in accepted)
+
+
+def test_logprobs_are_those_of_the_path(
+    make_tree: Any, expect: Any, generate: Any, prompts: list[str], accepted: list[list[int]]
+) -> None:
+    expected = expect(prompts[:8], logprobs=2)
+    actual = generate(make_tree("eagle3"), prompts[:8], logprobs=2)
+    assert any(rows != list(range(len(rows))) for rows in accepted)
+    assert_same(token_ids(actual), token_ids(expected))
+    for ours, theirs in zip(actual, expected, strict=True):
+        for a, b in zip(ours.logprobs, theirs.logprobs, strict=True):
+            assert a.keys() == b.keys()
+            for token in a:
+                assert a[token].logprob == pytest.approx(b[token].logprob, abs=2e-4)
+
+
+# Every node is the end of the accepted path once, and the text is, too.
+PARENTS = [-1, 0, 1, -1, 0, 3, 1, 5, -1, 8]
+VOCABULARY = 4096
+
+
+class Script:
+    """Drafts trees in which the path to one node is right, a node after the other.
+
+    Args:
+        texts: prompts with their answers, as token ids.
+    """
+
+    def __init__(self, texts: list[list[int]]) -> None:
+        self.texts, self.turn = texts, 0
+        self.ended_at: set[int] = set()
+
+    def __call__(self, drafter: Any, step: Any) -> list[list[int]]:
+        trees = [self.tree(drafter, step, index) for index in range(len(step.batch.req_ids))]
+        drafter._parents = [tree.parents for tree in trees]
+        return [tree.tokens for tree in trees]
+
+    def tree(self, drafter: Any, step: Any, index: int) -> FoundTree:
+        end = int(step.batch.num_tokens_no_spec[index])
+        known = step.batch.token_ids_cpu[index, :end].tolist()
+        if not step.sampled_token_ids[index] or end + len(PARENTS) >= drafter.max_model_len:
+            return FoundTree([], [])
+        text = next(text for text in self.texts if text[:end] == known[: len(text)])
+        leaf, path = self.turn % (len(PARENTS) + 1) - 1, []
+        self.turn += 1
+        while leaf >= 0:
+            path.append(leaf)
+            leaf = PARENTS[leaf]
+        right = dict(zip(reversed(path), text[end:], strict=False))
+        # The others are wrong: no token follows itself by so much.
+        wrong = [(known[-1] + 7 * node + 1) % VOCABULARY for node in range(len(PARENTS))]
+        tokens = [right.get(node, wrong[node]) for node in range(len(PARENTS))]
+        if path and len(right) == len(path):
+            self.ended_at.add(path[0])
+        return FoundTree(tokens, list(PARENTS))
+
+
+@pytest.fixture
+def scripted(
+    make_engine: Any, expect: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Any, list[list[int]], Script]:
+    """An engine whose drafts follow a script, the answers that it has to give, and the script."""
+    tokenizer = make_engine().get_tokenizer()
+    answers = token_ids(expect(prompts[:16]))
+    texts = [tokenizer.encode(p) + a for p, a in zip(prompts, answers, strict=False)]
+    script = Script(texts)
+    monkeypatch.setattr(ngram.NgramDrafter, "find_trees", lambda self, step: script(self, step))
+    options = {"ascend_spec": {"tree": len(PARENTS)}}
+    llm = make_engine(spec_of("ngram"), additional_config=options, block_size=BLOCK)
+    return llm, answers, script
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_every_node_ends_the_accepted_path(
+    batch: int, scripted: Any, generate: Any, prompts: list[str], accepted: list[list[int]]
+) -> None:
+    """Across the ends of blocks, as answers are longer than one."""
+    llm, answers, script = scripted
+    assert_same(ask(llm, generate, prompts[:16], batch), answers)
+    assert script.ended_at == set(range(len(PARENTS)))
+    assert {rows[-1] for rows in accepted} == set(range(len(PARENTS) + 1))
+
+
+def test_without_the_accepted_keys_answers_would_differ(
+    scripted: Any, generate: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: the keys of the principal chain stay, whatever is accepted."""
+    monkeypatch.setattr(TreeAttentionImpl, "keep_path", lambda *_: None)
+    llm, answers, script = scripted
+    # Another text than the script's is drafted for no longer.
+    monkeypatch.setattr(
+        Script, "tree", lambda self, *args, tree=Script.tree: _or_nothing(tree, self, *args)
+    )
+    assert ask(llm, generate, prompts[:16]) != answers
+    assert script.turn
+
+
+def _or_nothing(tree: Any, *args: Any) -> FoundTree:
+    try:
+        found: FoundTree = tree(*args)
+    except StopIteration:
+        return FoundTree([], [])
+    return found
+
+
+def keys_of(llm: Any, texts: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Answer some prompts one by one; return the keys and values of all layers after each."""
+    runner = llm.llm_engine.model_executor.driver_worker.worker.model_runner
+    rows: list[torch.Tensor] = []
+    settled = []
+    execute = runner.execute_model
+
+    def watched(scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        output = execute(scheduler_output, *args, **kwargs)
+        if runner.input_batch.num_reqs:
+            table = runner.input_batch.block_table[0].block_table.cpu[0].tolist()
+            places = [block * BLOCK + i for block in table for i in range(BLOCK)]
+            rows[:] = [torch.tensor(places)]
+        return output
+
+    monkeypatch.setattr(runner, "execute_model", watched)
+    for text, length in texts:
+        params = SamplingParams(temperature=0, max_tokens=length, ignore_eos=True)
+        llm.generate({"prompt_token_ids": text}, params, use_tqdm=False)
+        caches = []
+        layers = runner.compilation_config.static_forward_context
+        for name in sorted(layers):
+            if name.startswith("model.layers"):
+                cache = layers[name].kv_cache  # [num_blocks, heads, block_size, 2 * head_size]
+                flat = cache.transpose(1, 2).flatten(0, 1)
+                caches.append(flat[rows[0]].clone())
+        settled.append(caches)
+    return settled
