@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from tests.ops.batches import Arguments, backends_on_cpu, int32
+from tests.ops.batches import backends_on_cpu, int32
 from tests.ops.cases import KINDS, parity_cases, with_gaps
 from tests.ops.seeded import seeded_case
 from tests.ops.trees import (
     SHAPES,
     as_lists,
     assert_as_the_reference,
+    greedy_case,
+    path_to_the_last_node,
     samples_of_rows,
     spoil_other_rows,
     tree_cases,
@@ -26,20 +28,6 @@ from vllm_ascend_spec.ops.verify_tree import OP, reference, verify_tree
 BACKENDS = backends_on_cpu(OP)
 OTHERS = backends_on_cpu(OP, without=("reference",))
 NAN = float("nan")
-
-
-def greedy_case(parents: list[int], drafts: list[int], best: list[int], vocab: int) -> Arguments:
-    """Return one greedy request, whose rows have these argmaxes."""
-    return {
-        "logits": torch.eye(vocab)[best],
-        "draft_token_ids": int32(drafts),
-        "cu_num_draft_tokens": int32([len(drafts)]),
-        "max_draft_len": len(drafts),
-        "parents": int32(parents),
-        "temperature": torch.zeros(1),
-        "seeds": torch.zeros(1, dtype=torch.int64),
-        "positions": torch.zeros(1, dtype=torch.int64),
-    }
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -57,10 +45,9 @@ def test_chains_are_verified_as_by_verify_seeded(backend: str) -> None:
     for index, case in enumerate(parity_cases(60, seed=32, max_vocab=600, max_drafts=8)):
         chain = seeded_case(case, index)
         ends = [0, *chain["cu_num_draft_tokens"].tolist()]
-        parents = [
-            at - start - 1 for start, end in itertools.pairwise(ends) for at in range(start, end)
-        ]
-        tokens, counts, rows = verify_tree(**chain, parents=int32(parents), backend=backend)
+        lengths = [end - start for start, end in itertools.pairwise(ends)]
+        parents = int32([node - 1 for length in lengths for node in range(length)])
+        tokens, counts, rows = verify_tree(**chain, parents=parents, backend=backend)
         expected = verify_seeded(**chain, backend=backend)
         assert torch.equal(tokens, expected[0])
         assert torch.equal(counts, expected[1])
@@ -104,21 +91,15 @@ def test_trees_of_64_nodes(backend: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_path_to_the_last_of_64_nodes(backend: str) -> None:
-    """Each node holds what the row above it yields: a chain, a comb's spine, and one level."""
-    spine = [node // 2 * 2 - 2 if node >= 2 else -1 for node in range(64)]
-    for parents in (list(range(-1, 63)), spine, [-1] * 64):
-        drafts = list(range(1, 65))
-        best = [parents.index(row - 1) + 1 if row - 1 in parents else 0 for row in range(65)]
-        if parents == [-1] * 64:
-            best[0] = 64
-        case = greedy_case(parents, drafts, best, 66)
-        ((tokens, rows),) = as_lists(verify_tree(**case, backend=backend))
-        path = {0: list(range(65)), -1: [0, 64]}.get(parents[1], list(range(0, 65, 2)))
-        if parents is spine:
-            path = [0, *range(1, 65, 2)]
-        assert rows == path
-        assert tokens == [best[row] for row in path]
+@pytest.mark.parametrize("shape", ["chain", "comb", "star"])
+def test_a_path_to_the_last_of_64_nodes(backend: str, shape: str) -> None:
+    case = path_to_the_last_node(num_nodes=64, vocab_size=66, shape=shape)
+    ((tokens, rows),) = as_lists(verify_tree(**case, backend=backend))
+    assert rows[0] == 0
+    assert rows[-1] == 64
+    assert len(rows) == {"chain": 65, "comb": 23, "star": 2}[shape]
+    # Each node holds its row's number.
+    assert tokens == [*rows[1:], 0]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

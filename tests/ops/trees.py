@@ -63,6 +63,36 @@ def tree_case(case: Arguments, index: int, shape: str | None = None) -> Argument
     return {**arguments, "draft_token_ids": found_drafts(arguments, numbers)}
 
 
+def greedy_case(parents: list[int], drafts: list[int], best: list[int], vocab: int) -> Arguments:
+    """Return one greedy request, whose rows have these argmaxes."""
+    return {
+        "logits": torch.eye(vocab)[best],
+        "draft_token_ids": int32(drafts),
+        "cu_num_draft_tokens": int32([len(drafts)]),
+        "max_draft_len": len(drafts),
+        "parents": int32(parents),
+        "temperature": torch.zeros(1),
+        "seeds": torch.zeros(1, dtype=torch.int64),
+        "positions": torch.zeros(1, dtype=torch.int64),
+    }
+
+
+def path_to_the_last_node(num_nodes: int, vocab_size: int, shape: str = "chain") -> Arguments:
+    """Return a greedy request in which each node holds its row's number, and the last is reached.
+
+    Args:
+        num_nodes: how many there are; in a comb one more than a multiple of three.
+        vocab_size: more than that.
+        shape: one of SHAPES that does not depend on chance.
+    """
+    parents, best = tree_parents(shape, num_nodes, Numbers(0)), [0] * (num_nodes + 1)
+    node = num_nodes - 1
+    while node >= 0:
+        best[parents[node] + 1] = node + 1
+        node = parents[node]
+    return greedy_case(parents, list(range(1, num_nodes + 1)), best, vocab_size)
+
+
 def tree_cases(count: int, seed: int, **fixed: Any) -> list[Arguments]:
     """Return cases of :func:`parity_cases` with trees."""
     shape = fixed.pop("shape", None)
