@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.engines import assert_same, token_ids
 from tests.zoo import SPECS, target_of
 from vllm_ascend_spec.methods.found_trees import FoundTree
 from vllm_ascend_spec.methods.ngram import drafter as ngram
-from vllm_ascend_spec.platform.cpu_tree_attention import TreeAttentionImpl
+from vllm_ascend_spec.worker.cpu_tree_attention import TreeAttentionImpl
 from vllm_ascend_spec.worker.trees import TreesMixin
 
 BLOCK = 32
@@ -266,6 +267,10 @@ class Script:
         return FoundTree(tokens, list(PARENTS))
 
 
+def script_drafts(drafter: Any, script: Script, step: Any) -> list[list[int]]:
+    return script(drafter, step)
+
+
 @pytest.fixture
 def scripted(
     make_engine: Any, expect: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
@@ -275,7 +280,7 @@ def scripted(
     answers = token_ids(expect(prompts[:16]))
     texts = [tokenizer.encode(p) + a for p, a in zip(prompts, answers, strict=False)]
     script = Script(texts)
-    monkeypatch.setattr(ngram.NgramDrafter, "find_trees", lambda self, step: script(self, step))
+    monkeypatch.setattr(ngram.NgramDrafter, "find_trees", partialmethod(script_drafts, script))
     options = {"ascend_spec": {"tree": len(PARENTS)}}
     llm = make_engine(spec_of("ngram"), additional_config=options, block_size=BLOCK)
     return llm, answers, script

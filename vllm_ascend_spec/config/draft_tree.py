@@ -124,6 +124,13 @@ def asked_for(request: SpecInput) -> tuple[str, Any]:
     return (OPTION, ours) if ours is not None else (OLD_OPTION, request.spec.get(PATHS))
 
 
+def sources_of(request: SpecInput) -> dict[str, str]:
+    """Return where values come from that a tree decides."""
+    if not has_tree(request):
+        return {}
+    return dict.fromkeys(("tree", "has_trees", "rule", "seeds_for"), asked_for(request)[0])
+
+
 def check_paths(value: Any) -> None:
     """Refuse a list of paths that is no tree.
 
@@ -208,11 +215,11 @@ CAUSES: Mapping[str, Callable[[SpecInput], bool]] = {
         request.spec.get("draft_sample_method") == PROBABILISTIC
     ),
     f"draft_loop={STOCK!r}; leave it out": lambda request: request.options.draft_loop == STOCK,
-    "parallel_drafting yet; leave it out": lambda request: (
-        bool(request.spec.get("parallel_drafting"))
+    "parallel_drafting yet; leave it out": lambda request: bool(
+        request.spec.get("parallel_drafting")
     ),
-    "use_heterogeneous_vocab yet; leave one out": lambda request: (
-        bool(request.spec.get("use_heterogeneous_vocab"))
+    "use_heterogeneous_vocab yet; leave one out": lambda request: bool(
+        request.spec.get("use_heterogeneous_vocab")
     ),
     "use_local_argmax_reduction, which knows the likeliest token alone; leave it out": (
         lambda request: bool(request.spec.get("use_local_argmax_reduction"))

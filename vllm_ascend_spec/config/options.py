@@ -97,8 +97,8 @@ OPTIONS: dict[str, Option] = {
         ),
         Option(
             "speculative_token_tree",
-            "the paths of a tree of drafts, as in vLLM's old documents: [(0,), (1,), (0, 0)] are the "
-            "two likeliest tokens and what likeliest follows the first",
+            "the paths of a tree of drafts, as in vLLM's old documents: [(0,), (1,), (0, 0)] are "
+            "the two likeliest tokens and what likeliest follows the first",
             optional(anything("a list of paths")),
         ),
         Option(
@@ -255,9 +255,7 @@ NOT_POSSIBLE = frozenset(
     {"disable_padded_drafter_batch", "parallel_drafting", "use_heterogeneous_vocab"}
 )
 # Options that vLLM's own config does not have; hooks/method_alias.py keeps them from it.
-OURS = frozenset(
-    {"disable_by_batch_size", "hybrid_model_method", "speculative_token_tree"}
-)
+OURS = frozenset({"disable_by_batch_size", "hybrid_model_method", "speculative_token_tree"})
 # Filled in by vLLM when it builds the config, not by a user.
 INTERNAL = ("target_model_config", "target_parallel_config")
 

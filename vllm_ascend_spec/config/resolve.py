@@ -166,9 +166,6 @@ def _sources(request: SpecInput, rule_method: str) -> dict[str, str]:
         sources[name] = f"{OURS}.{name}" if section.get(name) is not None else DEFAULT
     if not request.method.has_draft_loop:
         sources["draft_loop"] = f"method {request.method.name!r} has none"
-    if draft_tree.has_tree(request):
-        option, _ = draft_tree.asked_for(request)
-        sources |= dict.fromkeys(("tree", "has_trees", "rule", "seeds_for"), option)
     if draft_window.draft_window_of(request) is not None:
         sources["draft_window"] = draft_window.asked_for(request)[0]
     if request.engine.capture_sizes:
@@ -179,7 +176,7 @@ def _sources(request: SpecInput, rule_method: str) -> dict[str, str]:
         sources["rule"] = f"{SPEC}.{RULE_METHOD}"
     elif section.get("verify_rule") is not None:
         sources["rule"] = f"{OURS}.verify_rule"
-    return sources
+    return sources | draft_tree.sources_of(request)
 
 
 def _sources_of_length(request: SpecInput) -> dict[str, str]:

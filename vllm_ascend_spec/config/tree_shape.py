@@ -2,8 +2,8 @@
 
 A node is named by its path from the text's end, as in vLLM's old ``speculative_token_tree``:
 ``(0,)`` is the likeliest next token, ``(1,)`` the second likeliest, ``(0, 2)`` the third likeliest
-one after ``(0,)``. The nodes of a tree are in an order in which every prefix is a tree, too: parents
-before children, and the principal chain ``(0,), (0, 0), …`` before all others.
+one after ``(0,)``. The nodes of a tree are in an order in which every prefix is a tree, too:
+parents before children, and the principal chain ``(0,), (0, 0), …`` before all others.
 """
 
 from __future__ import annotations
@@ -77,12 +77,11 @@ def best_tree(
         rates: by rank, how often a draft is taken; each lower than the one before it.
     """
     found: list[Path] = []
-    reached = [(-rate_of(0, rates), (0,))]
+    reached: list[tuple[float, Path]] = [(-rate_of(0, rates), (0,))]
     while len(found) < nodes:
         value, path = heappop(reached)
         found.append(path)
-        *before, rank = path
-        sibling = (*before, rank + 1)
+        sibling = (*path[:-1], path[-1] + 1)
         heappush(reached, (-value_of(sibling, rates), sibling))
         is_last = deepest is not None and len(path) == deepest
         if not is_last and (is_principal(path) or not is_comb):

@@ -25,7 +25,7 @@ class FoundTree(NamedTuple):
 
 
 def principal_chain(parents: Sequence[int]) -> list[int]:
-    """Return the nodes from the first one that follows the text, each the first child of the last."""
+    """Return the first node that follows the text, its first child, and so on."""
     first_child: dict[int, int] = {}
     for node, parent in enumerate(parents):
         first_child.setdefault(parent, node)

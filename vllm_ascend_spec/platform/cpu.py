@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BIND, NO_BINDING = "VLLM_CPU_OMP_THREADS_BIND", "nobind"
 SIMULATED_NODES = "VLLM_CPU_SIM_MULTI_NUMA"
 WORKER = "vllm_ascend_spec.worker.cpu.SpecCPUWorker"
-TREES = "vllm_ascend_spec.platform.cpu_tree_attention.TreeAttentionBackend"
+TREES = "vllm_ascend_spec.worker.cpu_tree_attention.TreeAttentionBackend"
 
 
 class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):

@@ -91,7 +91,7 @@ class SpecRunnerMixin(PerRequestMixin, SeededSamplingMixin, TreesMixin, StepRepo
                 with self.watches.verification:
                     mask(state.logits, state.scheduler_output, grammar_output, req_ids)
                 grammar_output = None
-            return super().sample_tokens(grammar_output)  # type: ignore[misc]
+            return super().sample_tokens(grammar_output)
 
     def _sample(self, logits: torch.Tensor, spec_decode_metadata: Any) -> Any:
         with self.watches.verification:

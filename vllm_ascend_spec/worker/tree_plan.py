@@ -104,16 +104,23 @@ def _walk(path: list[int], rows: list[int], at: list[int]) -> Walk:
     )
 
 
-def plan_rounds(
-    parents: Sequence[Parents], starts: Sequence[int], num_drafts: Sequence[int]
-) -> list[Round]:
-    """Return the calls of the kernel for a batch; all rows of requests without trees are in the last.
+class StepTrees(NamedTuple):
+    """The trees of a step.
 
-    Args:
+    Attributes:
         parents: of each request's drafts; those of a chain for requests without a tree.
         starts: first row of each request in the batch, and the number of rows behind them.
         num_drafts: number of drafts of each request.
     """
+
+    parents: Sequence[Parents]
+    starts: Sequence[int]
+    num_drafts: Sequence[int]
+
+
+def plan_rounds(trees: StepTrees) -> list[Round]:
+    """Return the calls of the kernel; all rows of requests without trees are in the last."""
+    parents, starts, num_drafts = trees
     roots = [end - count - 1 for end, count in zip(starts[1:], num_drafts, strict=True)]
     walks = [walks_of(tuple(own)) for own in parents]
     # From the end: each request's principal chain is in the last round.

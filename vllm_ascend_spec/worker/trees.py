@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vllm_ascend_spec.platform.cpu_tree_attention import ATTRIBUTE, PathRound, StepPaths
 from vllm_ascend_spec.verification.trees import BatchTrees, attach, trees_of
-from vllm_ascend_spec.worker.tree_plan import Round, depths_of, plan_rounds
+from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,13 +36,9 @@ class TreesMixin:
     positions: torch.Tensor
     input_ids: Any
     query_start_loc: Any
-    attn_groups: Any
-    kv_cache_config: Any
-    compilation_config: Any
     execute_model_state: Any
     parents_of_drafts: dict[str, Sequence[int]]
-    _rounds: list[Round] | None = None
-    _layer_metadata: dict[str, Any]
+    _trees: StepTrees | None = None
     _states: tuple[Any, ...] = ()
 
     def note_trees(self, req_ids: Sequence[str]) -> None:
@@ -56,7 +51,7 @@ class TreesMixin:
     def _prepare_inputs(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vLLM does, and move the rows of trees to the positions of their depths."""
         prepared = super()._prepare_inputs(*args, **kwargs)  # type: ignore[misc]
-        self._rounds = None
+        self._trees = None
         metadata: SpecDecodeMetadata | None = prepared[1]
         if metadata is None or not getattr(self, "parents_of_drafts", None):
             return prepared
@@ -66,66 +61,56 @@ class TreesMixin:
             for req_id, count in zip(req_ids, counts, strict=True)
         ]
         starts = self.query_start_loc.np[: len(counts) + 1].tolist()
-        self._rounds = plan_rounds(parents, starts, counts)
+        self._trees = StepTrees(parents, starts, counts)
         attach(metadata, BatchTrees.of(parents, self.device))
         shifts = [
-            depth - place
-            for own in parents
-            for place, depth in enumerate([0, *depths_of(own)])
+            depth - place for own in parents for place, depth in enumerate([0, *depths_of(own)])
         ]
         self._shifts = torch.tensor(shifts, device=self.device)
         self.positions[metadata.logits_indices] += self._shifts
         return prepared
 
     def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
-        """Do what vLLM does, and add the paths of trees."""
+        """Do what vLLM does, and say along which paths rows attend."""
         built = super()._build_attention_metadata(*args, **kwargs)  # type: ignore[misc]
-        if self._rounds is not None:
-            self._layer_metadata, common = built
-            self._add_paths(self._rounds, kwargs["logits_indices"], common)
+        if self._trees is not None:
+            self.attend_along_paths(built, kwargs["logits_indices"], self._trees)
         return built
 
-    def _add_paths(
+    def attend_along_paths(
         self,
-        rounds: list[Round],
+        built: Any,
         logits_indices: torch.Tensor,  # [num_rows]
-        common: Any,
+        trees: StepTrees,
     ) -> None:
-        """Add the paths to vLLM's metadata; layers of one group share one object."""
-        for groups in self.attn_groups:
-            for group in groups:
-                whole = self._layer_metadata[group.layer_names[0]]
-                builder = group.get_metadata_builder()
-                found = [self._round_of(each, builder, whole, common) for each in rounds]
-                setattr(whole, ATTRIBUTE, StepPaths(found, logits_indices))
+        """Let each row attend to the text and to its own path; one per device.
 
-    def _round_of(self, each: Round, builder: Any, whole: Any, common: Any) -> PathRound:
-        requests = torch.tensor(each.requests)
-        counts = torch.tensor(each.counts, dtype=torch.int32)
-        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0, dtype=torch.int32)])
-        lengths = whole.seq_lens[requests] - torch.tensor(each.unseen, dtype=torch.int32)
-        rows, moved = torch.tensor(each.rows), torch.tensor(each.moved, dtype=torch.int64)
-        slots = whole.slot_mapping
-        places = torch.tensor(each.places, dtype=torch.int64)
-        part = common.replace(
-            query_start_loc=starts,
-            query_start_loc_cpu=starts,
-            seq_lens=lengths,
-            num_reqs=len(each.requests),
-            num_actual_tokens=len(each.rows),
-            max_query_len=max(each.counts),
-            max_seq_len=int(lengths.max()),
-            block_table_tensor=whole.block_table[requests],
-            slot_mapping=slots[rows],
-        )
-        return PathRound(builder.build(0, part), rows, moved, slots[places])
+        Args:
+            built: what vLLM's ``_build_attention_metadata`` has returned.
+            logits_indices: int64, the rows that verify drafts.
+            trees: those of the step.
+        """
+        raise NotImplementedError
+
+    def keep_accepted(
+        self,
+        rows: torch.Tensor,  # [num_tokens]
+        places: torch.Tensor,  # [num_tokens]
+    ) -> None:
+        """Write keys and values of accepted paths where the next step reads them; one per device.
+
+        Args:
+            rows: int64, which of the rows that verify drafts.
+            places: int64, the rows of the batch to whose slots they are written.
+        """
+        raise NotImplementedError
 
     @torch.inference_mode()
     def sample_tokens(self, grammar_output: Any) -> Any:
         """Do what vLLM does; its states are at hand when the accepted paths are known."""
         state = self.execute_model_state
         self._states = ()
-        if state is not None and self._rounds is not None:
+        if state is not None and self._trees is not None:
             self._states = (state.hidden_states, *(state.aux_hidden_states or ()))
             self._sampled_states = state.sample_hidden_states
         return super().sample_tokens(grammar_output)  # type: ignore[misc]
@@ -154,17 +139,4 @@ class TreesMixin:
         if self._states:
             self._sampled_states[places] = self._sampled_states[rows]
         self._states = ()
-        self._keep_paths(rows, flat_places)
-
-    def _keep_paths(
-        self,
-        rows: torch.Tensor,  # [num_tokens]
-        places: torch.Tensor,  # [num_tokens]
-    ) -> None:
-        """Write the keys and values of accepted paths to their slots, in every layer."""
-        layers = self.compilation_config.static_forward_context
-        for name, metadata in self._layer_metadata.items():
-            layer = layers[name]
-            if getattr(layer.impl, "kept", None) is not None:
-                layer.impl.keep_path(layer, rows, metadata.slot_mapping[places])
-                layer.impl.kept = None
+        self.keep_accepted(rows, flat_places)

@@ -50,7 +50,7 @@ class TreeAttentionImpl(CPUAttentionBackendImpl):
 
     kept: tuple[torch.Tensor, torch.Tensor] | None = None
 
-    def forward(  # noqa: PLR0913, PLR0917 - the signature is vLLM's
+    def forward(
         self,
         layer: Any,
         query: torch.Tensor,  # [num_tokens, num_heads, head_size]
