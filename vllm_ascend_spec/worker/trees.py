@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vllm_ascend_spec.verification.trees import BatchTrees, attach, trees_of
+from vllm_ascend_spec.verification.trees import BatchTrees, attach, on_device, trees_of
 from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of
 
 if TYPE_CHECKING:
@@ -66,14 +66,15 @@ class TreesMixin:
         shifts = [
             depth - place for own in parents for place, depth in enumerate([0, *depths_of(own)])
         ]
-        self._shifts = torch.tensor(shifts, device=self.device)
+        self._shifts = on_device(shifts, torch.int64, self.device)
         self.positions[metadata.logits_indices] += self._shifts
         return prepared
 
     def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vLLM does, and say along which paths rows attend."""
         built = super()._build_attention_metadata(*args, **kwargs)  # type: ignore[misc]
-        if self._trees is not None:
+        # A dummy run has none, whatever the step before it had.
+        if self._trees is not None and kwargs.get("logits_indices") is not None:
             self.attend_along_paths(built, kwargs["logits_indices"], self._trees)
         return built
 
@@ -123,15 +124,19 @@ class TreesMixin:
         return output
 
     def _settle(self, metadata: SpecDecodeMetadata, trees: BatchTrees) -> None:
-        """Move the rows of each accepted path to where a chain's accepted rows are."""
+        """Move the rows of each accepted path to where a chain's accepted rows are.
+
+        The host does not wait to learn how long the paths are: in each column behind a path's end
+        a row is moved to its own place.
+        """
         accepted = trees.output_rows
         assert accepted is not None
-        ends = metadata.cu_num_sampled_tokens.long()
-        first = torch.cat([ends.new_zeros(1), ends[:-1]])[:, None]
+        ends = metadata.cu_num_sampled_tokens.long()[:, None]
+        first = torch.cat([ends.new_zeros(1, 1), ends[:-1]])
         columns = torch.arange(accepted.shape[1], device=accepted.device)
-        is_token = accepted >= 0
-        places = (first + columns)[is_token]
-        rows = (first + accepted)[is_token].long()
+        own = torch.minimum(columns, ends - first - 1)
+        places = (first + own).flatten()
+        rows = (first + torch.where(accepted >= 0, accepted, own)).flatten()
         flat, flat_places = metadata.logits_indices[rows], metadata.logits_indices[places]
         self.positions[metadata.logits_indices] -= self._shifts
         for tensor in (self.input_ids.gpu, *self._states):

@@ -1,0 +1,194 @@
+"""Trees on an NPU: the rows of each request attend to its text, and to each other with a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from vllm.config import CUDAGraphMode
+from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
+
+from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.verification.trees import on_device
+from vllm_ascend_spec.worker.npu_tree_attention import ATTRIBUTE, TreeAttentionImpl, TreeRows
+from vllm_ascend_spec.worker.tree_plan import principal_length
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+    from vllm_ascend_spec.worker.tree_plan import Parents, StepTrees
+
+
+class NpuTreesMixin:
+    """Mixin for ``NPUModelRunner``; must come before it and ``TreesMixin`` in the bases.
+
+    In full graphs all rows attend this way, also those of chains: a graph is for trees or not.
+    """
+
+    vllm_config: VllmConfig
+    device: torch.device
+    dtype: torch.dtype
+    compilation_config: Any
+    drafter: Any
+    _trees: StepTrees | None
+    _tree_layers: dict[str, Any] | None = None
+    _layer_metadata: dict[str, Any]
+    _mask: torch.Tensor
+    _kept: torch.Tensor | None = None
+    _is_in_graph: bool = False
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Do what vllm-ascend does, and let the target's layers attend along paths."""
+        super().load_model(*args, **kwargs)  # type: ignore[misc]
+        asked = speculation_of(self.vllm_config)
+        if not asked.has_trees:
+            return
+        layers = self.compilation_config.static_forward_context
+        drafts = set(getattr(self.drafter, "attn_layer_names", ()))
+        self._tree_layers = {
+            name: layer
+            for name, layer in layers.items()
+            if isinstance(layer, AttentionLayerBase) and name not in drafts
+        }
+        most_reqs, width = self.vllm_config.scheduler_config.max_num_seqs, asked.max_k + 1
+        largest = self.compilation_config.max_cudagraph_capture_size or 0
+        most_rows = max(most_reqs * width, largest)
+        self._mask = torch.zeros(most_rows * width, dtype=torch.bool, device=self.device)
+        for name, layer in self._tree_layers.items():
+            if (problem := problem_of(layer)) is not None:
+                option = asked.sources.get("has_trees", "speculative_config")
+                raise ConfigError(option, asked.max_k, f"not possible yet with {problem} ({name})")
+            TreeAttentionImpl.take_over(layer.impl, most_rows, self.dtype, self.device)
+
+    def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
+        """Do what vllm-ascend does, and describe the rows of a full graph."""
+        self._kept = None
+        self._is_in_graph = kwargs.get("cudagraph_runtime_mode") == CUDAGraphMode.FULL
+        built = super()._build_attention_metadata(*args, **kwargs)  # type: ignore[misc]
+        self._layer_metadata = built[0]
+        if self._tree_layers is not None and self._is_in_graph:
+            logits_indices = kwargs.get("logits_indices")
+            trees = None if logits_indices is None else self._trees
+            self._attend_in_graph([] if trees is None else trees.parents)
+            self._kept = None if trees is None else logits_indices
+        return built
+
+    def attend_along_paths(
+        self,
+        built: Any,
+        logits_indices: torch.Tensor,  # [num_rows]
+        trees: StepTrees,
+    ) -> None:
+        """Let requests with trees attend along paths, the others as vllm-ascend has them."""
+        parents, starts, num_drafts = trees
+        chosen = [i for i, own in enumerate(parents) if principal_length(own) < len(own)]
+        if self._is_in_graph or not chosen:
+            return
+        width = max(num_drafts[i] for i in chosen) + 1
+        rows = [
+            starts[i + 1] - 1 - max(num_drafts[i] - place, 0)
+            for i in chosen
+            for place in range(width)
+        ]
+        is_whole = rows == list(range(starts[-1]))
+        index = on_device(rows, torch.int64, self.device)
+        requests = on_device(chosen, torch.int64, self.device)
+        mask = self._on_device(
+            [mask_of(tuple(parents[i]), num_drafts[i] + 1, width) for i in chosen]
+        )
+        ends = list(range(width, len(chosen) * width + 1, width))
+
+        def describe(whole: Any) -> TreeRows:
+            return TreeRows(
+                ends,
+                [whole.seq_lens_list[i] - num_drafts[i] - 1 for i in chosen],
+                whole.block_tables[requests],
+                mask,
+                None if is_whole else index,
+                len(set(rows)) < starts[-1],
+                logits_indices,
+            )
+
+        self._describe(built[0], describe)
+        # Rows are kept in the order of the verifier.
+        self._kept = torch.arange(logits_indices.shape[0], device=self.device)
+
+    def _attend_in_graph(self, parents: Sequence[Parents]) -> None:
+        """Describe the rows of a full graph, of which each request has equally many."""
+
+        def describe(whole: Any) -> TreeRows:
+            ends = whole.actual_seq_lengths_q
+            width, num_reqs = ends[0], len(ends)
+            assert ends == list(range(width, num_reqs * width + 1, width))
+            known = [tuple(own) for own in parents] + [()] * (num_reqs - len(parents))
+            mask = self._mask[: ends[-1] * width].view(num_reqs, 1, width, width)
+            mask.copy_(self._on_device([mask_of(own, width, width) for own in known]))
+            contexts = [max(length - width, 0) for length in whole.seq_lens_list]
+            return TreeRows(ends, contexts, whole.block_tables, mask, None, False, None)
+
+        self._describe(self._layer_metadata, describe)
+
+    def _describe(self, metadata: dict[str, Any], describe: Any) -> None:
+        """Add a description to the metadata of the target's layers, which share objects."""
+        assert self._tree_layers is not None
+        for whole in {id(metadata[name]): metadata[name] for name in self._tree_layers}.values():
+            setattr(whole, ATTRIBUTE, describe(whole))
+
+    def _on_device(self, masks: Sequence[np.ndarray]) -> torch.Tensor:
+        """Return masks on the device, bool [len(masks), 1, width, width]."""
+        host = torch.from_numpy(np.stack(masks)[:, None]).pin_memory()
+        return host.to(self.device, non_blocking=True)
+
+    def keep_accepted(
+        self,
+        rows: torch.Tensor,  # [num_tokens]
+        places: torch.Tensor,  # [num_tokens]
+    ) -> None:
+        """Write the keys and values of accepted paths to their slots, in every layer."""
+        if self._kept is None or self._tree_layers is None:
+            return
+        kept = self._kept[rows]
+        slots: dict[int, torch.Tensor] = {}
+        for name, layer in self._tree_layers.items():
+            whole = self._layer_metadata[name]
+            if id(whole) not in slots:
+                slots[id(whole)] = whole.slot_mapping[places]
+            layer.impl.keep_path(layer, kept, slots[id(whole)])
+
+
+def problem_of(layer: Any) -> str | None:
+    """Return why a layer of the target cannot attend along paths; None if it can."""
+    impl: Any = getattr(layer, "impl", None)
+    if type(impl) is not AscendAttentionBackendImpl:
+        return f"attention of {type(impl or layer).__name__}"
+    problems = {
+        "a sliding window": impl.sliding_window is not None,
+        "attention sinks": impl.sinks is not None,
+        "keys and values that layers share": impl.kv_sharing_target_layer_name is not None,
+        "a KV cache in blocks by head": impl.use_bnsd_kv_cache,
+    }
+    return next((problem for problem, is_there in problems.items() if is_there), None)
+
+
+@lru_cache(maxsize=256)
+def mask_of(parents: Parents, num_rows: int, width: int) -> np.ndarray:
+    """Return which rows of a request a row does not see, bool [width, width].
+
+    Args:
+        parents: of the drafts, which are the last rows; those before them are a chain.
+        num_rows: number of rows.
+        width: number with padding; rows of padding see what the last row sees.
+    """
+    seen = np.tri(width, dtype=bool)
+    root = num_rows - len(parents) - 1
+    for node, parent in enumerate(parents):
+        row = root + 1 + node
+        seen[row] = seen[root + 1 + parent]
+        seen[row, row] = True
+    seen[num_rows:] = seen[num_rows - 1]
+    return ~seen
