@@ -37,6 +37,10 @@ class TreeDrafts:
         return ranked[:, 0]
 
     def lay_out(self) -> torch.Tensor:
-        """Return the drafts of the steps since the last call, int64 [num_reqs, num_nodes]."""
+        """Return the drafts of the steps since the last call, int64 [num_reqs, num_nodes].
+
+        A single step that only keeps a KV cache up to date makes some of them, which nobody reads.
+        """
         steps, self._steps = self._steps, []
-        return torch.stack([steps[step][:, rank] for step, rank in self._nodes], dim=1)
+        made = [node for node in self._nodes if node[0] < len(steps)]
+        return torch.stack([steps[step][:, rank] for step, rank in made], dim=1)
