@@ -46,7 +46,7 @@ class Picker:
     ) -> torch.Tensor:
         """Return one draft per request, int64 [num_reqs]."""
         if self._tree is not None:
-            return self._tree.take(logits)
+            return self._tree.take(logits)[:, 0]
         if self._sampler is None:
             return argmax(logits)
         tokens, probs = self._sampler.draw(logits)
@@ -90,7 +90,7 @@ class HeadsDrafter(HostDrafter):
         self.vocab_size = config.model_config.get_vocab_size()
         self.max_num_reqs = config.scheduler_config.max_num_seqs
         self.is_split = config.parallel_config.tensor_parallel_size > 1
-        self.tree = None if self.asked.tree is None else TreeDrafts(self.asked.tree)
+        self.tree = None if self.asked.tree is None else TreeDrafts.by_depth(self.asked.tree)
         self._draft_probs: torch.Tensor | None = None
 
     @classmethod

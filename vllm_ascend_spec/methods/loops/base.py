@@ -16,7 +16,7 @@ from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.one_hot import OneHotDraftsMixin
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler, make_draft_sampler
 from vllm_ascend_spec.methods.loops.window import DraftWindow
-from vllm_ascend_spec.methods.tree_drafts import TreeDrafts
+from vllm_ascend_spec.methods.tree_drafts import Pass, TreeDrafts, chain_of_passes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -61,6 +61,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
     chooses_window: bool = False
     net_num_new_slots_per_request: int
     max_model_len: int
+    parallel_drafting: bool
     vllm_config: VllmConfig
     speculative_config: Any
     model: Any
@@ -90,7 +91,9 @@ class DraftLoopMixin(OneHotDraftsMixin):
             most_rows=asked.max_k + 1 + drafter.net_num_new_slots_per_request,
             max_k=asked.max_k,
         )
-        drafter.tree = None if asked.tree is None else TreeDrafts(asked.tree)
+        if asked.tree is not None:
+            made = TreeDrafts.by_depth if drafter.parallel_drafting else TreeDrafts.by_node
+            drafter.tree = made(asked.tree)
         drafter.chooses_window = asked.draft_window == AUTO
         drafter.require_possible()
         drafter.uses_own_loop = drafter.chooses_own_loop(asked.draft_loop)
@@ -187,8 +190,22 @@ class DraftLoopMixin(OneHotDraftsMixin):
         return step.draft_by_stock()
 
     def num_steps(self, k: int) -> int:
-        """Return how many draft steps make ``k`` drafts."""
+        """Return how many of ``k`` drafts follow each other."""
         return k if self.tree is None or k == 0 else self.tree.num_steps
+
+    def later_passes(self, num_steps: int) -> list[Pass]:
+        """Return the passes of the draft after the first one."""
+        return chain_of_passes(num_steps) if self.tree is None else self.tree.passes
+
+    def read_by(self, each: Pass, drafts: list[Picked]) -> torch.Tensor:
+        """Return the draft of each request that a pass reads, int32 [num_reqs].
+
+        Args:
+            each: the pass.
+            drafts: what the passes before it have picked.
+        """
+        tokens = drafts[each.before][0] if self.tree is None else self.tree.token_of(each)
+        return tokens.int()
 
     def take_parents(self) -> list[list[int]] | None:
         """Return how the last drafts of each request hang together; None for chains."""
@@ -209,7 +226,8 @@ class DraftLoopMixin(OneHotDraftsMixin):
     ) -> Picked:
         """Pick one draft per request, and return its distribution too if it was sampled."""
         if self.tree is not None:
-            return self.tree.take(self.apply_head(self.model.compute_logits, hidden)), None
+            ranked = self.tree.take(self.apply_head(self.model.compute_logits, hidden))
+            return ranked[:, 0], None
         if sampler is None:
             return self.argmax(hidden), None
         return sampler.draw(self.apply_head(self.model.compute_logits, hidden))
@@ -223,9 +241,14 @@ class DraftLoopMixin(OneHotDraftsMixin):
         num_reqs, k, _ = hidden.shape
         rows = hidden.flatten(0, 1)
         self._last_draft_probs = None
-        if sampler is None:
+        if sampler is None and self.tree is None:
             return self.pick(rows, None)[0].view(num_reqs, k)
         logits = self.apply_head(self.model.compute_logits, rows).view(num_reqs, k, -1)
+        if self.tree is not None:
+            for place in range(k):
+                self.tree.take(logits[:, place])
+            return self.tree.lay_out()
+        assert sampler is not None
         return self.join([sampler.draw(logits[:, place]) for place in range(k)])
 
     def argmax(
