@@ -79,6 +79,11 @@ def tree_of(request: SpecInput) -> Tree | None:
     return tree_shape.comb(int(sizes[1]), int(sizes[2]))
 
 
+def is_shaped(request: SpecInput) -> bool:
+    """Tell whether the tree's shape follows from what is accepted: a number was asked for."""
+    return isinstance(request.options.tree, int) and request.method.trees == ANY
+
+
 def makes_combs(request: SpecInput) -> bool:
     """Tell whether drafts follow the principal chain alone: our loop there has no other passes."""
     device = request.engine.device
@@ -133,7 +138,9 @@ def sources_of(request: SpecInput) -> dict[str, str]:
     """Return where values come from that a tree decides."""
     if not has_tree(request):
         return {}
-    return dict.fromkeys(("tree", "has_trees", "rule", "seeds_for"), asked_for(request)[0])
+    return dict.fromkeys(
+        ("tree", "has_trees", "shapes_tree", "rule", "seeds_for"), asked_for(request)[0]
+    )
 
 
 def check_paths(value: Any) -> None:

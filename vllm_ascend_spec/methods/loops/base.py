@@ -12,6 +12,7 @@ from vllm_ascend_spec.config.draft_context import draft_context
 from vllm_ascend_spec.config.draft_window import AUTO, OPTION
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
+from vllm_ascend_spec.methods.drafts_trees import DraftsTreesMixin
 from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.one_hot import OneHotDraftsMixin
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler, make_draft_sampler
@@ -32,7 +33,7 @@ logger = get_logger(__name__)
 Picked = tuple[torch.Tensor, torch.Tensor | None]
 
 
-class DraftLoopMixin(OneHotDraftsMixin):
+class DraftLoopMixin(DraftsTreesMixin, OneHotDraftsMixin):
     """Mixin for stock proposers with a draft model; goes before them in the bases.
 
     Attributes:
@@ -46,7 +47,6 @@ class DraftLoopMixin(OneHotDraftsMixin):
         draft_context: maximum length of a request for which drafts are made. The draft's position
             tables are never read from there on.
         window: the last tokens of a text, which the draft attends to.
-        tree: lays the drafts out as a tree; None for chains.
         chooses_window: whether the scheduler chooses its size for each step.
     """
 
@@ -57,7 +57,6 @@ class DraftLoopMixin(OneHotDraftsMixin):
     last_graph: str = ""
     draft_context: int
     window: DraftWindow
-    tree: TreeDrafts | None = None
     chooses_window: bool = False
     net_num_new_slots_per_request: int
     max_model_len: int
@@ -91,9 +90,8 @@ class DraftLoopMixin(OneHotDraftsMixin):
             most_rows=asked.max_k + 1 + drafter.net_num_new_slots_per_request,
             max_k=asked.max_k,
         )
-        if asked.tree is not None:
-            made = TreeDrafts.by_depth if drafter.parallel_drafting else TreeDrafts.by_node
-            drafter.tree = made(asked.tree)
+        in_one_pass = drafter.parallel_drafting
+        drafter.set_up_tree(asked, TreeDrafts.by_depth if in_one_pass else TreeDrafts.by_node)
         drafter.chooses_window = asked.draft_window == AUTO
         drafter.require_possible()
         drafter.uses_own_loop = drafter.chooses_own_loop(asked.draft_loop)
@@ -206,12 +204,6 @@ class DraftLoopMixin(OneHotDraftsMixin):
         """
         tokens = drafts[each.before][0] if self.tree is None else self.tree.token_of(each)
         return tokens.int()
-
-    def take_parents(self) -> list[list[int]] | None:
-        """Return how the last drafts of each request hang together; None for chains."""
-        if self.tree is None:
-            return None
-        return [self.tree.parents] * self.runner.input_batch.num_reqs
 
     def sampler_of(self, sampling: SamplingMetadata) -> DraftSampler | None:
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""
