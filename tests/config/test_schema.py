@@ -33,6 +33,7 @@ def test_public_options_and_their_defaults() -> None:
         "draft_loop": "auto",
         "draft_window": None,
         "spec_page": False,
+        "tree": None,
         "verify_backend": None,
         "verify_rule": "token",
     }

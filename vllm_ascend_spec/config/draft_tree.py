@@ -24,7 +24,7 @@ NAME, PATHS = "tree", "speculative_token_tree"
 OPTION, OLD_OPTION = f"additional_config.{SECTION}.{NAME}", f"speculative_config.{PATHS}"
 NUM_DRAFTS = "num_speculative_tokens"
 # What a method's trees look like, see ``Method.trees``.
-COMB, ANY, FOUND = "comb", "any", "found"
+ANY, FOUND = "any", "found"
 # A message shows no longer tree.
 MOST_SHOWN = 8
 
@@ -73,11 +73,21 @@ def tree_of(request: SpecInput) -> Tree | None:
     if asked is None:
         return tree_shape.in_order(read_paths(request.spec[PATHS]) or ())
     if isinstance(asked, int):
-        is_comb = request.method.trees == COMB
-        return tree_shape.best_tree(asked, deepest_of(request), is_comb=is_comb)
+        return tree_shape.best_tree(asked, deepest_of(request), is_comb=makes_combs(request))
     sizes = SIZES.fullmatch(asked)
     assert sizes is not None
     return tree_shape.comb(int(sizes[1]), int(sizes[2]))
+
+
+def is_shaped(request: SpecInput) -> bool:
+    """Tell whether the tree's shape follows from what is accepted: a number was asked for."""
+    return isinstance(request.options.tree, int) and request.method.trees == ANY
+
+
+def makes_combs(request: SpecInput) -> bool:
+    """Tell whether drafts follow the principal chain alone: our loop there has no other passes."""
+    device = request.engine.device
+    return request.method.has_draft_loop and device is not None and device.family == "ascend"
 
 
 def steps_of(request: SpecInput) -> int:
@@ -128,7 +138,9 @@ def sources_of(request: SpecInput) -> dict[str, str]:
     """Return where values come from that a tree decides."""
     if not has_tree(request):
         return {}
-    return dict.fromkeys(("tree", "has_trees", "rule", "seeds_for"), asked_for(request)[0])
+    return dict.fromkeys(
+        ("tree", "has_trees", "shapes_tree", "rule", "seeds_for"), asked_for(request)[0]
+    )
 
 
 def check_paths(value: Any) -> None:
@@ -154,6 +166,7 @@ def check_place(request: SpecInput, option: str, value: Any) -> None:
         ConfigError: naming the nearest tree that is valid.
     """
     kind, device = request.method.trees, request.engine.device
+    name = request.method.name
     most = None if device is None else device.max_tree_drafts
     size = size_of(request.options.tree, request.spec.get(PATHS)) or 0
     if most is not None and size > most:
@@ -161,7 +174,7 @@ def check_place(request: SpecInput, option: str, value: Any) -> None:
         raise ConfigError(option, value, f"{about}; valid: {NAME}={most}")
     if kind == FOUND:
         if not isinstance(value, int):
-            problem = f"method {request.method.name!r} finds its trees in the text"
+            problem = f"method {name!r} finds its trees in the text"
             raise ConfigError(option, value, f"{problem}; valid: {NAME}={size}")
         return
     tree = tree_of(request) or ()
@@ -170,9 +183,10 @@ def check_place(request: SpecInput, option: str, value: Any) -> None:
         cut = [path for path in tree if len(path) <= deepest]
         problem = f"is {max(map(len, tree))} drafts deep, and this draft makes {deepest}"
         raise ConfigError(option, value, f"{problem}; {nearest(cut)}")
-    if kind == COMB and not tree_shape.forms_comb(tree):
+    if makes_combs(request) and not tree_shape.forms_comb(tree):
+        assert device is not None
         cut = [path for path in tree if tree_shape.is_principal(path[:-1])]
-        problem = f"method {request.method.name!r} drafts no tokens after siblings"
+        problem = f"method {name!r} drafts nothing after siblings on {device.about} yet"
         raise ConfigError(option, value, f"{problem}; {nearest(cut)}")
 
 

@@ -65,8 +65,7 @@ class Method:
         is_in_target: whether draft weights are in the target's own folder if no model is named.
         has_draft_loop: whether a model makes the drafts in the draft loop of its family.
         in_one_pass: whether it makes all drafts in one pass, whatever the options say.
-        trees: which trees it can draft: ``comb`` (siblings of a chain's drafts), ``any``, ``found``
-            (of any shape, found in the text) or None.
+        trees: which trees it can draft: ``any`` shape, ``found`` (in the text) or None.
         most_steps: returns how many drafts can follow each other, or None for any number.
         drafts_on_host: whether it drafts from a step's tokens on the host, so that a step can
             be scheduled only after the step before it has ended.

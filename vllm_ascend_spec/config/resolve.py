@@ -72,6 +72,7 @@ def resolve(request: SpecInput) -> SpecConfig:
         draft_lengths=lengths_of(request),
         tree=draft_tree.tree_of(request),
         has_trees=draft_tree.has_tree(request),
+        shapes_tree=draft_tree.is_shaped(request),
         draft_sample_method=drafts,
         rule=rule,
         seeds_for=seeds_for(rule, request.section, drafts),

@@ -41,6 +41,7 @@ class SpecConfig:
         tree: the nodes of the tree of drafts, by their paths, see ``tree_shape.py``; None for a
             chain, or if the drafter finds its trees.
         has_trees: whether drafts may be a tree.
+        shapes_tree: whether the nodes follow from what is accepted; only their number stays.
         draft_sample_method: how drafts are picked: ``greedy`` or ``probabilistic``.
         rule: how drafts are accepted: ``token``, ``block``, ``seeded`` or ``synthetic``.
         seeds_for: which sampled requests without a seed get a hidden one: ``none``, ``top_k``
@@ -80,6 +81,7 @@ class SpecConfig:
     draft_lengths: tuple[int, ...] | None = None
     tree: tuple[tuple[int, ...], ...] | None = None
     has_trees: bool = False
+    shapes_tree: bool = False
     draft_sample_method: str = "greedy"
     rule: str = TOKEN
     seeds_for: str = NONE

@@ -8,31 +8,33 @@ parents before children, and the principal chain ``(0,), (0, 0), …`` before al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import prod
 
 Path = tuple[int, ...]
 Tree = tuple[Path, ...]
-# How often the target takes a draft's likeliest token, its second, third and fourth, given that all
-# before it were taken. Measured with the zoo's EAGLE-3 head, greedy (docs/performance.md).
-RATES = (0.65, 0.12, 0.06, 0.03)
+# Returns how often the target takes a draft of a depth (1 after the text) and a rank, given that it
+# took all before it. It falls with the rank.
+Rates = Callable[[int, int], float]
+# At any depth, before anything was measured.
+COMMON_RATES = (0.6, 0.12, 0.06, 0.03)
 # Each further rank is taken so much more rarely.
 FURTHER = 0.5
 
 
-def rate_of(rank: int, rates: Sequence[float] = RATES) -> float:
-    """Return how often a draft of a rank is taken, given that its parent was."""
-    last = len(rates) - 1
-    return rates[rank] if rank <= last else rates[last] * FURTHER ** (rank - last)
+def common_rate(depth: int, rank: int) -> float:
+    """Return the rate that is assumed before anything was measured."""
+    last = len(COMMON_RATES) - 1
+    return COMMON_RATES[min(rank, last)] * FURTHER ** max(rank - last, 0)
 
 
-def value_of(path: Path, rates: Sequence[float] = RATES) -> float:
+def value_of(path: Path, rates: Rates = common_rate) -> float:
     """Return how often a node is reached."""
-    return prod(rate_of(rank, rates) for rank in path)
+    return prod(rates(depth, rank) for depth, rank in enumerate(path, 1))
 
 
-def expected_tokens(tree: Iterable[Path], rates: Sequence[float] = RATES) -> float:
+def expected_tokens(tree: Iterable[Path], rates: Rates = common_rate) -> float:
     """Return how many tokens a step with a tree is expected to yield, the target's own included."""
     return 1.0 + sum(value_of(path, rates) for path in tree)
 
@@ -47,9 +49,13 @@ def forms_comb(tree: Iterable[Path]) -> bool:
     return all(is_principal(path[:-1]) for path in tree)
 
 
-def in_order(paths: Iterable[Path]) -> Tree:
+def in_order(paths: Iterable[Path], rates: Rates = common_rate) -> Tree:
     """Return the nodes of a tree in order: the principal chain, then those reached most often."""
-    return tuple(sorted(paths, key=lambda path: (not is_principal(path), -value_of(path), path)))
+
+    def place(path: Path) -> tuple[bool, float, Path]:
+        return not is_principal(path), -value_of(path, rates), path
+
+    return tuple(sorted(paths, key=place))
 
 
 def comb(depth: int, width: int) -> Tree:
@@ -63,7 +69,7 @@ def best_tree(
     deepest: int | None = None,
     *,
     is_comb: bool = False,
-    rates: Sequence[float] = RATES,
+    rates: Rates = common_rate,
 ) -> Tree:
     """Return the tree of so many nodes that yields the most tokens.
 
@@ -74,10 +80,10 @@ def best_tree(
         nodes: number of nodes.
         deepest: most drafts one after another; None for no limit.
         is_comb: whether only nodes of the principal chain may have children.
-        rates: by rank, how often a draft is taken; each lower than the one before it.
+        rates: how often a draft is taken.
     """
     found: list[Path] = []
-    reached: list[tuple[float, Path]] = [(-rate_of(0, rates), (0,))]
+    reached: list[tuple[float, Path]] = [(-rates(1, 0), (0,))]
     while len(found) < nodes:
         value, path = heappop(reached)
         found.append(path)
@@ -85,8 +91,8 @@ def best_tree(
         heappush(reached, (-value_of(sibling, rates), sibling))
         is_last = deepest is not None and len(path) == deepest
         if not is_last and (is_principal(path) or not is_comb):
-            heappush(reached, (value * rate_of(0, rates), (*path, 0)))
-    return in_order(found)
+            heappush(reached, (value * rates(len(path) + 1, 0), (*path, 0)))
+    return in_order(found, rates)
 
 
 def parents_of(tree: Tree) -> list[int]:

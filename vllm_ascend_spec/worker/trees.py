@@ -121,7 +121,15 @@ class TreesMixin:
         output = super()._sample(logits, spec_decode_metadata)  # type: ignore[misc]
         if (trees := trees_of(spec_decode_metadata)) is not None:
             self._settle(spec_decode_metadata, trees)
+            self._learn(trees)
         return output
+
+    def _learn(self, trees: BatchTrees) -> None:
+        """Tell the drafter which paths were accepted, where that needs no wait for a device."""
+        learn, rows = getattr(self.drafter, "learn_tree", None), trees.output_rows
+        if learn is not None and rows is not None and rows.device.type == "cpu":
+            paths = [[row for row in own if row >= 0] for own in rows.tolist()]
+            learn(trees.by_request, paths)
 
     def _settle(self, metadata: SpecDecodeMetadata, trees: BatchTrees) -> None:
         """Move the rows of each accepted path to where a chain's accepted rows are.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.draft_tree import COMB, PATHS
+from vllm_ascend_spec.config.draft_tree import ANY, PATHS
 from vllm_ascend_spec.config.method import CHECKPOINT, Method
 from vllm_ascend_spec.methods.draft_model.checkpoint import check_draft_model
 
@@ -13,7 +13,7 @@ METHOD = Method(
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,
-    trees=COMB,
+    trees=ANY,
     check_checkpoint=check_draft_model,
     drafters={
         "vllm": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_ascend_spec.config.draft_tree import COMB, PATHS
+from vllm_ascend_spec.config.draft_tree import ANY, PATHS
 from vllm_ascend_spec.config.method import READS_AHEAD, Method
 from vllm_ascend_spec.methods.eagle3.checkpoint import check_eagle3
 
@@ -13,7 +13,7 @@ METHOD = Method(
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,
-    trees=COMB,
+    trees=ANY,
     check_checkpoint=check_eagle3,
     drafters={
         "vllm": (

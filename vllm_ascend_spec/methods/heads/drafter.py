@@ -15,6 +15,7 @@ import torch
 from vllm.distributed import get_tp_group
 
 from vllm_ascend_spec.methods.drafter import HostDrafter
+from vllm_ascend_spec.methods.drafts_trees import DraftsTreesMixin
 from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler, make_draft_sampler
 from vllm_ascend_spec.methods.tree_drafts import TreeDrafts
@@ -46,7 +47,7 @@ class Picker:
     ) -> torch.Tensor:
         """Return one draft per request, int64 [num_reqs]."""
         if self._tree is not None:
-            return self._tree.take(logits)
+            return self._tree.take(logits)[:, 0]
         if self._sampler is None:
             return argmax(logits)
         tokens, probs = self._sampler.draw(logits)
@@ -69,14 +70,18 @@ class Picker:
 Heads = Callable[[torch.Tensor, torch.Tensor, int, Picker], list[torch.Tensor]]
 
 
-class HeadsDrafter(HostDrafter):
+class HeadsDrafter(DraftsTreesMixin, HostDrafter):
     """Base class of drafters with heads; a subclass loads the heads.
 
     Args:
         engine: the engine that the drafter is for.
+
+    Attributes:
+        num_heads: their number; set by :meth:`load_heads`.
     """
 
     heads: nn.Module
+    num_heads: int | None = None
     shares_noise = True
 
     def __init__(self, engine: DrafterContext) -> None:
@@ -90,7 +95,6 @@ class HeadsDrafter(HostDrafter):
         self.vocab_size = config.model_config.get_vocab_size()
         self.max_num_reqs = config.scheduler_config.max_num_seqs
         self.is_split = config.parallel_config.tensor_parallel_size > 1
-        self.tree = None if self.asked.tree is None else TreeDrafts(self.asked.tree)
         self._draft_probs: torch.Tensor | None = None
 
     @classmethod
@@ -109,6 +113,7 @@ class HeadsDrafter(HostDrafter):
     def load_model(self, target_model: nn.Module) -> None:
         """Load the heads; the target is already loaded."""
         self.heads = self.load_heads().eval().requires_grad_(False)
+        self.set_up_tree(self.asked, TreeDrafts.by_depth, self.num_heads)
 
     @torch.inference_mode()
     def dummy_run(self, num_tokens: int, *args: Any, is_profile: bool = False, **_: Any) -> None:
@@ -143,12 +148,6 @@ class HeadsDrafter(HostDrafter):
             return self.tree.lay_out()
         self._draft_probs = picker.probs()
         return torch.stack(drafts, dim=1)
-
-    def take_parents(self) -> list[list[int]] | None:
-        """Return how the last drafts of each request hang together; None for chains."""
-        if self.tree is None:
-            return None
-        return [self.tree.parents] * self.runner.input_batch.num_reqs
 
     def _sampler_of(self, step: DraftStep) -> DraftSampler | None:
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""

@@ -12,11 +12,12 @@ from vllm_ascend_spec.config.draft_context import draft_context
 from vllm_ascend_spec.config.draft_window import AUTO, OPTION
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
+from vllm_ascend_spec.methods.drafts_trees import DraftsTreesMixin
 from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.one_hot import OneHotDraftsMixin
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler, make_draft_sampler
 from vllm_ascend_spec.methods.loops.window import DraftWindow
-from vllm_ascend_spec.methods.tree_drafts import TreeDrafts
+from vllm_ascend_spec.methods.tree_drafts import Pass, TreeDrafts, chain_of_passes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,7 +33,7 @@ logger = get_logger(__name__)
 Picked = tuple[torch.Tensor, torch.Tensor | None]
 
 
-class DraftLoopMixin(OneHotDraftsMixin):
+class DraftLoopMixin(DraftsTreesMixin, OneHotDraftsMixin):
     """Mixin for stock proposers with a draft model; goes before them in the bases.
 
     Attributes:
@@ -46,7 +47,6 @@ class DraftLoopMixin(OneHotDraftsMixin):
         draft_context: maximum length of a request for which drafts are made. The draft's position
             tables are never read from there on.
         window: the last tokens of a text, which the draft attends to.
-        tree: lays the drafts out as a tree; None for chains.
         chooses_window: whether the scheduler chooses its size for each step.
     """
 
@@ -57,10 +57,10 @@ class DraftLoopMixin(OneHotDraftsMixin):
     last_graph: str = ""
     draft_context: int
     window: DraftWindow
-    tree: TreeDrafts | None = None
     chooses_window: bool = False
     net_num_new_slots_per_request: int
     max_model_len: int
+    parallel_drafting: bool
     vllm_config: VllmConfig
     speculative_config: Any
     model: Any
@@ -90,7 +90,8 @@ class DraftLoopMixin(OneHotDraftsMixin):
             most_rows=asked.max_k + 1 + drafter.net_num_new_slots_per_request,
             max_k=asked.max_k,
         )
-        drafter.tree = None if asked.tree is None else TreeDrafts(asked.tree)
+        in_one_pass = drafter.parallel_drafting
+        drafter.set_up_tree(asked, TreeDrafts.by_depth if in_one_pass else TreeDrafts.by_node)
         drafter.chooses_window = asked.draft_window == AUTO
         drafter.require_possible()
         drafter.uses_own_loop = drafter.chooses_own_loop(asked.draft_loop)
@@ -187,14 +188,22 @@ class DraftLoopMixin(OneHotDraftsMixin):
         return step.draft_by_stock()
 
     def num_steps(self, k: int) -> int:
-        """Return how many draft steps make ``k`` drafts."""
+        """Return how many of ``k`` drafts follow each other."""
         return k if self.tree is None or k == 0 else self.tree.num_steps
 
-    def take_parents(self) -> list[list[int]] | None:
-        """Return how the last drafts of each request hang together; None for chains."""
-        if self.tree is None:
-            return None
-        return [self.tree.parents] * self.runner.input_batch.num_reqs
+    def later_passes(self, num_steps: int) -> list[Pass]:
+        """Return the passes of the draft after the first one."""
+        return chain_of_passes(num_steps) if self.tree is None else self.tree.passes
+
+    def read_by(self, each: Pass, drafts: list[Picked]) -> torch.Tensor:
+        """Return the draft of each request that a pass reads, int32 [num_reqs].
+
+        Args:
+            each: the pass.
+            drafts: what the passes before it have picked.
+        """
+        tokens = drafts[each.before][0] if self.tree is None else self.tree.token_of(each)
+        return tokens.int()
 
     def sampler_of(self, sampling: SamplingMetadata) -> DraftSampler | None:
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""
@@ -209,7 +218,8 @@ class DraftLoopMixin(OneHotDraftsMixin):
     ) -> Picked:
         """Pick one draft per request, and return its distribution too if it was sampled."""
         if self.tree is not None:
-            return self.tree.take(self.apply_head(self.model.compute_logits, hidden)), None
+            ranked = self.tree.take(self.apply_head(self.model.compute_logits, hidden))
+            return ranked[:, 0], None
         if sampler is None:
             return self.argmax(hidden), None
         return sampler.draw(self.apply_head(self.model.compute_logits, hidden))
@@ -223,9 +233,14 @@ class DraftLoopMixin(OneHotDraftsMixin):
         num_reqs, k, _ = hidden.shape
         rows = hidden.flatten(0, 1)
         self._last_draft_probs = None
-        if sampler is None:
+        if sampler is None and self.tree is None:
             return self.pick(rows, None)[0].view(num_reqs, k)
         logits = self.apply_head(self.model.compute_logits, rows).view(num_reqs, k, -1)
+        if self.tree is not None:
+            for place in range(k):
+                self.tree.take(logits[:, place])
+            return self.tree.lay_out()
+        assert sampler is not None
         return self.join([sampler.draw(logits[:, place]) for place in range(k)])
 
     def argmax(
