@@ -209,8 +209,16 @@ def _is_elsewhere(request: SpecInput) -> bool:
     return device is not None and device.max_tree_drafts is None
 
 
+def _has_graphs_of_prompts(request: SpecInput) -> bool:
+    engine = request.engine
+    is_npu = engine.device is not None and engine.device.family == "ascend"
+    return is_npu and engine.cudagraph_mode == "FULL" and not engine.enforce_eager
+
+
 CAUSES: Mapping[str, Callable[[SpecInput], bool]] = {
-    "this device yet, only with a CPU": _is_elsewhere,
+    "this device yet, only with a CPU or an Ascend NPU": _is_elsewhere,
+    "cudagraph_mode='FULL' on an NPU, where all requests of a graph have equally many rows; write "
+    "'FULL_DECODE_ONLY'": _has_graphs_of_prompts,
     f"draft_length={ADAPTIVE!r} yet; leave one out": lambda request: (
         request.options.draft_length == ADAPTIVE
     ),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from vllm.config import CUDAGraphMode
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
 
+from vllm_ascend_spec.config.draft_tree import OPTION
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.verification.trees import on_device
@@ -21,6 +23,7 @@ from vllm_ascend_spec.worker.tree_plan import principal_length
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
+    from vllm_ascend_spec.config.resolved import SpecConfig
     from vllm_ascend_spec.worker.tree_plan import Parents, StepTrees
 
 
@@ -35,47 +38,56 @@ class NpuTreesMixin:
     dtype: torch.dtype
     compilation_config: Any
     drafter: Any
+    uses_mrope: bool
     _trees: StepTrees | None
-    _tree_layers: dict[str, Any] | None = None
+    _tree_layers: Mapping[str, Any] = MappingProxyType({})
     _layer_metadata: dict[str, Any]
     _mask: torch.Tensor
-    _kept: torch.Tensor | None = None
     _is_in_graph: bool = False
+    _has_kept: bool = False
+    _kept_rows: torch.Tensor | None = None
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         """Do what vllm-ascend does, and let the target's layers attend along paths."""
         super().load_model(*args, **kwargs)  # type: ignore[misc]
         asked = speculation_of(self.vllm_config)
-        if not asked.has_trees:
-            return
-        layers = self.compilation_config.static_forward_context
-        drafts = set(getattr(self.drafter, "attn_layer_names", ()))
+        if asked.has_trees:
+            layers = self.compilation_config.static_forward_context
+            drafts = set(getattr(self.drafter, "attn_layer_names", ()))
+            self._take_over({name: layers[name] for name in layers if name not in drafts}, asked)
+
+    def _take_over(self, layers: Mapping[str, Any], asked: SpecConfig) -> None:
+        """Let layers attend along paths; others than attention's are left as they are.
+
+        Raises:
+            ConfigError: the target has attention that this is not possible with.
+        """
         self._tree_layers = {
-            name: layer
-            for name, layer in layers.items()
-            if isinstance(layer, AttentionLayerBase) and name not in drafts
+            name: layer for name, layer in layers.items() if isinstance(layer, AttentionLayerBase)
         }
-        most_reqs, width = self.vllm_config.scheduler_config.max_num_seqs, asked.max_k + 1
-        largest = self.compilation_config.max_cudagraph_capture_size or 0
-        most_rows = max(most_reqs * width, largest)
+        found = {problem_of(layer) for layer in self._tree_layers.values()} - {None}
+        if problem := "M-RoPE" if self.uses_mrope else next(iter(found), None):
+            option = asked.sources.get("has_trees", OPTION)
+            raise ConfigError(option, asked.max_k, f"not possible with {problem} on an NPU yet")
+        width = asked.max_k + 1
+        most_rows = self.vllm_config.scheduler_config.max_num_seqs * width
+        most_rows = max(most_rows, self.compilation_config.max_cudagraph_capture_size or 0)
         self._mask = torch.zeros(most_rows * width, dtype=torch.bool, device=self.device)
-        for name, layer in self._tree_layers.items():
-            if (problem := problem_of(layer)) is not None:
-                option = asked.sources.get("has_trees", "speculative_config")
-                raise ConfigError(option, asked.max_k, f"not possible yet with {problem} ({name})")
+        for layer in self._tree_layers.values():
             TreeAttentionImpl.take_over(layer.impl, most_rows, self.dtype, self.device)
 
     def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vllm-ascend does, and describe the rows of a full graph."""
-        self._kept = None
+        self._has_kept = False
         self._is_in_graph = kwargs.get("cudagraph_runtime_mode") == CUDAGraphMode.FULL
         built = super()._build_attention_metadata(*args, **kwargs)  # type: ignore[misc]
         self._layer_metadata = built[0]
-        if self._tree_layers is not None and self._is_in_graph:
-            logits_indices = kwargs.get("logits_indices")
-            trees = None if logits_indices is None else self._trees
+        if self._tree_layers and self._is_in_graph:
+            indices = kwargs.get("logits_indices")
+            trees = None if indices is None else self._trees
             self._attend_in_graph([] if trees is None else trees.parents)
-            self._kept = None if trees is None else logits_indices
+            # A graph keeps all rows of the batch.
+            self._has_kept, self._kept_rows = trees is not None, indices
         return built
 
     def attend_along_paths(
@@ -90,33 +102,29 @@ class NpuTreesMixin:
         if self._is_in_graph or not chosen:
             return
         width = max(num_drafts[i] for i in chosen) + 1
-        rows = [
-            starts[i + 1] - 1 - max(num_drafts[i] - place, 0)
-            for i in chosen
-            for place in range(width)
-        ]
-        is_whole = rows == list(range(starts[-1]))
-        index = on_device(rows, torch.int64, self.device)
-        requests = on_device(chosen, torch.int64, self.device)
+        # Those with fewer rows repeat their last one.
+        rows = [starts[i + 1] - max(num_drafts[i] + 1 - j, 1) for i in chosen for j in range(width)]
+        is_whole, is_everyone = rows == list(range(starts[-1])), len(chosen) == len(parents)
+        index = None if is_whole else on_device(rows, torch.int64, self.device)
+        requests = None if is_everyone else on_device(chosen, torch.int64, self.device)
         mask = self._on_device(
             [mask_of(tuple(parents[i]), num_drafts[i] + 1, width) for i in chosen]
         )
-        ends = list(range(width, len(chosen) * width + 1, width))
 
         def describe(whole: Any) -> TreeRows:
+            tables = whole.block_tables
             return TreeRows(
-                ends,
-                [whole.seq_lens_list[i] - num_drafts[i] - 1 for i in chosen],
-                whole.block_tables[requests],
-                mask,
-                None if is_whole else index,
-                len(set(rows)) < starts[-1],
-                logits_indices,
+                ends=list(range(width, len(chosen) * width + 1, width)),
+                contexts=[whole.seq_lens_list[i] - num_drafts[i] - 1 for i in chosen],
+                block_table=tables[: len(chosen)] if requests is None else tables[requests],
+                mask=mask,
+                rows=index,
+                has_others=len(set(rows)) < starts[-1],
+                kept=logits_indices,
             )
 
         self._describe(built[0], describe)
-        # Rows are kept in the order of the verifier.
-        self._kept = torch.arange(logits_indices.shape[0], device=self.device)
+        self._has_kept, self._kept_rows = True, None
 
     def _attend_in_graph(self, parents: Sequence[Parents]) -> None:
         """Describe the rows of a full graph, of which each request has equally many."""
@@ -135,7 +143,6 @@ class NpuTreesMixin:
 
     def _describe(self, metadata: dict[str, Any], describe: Any) -> None:
         """Add a description to the metadata of the target's layers, which share objects."""
-        assert self._tree_layers is not None
         for whole in {id(metadata[name]): metadata[name] for name in self._tree_layers}.values():
             setattr(whole, ATTRIBUTE, describe(whole))
 
@@ -150,9 +157,9 @@ class NpuTreesMixin:
         places: torch.Tensor,  # [num_tokens]
     ) -> None:
         """Write the keys and values of accepted paths to their slots, in every layer."""
-        if self._kept is None or self._tree_layers is None:
+        if not self._has_kept:
             return
-        kept = self._kept[rows]
+        kept = rows if self._kept_rows is None else self._kept_rows[rows]
         slots: dict[int, torch.Tensor] = {}
         for name, layer in self._tree_layers.items():
             whole = self._layer_metadata[name]
@@ -167,6 +174,7 @@ def problem_of(layer: Any) -> str | None:
     if type(impl) is not AscendAttentionBackendImpl:
         return f"attention of {type(impl or layer).__name__}"
     problems = {
+        "prefill context parallelism": impl.pcp_enabled,
         "a sliding window": impl.sliding_window is not None,
         "attention sinks": impl.sinks is not None,
         "keys and values that layers share": impl.kv_sharing_target_layer_name is not None,

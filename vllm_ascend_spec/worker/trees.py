@@ -74,8 +74,8 @@ class TreesMixin:
         """Do what vLLM does, and say along which paths rows attend."""
         built = super()._build_attention_metadata(*args, **kwargs)  # type: ignore[misc]
         # A dummy run has none, whatever the step before it had.
-        if self._trees is not None and kwargs.get("logits_indices") is not None:
-            self.attend_along_paths(built, kwargs["logits_indices"], self._trees)
+        if self._trees is not None and (indices := kwargs.get("logits_indices")) is not None:
+            self.attend_along_paths(built, indices, self._trees)
         return built
 
     def attend_along_paths(

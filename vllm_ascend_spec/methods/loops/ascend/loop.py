@@ -9,7 +9,7 @@ metadata at replay (``metadata.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
     from vllm.v1.sample.metadata import SamplingMetadata
 
-    from vllm_ascend_spec.config.resolved import SpecConfig
     from vllm_ascend_spec.methods.drafter import DrafterContext
     from vllm_ascend_spec.methods.loops.sampling import DraftSampler
 
@@ -69,15 +68,11 @@ class AscendDraftLoop(  # type: ignore[misc]
         drafter.num_speculative_tokens = drafter.num_steps(drafter.num_speculative_tokens)
         # Data-parallel replicas in lock-step always run the same number of draft steps.
         if drafter.has_all_steps_in_a_graph() and not has_lockstep_replicas(engine.vllm_config):
-            drafter.lengths = drafter.lengths_of(engine.speculation)
+            drafter.lengths = engine.speculation.lengths_of_graphs
             if drafter.lengths and not drafter.uses_own_loop:
                 option = engine.speculation.sources.get("schedule", "draft_length")
                 refuse_length(option, list(drafter.lengths), drafter.loop_problem() or "draft_loop")
         return drafter
-
-    def lengths_of(self, asked: SpecConfig) -> Sequence[int]:
-        """Return the numbers of draft steps that have graphs; those of a tree are fewer than K."""
-        return asked.lengths_of_graphs if self.tree is None else sorted({1, self.tree.num_steps})
 
     def require_possible(self) -> None:
         """Refuse options that do not fit this engine's graph mode.
