@@ -23,7 +23,7 @@ OP = Op(
         " Tensor parents, Tensor temperature, Tensor? top_k=None, Tensor? top_p=None,"
         " Tensor? min_p=None, Tensor seeds, Tensor positions) -> (Tensor, Tensor, Tensor)"
     ),
-    backends=("cpu", "triton", "reference"),
+    backends=("cpu", "ascendc", "triton", "reference"),
 )
 
 
