@@ -155,8 +155,7 @@ def test_seeded_verification(
         assert_fits(kernel, tmp_path)
 
 
-@pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize(("num_nodes", "filters"), [(4, ()), (64, FILTERS)])
+@pytest.mark.parametrize(("capability", "num_nodes", "filters"), [(90, 4, ()), (80, 64, FILTERS)])
 def test_verification_of_trees(
     tmp_path: Path, capability: int, num_nodes: int, filters: tuple[str, ...]
 ) -> None:
