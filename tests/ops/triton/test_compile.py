@@ -155,7 +155,10 @@ def test_seeded_verification(
         assert_fits(kernel, tmp_path)
 
 
-@pytest.mark.parametrize(("capability", "num_nodes", "filters"), [(90, 4, ()), (80, 64, FILTERS)])
+@pytest.mark.parametrize(
+    ("capability", "num_nodes", "filters"),
+    [(80, 64, FILTERS), pytest.param(90, 4, (), marks=pytest.mark.nightly)],
+)
 def test_verification_of_trees(
     tmp_path: Path, capability: int, num_nodes: int, filters: tuple[str, ...]
 ) -> None:

@@ -85,7 +85,8 @@ def launched_variants() -> list[Variant]:
         verify_sample(arguments, recorder)
         verify_greedy(arguments, recorder)
         verify_seeded(seeded(arguments), recorder)
-        verify_tree(tree(arguments), recorder)
+    for filters in (NONE, ALL):
+        verify_tree(tree(batch(torch.bfloat16, num_drafts=15, filters=filters)), recorder)
     for dtype in DTYPES:
         arguments = batch(dtype)
         verify_greedy(arguments, recorder)

@@ -131,6 +131,7 @@ def test_seeded_requests(machine: Machine, filters: tuple[str, ...]) -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("filters", [(), ALL], ids=["plain", "filtered"])
 def test_trees(machine: Machine, filters: tuple[str, ...]) -> None:
     recorder = backend.Recorder()

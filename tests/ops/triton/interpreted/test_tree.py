@@ -54,10 +54,11 @@ def test_every_shape(shape: str) -> None:
     assert sum(assert_as_the_reference(case, "triton") for case in cases) <= 1
 
 
+@pytest.mark.nightly
 def test_rows_of_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_launch, "USUAL_SIDE", 16)
     monkeypatch.setattr(triton_launch, "PROGRAMS_PER_CORE", 40)
-    for case in tree_cases(2, seed=54, vocab_size=700, max_requests=1, max_drafts=4):
+    for case in tree_cases(8, seed=54, vocab_size=1000, max_requests=3):
         assert_as_the_reference(case, "triton")
 
 
