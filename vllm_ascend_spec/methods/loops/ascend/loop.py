@@ -67,7 +67,11 @@ class AscendDraftLoop(  # type: ignore[misc]
         # For dummy runs; vllm-ascend sets it before each other one.
         drafter.num_speculative_tokens = drafter.num_steps(drafter.num_speculative_tokens)
         # Data-parallel replicas in lock-step always run the same number of draft steps.
-        if drafter.has_all_steps_in_a_graph() and not has_lockstep_replicas(engine.vllm_config):
+        in_lockstep = has_lockstep_replicas(engine.vllm_config)
+        if drafter.tree is not None and drafter.has_all_steps_in_a_graph() and in_lockstep:
+            problem = "full graphs of data-parallel replicas that step together yet"
+            drafter.refuse_tree(engine.speculation, problem)
+        if drafter.has_all_steps_in_a_graph() and not in_lockstep:
             drafter.lengths = engine.speculation.lengths_of_graphs
             if drafter.lengths and not drafter.uses_own_loop:
                 option = engine.speculation.sources.get("schedule", "draft_length")
