@@ -193,7 +193,7 @@ MUTATIONS: dict[str, Mutation] = {
         said=ANSWERS,
     ),
     "rows of a tree see all rows before them": Mutation(
-        file=TREES,
+        file="worker/tree_plan.py",
         old="        seen[row] = seen[root + 1 + parent]\n",
         new="        del parent\n",
         check="test_trees.py",

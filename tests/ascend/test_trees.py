@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.ascend.environment import NPU
@@ -147,14 +146,3 @@ def test_every_node_ends_the_accepted_path(mode: str, run_engine: Run, on_cpu: O
         kind: counted["vllm:prefix_cache_hits"] for kind, counted in outcome["counters_of"].items()
     }
     assert hits["go_on"] > hits["alone"]
-
-
-def test_a_row_sees_what_is_before_its_tree_and_its_own_path() -> None:
-    from vllm_ascend_spec.worker.npu_trees import mask_of
-
-    # Two rows of text, the last of which is the root, and a tree: two siblings, one with a child.
-    seen = ~mask_of((-1, -1, 1), num_rows=5, width=6)
-    expected = [[0], [0, 1], [0, 1, 2], [0, 1, 3], [0, 1, 3, 4], [0, 1, 3, 4]]
-    assert [np.flatnonzero(row).tolist() for row in seen] == expected
-    chain = ~mask_of((), num_rows=3, width=3)
-    assert chain.tolist() == np.tri(3, dtype=bool).tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.verification.trees import on_device
 from vllm_ascend_spec.worker.npu_tree_attention import ATTRIBUTE, TreeAttentionImpl, TreeRows
-from vllm_ascend_spec.worker.tree_plan import principal_length
+from vllm_ascend_spec.worker.tree_plan import mask_of, principal_length
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -181,22 +180,3 @@ def problem_of(layer: Any) -> str | None:
         "a KV cache in blocks by head": impl.use_bnsd_kv_cache,
     }
     return next((problem for problem, is_there in problems.items() if is_there), None)
-
-
-@lru_cache(maxsize=256)
-def mask_of(parents: Parents, num_rows: int, width: int) -> np.ndarray:
-    """Return which rows of a request a row does not see, bool [width, width].
-
-    Args:
-        parents: of the drafts, which are the last rows; those before them are a chain.
-        num_rows: number of rows.
-        width: number with padding; rows of padding see what the last row sees.
-    """
-    seen = np.tri(width, dtype=bool)
-    root = num_rows - len(parents) - 1
-    for node, parent in enumerate(parents):
-        row = root + 1 + node
-        seen[row] = seen[root + 1 + parent]
-        seen[row, row] = True
-    seen[num_rows:] = seen[num_rows - 1]
-    return ~seen

@@ -24,7 +24,7 @@ from vllm_ascend_spec.errors import AscendSpecError
 
 CHAIN = "chain"
 FIGURES = ("device_ops", "bytes", "replays", "syncs", "d2h_copies", "h2d_copies")
-PARTS = ("verification", "step")
+PARTS = ("target", "verification", "step")
 
 
 def run(plan: Plan, tree: str, plugin_names: str, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def run(plan: Plan, tree: str, plugin_names: str, tell: Callable[[str], None]) -
             name: {
                 "steps": row["steps"],
                 **{part: {f: row[part][f] for f in FIGURES} for part in PARTS},
-                "ops": row["step"]["ops"],
+                "ops": {part: row[part]["ops"] for part in PARTS},
             }
             for name, row in found.items()
         },
