@@ -65,8 +65,10 @@ class NpuTreesMixin:
         self._tree_layers = {
             name: layer for name, layer in layers.items() if isinstance(layer, AttentionLayerBase)
         }
-        found = {problem_of(layer) for layer in self._tree_layers.values()} - {None}
-        if problem := "M-RoPE" if self.uses_mrope else next(iter(found), None):
+        problems = [problem_of(layer) for layer in self._tree_layers.values()]
+        problems += ["M-RoPE"] * self.uses_mrope
+        problems += ["enable_dbo"] * self.vllm_config.parallel_config.enable_dbo
+        if problem := next(filter(None, problems), None):
             option = asked.sources.get("has_trees", OPTION)
             raise ConfigError(option, asked.max_k, f"not possible with {problem} on an NPU yet")
         width = asked.max_k + 1
