@@ -6,6 +6,7 @@ from functools import partialmethod
 from typing import Any
 
 import pytest
+import torch
 from vllm import SamplingParams
 
 from tests.e2e import sampled
@@ -22,7 +23,7 @@ BLOCK = 32
 # Each with as many drafts as the second says.
 TREES: dict[str, tuple[dict[str, Any], int]] = {
     "eagle3": ({"tree": "5x3"}, 15),
-    "eagle": ({"tree": 9}, 9),
+    "eagle": ({"tree": "4x3"}, 12),
     "mtp": ({"tree": "3x2"}, 6),
     "draft_model": ({"tree": 7}, 7),
     "medusa": ({"tree": 12}, 12),
@@ -319,3 +320,54 @@ def _or_nothing(tree: Any, *args: Any) -> FoundTree:
     except StopIteration:
         return FoundTree([], [])
     return found
+
+
+def keys_after(llm: Any, tokens: list[int], length: int) -> tuple[list[int], torch.Tensor]:
+    """Answer a prompt; return the answer and the cached keys and values of the text in all layers.
+
+    Returns:
+        the answer, and [num_layers, num_tokens, num_heads, 2 * head_size] of all tokens that a
+        block was allocated for.
+    """
+    runner = llm.llm_engine.model_executor.driver_worker.worker.model_runner
+    execute, blocks = runner.execute_model, []
+
+    def watched(scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        found = execute(scheduler_output, *args, **kwargs)
+        if runner.input_batch.num_reqs:
+            table = runner.input_batch.block_table[0]
+            blocks[:] = table.block_table.np[0, : table.num_blocks_per_row[0]].tolist()
+        return found
+
+    params = SamplingParams(temperature=0, max_tokens=length, ignore_eos=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "execute_model", watched)
+        (output,) = llm.generate({"prompt_token_ids": tokens}, params, use_tqdm=False)
+    layers = runner.compilation_config.static_forward_context
+    caches = [layer.kv_cache for name, layer in layers.items() if name.startswith("model.layers.")]
+    kept = [cache[blocks].transpose(1, 2).flatten(0, 1) for cache in caches[: num_layers(llm)]]
+    return list(output.outputs[0].token_ids), torch.stack(kept)
+
+
+def num_layers(llm: Any) -> int:
+    return llm.model_config.hf_config.num_hidden_layers
+
+
+def test_keys_and_values_are_those_of_a_prompt(
+    scripted: Any, make_engine: Any, prompts: list[str], accepted: list[list[int]]
+) -> None:
+    """After every way to accept, across blocks; the prompt is the whole text."""
+    llm, answers, _ = scripted
+    plain = make_engine(block_size=BLOCK)
+    tokenizer = plain.get_tokenizer()
+    for prompt, answer in zip(prompts[:8], answers, strict=False):
+        text = tokenizer.encode(prompt)
+        found, ours = keys_after(llm, text, len(answer))
+        assert found == answer
+        whole = [*text, *answer[:-1]]
+        _, theirs = keys_after(plain, whole, 1)
+        # Within a block the kernel orders them as it likes, so only full ones can be compared.
+        full = len(whole) // BLOCK * BLOCK
+        assert full > len(text)
+        torch.testing.assert_close(ours[:, :full], theirs[:, :full], atol=2e-4, rtol=2e-4)
+    assert any(rows != list(range(len(rows))) for rows in accepted)
