@@ -82,6 +82,8 @@ def test_what_this_process_imports_meanwhile_changes_nothing(
         ("python -m tests.benchmarks step", True),
         ("python -m vllm.entrypoints.openai.api_server --port 1", True),
         ("python -m vllm.entrypoints.cli.main", False),
+        ("python -m vllm_ascend_spec.training.phases.run fit out", True),
+        ("python -m vllm_ascend_spec.cli.main check", False),
         ("python", False),
     ],
 )
