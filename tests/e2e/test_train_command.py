@@ -109,6 +109,7 @@ def test_the_report(from_scratch: tuple[Output, list[str]]) -> None:
     assert (SUFFIX in report["results"]) == (SUFFIX not in report["left_out"])
 
 
+@pytest.mark.nightly  # by day tests/training/test_verdict.py chooses
 def test_a_worse_head_is_not_kept(
     from_scratch: tuple[Output, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +142,8 @@ def test_a_worse_head_is_not_kept(
     assert report["same_texts"][HEAD][GREEDY] == HOLDOUT
 
 
+# By day tests/training/test_fit.py looks at what is in the head, and vLLM 0.32 runs EAGLE-3 heads.
+@pytest.mark.nightly
 @pytest.mark.skipif(
     not OTHER_PYTHON.is_file(), reason="needs vLLM 0.32: make .venv-0.32/.installed"
 )
