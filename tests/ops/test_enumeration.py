@@ -56,16 +56,6 @@ WITH_NAN = [
 CASES = [*SAMPLED, *CERTAIN, *WITH_FILTERS, *WITHOUT_DRAFT, *EXTREME, *WITH_NAN]
 
 
-def takes_long(case: Case) -> bool:
-    """Tell whether a case takes a second that a smaller one of its kind takes a fifth of."""
-    return case.sampled and (case.vocab_size, bool(case.nan)) in ((5, False), (4, True))
-
-
-BY_DAY_OR_NIGHT = [
-    pytest.param(case, marks=pytest.mark.nightly if takes_long(case) else ()) for case in CASES
-]
-
-
 def describe(case: Case) -> str:
     kind = "sampled" if case.sampled else "certain"
     changed = {k: v for k, v in vars(case.sampling).items() if v != getattr(PLAIN, k)}
@@ -84,7 +74,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("case", BY_DAY_OR_NIGHT, ids=describe)
+@pytest.mark.parametrize("case", CASES, ids=describe)
 def test_output_has_the_targets_distribution(backend: str, case: Case, rule: str) -> None:
     branches = Branches.of(replace(case, rule=rule), backend)
     steps = find_steps(branches)
