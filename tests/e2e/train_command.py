@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from examples.zoo import evaluate
-from tests.docs.person import ONE_THREAD
+from tests.docs.person import COMPILES_ALL, ONE_THREAD
 from tests.docs.person import environment as environment_of_a_person
 from tests.engines import MakeEngine
 from tests.warm.programs import Programs
@@ -52,11 +52,15 @@ def train(
 
 
 @contextmanager
-def in_copies() -> Iterator[dict[str, str]]:
+def in_copies() -> Iterator[dict[str, str] | None]:
     """Yield an environment whose ``python`` is a copy of a process with all that phases import.
 
-    It has what the command sets for them: else they would run in processes of their own.
+    It has what the command sets for them: else they would run in processes of their own, as by
+    night, where this yields None.
     """
+    if COMPILES_ALL:
+        yield None
+        return
     given = environment_of_a_person(VLLM_ENABLE_V1_MULTIPROCESSING="0", **ONE_THREAD, **QUIET)
     given |= {STREAM: TO_STDERR, **serve.environment(given)}
     with closing(Programs(given, ("vllm", "speculators.train.trainer"))) as programs:
