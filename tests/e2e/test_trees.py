@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partialmethod
 from typing import Any
 
 import pytest
@@ -11,10 +10,10 @@ from vllm import SamplingParams
 
 from tests.e2e import sampled
 from tests.e2e.drafts import Drafts, count, watch
+from tests.e2e.scripted_trees import PARENTS, TreeScript
 from tests.e2e.staggered import run_staggered
 from tests.engines import assert_same, token_ids
 from tests.zoo import EVERY, target_of
-from vllm_ascend_spec.methods.found_trees import FoundTree
 from vllm_ascend_spec.methods.ngram import drafter as ngram
 from vllm_ascend_spec.worker.cpu_tree_attention import TreeAttentionImpl
 from vllm_ascend_spec.worker.trees import TreesMixin
@@ -193,11 +192,10 @@ def test_the_end_of_the_context(
     assert_same(token_ids(generate(llm, prompts[:16], max_tokens=200)), expected)
 
 
-@pytest.mark.parametrize("batch", [8, pytest.param(1, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize(
-    "method",
-    [pytest.param(name, marks=() if name == "eagle3" else pytest.mark.nightly) for name in TREES],
-)
+# The same attention, called from compiled code.
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("method", TREES)
 def test_compiled(
     method: str,
     batch: int,
@@ -229,61 +227,16 @@ def test_logprobs_are_those_of_the_path(
                 assert a[token].logprob == pytest.approx(b[token].logprob, abs=2e-4)
 
 
-# Every node is the end of the accepted path once, and the text is, too.
-PARENTS = [-1, 0, 1, -1, 0, 3, 1, 5, -1, 8]
-VOCABULARY = 4096
-
-
-class Script:
-    """Drafts trees in which the path to one node is right, a node after the other.
-
-    Args:
-        texts: prompts with their answers, as token ids.
-    """
-
-    def __init__(self, texts: list[list[int]]) -> None:
-        self.texts, self.turn = texts, 0
-        self.ended_at: set[int] = set()
-
-    def __call__(self, drafter: Any, step: Any) -> list[list[int]]:
-        trees = [self.tree(drafter, step, index) for index in range(len(step.batch.req_ids))]
-        drafter._parents = [tree.parents for tree in trees]
-        return [tree.tokens for tree in trees]
-
-    def tree(self, drafter: Any, step: Any, index: int) -> FoundTree:
-        end = int(step.batch.num_tokens_no_spec[index])
-        known = step.batch.token_ids_cpu[index, :end].tolist()
-        if not step.sampled_token_ids[index] or end + len(PARENTS) >= drafter.max_model_len:
-            return FoundTree([], [])
-        text = next(text for text in self.texts if text[:end] == known[: len(text)])
-        leaf, path = self.turn % (len(PARENTS) + 1) - 1, []
-        self.turn += 1
-        while leaf >= 0:
-            path.append(leaf)
-            leaf = PARENTS[leaf]
-        right = dict(zip(reversed(path), text[end:], strict=False))
-        # The others are wrong: no token follows itself by so much.
-        wrong = [(known[-1] + 7 * node + 1) % VOCABULARY for node in range(len(PARENTS))]
-        tokens = [right.get(node, wrong[node]) for node in range(len(PARENTS))]
-        if path and len(right) == len(path):
-            self.ended_at.add(path[0])
-        return FoundTree(tokens, list(PARENTS))
-
-
-def script_drafts(drafter: Any, script: Script, step: Any) -> list[list[int]]:
-    return script(drafter, step)
-
-
 @pytest.fixture
 def scripted(
     make_engine: Any, expect: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Any, list[list[int]], Script]:
+) -> tuple[Any, list[list[int]], TreeScript]:
     """An engine whose drafts follow a script, the answers that it has to give, and the script."""
     tokenizer = make_engine().get_tokenizer()
     answers = token_ids(expect(prompts[:16]))
     texts = [tokenizer.encode(p) + a for p, a in zip(prompts, answers, strict=False)]
-    script = Script(texts)
-    monkeypatch.setattr(ngram.NgramDrafter, "find_trees", partialmethod(script_drafts, script))
+    script = TreeScript(texts)
+    monkeypatch.setattr(ngram.NgramDrafter, "find_trees", script.method())
     options = {"ascend_spec": {"tree": len(PARENTS)}}
     llm = make_engine(spec_of("ngram"), additional_config=options, block_size=BLOCK)
     return llm, answers, script
@@ -306,20 +259,8 @@ def test_without_the_accepted_keys_answers_would_differ(
     """Negative control: the keys of the principal chain stay, whatever is accepted."""
     monkeypatch.setattr(TreeAttentionImpl, "keep_path", lambda *_: None)
     llm, answers, script = scripted
-    # Another text than the script's is drafted for no longer.
-    monkeypatch.setattr(
-        Script, "tree", lambda self, *args, tree=Script.tree: _or_nothing(tree, self, *args)
-    )
     assert ask(llm, generate, prompts[:16]) != answers
     assert script.turn
-
-
-def _or_nothing(tree: Any, *args: Any) -> FoundTree:
-    try:
-        found: FoundTree = tree(*args)
-    except StopIteration:
-        return FoundTree([], [])
-    return found
 
 
 def keys_after(llm: Any, tokens: list[int], length: int) -> tuple[list[int], torch.Tensor]:

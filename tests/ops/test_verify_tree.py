@@ -33,7 +33,7 @@ NAN = float("nan")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_tree_decides_only_how_many_tokens_there_are(backend: str) -> None:
     """Each row's sample is the one that it has by itself, and the rest is the walk."""
-    for arguments in tree_cases(60, seed=31, max_vocab=600):
+    for arguments in tree_cases(40, seed=31, max_vocab=600):
         result = verify_tree(**arguments, backend=backend)
         assert as_lists(result) == walked(arguments, samples_of_rows(arguments, backend))
         spoilt = {**arguments, "logits": spoil_other_rows(arguments, result)}
@@ -42,7 +42,7 @@ def test_the_tree_decides_only_how_many_tokens_there_are(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_chains_are_verified_as_by_verify_seeded(backend: str) -> None:
-    for index, case in enumerate(parity_cases(60, seed=32, max_vocab=600, max_drafts=8)):
+    for index, case in enumerate(parity_cases(30, seed=32, max_vocab=600, max_drafts=8)):
         chain = seeded_case(case, index)
         ends = [0, *chain["cu_num_draft_tokens"].tolist()]
         lengths = [end - start for start, end in itertools.pairwise(ends)]
@@ -59,9 +59,9 @@ def test_chains_are_verified_as_by_verify_seeded(backend: str) -> None:
 @pytest.mark.parametrize("kind", [None, *dict.fromkeys(KINDS[1:])])
 def test_backends_equal_the_reference(backend: str, kind: str | None) -> None:
     fixed = {} if kind is None else {"kind": kind}
-    cases = tree_cases(100 if kind is None else 25, seed=33, **fixed)
+    cases = tree_cases(60 if kind is None else 12, seed=33, **fixed)
     ties = sum(assert_as_the_reference(case, backend) for case in cases)
-    assert ties <= 0.02 * len(cases)
+    assert ties <= 1
 
 
 @pytest.mark.nightly
@@ -75,7 +75,7 @@ def test_backends_equal_the_reference_in_many_cases(backend: str, shape: str) ->
 
 @pytest.mark.parametrize("backend", OTHERS)
 def test_large_vocabularies_equal_the_reference(backend: str) -> None:
-    for case in tree_cases(3, seed=35, vocab_size=151936, max_requests=2, max_drafts=5):
+    for case in tree_cases(2, seed=35, vocab_size=151936, max_requests=2, max_drafts=4):
         assert_as_the_reference(case, backend)
 
 

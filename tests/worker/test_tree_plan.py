@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from vllm_ascend_spec.worker.tree_plan import (
     StepTrees,
     depths_of,
+    mask_of,
     plan_rounds,
     principal_length,
     walks_of,
@@ -100,3 +102,12 @@ def test_depths() -> None:
     assert depths_of(BUSHY) == [1, 2, 3, 1, 2, 2, 3, 3, 1, 2]
     assert principal_length(BUSHY) == 3
     assert principal_length(()) == 0
+
+
+def test_a_row_sees_what_is_before_its_tree_and_its_own_path() -> None:
+    # Two rows of text, the last of which is the root, and a tree: two siblings, one with a child.
+    seen = ~mask_of((-1, -1, 1), num_rows=5, width=6)
+    expected = [[0], [0, 1], [0, 1, 2], [0, 1, 3], [0, 1, 3, 4], [0, 1, 3, 4]]
+    assert [np.flatnonzero(row).tolist() for row in seen] == expected
+    chain = ~mask_of((), num_rows=3, width=3)
+    assert chain.tolist() == np.tri(3, dtype=bool).tolist()

@@ -114,10 +114,12 @@ class SpecConfig:
 
     @property
     def lengths_of_graphs(self) -> tuple[int, ...]:
-        """Numbers of draft steps that need full graphs of their own; empty where K is fixed.
+        """Numbers of draft steps that need full graphs of their own; empty where there are K.
 
         1 is among them: with nothing to draft, one step keeps the draft's KV cache up to date.
         """
+        if self.tree is not None:
+            return tuple(sorted({1, max(map(len, self.tree))}))
         return tuple(sorted({1, *self.lengths} - {0})) if len(self.lengths) > 1 else ()
 
     def with_fixed_length(self, source: str) -> SpecConfig:

@@ -158,12 +158,20 @@ def cause_in_config(config: Mapping[str, Any]) -> str | None:
     return None if cause is None else f"{cause} yet; leave it out"
 
 
+def _has_graphs_of_prompts(request: SpecInput) -> bool:
+    engine = request.engine
+    is_npu = engine.device is not None and engine.device.family == "ascend"
+    return is_npu and engine.cudagraph_mode == "FULL" and not engine.enforce_eager
+
+
 def _gives(name: str) -> Callable[[SpecInput], bool]:
     return lambda request: bool(request.spec.get(name))
 
 
 # What to say of a request, and whether it is so.
 CAUSES: Mapping[str, Callable[[SpecInput], bool]] = {
+    "cudagraph_mode='FULL' on an NPU, where all requests of a graph have equally many rows; write "
+    "'FULL_DECODE_ONLY'": _has_graphs_of_prompts,
     f"draft_length={ADAPTIVE!r} yet; leave one out": lambda request: (
         request.options.draft_length == ADAPTIVE
     ),

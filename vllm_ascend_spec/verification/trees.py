@@ -34,8 +34,14 @@ class BatchTrees:
     @classmethod
     def of(cls, by_request: Sequence[Sequence[int]], device: torch.device) -> BatchTrees:
         """Return the trees of a batch, with their parents on a device."""
-        flat = torch.tensor(list(chain.from_iterable(by_request)), dtype=torch.int32)
-        return cls(by_request, flat.to(device, non_blocking=True))
+        flat = list(chain.from_iterable(by_request))
+        return cls(by_request, on_device(flat, torch.int32, device))
+
+
+def on_device(values: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return values on a device, [len(values)], without a wait for what runs there."""
+    host = torch.tensor(values, dtype=dtype)
+    return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
 
 
 def attach(metadata: SpecDecodeMetadata, trees: BatchTrees) -> None:

@@ -14,6 +14,8 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import NamedTuple
 
+import numpy as np
+
 Parents = tuple[int, ...]
 
 
@@ -102,6 +104,25 @@ def _walk(path: list[int], rows: list[int], at: list[int]) -> Walk:
     return Walk(
         tuple(rows), len(path), tuple(row for row, _ in moved), tuple(depth for _, depth in moved)
     )
+
+
+@lru_cache(maxsize=256)
+def mask_of(parents: Parents, num_rows: int, width: int) -> np.ndarray:
+    """Return which rows of a request a row does not see, bool [width, width].
+
+    Args:
+        parents: of the drafts, which are the last rows; those before them are a chain.
+        num_rows: number of rows.
+        width: number with padding; rows of padding see what the last row sees.
+    """
+    seen = np.tri(width, dtype=bool)
+    root = num_rows - len(parents) - 1
+    for node, parent in enumerate(parents):
+        row = root + 1 + node
+        seen[row] = seen[root + 1 + parent]
+        seen[row, row] = True
+    seen[num_rows:] = seen[num_rows - 1]
+    return ~seen
 
 
 class StepTrees(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from vllm_ascend_spec.config.draft_context import draft_context
+from vllm_ascend_spec.config.draft_tree import OPTION as TREE
 from vllm_ascend_spec.config.draft_window import AUTO, OPTION
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.sample.metadata import SamplingMetadata
 
+    from vllm_ascend_spec.config.resolved import SpecConfig
     from vllm_ascend_spec.methods.drafter import DrafterContext
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
@@ -97,6 +99,8 @@ class DraftLoopMixin(DraftsTreesMixin, OneHotDraftsMixin):
         drafter.uses_own_loop = drafter.chooses_own_loop(asked.draft_loop)
         if asked.draft_window is not None and not drafter.uses_own_loop:
             drafter.require_window_in_stock_loop(asked.draft_window)
+        if drafter.tree is not None and not drafter.uses_own_loop:
+            drafter.refuse_tree(asked, drafter.loop_problem() or "draft_loop='stock'")
         return drafter
 
     def require_possible(self) -> None:
@@ -105,6 +109,16 @@ class DraftLoopMixin(DraftsTreesMixin, OneHotDraftsMixin):
         Raises:
             ConfigError: naming the option and the reason.
         """
+
+    @staticmethod
+    def refuse_tree(asked: SpecConfig, problem: str) -> NoReturn:
+        """Refuse a tree that this engine's loop would not draft.
+
+        Raises:
+            ConfigError: naming the option and the reason.
+        """
+        option = asked.sources.get("has_trees", TREE)
+        raise ConfigError(option, asked.tree, f"not possible with {problem}; leave one out")
 
     def require_window_in_stock_loop(self, asked: int | str) -> None:
         """Refuse a window that the stock loop would ignore.

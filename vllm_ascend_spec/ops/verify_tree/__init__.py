@@ -23,7 +23,7 @@ OP = Op(
         " Tensor parents, Tensor temperature, Tensor? top_k=None, Tensor? top_p=None,"
         " Tensor? min_p=None, Tensor seeds, Tensor positions) -> (Tensor, Tensor, Tensor)"
     ),
-    backends=("cpu", "reference"),
+    backends=("cpu", "ascendc", "triton", "reference"),
 )
 
 
@@ -51,10 +51,10 @@ def verify_tree(
     row's position; of a greedy request it is the argmax. If a child of the row's node holds the
     sample, the walk goes down to it, else it ends. The output is the samples on the way.
 
-    So the output is a function of the target, the seed and the position alone, as it is of
-    ``verify_seeded``: the tree decides only how many tokens there are. It is a prefix of the text
-    without drafts, whatever the tree is, as long as the drafts were not chosen with the noise of
-    another seed's text in sight. No rule accepts more drafts that are chosen without noise.
+    So what the tokens are follows from the target, the seed and the position alone, as with
+    ``verify_seeded``: they are a prefix of the text without drafts, and the tree decides only how
+    long it is. No rule that keeps the target's law accepts more of a tree that is chosen without
+    random numbers, such as one of the likeliest tokens: the walk goes down wherever the text does.
 
     Of the children of a node with the same token only the first counts: no others can be reached,
     and nothing below them. Rows that the walk does not come to have no effect. A chain (parents -1,
