@@ -139,9 +139,13 @@ def _by_day(method: str) -> Any:
 KINDS = [pytest.param(name, marks=_by_day(name)) for name in EVERY]
 KINDS_OF_DRAFTS = [pytest.param(*way, marks=_by_day(way[0])) for way in WAYS_TO_DRAFT]
 # Methods whose drafts come from the loop of another one, or in the same places of a step: EAGLE's,
-# Medusa's heads, PARD's one pass, n-grams that the host finds. Rows and blocks are the same there,
-# so what only moves those is repeated by night.
-SAME_PLACES = ("eagle3", "mtp", "mlp_speculator", "peagle", "dspark", "custom_class")
+# Medusa's heads, DFlash's one pass, n-grams that the host finds. PARD's one pass fills the cache of
+# a draft model, and a hybrid's drafts are EAGLE's or of suffix trees. Rows and blocks are the same
+# there, so what only moves those is repeated by night.
+SAME_PLACES = (
+    *("eagle3", "mtp", "mlp_speculator", "peagle", "dspark", "custom_class"),
+    *("pard", "hybrid"),
+)
 LOOPS = [
     pytest.param(name, marks=pytest.mark.nightly if name in SAME_PLACES else ()) for name in EVERY
 ]

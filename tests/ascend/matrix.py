@@ -296,10 +296,20 @@ BY_NIGHT |= ASKED_MORE.keys()
 BY_NIGHT |= SAMPLED_DRAFTS.keys()
 # The loop of an MTP layer is eagle's, and deepseek-default has such a layer.
 BY_NIGHT |= {"mtp-default"}
+# Likewise that of an EAGLE-3 head, and of a draft model: by day eagle's runs beside every graph of
+# the target, theirs in full graphs, and a draft model's without any in draft_model-eager-end.
+BY_NIGHT |= {"eagle3-eager", "eagle3-default", "draft_model-eager", "draft_model-default"}
+# One pass of a model without graphs is that of dflash-eager; theirs run by day beside full graphs.
+BY_NIGHT |= {"pard-eager", "dspark-eager"}
+# The host looks n-grams up whatever graphs the target has: by day none, and full ones.
+BY_NIGHT |= {"ngram-default"}
+# By day test_request_drafts.py has asynchronous scheduling without graphs, eagle-async with them.
+BY_NIGHT |= {"eagle-eager-async"}
 # With full graphs, ranks run steps that have prompts without one, drafts and all:
-# eagle-full_decode_only-tp2. Ranks look n-grams up alike on any device, and by day on two
-# processes of a CPU: tests/e2e/test_tensor_parallel.py.
+# eagle-full_decode_only-tp2, whose loop is an MTP layer's. Ranks look n-grams up alike on any
+# device, and by day on two processes of a CPU: tests/e2e/test_tensor_parallel.py.
 BY_NIGHT |= {"eagle-eager-tp2", "ngram-eager-tp2", "ngram-full_decode_only-tp2"}
+BY_NIGHT |= {"mtp-full_decode_only-tp2"}
 
 
 # With other versions of vllm-ascend, too.

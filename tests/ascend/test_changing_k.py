@@ -119,6 +119,7 @@ def test_drafts_are_those_of_an_engine_without_graphs(run_engine: Any) -> None:
     assert wanted["draft_graphs"] == {}
 
 
+@pytest.mark.nightly  # of vllm-ascend's own loop
 def test_a_loop_with_all_steps_in_one_graph_has_graphs_of_pieces(run_engine: Any) -> None:
     """Negative control: what vLLM does wherever K changes."""
     found = run_engine(case("eagle", {"draft_loop": "stock"}))
@@ -133,6 +134,7 @@ def test_sizes_that_were_given_serve_each_length(run_engine: Any) -> None:
     check(run_engine(given), run_engine)
 
 
+@pytest.mark.nightly  # by day test_graph_steps.py counts batches beyond the largest graph
 def test_batches_without_a_graph_of_their_length_are_counted(run_engine: Any) -> None:
     """Negative control."""
     found = run_engine(

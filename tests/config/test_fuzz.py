@@ -1,10 +1,14 @@
-"""``check`` says what the start does: over a thousand configurations, three ways to give them."""
+"""``check`` says what the start does: over a thousand configurations, three ways to give them.
+
+By day every third of them is given in all three ways, and the others to an ``LLM()`` alone.
+"""
 
 from __future__ import annotations
 
 import argparse
 import functools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,13 +26,14 @@ from vllm.engine.arg_utils import EngineArgs
 
 import examples.custom_proposer  # noqa: F401 - looked at in this process, where it is imported
 from tests.config import fuzz
-from tests.engines import ENGINE
+from tests.engines import ENGINE, inspect_models_here
 from tests.zoo import SPECS, TARGET
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench.privacy import redact
 from vllm_ascend_spec.cli import main as main_module
 from vllm_ascend_spec.cli.main import main
 from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.devices import plugins
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.hooks import parser_hook
 from vllm_ascend_spec.hooks.method_alias import for_vllm
@@ -36,16 +41,19 @@ from vllm_ascend_spec.hooks.preflight import resolve_args, resolve_engine
 from vllm_ascend_spec.methods.mtp.names import NAMES
 
 LONGEST = 300
+# Of over seven thousand.
+EVERY_NTH = 1 if "TESTS_COMPILE_ALL" in os.environ else 3
 MTP = {"mtp", *NAMES}
 PREFIX = "vllm-ascend-spec check: error: "
 
 
 def be_on_a_cpu(patch: pytest.MonkeyPatch) -> None:
-    """Choose the device; ask nothing of a hub, and only once for vLLM's version."""
+    """Choose the device; ask nothing of a hub, and only once for what is installed."""
     patch.setenv("VLLM_ASCEND_SPEC_DEVICE", "cpu")
     patch.setenv("HF_HUB_OFFLINE", "1")
     patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     patch.setattr(versions, "installed_vllm", functools.cache(versions.installed_vllm))
+    patch.setattr(plugins, "has_vllm_ascend", functools.cache(plugins.has_vllm_ascend))
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +150,7 @@ def test_check_and_start_say_the_same_in_one_line(
 ) -> None:
     # Built two thousand times it takes as long as all the rest.
     monkeypatch.setattr(main_module, "build_parser", functools.cache(main_module.build_parser))
-    for case, verdict in verdicts:
+    for case, verdict in verdicts[::EVERY_NTH]:
         assert by_check(case, capsys) == shown(verdict), case
         assert by_server(case, capsys) == verdict, case
 
@@ -160,6 +168,7 @@ def test_message_names_the_option_or_one_that_goes_with_it(verdicts: Verdicts) -
 @pytest.fixture(scope="module")
 def build() -> Callable[[dict[str, Any]], Any]:
     """Return vLLM's own config class with the target that it asks for."""
+    inspect_models_here()
     target = EngineArgs(**{**ENGINE, "max_model_len": 2048}).create_model_config()
     parallel = ParallelConfig()
 

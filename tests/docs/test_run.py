@@ -46,6 +46,8 @@ def test_python(block: Block, tmp_path: Path) -> None:
         assert [line for line in printed.splitlines() if line and not line.startswith(LOG)]
 
 
+# By day tests/patches/test_unguarded_script.py has what makes it work.
+@pytest.mark.nightly
 def test_a_script_without_the_guard_works(tmp_path: Path) -> None:
     """Guides are written so; for what Python makes of it see tests/patches."""
     text = WITH_AN_ENGINE.text.replace(GUARD, "if True:")

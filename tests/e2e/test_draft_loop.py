@@ -173,7 +173,7 @@ def test_all_loops_accept_as_much(
     assert rates[0] == pytest.approx(rates[2], rel=0.02)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("method", WITH_A_LOOP)
 def test_half_precision(
     method: str, dtype: str, make_engine: Any, generate: Any, prompts: list[str]

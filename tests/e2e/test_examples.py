@@ -60,6 +60,8 @@ def test_demo() -> None:
     assert "tokens/step" in output
 
 
+# By day tests/bench has what it is made of, and test_bench_serve below runs a whole benchmark.
+@pytest.mark.nightly
 def test_benchmarks_step(tmp_path: Path) -> None:
     """This environment is its own peer."""
     record_path = tmp_path / "step.json"
@@ -81,6 +83,7 @@ def test_benchmarks_step(tmp_path: Path) -> None:
     assert record["peer"]["ours_to_peer"]["median"] > 0
 
 
+@pytest.mark.nightly
 def test_benchmarks_propose(tmp_path: Path) -> None:
     record_path = tmp_path / "propose.json"
     specs = [ZOO_SPECS["eagle"], ZOO_SPECS["ngram"]]

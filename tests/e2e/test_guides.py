@@ -37,6 +37,9 @@ from vllm_ascend_spec.metrics.acceptance import from_prometheus
 
 # Four processes that compile take minutes on two cores.
 LONG = ("vllm-zh, MLP speculator", "vllm-zh, EAGLE")
+# By day the first test asks whether each is understood, and another script of the method runs.
+ANOTHER_RUNS = ("article, draft model", "vllm-ascend, ngram", "article, EAGLE")
+BY_NIGHT = LONG + ANOTHER_RUNS
 # What a small machine is told beside the script: memory, and that no core is a worker's own.
 MACHINE = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 PROMPT = "import os\n\ndef "
@@ -79,7 +82,7 @@ def test_a_script_asks_for_what_it_says(
 
 @pytest.mark.usefixtures("copied_workers")
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.nightly if n in LONG else ()) for n in SCRIPTS]
+    "name", [pytest.param(n, marks=pytest.mark.nightly if n in BY_NIGHT else ()) for n in SCRIPTS]
 )
 def test_a_script_runs(
     name: str,
@@ -118,7 +121,14 @@ def test_the_script_that_keeps_hidden_states(tmp_path: Path) -> None:
     assert printed.count("3, 64])") == 2, printed
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+# By day the others, one of them with a draft model and one with EAGLE.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.nightly if n == "article, draft model" else ())
+        for n in COMMANDS
+    ],
+)
 def test_a_command_serves(name: str) -> None:
     command = COMMANDS[name]
     text = command.ours

@@ -32,7 +32,8 @@ BATCHES_COMPARED = 3
         pytest.param("eagle", {}, marks=pytest.mark.nightly),
         pytest.param("eagle3", {}, marks=pytest.mark.nightly),
         pytest.param("mtp", {}, marks=pytest.mark.nightly),
-        pytest.param("mtp", SCHEDULE, id="mtp-schedule"),
+        # By day tests/ascend/test_lockstep.py has it, and tests/replicas the counts of its steps.
+        pytest.param("mtp", SCHEDULE, id="mtp-schedule", marks=pytest.mark.nightly),
     ],
 )
 def test_a_copy_without_work_keeps_in_step(

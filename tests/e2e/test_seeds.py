@@ -173,7 +173,8 @@ def test_vllms_own_draft_loop(
     assert_same(sampled.ask(llm, prompts[:32]), expected[:32])
 
 
-@pytest.mark.parametrize("method", of_all(("eagle",)))
+@pytest.mark.nightly  # by day without seeds, in test_greedy_equality.py
+@pytest.mark.parametrize("method", EVERY)
 def test_compiled(method: str, make_engine: Any, prompts: list[str]) -> None:
     """torch.compile rounds differently than eager, so both sides are compiled here."""
     plain = sampled.ask(make_engine(enforce_eager=False), prompts[:32])

@@ -150,6 +150,8 @@ def test_a_bad_request_is_refused_and_the_server_goes_on(
     assert good.usage.completion_tokens > 0
 
 
+# By day the README's server, which nobody gives a number of threads, in tests/docs/test_run.py.
+@pytest.mark.nightly
 def test_a_worker_in_a_process_of_its_own(prompts: list[str], expect: Any) -> None:
     """What vLLM does where the number of threads is not given."""
     with Server(

@@ -13,19 +13,22 @@ from tests.e2e.drafts import Drafts, count, watch
 from tests.e2e.scripted_trees import PARENTS, TreeScript
 from tests.e2e.staggered import run_staggered
 from tests.engines import assert_same, token_ids
-from tests.zoo import SPECS, target_of
+from tests.zoo import EVERY, target_of
 from vllm_ascend_spec.methods.ngram import drafter as ngram
 from vllm_ascend_spec.worker.cpu_tree_attention import TreeAttentionImpl
 from vllm_ascend_spec.worker.trees import TreesMixin
 
 BLOCK = 32
-# Each with as many drafts as the second says. Both lists of paths have nodes after siblings.
+# Each with as many drafts as the second says.
 TREES: dict[str, tuple[dict[str, Any], int]] = {
     "eagle3": ({"tree": "5x3"}, 15),
-    "eagle": ({"tree": 9}, 9),
+    "eagle": ({"tree": "4x3"}, 12),
     "mtp": ({"tree": "3x2"}, 6),
     "draft_model": ({"tree": 7}, 7),
     "medusa": ({"tree": 12}, 12),
+    "peagle": ({"tree": 9}, 9),
+    "pard": ({"tree": "3x3"}, 9),
+    "dflash": ({"tree": 8}, 8),
     "ngram": ({"tree": 12}, 12),
     "suffix": ({"tree": 8}, 8),
 }
@@ -38,7 +41,7 @@ METHODS = [
 
 def spec_of(method: str) -> dict[str, Any]:
     """Return a speculative config that leaves the number of drafts to the tree."""
-    return {k: v for k, v in SPECS[method].items() if k != "num_speculative_tokens"}
+    return {k: v for k, v in EVERY[method].items() if k != "num_speculative_tokens"}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +77,7 @@ def check_trees(seen: Drafts, most: int, accepted: list[list[int]]) -> None:
     """Trees were verified, and paths beside the principal chain were accepted."""
     assert max(max(step.drafts, default=0) for step in seen.steps) == most
     beside = [rows for rows in accepted if rows != list(range(len(rows)))]
-    assert len(beside) > 0.02 * len(accepted)
+    assert len(beside) > 0.01 * len(accepted)
 
 
 @pytest.mark.core
@@ -90,7 +93,7 @@ def test_greedy(
     accepted: list[list[int]],
 ) -> None:
     texts = prompts[: 12 if batch == 1 else 40]
-    expected = token_ids(expect(texts, {"model": target_of(SPECS[method])}))
+    expected = token_ids(expect(texts, {"model": target_of(EVERY[method])}))
     llm = make_tree(method)
     with watch(llm) as seen:
         assert_same(ask(llm, generate, texts, batch), expected)
@@ -129,11 +132,11 @@ def test_pieces_of_prompts_and_the_prefix_cache(
     """No rejected row gets into the cache: a second pass finds answers and prompts there."""
     chunks = {"max_num_batched_tokens": 48, "max_num_seqs": 4}
     llm = make_tree(method, enable_prefix_caching=True, block_size=BLOCK, **chunks)
-    outputs = expect(prompts[:16], {"model": target_of(SPECS[method])})
+    outputs = expect(prompts[:16], {"model": target_of(EVERY[method])})
     assert_same(ask(llm, generate, prompts[:16]), token_ids(outputs))
     before = count(llm, "vllm:prefix_cache_hits")
     longer = [prompt + output.text for prompt, output in zip(prompts, outputs, strict=False)]
-    further = token_ids(expect(longer, {"model": target_of(SPECS[method])}))
+    further = token_ids(expect(longer, {"model": target_of(EVERY[method])}))
     assert_same(ask(llm, generate, longer), further)
     assert count(llm, "vllm:prefix_cache_hits") > before
 
@@ -146,7 +149,7 @@ def test_preemption(
         method, block_size=BLOCK, num_gpu_blocks_override=24, enable_prefix_caching=False
     )
     before = count(llm, "vllm:num_preemptions")
-    expected = token_ids(expect(prompts[:24], {"model": target_of(SPECS[method])}))
+    expected = token_ids(expect(prompts[:24], {"model": target_of(EVERY[method])}))
     assert_same(ask(llm, generate, prompts[:24]), expected)
     assert count(llm, "vllm:num_preemptions") > before
 
@@ -174,7 +177,7 @@ def test_neighbours_that_come_and_go(
     answers = run_staggered(llm, asked)
     mine = (0, 2, 3, 6)
     texts = [asked[index][1] for index in mine]
-    expected = token_ids(expect(texts, {"model": target_of(SPECS[method])}))
+    expected = token_ids(expect(texts, {"model": target_of(EVERY[method])}))
     assert_same([answers[index] for index in mine], expected)
 
 
@@ -183,17 +186,16 @@ def test_the_end_of_the_context(
     method: str, make_tree: Any, expect: Any, generate: Any, prompts: list[str]
 ) -> None:
     short = {"max_model_len": 160}
-    model = {"model": target_of(SPECS[method])}
+    model = {"model": target_of(EVERY[method])}
     expected = token_ids(expect(prompts[:16], {**short, **model}, max_tokens=200))
     llm = make_tree(method, **short)
     assert_same(token_ids(generate(llm, prompts[:16], max_tokens=200)), expected)
 
 
-@pytest.mark.parametrize("batch", [8, pytest.param(1, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize(
-    "method",
-    [pytest.param(name, marks=() if name == "eagle3" else pytest.mark.nightly) for name in TREES],
-)
+# The same attention, called from compiled code.
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("method", TREES)
 def test_compiled(
     method: str,
     batch: int,
@@ -204,7 +206,7 @@ def test_compiled(
     accepted: list[list[int]],
 ) -> None:
     """torch.compile rounds differently than eager, so both sides are compiled here."""
-    engine = {"enforce_eager": False, "model": target_of(SPECS[method])}
+    engine = {"enforce_eager": False, "model": target_of(EVERY[method])}
     expected = token_ids(expect(prompts[:24], engine))
     llm = make_tree(method, enforce_eager=False)
     assert_same(ask(llm, generate, prompts[:24], batch), expected)
@@ -261,31 +263,52 @@ def test_without_the_accepted_keys_answers_would_differ(
     assert script.turn
 
 
-def keys_of(llm: Any, texts: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Answer some prompts one by one; return the keys and values of all layers after each."""
+def keys_after(llm: Any, tokens: list[int], length: int) -> tuple[list[int], torch.Tensor]:
+    """Answer a prompt; return the answer and the cached keys and values of the text in all layers.
+
+    Returns:
+        the answer, and [num_layers, num_tokens, num_heads, 2 * head_size] of all tokens that a
+        block was allocated for.
+    """
     runner = llm.llm_engine.model_executor.driver_worker.worker.model_runner
-    rows: list[torch.Tensor] = []
-    settled = []
-    execute = runner.execute_model
+    execute, blocks = runner.execute_model, []
 
     def watched(scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
-        output = execute(scheduler_output, *args, **kwargs)
+        found = execute(scheduler_output, *args, **kwargs)
         if runner.input_batch.num_reqs:
-            table = runner.input_batch.block_table[0].block_table.cpu[0].tolist()
-            places = [block * BLOCK + i for block in table for i in range(BLOCK)]
-            rows[:] = [torch.tensor(places)]
-        return output
+            table = runner.input_batch.block_table[0]
+            blocks[:] = table.block_table.np[0, : table.num_blocks_per_row[0]].tolist()
+        return found
 
-    monkeypatch.setattr(runner, "execute_model", watched)
-    for text, length in texts:
-        params = SamplingParams(temperature=0, max_tokens=length, ignore_eos=True)
-        llm.generate({"prompt_token_ids": text}, params, use_tqdm=False)
-        caches = []
-        layers = runner.compilation_config.static_forward_context
-        for name in sorted(layers):
-            if name.startswith("model.layers"):
-                cache = layers[name].kv_cache  # [num_blocks, heads, block_size, 2 * head_size]
-                flat = cache.transpose(1, 2).flatten(0, 1)
-                caches.append(flat[rows[0]].clone())
-        settled.append(caches)
-    return settled
+    params = SamplingParams(temperature=0, max_tokens=length, ignore_eos=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "execute_model", watched)
+        (output,) = llm.generate({"prompt_token_ids": tokens}, params, use_tqdm=False)
+    layers = runner.compilation_config.static_forward_context
+    caches = [layer.kv_cache for name, layer in layers.items() if name.startswith("model.layers.")]
+    kept = [cache[blocks].transpose(1, 2).flatten(0, 1) for cache in caches[: num_layers(llm)]]
+    return list(output.outputs[0].token_ids), torch.stack(kept)
+
+
+def num_layers(llm: Any) -> int:
+    return llm.model_config.hf_config.num_hidden_layers
+
+
+def test_keys_and_values_are_those_of_a_prompt(
+    scripted: Any, make_engine: Any, prompts: list[str], accepted: list[list[int]]
+) -> None:
+    """After every way to accept, across blocks; the prompt is the whole text."""
+    llm, answers, _ = scripted
+    plain = make_engine(block_size=BLOCK)
+    tokenizer = plain.get_tokenizer()
+    for prompt, answer in zip(prompts[:8], answers, strict=False):
+        text = tokenizer.encode(prompt)
+        found, ours = keys_after(llm, text, len(answer))
+        assert found == answer
+        whole = [*text, *answer[:-1]]
+        _, theirs = keys_after(plain, whole, 1)
+        # Within a block the kernel orders them as it likes, so only full ones can be compared.
+        full = len(whole) // BLOCK * BLOCK
+        assert full > len(text)
+        torch.testing.assert_close(ours[:, :full], theirs[:, :full], atol=2e-4, rtol=2e-4)
+    assert any(rows != list(range(len(rows))) for rows in accepted)

@@ -20,6 +20,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 
@@ -127,6 +128,18 @@ class Branches:
                 weights.append(weight)
         return cls(case, drafts, normalised(weights), backend)
 
+    @cached_property
+    def logits(self) -> torch.Tensor:
+        """The target's logits, [num_branches, num_drafts + 1, vocab_size]."""
+        return torch.tensor(
+            [[self.case.target_logits(d[:i]) for i in range(len(d) + 1)] for d in self.drafts]
+        )
+
+    @cached_property
+    def probs(self) -> torch.Tensor:
+        """What the op is told of q, [num_branches, num_drafts, vocab_size]."""
+        return torch.tensor([[self.case.shown(d[:i]) for i in range(len(d))] for d in self.drafts])
+
     def run(self, accept: torch.Tensor, sample: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the op once per branch and column of uniforms.
 
@@ -138,8 +151,6 @@ class Branches:
             Number of output tokens and the last of them, int64 [num_branches, num_columns].
         """
         case, (num_branches, num_columns) = self.case, sample.shape
-        logits = [[case.target_logits(d[:i]) for i in range(len(d) + 1)] for d in self.drafts]
-        probs = [[case.shown(d[:i]) for i in range(len(d))] for d in self.drafts]
         shown = torch.tensor(self.drafts, dtype=torch.int32)
         if case.without_draft is not None:
             shown[:, case.without_draft] = -1
@@ -150,7 +161,7 @@ class Branches:
 
         requests, s = num_branches * num_columns, case.sampling
         tokens, counts = verify_sample(
-            repeat(torch.tensor(logits)),
+            repeat(self.logits),
             repeat(shown),
             (torch.arange(1, requests + 1) * case.num_drafts).int(),
             case.num_drafts,
@@ -158,7 +169,7 @@ class Branches:
             top_k=torch.full((requests,), s.top_k, dtype=torch.int32) if s.top_k else None,
             top_p=torch.full((requests,), s.top_p) if s.top_p < 1 else None,
             min_p=torch.full((requests,), s.min_p) if s.min_p else None,
-            draft_probs=repeat(torch.tensor(probs)) if case.sampled else None,
+            draft_probs=repeat(self.probs) if case.sampled else None,
             accept_uniform=accept.flatten(),
             sample_uniform=sample.flatten(),
             rule=case.rule,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
-import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +20,9 @@ from typing import Any
 
 import pytest
 
+from tests.docs.person import COMPILES_ALL, ONE_THREAD, environment
 from tests.training.fit_inputs import texts, write_inputs
+from tests.warm.programs import Programs
 from tests.zoo import SHALLOW, ZOO
 from vllm_ascend_spec.training.library.checkpoints import mend
 from vllm_ascend_spec.training.library.dataset import train_share
@@ -40,33 +43,59 @@ TINY = Settings(
     learning_rate=3e-3,
     library=("--total-seq-len", str(TOKENS)),
 )
-# Runs the phase, named behind it, with a recipe of one step.
+# The phase with a recipe of one step.
 ONE_STEP = """
 import dataclasses, sys
 from vllm_ascend_spec.training import methods
 from vllm_ascend_spec.training.phases import run
 
 methods.SCRATCH = dataclasses.replace(methods.SCRATCH, steps=1)
-run.leave(run.main(sys.argv[-2:]))
+run.leave(run.main(sys.argv[1:]))
 """
+PHASE = ("-m", "vllm_ascend_spec.training.phases.run")
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
-def start(output: Path, *before: str) -> subprocess.Popen[str]:
-    program = [*before, "-m", "vllm_ascend_spec.training.phases.run", "fit", str(output)]
-    return subprocess.Popen(
-        [sys.executable, *program],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+@pytest.fixture(scope="module")
+def start() -> Iterator[Start]:
+    """Return what starts the phase in an output folder; phase and program may be others.
+
+    Importing the library takes longer than all else here, so by day processes are copies of one
+    that has; test_train_command.py starts the phase from nothing.
+    """
+    modules = ("speculators.train.cli", "speculators.train.trainer")
+    with contextlib.ExitStack() as stack:
+        variables = environment(**ONE_THREAD)
+        if not COMPILES_ALL:
+            programs = stack.enter_context(closing(Programs(variables, modules)))
+            variables |= programs.variables
+
+        def start(output: Path, *program: str, phase: str = "fit") -> subprocess.Popen[str]:
+            return subprocess.Popen(
+                ["python", *(program or PHASE), phase, str(output)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=variables,
+            )
+
+        yield start
 
 
-def train(output: Path, *before: str) -> str:
-    process = start(output, *before)
-    told = process.communicate(timeout=300)[0]
-    assert process.returncode == 0, told
-    return told
+Train = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def train(start: Start) -> Train:
+    """Return what runs the phase to its end, and returns what it has shown."""
+
+    def train(output: Path, *program: str, phase: str = "fit") -> str:
+        process = start(output, *program, phase=phase)
+        told = process.communicate(timeout=300)[0]
+        assert process.returncode == 0, told
+        return told
+
+    return train
 
 
 def logged(output: Path, part: str) -> list[dict[str, Any]]:
@@ -90,7 +119,7 @@ def batches(output: Path) -> list[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def trained(train: Train, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A trained head's output folder, and what was shown."""
     output = tmp_path_factory.mktemp("fit") / "output"
     write_inputs(replace(TINY, output=output), texts(24))
@@ -126,11 +155,13 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def test_from_scratch_all_samples_are_trained_on(large: Path, tmp_path: Path) -> None:
+def test_from_scratch_all_samples_are_trained_on(train: Train, large: Path, tmp_path: Path) -> None:
     """The recipe has fewer steps than an epoch here."""
     output = Path(shutil.copytree(large, tmp_path / "output"))
     replace(TINY, output=output, steps=None).save(Output(output).settings)
-    told = train(output, "-c", ONE_STEP)
+    program = tmp_path / "one_step.py"
+    program.write_text(ONE_STEP)
+    told = train(output, str(program))
     epoch = len(batches(output))
     assert epoch > 2
     assert f"fit: step {epoch} of {epoch}, loss " in told
@@ -145,7 +176,7 @@ def test_as_many_samples_are_watched_as_tell_something(count: int, watched: int)
     assert count - int(count * train_share(count, 1)) == watched
 
 
-def test_samples_that_are_left_out_are_told(large: Path, tmp_path: Path) -> None:
+def test_samples_that_are_left_out_are_told(train: Train, large: Path, tmp_path: Path) -> None:
     output = Path(shutil.copytree(large, tmp_path / "output"))
     replace(TINY, output=output, steps=2).save(Output(output).settings)
     told = train(output)
@@ -168,11 +199,13 @@ def test_the_head_is_what_vllm_reads(trained: tuple[Path, str]) -> None:
     assert not [name for name in tensors if name.startswith("verifier")]
 
 
-def test_a_second_start_has_nothing_to_do(trained: tuple[Path, str]) -> None:
+def test_a_second_start_has_nothing_to_do(train: Train, trained: tuple[Path, str]) -> None:
     assert train(trained[0]) == ""
 
 
-def test_states_of_other_tokens_teach_less(trained: tuple[Path, str], tmp_path: Path) -> None:
+def test_states_of_other_tokens_teach_less(
+    train: Train, trained: tuple[Path, str], tmp_path: Path
+) -> None:
     """Negative control: what is learned comes from the hidden states."""
     write_inputs(replace(TINY, output=tmp_path / "shuffled"), texts(24), shuffled=True)
     train(tmp_path / "shuffled")
@@ -186,7 +219,7 @@ def test_states_of_other_tokens_teach_less(trained: tuple[Path, str], tmp_path: 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.nightly)])
 def test_killed_training_ends_with_the_same_head(
-    trained: tuple[Path, str], tmp_path: Path, kills: int
+    start: Start, trained: tuple[Path, str], tmp_path: Path, kills: int
 ) -> None:
     output = tmp_path / "output"
     # A checkpoint after every step, and in the middle of epochs.
@@ -219,7 +252,7 @@ def await_first_step(process: subprocess.Popen[str]) -> None:
             return
 
 
-def test_ctrl_c_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_last_checkpoint(start: Start, tmp_path: Path) -> None:
     output = tmp_path / "output"
     write_inputs(replace(TINY, output=output, checkpoint_minutes=0, steps=500), texts(24))
     process = start(output)
@@ -234,7 +267,7 @@ def test_ctrl_c_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     assert mend(checkpoints) is not None
 
 
-def test_a_head_of_another_form_goes_on_from_where_it_was(tmp_path: Path) -> None:
+def test_a_head_of_another_form_goes_on_from_where_it_was(train: Train, tmp_path: Path) -> None:
     """The zoo's head is right before it is trained on, so nothing of it is lost."""
     settings = replace(
         TINY,
@@ -246,8 +279,7 @@ def test_a_head_of_another_form_goes_on_from_where_it_was(tmp_path: Path) -> Non
         learning_rate=1e-6,
     )
     write_inputs(settings, texts(8))
-    program = ("-m", "vllm_ascend_spec.training.phases.run", "vocabulary", str(settings.output))
-    subprocess.run([sys.executable, *program], check=True)
+    train(settings.output, phase="vocabulary")
     train(settings.output)
     assert logged(settings.output, "train")[0]["full_acc_0"] > 0.5
     config = json.loads((Output(settings.output).head / "config.json").read_text())
@@ -257,7 +289,7 @@ def test_a_head_of_another_form_goes_on_from_where_it_was(tmp_path: Path) -> Non
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("method", ["peagle", "dflash", "dspark"])
-def test_other_methods_learn(method: str, tmp_path: Path) -> None:
+def test_other_methods_learn(train: Train, method: str, tmp_path: Path) -> None:
     settings = replace(TINY, method=method, output=tmp_path / "output")
     write_inputs(settings, texts(24))
     train(settings.output)
@@ -266,10 +298,10 @@ def test_other_methods_learn(method: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_two_processes_train_together(tmp_path: Path) -> None:
+def test_two_processes_train_together(train: Train, tmp_path: Path) -> None:
     output = tmp_path / "output"
     write_inputs(replace(TINY, output=output), texts(24))
-    told = train(output, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+    told = train(output, "-m", "torch.distributed.run", "--nproc-per-node", "2", *PHASE)
     losses = [each["loss"] for each in logged(output, "train")]
     assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
     assert told.count(f"fit: step {STEPS} of {STEPS}") == 1

@@ -1,11 +1,13 @@
-"""The process that commands are copied from: ``python -m tests.warm.copies SOCKET``.
+"""The process that commands are copied from: ``python -m tests.warm.copies SOCKET MODULE ...``.
 
-It ends when its stdin does.
+It imports the modules, and vLLM if it is among them or if none is named. It ends when its stdin
+does.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import multiprocessing
 import os
@@ -27,33 +29,26 @@ READ_LATE = (
 POLL_S = 0.05
 # The server as a module, as guides start it.
 SERVER = "vllm.entrypoints.openai.api_server"
+# Packages of the modules that are run: the tests', and the phases and engines of ``train``.
+KNOWN = ("tests.", "vllm_ascend_spec.training.")
+VLLM = "vllm"
 # What imports have read; some add variables of their own.
 GIVEN = dict(os.environ)
 
 
-def serve(path: str) -> None:
+def serve(path: str, modules: Sequence[str]) -> None:
     """Copy this process for each command that comes."""
     ready = os.dup(1)
     # Nothing else may write to it, as what is imported does.
     os.dup2(2, 1)
-    import vllm.entrypoints.cli.main
-    import vllm.entrypoints.cli.serve
-    import vllm.entrypoints.openai.api_server
-    import vllm.model_executor.models.llama
-    import vllm.v1.attention.backends.cpu_attn
-    import vllm.v1.engine.core
-    import vllm.v1.executor.multiproc_executor
-    import vllm.v1.worker.cpu_model_runner
-    import vllm.v1.worker.cpu_worker  # noqa: F401 - imported so that no copy has to
-    from vllm import LLM  # noqa: F401
-    from vllm.platforms import current_platform
-
-    assert current_platform.device_type
+    if VLLM in modules or not modules:
+        import_vllm()
+    for module in modules:
+        importlib.import_module(module)
     assert threading.active_count() == 1, "only what has one thread can be copied"
     # vLLM asks for "spawn" on a CPU; what that starts would import everything again.
     get_context = multiprocessing.get_context
     multiprocessing.get_context = lambda method=None: get_context("fork")  # type: ignore[assignment]
-    choose_values_late()
     gc.collect()
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -69,6 +64,24 @@ def serve(path: str) -> None:
                 listener.close()
                 keep(peer)
             peer.close()
+
+
+def import_vllm() -> None:
+    """Import what servers and engines need."""
+    import vllm.entrypoints.cli.main
+    import vllm.entrypoints.cli.serve
+    import vllm.entrypoints.openai.api_server
+    import vllm.model_executor.models.llama
+    import vllm.v1.attention.backends.cpu_attn
+    import vllm.v1.engine.core
+    import vllm.v1.executor.multiproc_executor
+    import vllm.v1.worker.cpu_model_runner
+    import vllm.v1.worker.cpu_worker  # noqa: F401 - imported so that no copy has to
+    from vllm import LLM  # noqa: F401
+    from vllm.platforms import current_platform
+
+    assert current_platform.device_type
+    choose_values_late()
 
 
 def choose_values_late() -> None:
@@ -124,11 +137,11 @@ def takes(words: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def is_program(words: Sequence[str]) -> bool:
-    """Tell whether a command is a server, or Python with a file or with a module of the tests."""
+    """Tell whether a command is a server, or Python with a file or with a module known here."""
     program, first, second, *_ = [*words, "", ""]
     if program == "vllm":
         return first == "serve"
-    is_known = second == SERVER or second.startswith("tests.")
+    is_known = second == SERVER or second.startswith(KNOWN)
     return first.endswith(".py") or (first == "-m" and is_known)
 
 
@@ -163,4 +176,4 @@ def run(job: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], sys.argv[2:])

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.warm.command import SOCKET
@@ -23,9 +23,10 @@ class Programs:
     Args:
         environment: of that process, whole. A command whose environment differs in what may have
             been read by an import runs in a process of its own.
+        modules: what it has imported; by default vLLM.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], modules: Sequence[str] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="warm-")
         folder = Path(self._folder.name)
         for name in NAMES:
@@ -36,7 +37,7 @@ class Programs:
         # What a shell is given to find them.
         self.variables = {"PATH": path, SOCKET: str(folder / "socket")}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.warm.copies", self.variables[SOCKET]],
+            [sys.executable, "-m", "tests.warm.copies", self.variables[SOCKET], *modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -8,7 +8,6 @@ from vllm_ascend_spec.config.capture import check_capture
 from vllm_ascend_spec.config.draft_length import check_draft_length
 from vllm_ascend_spec.config.draft_loop import check_draft_loop
 from vllm_ascend_spec.config.draft_options import check_draft_options
-from vllm_ascend_spec.config.draft_tree import check_tree
 from vllm_ascend_spec.config.draft_window import check_draft_window
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.model_runner import check_model_runner
@@ -17,6 +16,7 @@ from vllm_ascend_spec.config.parallel_drafting import check_one_pass
 from vllm_ascend_spec.config.pipeline import check_pipeline
 from vllm_ascend_spec.config.rules import STANDARD, check_synthetic, resolve_rule
 from vllm_ascend_spec.config.schedule import check_schedule
+from vllm_ascend_spec.config.tree_rules import check_tree
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream.limits import WITHOUT_METHODS
 
@@ -72,8 +72,8 @@ Rule = Callable[[SpecInput], None]
 # Each raises what is wrong, as a ConfigError.
 RULES: tuple[Rule, ...] = (
     check_family,
-    check_num_drafts,
     check_tree,
+    check_num_drafts,
     check_draft_length,
     check_schedule,
     check_scheduling,
@@ -90,8 +90,8 @@ RULES: tuple[Rule, ...] = (
 # and computed synthetic rates.
 OF_BUILT: tuple[Rule, ...] = (
     check_family,
-    check_num_drafts,
     check_tree,
+    check_num_drafts,
     check_schedule,
     check_draft_loop,
     check_draft_window,

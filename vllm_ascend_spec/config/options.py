@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.config import known_to_vllm
+from vllm_ascend_spec.config.tree_shape import size_of
 from vllm_ascend_spec.config.values import (
     Check,
     anything,
@@ -58,6 +59,12 @@ class Option:
     unset: Any = None
 
 
+def _paths(value: Any) -> str | None:
+    size = size_of(None, value)
+    is_right = size is not None and size <= MAX_DRAFT_TOKENS
+    return None if is_right else f"valid: a list of up to {MAX_DRAFT_TOKENS} paths, as [(0,), (1,)]"
+
+
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
@@ -99,7 +106,7 @@ OPTIONS: dict[str, Option] = {
             "speculative_token_tree",
             "the paths of a tree of drafts, as in vLLM's old documents: [(0,), (1,), (0, 0)] are "
             "the two likeliest tokens and what likeliest follows the first",
-            optional(anything("a list of paths")),
+            optional(_paths),
         ),
         Option(
             "draft_sample_method",

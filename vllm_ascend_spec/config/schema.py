@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.config.old_names import KEYS
 from vllm_ascend_spec.config.options import MAX_DRAFT_TOKENS, OPTIONS
+from vllm_ascend_spec.config.tree_shape import size_of
 from vllm_ascend_spec.config.values import Check, boolean, int_in, one_of, optional, share, text
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
 SECTION = "ascend_spec"
-# A tree that is a chain with siblings: drafts one after another, and beside each other.
-TREE_SIZES = re.compile(r"([1-9]\d?)x([1-9]\d?)", re.ASCII)
 # Verification backends of this release; tests/config/test_schema.py compares with the ops.
 VERIFY_BACKENDS = ("cpu", "triton", "ascendc", "reference")
 VERIFY_RULES = TOKEN, BLOCK, SEEDED = ("token", "block", "seeded")
@@ -49,8 +47,8 @@ def _lengths(value: Any) -> str | None:
 
 
 def _tree(value: Any) -> str | None:
-    is_number = int_in(1, MAX_DRAFT_TOKENS)(value) is None
-    is_right = is_number or (isinstance(value, str) and TREE_SIZES.fullmatch(value))
+    size = size_of(value) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    is_right = size is not None and 1 <= size <= MAX_DRAFT_TOKENS
     return None if is_right else f"valid: a number of drafts up to {MAX_DRAFT_TOKENS}, or '5x3'"
 
 

@@ -8,9 +8,12 @@ parents before children, and the principal chain ``(0,), (0, 0), …`` before al
 
 from __future__ import annotations
 
+import re
+from ast import literal_eval
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import prod
+from typing import Any
 
 Path = tuple[int, ...]
 Tree = tuple[Path, ...]
@@ -21,6 +24,39 @@ Rates = Callable[[int, int], float]
 COMMON_RATES = (0.6, 0.12, 0.06, 0.03)
 # Each further rank is taken so much more rarely.
 FURTHER = 0.5
+
+
+# A chain with siblings: drafts one after another, and beside each other.
+SIZES = re.compile(r"([1-9]\d?)x([1-9]\d?)", re.ASCII)
+
+
+def read_paths(value: Any) -> list[Path] | None:
+    """Return the paths of a list, or of its text as in vLLM's documents; None if it has none."""
+    try:
+        listed = literal_eval(value) if isinstance(value, str) else value
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if not isinstance(listed, list | tuple) or not listed:
+        return None
+    paths = [tuple(path) if isinstance(path, list | tuple) else (path,) for path in listed]
+    are_ranks = all(type(rank) is int and rank >= 0 for path in paths for rank in path)
+    return paths if are_ranks and all(paths) else None
+
+
+def size_of(tree: int | str | None, paths: Any = None) -> int | None:
+    """Return the number of nodes of a tree, however it is asked for; None if that is no tree.
+
+    Args:
+        tree: a number of nodes, or sizes as in ``5x3``.
+        paths: a list of paths.
+    """
+    if isinstance(tree, int):
+        return tree
+    if isinstance(tree, str):
+        sizes = SIZES.fullmatch(tree)
+        return None if sizes is None else int(sizes[1]) * int(sizes[2])
+    listed = read_paths(paths)
+    return None if listed is None else len(listed)
 
 
 def common_rate(depth: int, rank: int) -> float:

@@ -13,7 +13,7 @@ from vllm_ascend_spec import versions
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.options import ABSENT, INTERNAL, OPTIONS
 from vllm_ascend_spec.config.options import OURS as OURS_ALONE
-from vllm_ascend_spec.conformance.sources import Class, Sources, imports_of
+from vllm_ascend_spec.conformance.sources import Class, Sources, imports_of, parsed
 from vllm_ascend_spec.conformance.surface import Surface, Use, module_name
 from vllm_ascend_spec.methods.registry import all_methods
 from vllm_ascend_spec.patches.registry import PATCHES
@@ -129,8 +129,11 @@ def needing_what_is_absent(folders: Mapping[str, Path]) -> Iterator[str]:
     """Yield our modules that import an upstream package missing from ``folders``."""
     absent = PACKAGES.keys() - folders.keys()
     for path in OUR_FOLDER.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if not any(package in text for package in absent):
+            continue
         name = module_name(OURS, path.relative_to(OUR_FOLDER))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(text)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 heads = {d.partition(".")[0] for _, d in imports_of(node, name, path)}
                 if heads & absent:

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from inspect import Parameter, Signature
 from pathlib import Path
 
-from vllm_ascend_spec.conformance.branches import Branches
+from vllm_ascend_spec.conformance.branches import ASKS, Branches
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Decorators that leave a function's parameters alone but change what it is called on.
@@ -82,10 +82,10 @@ class Sources:
             self._modules[dotted] = None
             if path is not None:
                 text = self.texts.get(dotted) or path.read_text()
-                if self.ours and dotted.partition(".")[0] == self.ours:
-                    tree = self._branches.visit(ast.parse(text))
-                else:
-                    tree = parsed(text)
+                is_ours = bool(self.ours) and dotted.partition(".")[0] == self.ours
+                # Branches change the tree, so theirs is not shared.
+                asks = is_ours and any(name in text for name in ASKS)
+                tree = self._branches.visit(ast.parse(text)) if asks else parsed(text)
                 self._modules[dotted] = Module(self, dotted, path, tree)
         return self._modules[dotted]
 

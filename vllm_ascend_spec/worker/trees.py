@@ -10,6 +10,8 @@ included, sees a chain of as many drafts of which the first ones were accepted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,8 +20,6 @@ from vllm_ascend_spec.verification.trees import BatchTrees, attach, on_device, t
 from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 
@@ -27,7 +27,8 @@ class TreesMixin:
     """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases.
 
     Attributes:
-        parents_of_drafts: parents of the drafts that each request got last, by its id.
+        parents_of_drafts: parents of the drafts that each request got last, by its id; empty if
+            drafts are chains.
     """
 
     device: torch.device
@@ -37,7 +38,8 @@ class TreesMixin:
     input_ids: Any
     query_start_loc: Any
     execute_model_state: Any
-    parents_of_drafts: dict[str, Sequence[int]]
+    requests: dict[str, Any]
+    parents_of_drafts: Mapping[str, Sequence[int]] = MappingProxyType({})
     _trees: StepTrees | None = None
     _states: tuple[Any, ...] = ()
 
@@ -46,20 +48,20 @@ class TreesMixin:
         take = getattr(self.drafter, "take_parents", None)
         parents = None if take is None else take()
         if parents is not None:
-            self.parents_of_drafts = dict(zip(req_ids, parents, strict=True))
+            # A request that was left out of a step still has the drafts of an earlier one.
+            waiting = self.parents_of_drafts.items()
+            kept = {req_id: own for req_id, own in waiting if req_id in self.requests}
+            self.parents_of_drafts = kept | dict(zip(req_ids, parents, strict=True))
 
     def _prepare_inputs(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vLLM does, and move the rows of trees to the positions of their depths."""
         prepared = super()._prepare_inputs(*args, **kwargs)  # type: ignore[misc]
         self._trees = None
         metadata: SpecDecodeMetadata | None = prepared[1]
-        if metadata is None or not getattr(self, "parents_of_drafts", None):
+        if metadata is None or not self.parents_of_drafts:
             return prepared
         counts, req_ids = metadata.num_draft_tokens, self.input_batch.req_ids
-        parents = [
-            tuple(self.parents_of_drafts.get(req_id, range(-1, count - 1))[:count])
-            for req_id, count in zip(req_ids, counts, strict=True)
-        ]
+        parents = [self._parents_of(*drafts) for drafts in zip(req_ids, counts, strict=True)]
         starts = self.query_start_loc.np[: len(counts) + 1].tolist()
         self._trees = StepTrees(parents, starts, counts)
         attach(metadata, BatchTrees.of(parents, self.device))
@@ -69,6 +71,11 @@ class TreesMixin:
         self._shifts = on_device(shifts, torch.int64, self.device)
         self.positions[metadata.logits_indices] += self._shifts
         return prepared
+
+    def _parents_of(self, req_id: str, num_drafts: int) -> tuple[int, ...]:
+        """Return the parents of a request's drafts; those of a chain if they are not known."""
+        known = self.parents_of_drafts.get(req_id, ())
+        return tuple(known[:num_drafts] if len(known) >= num_drafts else range(-1, num_drafts - 1))
 
     def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vLLM does, and say along which paths rows attend."""

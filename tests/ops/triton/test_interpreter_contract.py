@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.ops.triton.interpreter import INTERPRETED, run_interpreted
@@ -12,10 +14,14 @@ pytestmark = pytest.mark.skipif(INTERPRETED, reason="the interpreter is on: run 
 CONTRACT = ("verify_greedy", "verify_sample", "grammar_mask", "block_rule")
 # Hundreds of calls each; interpreted/test_parity.py covers the same ground with fewer.
 TOO_SLOW = "not test_equals_the_oracle and not test_filters_keep_ties_together"
+# Forty of a second each, which differ in what stands in those rows; by day NaN does, which no sum
+# and no maximum hides.
+SLOW = "(nan or not test_rows_that_are_not_needed_do_not_matter)"
 
 
 def test_contract_under_the_interpreter() -> None:
-    run_interpreted(*(f"tests/ops/test_{name}.py" for name in CONTRACT), "-k", TOO_SLOW)
+    left_out = TOO_SLOW if "TESTS_COMPILE_ALL" in os.environ else f"{TOO_SLOW} and {SLOW}"
+    run_interpreted(*(f"tests/ops/test_{name}.py" for name in CONTRACT), "-k", left_out)
 
 
 @pytest.mark.nightly  # the reference accepts as the paper says, and this backend as the reference

@@ -14,7 +14,7 @@ from ..shapes import PEAGLE
 
 RECIPE = command.Recipe(
     "peagle",
-    steps=1500,
+    steps=3000,
     options=("--draft-vocab-size", str(DRAFT_VOCAB_SIZE)),
     # vLLM 0.23 has no head of this kind with Qwen3's layers, which are the library's default.
     library=("--draft-arch", "llama", "--mask-token-id", str(MASK_ID)),
