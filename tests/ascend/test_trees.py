@@ -74,7 +74,7 @@ BY_NIGHT |= {
     "eagle3-preemption": case_of(
         "eagle3",
         "full_decode_only",
-        engine={"num_gpu_blocks_override": 8, "enable_prefix_caching": False},
+        engine={"num_gpu_blocks_override": 9, "enable_prefix_caching": False},
     ),
     "eagle3-chunked": case_of("eagle3", "eager", engine=CHUNKED),
     "ngram-chunked": case_of("ngram", "eager", engine=CHUNKED),
