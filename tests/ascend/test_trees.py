@@ -24,6 +24,9 @@ TREES: dict[str, tuple[dict[str, Any], int]] = {
     "mtp": ({"tree": "3x2"}, 6),
     "draft_model": ({"tree": 7}, 7),
     "medusa": ({"tree": 12}, 12),
+    "peagle": ({"tree": 9}, 9),
+    "pard": ({"tree": "3x3"}, 9),
+    "dflash": ({"tree": 8}, 8),
     "ngram": ({"tree": 12}, 12),
     "suffix": ({"tree": 8}, 8),
 }
