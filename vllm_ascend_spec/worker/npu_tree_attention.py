@@ -161,7 +161,7 @@ class TreeAttentionImpl(AscendAttentionBackendImpl):
         if not _EXTRA_CTX.capturing:
             return torch_npu.npu_fused_infer_attention_score(query, key, value, **arguments)
         workspace = get_capture_resource(
-            (TreeContexts, self.num_heads, self.num_kv_heads),
+            (TreeContexts, self.num_heads, self.num_kv_heads, self.head_size),
             lambda: torch_npu._npu_fused_infer_attention_score_get_max_workspace(
                 query, key, value, **arguments
             ),
