@@ -114,7 +114,7 @@ class SpecConfig:
 
     @property
     def lengths_of_graphs(self) -> tuple[int, ...]:
-        """Numbers of draft steps that need full graphs of their own; empty where there are K.
+        """Numbers of draft steps that need full graphs of their own; empty if it is always K.
 
         1 is among them: with nothing to draft, one step keeps the draft's KV cache up to date.
         """

@@ -139,9 +139,11 @@ class NpuTreesMixin:
     def _attend_in_graph(self, parents: Sequence[Parents]) -> None:
         """Describe the rows of a full graph, of which each request has equally many."""
 
-        def describe(whole: Any) -> TreeRows:
+        def describe(whole: Any) -> TreeRows | None:
             ends = whole.actual_seq_lengths_q
             width, num_reqs = ends[0], len(ends)
+            if width == 1:  # a graph without drafts
+                return None
             assert ends == list(range(width, num_reqs * width + 1, width))
             known = [tuple(own) for own in parents] + [()] * (num_reqs - len(parents))
             mask = self._mask[: ends[-1] * width].view(num_reqs, 1, width, width)
