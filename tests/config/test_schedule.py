@@ -122,8 +122,8 @@ def test_lengths_that_are_chosen_from_are_known() -> None:
 
 
 def test_a_tree_has_fewer_draft_steps_than_drafts() -> None:
-    asked = {key: value for key, value in SPEC.items() if key != "num_speculative_tokens"}
-    found = resolve_engine("org/target", asked, {"ascend_spec": {"tree": "5x3"}})
+    eagle = {"method": "eagle", "model": "org/eagle"}
+    found = resolve_engine("org/target", eagle, {"ascend_spec": {"tree": "5x3"}})
     assert (found.max_k, found.lengths, found.lengths_of_graphs) == (15, (15,), (1, 5))
 
 
