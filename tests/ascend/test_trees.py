@@ -30,6 +30,8 @@ TREES: dict[str, tuple[dict[str, Any], int]] = {
     "ngram": ({"tree": 12}, 12),
     "suffix": ({"tree": 8}, 8),
 }
+# Those that find theirs in the text.
+FOUND = ("ngram", "suffix")
 MODES = ("eager", "full_decode_only", "default")
 # What a request may ask for changes nothing of what an NPU does; so they are asked for once.
 EVERYTHING = ("greedy", "penalties", "structured", "seeded", "switched", "alone")
@@ -110,7 +112,8 @@ def test_answers(name: str, run_engine: Run, on_cpu: Outcome) -> None:
     assert outcome["counters"][ACCEPTED] > 0
     if "preemption" in name:
         assert outcome["counters"]["vllm:num_preemptions"] > 0
-    if case.mode == "full_decode_only":
+    # Found trees are rarely all of one size; test_every_node_ends_the_accepted_path has such.
+    if case.mode == "full_decode_only" and case.method not in FOUND:
         assert outcome["graph_steps_of"]["greedy"]["full"] > 0
 
 
@@ -145,6 +148,8 @@ def test_every_node_ends_the_accepted_path(mode: str, run_engine: Run, on_cpu: O
     outcome = check_scripted(mode, run_engine, on_cpu)
     assert outcome["ended_at"] == list(range(len(PARENTS)))
     assert {rows[-1] for rows in outcome["paths"]} == set(range(len(PARENTS) + 1))
+    if mode == "full_decode_only":
+        assert outcome["graph_steps_of"]["greedy"]["full"] > 0
     hits = {
         kind: counted["vllm:prefix_cache_hits"] for kind, counted in outcome["counters_of"].items()
     }
