@@ -186,8 +186,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "keys of accepted paths stay where they were written": Mutation(
         file=TREES,
-        old="            layer.impl.keep_path(layer, kept, slots[id(whole)])\n",
-        new="            del layer\n",
+        old="layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, own)",
+        new="del layer, key, value, own",
         check="test_trees.py",
         case="full_decode_only",
         said=ANSWERS,

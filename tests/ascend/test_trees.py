@@ -9,7 +9,7 @@ import pytest
 
 from tests.ascend.environment import NPU
 from tests.ascend.matrix import GREEDY, Case
-from tests.ascend.processes import Outcome, Run, tokens_of
+from tests.ascend.processes import ACCEPTED, Outcome, Run, tokens_of
 from tests.e2e.scripted_trees import PARENTS
 from tests.engines import assert_same
 from tests.marks import unless
@@ -24,6 +24,9 @@ TREES: dict[str, tuple[dict[str, Any], int]] = {
     "mtp": ({"tree": "3x2"}, 6),
     "draft_model": ({"tree": 7}, 7),
     "medusa": ({"tree": 12}, 12),
+    "peagle": ({"tree": 9}, 9),
+    "pard": ({"tree": "3x3"}, 9),
+    "dflash": ({"tree": 8}, 8),
     "ngram": ({"tree": 12}, 12),
     "suffix": ({"tree": 8}, 8),
 }
@@ -49,6 +52,8 @@ def case_of(
     )
 
 
+# Prompts in up to seven pieces, beside requests that verify trees.
+CHUNKED = {"max_num_batched_tokens": 64, "max_num_seqs": 4}
 # One for each way in which trees are made, by a loop, by heads and from the text, and one for each
 # way in which the target runs.
 BY_DAY = {
@@ -72,14 +77,10 @@ BY_NIGHT |= {
     "eagle3-preemption": case_of(
         "eagle3",
         "full_decode_only",
-        engine={"num_gpu_blocks_override": 8, "enable_prefix_caching": False},
+        engine={"num_gpu_blocks_override": 9, "enable_prefix_caching": False},
     ),
-    "eagle3-chunked": case_of(
-        "eagle3", "eager", engine={"max_num_batched_tokens": 64, "max_num_seqs": 4}
-    ),
-    "ngram-chunked": case_of(
-        "ngram", "full_decode_only", engine={"max_num_batched_tokens": 64, "max_num_seqs": 4}
-    ),
+    "eagle3-chunked": case_of("eagle3", "eager", engine=CHUNKED),
+    "ngram-chunked": case_of("ngram", "eager", engine=CHUNKED),
     "eagle3-end": case_of("eagle3", "full_decode_only", engine={"max_model_len": 405}),
 }
 CASES = BY_DAY | BY_NIGHT
@@ -104,7 +105,9 @@ def test_answers(name: str, run_engine: Run, on_cpu: Outcome) -> None:
             assert min(map(len, found)) < max(map(len, found))
             expected = [e[: len(f)] for e, f in zip(expected, found, strict=True)]
         assert_same(found, expected)
-    assert beside(outcome)
+    # Of several processes nobody notes the paths.
+    assert beside(outcome) or case.devices > 1
+    assert outcome["counters"][ACCEPTED] > 0
     if "preemption" in name:
         assert outcome["counters"]["vllm:num_preemptions"] > 0
     if case.mode == "full_decode_only":

@@ -79,12 +79,13 @@ class TreeAttentionImpl(AscendAttentionBackendImpl):
 
     @classmethod
     def take_over(
-        cls, impl: AscendAttentionBackendImpl, max_rows: int, dtype: torch.dtype, device: Any
+        cls,
+        impl: AscendAttentionBackendImpl,
+        kept: torch.Tensor,  # [2, max_rows, num_kv_heads, head_size]
     ) -> None:
         """Make an object of this class of one of vllm-ascend's."""
         impl.__class__ = cls
-        shape = (2, max_rows, impl.num_kv_heads, impl.head_size)
-        impl.kept = torch.zeros(shape, dtype=dtype, device=device)
+        impl.kept = kept
 
     def forward_impl(
         self,
@@ -110,29 +111,13 @@ class TreeAttentionImpl(AscendAttentionBackendImpl):
             output[rows] = self._join(query[rows], key[rows], value[rows], trees)
         return output
 
-    def keep_path(
-        self,
-        layer: Any,
-        rows: torch.Tensor,  # [num_written]
-        slots: torch.Tensor,  # [num_written]
-    ) -> None:
-        """Write keys and values of accepted paths to their slots.
-
-        Args:
-            layer: vLLM's layer.
-            rows: int64, which of the rows that were kept.
-            slots: int32.
-        """
-        own = self.kept[:, rows]
-        self.do_kv_cache_update(layer, own[0], own[1], layer.kv_cache, slots)
-
     def _keep(
         self,
         key: torch.Tensor,  # [num_tokens, num_kv_heads, head_size]
         value: torch.Tensor,  # [num_tokens, num_kv_heads, head_size]
         trees: TreeRows,
     ) -> None:
-        """Keep keys and values where the next step's graph does not overwrite them earlier."""
+        """Keep keys and values where no other layer of a graph overwrites them."""
         for buffer, tensor in zip(self.kept, (key, value), strict=True):
             found = tensor[: trees.ends[-1]] if trees.kept is None else tensor[trees.kept]
             buffer[: found.shape[0]].copy_(found)
@@ -176,7 +161,7 @@ class TreeAttentionImpl(AscendAttentionBackendImpl):
         if not _EXTRA_CTX.capturing:
             return torch_npu.npu_fused_infer_attention_score(query, key, value, **arguments)
         workspace = get_capture_resource(
-            (TreeContexts, self.num_heads, self.num_kv_heads),
+            (TreeContexts, self.num_heads, self.num_kv_heads, self.head_size),
             lambda: torch_npu._npu_fused_infer_attention_score_get_max_workspace(
                 query, key, value, **arguments
             ),

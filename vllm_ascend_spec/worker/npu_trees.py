@@ -42,6 +42,7 @@ class NpuTreesMixin:
     _tree_layers: Mapping[str, Any] = MappingProxyType({})
     _layer_metadata: dict[str, Any]
     _mask: torch.Tensor
+    _kept: list[tuple[list[str], torch.Tensor]]
     _is_in_graph: bool = False
     _has_kept: bool = False
     _kept_rows: torch.Tensor | None = None
@@ -64,16 +65,26 @@ class NpuTreesMixin:
         self._tree_layers = {
             name: layer for name, layer in layers.items() if isinstance(layer, AttentionLayerBase)
         }
-        found = {problem_of(layer) for layer in self._tree_layers.values()} - {None}
-        if problem := "M-RoPE" if self.uses_mrope else next(iter(found), None):
+        problems = [problem_of(layer) for layer in self._tree_layers.values()]
+        problems += ["M-RoPE"] * self.uses_mrope
+        problems += ["enable_dbo"] * self.vllm_config.parallel_config.enable_dbo
+        if problem := next(filter(None, problems), None):
             option = asked.sources.get("has_trees", OPTION)
             raise ConfigError(option, asked.max_k, f"not possible with {problem} on an NPU yet")
         width = asked.max_k + 1
         most_rows = self.vllm_config.scheduler_config.max_num_seqs * width
         most_rows = max(most_rows, self.compilation_config.max_cudagraph_capture_size or 0)
         self._mask = torch.zeros(most_rows * width, dtype=torch.bool, device=self.device)
-        for layer in self._tree_layers.values():
-            TreeAttentionImpl.take_over(layer.impl, most_rows, self.dtype, self.device)
+        alike: dict[tuple[int, int], list[str]] = {}
+        for name, layer in self._tree_layers.items():
+            alike.setdefault((layer.impl.num_kv_heads, layer.impl.head_size), []).append(name)
+        self._kept = []
+        for sizes, names in alike.items():
+            shape = (len(names), 2, most_rows, *sizes)
+            kept = torch.zeros(shape, dtype=self.dtype, device=self.device)
+            self._kept.append((names, kept))
+            for name, own in zip(names, kept, strict=True):
+                TreeAttentionImpl.take_over(self._tree_layers[name].impl, own)
 
     def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vllm-ascend does, and describe the rows of a full graph."""
@@ -160,11 +171,13 @@ class NpuTreesMixin:
             return
         kept = rows if self._kept_rows is None else self._kept_rows[rows]
         slots: dict[int, torch.Tensor] = {}
-        for name, layer in self._tree_layers.items():
-            whole = self._layer_metadata[name]
-            if id(whole) not in slots:
-                slots[id(whole)] = whole.slot_mapping[places]
-            layer.impl.keep_path(layer, kept, slots[id(whole)])
+        for names, stack in self._kept:
+            for name, (key, value) in zip(names, stack[:, :, kept], strict=True):
+                layer, whole = self._tree_layers[name], self._layer_metadata[name]
+                if id(whole) not in slots:
+                    slots[id(whole)] = whole.slot_mapping[places]
+                own = slots[id(whole)]
+                layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, own)
 
 
 def problem_of(layer: Any) -> str | None:

@@ -5,6 +5,8 @@ all before it. So the keys of one path at a time are put at the places that foll
 rows attend to them as those of a chain. All rows of a tree have been written at first, each at the
 place of its row. Paths that begin alike share what is there already. The principal chain, which is
 accepted most often, comes last: its keys stay where the next step expects them.
+
+Attention that takes a mask needs one call, see :func:`mask_of`.
 """
 
 from __future__ import annotations
