@@ -31,17 +31,13 @@ def tree_parents(shape: str, num_nodes: int, numbers: Numbers) -> list[int]:
         num_nodes: how many there are.
         numbers: what chance decides by.
     """
+    if shape == "star":
+        return [-1] * num_nodes
     if shape == "comb":
-        return [3 * (node // 3) - 3 if node >= 3 else -1 for node in range(num_nodes)]
-    lowest = {"chain": lambda node: node - 1, "deep": lambda node: max(node - 3, -1)}
-    highest = {"star": lambda node: -1}
-    return [
-        numbers.integer(
-            lowest.get(shape, lambda node: -1)(node),
-            highest.get(shape, lambda node: node - 1)(node),
-        )
-        for node in range(num_nodes)
-    ]
+        return [max(3 * (node // 3) - 3, -1) for node in range(num_nodes)]
+    # How many nodes back a parent may be.
+    furthest = {"chain": 1, "deep": 3}.get(shape, num_nodes)
+    return [numbers.integer(max(node - furthest, -1), node - 1) for node in range(num_nodes)]
 
 
 def tree_case(case: Arguments, index: int, shape: str | None = None) -> Arguments:

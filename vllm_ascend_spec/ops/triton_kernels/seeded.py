@@ -89,9 +89,9 @@ def limit_of(
 
 @triton.jit
 def sampled_rows(
-    chunk_peak,  # [num_rows, num_chunks], as sample_chunks wrote it; so are the next two
-    chunk_best,
-    chunk_token,
+    chunk_peak,  # [num_rows, num_chunks], see sample_chunks
+    chunk_best,  # [num_rows, num_chunks]
+    chunk_token,  # [num_rows, num_chunks]
     rows,  # [POSITIONS] rows of one request
     used,  # [POSITIONS] whether the row is the request's
     num_chunks,
@@ -126,9 +126,9 @@ def scan_seeded(
     seeds,  # [num_reqs] int64
     positions,  # [num_reqs] int64
     threshold,  # [num_rows] or None
-    chunk_peak,  # [num_rows, num_chunks], written, see sample_chunks; so are the next two
-    chunk_best,
-    chunk_token,
+    chunk_peak,  # [num_rows, num_chunks], written, see sample_chunks
+    chunk_best,  # [num_rows, num_chunks], written
+    chunk_token,  # [num_rows, num_chunks], written
     num_chunks,
     chunks_per_program,
     CHUNK: tl.constexpr,

@@ -37,9 +37,9 @@ def scan_tree(
     seeds,  # [num_reqs] int64
     positions,  # [num_reqs] int64
     threshold,  # [num_rows] or None
-    chunk_peak,  # [num_rows, num_chunks], written, see sample_chunks; so are the next two
-    chunk_best,
-    chunk_token,
+    chunk_peak,  # [num_rows, num_chunks], written, see sample_chunks
+    chunk_best,  # [num_rows, num_chunks], written
+    chunk_token,  # [num_rows, num_chunks], written
     num_chunks,
     chunks_per_program,
     CHUNK: tl.constexpr,

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from vllm_ascend_spec.ops.triton_launch import (
-    FEWEST_POSITIONS,
-    make_plan,
-    num_cores,
-    on_device,
-    problem,
-)
-from vllm_ascend_spec.ops.verify_sample.triton import SampleBatch, filter_batch
+from vllm_ascend_spec.ops.triton_launch import FEWEST_POSITIONS, on_device, problem
+from vllm_ascend_spec.ops.verify_seeded.triton import filtered_batch
 
 __all__ = ["problem", "verify_tree"]
 
@@ -36,48 +30,38 @@ def verify_tree(
     """See :func:`vllm_ascend_spec.ops.verify_tree.verify_tree`."""
     from vllm_ascend_spec.ops.triton_kernels.tree import finalize_tree, scan_tree
 
-    (num_rows, vocab_size), num_reqs = logits.shape, cu_num_draft_tokens.shape[0]
+    num_reqs = cu_num_draft_tokens.shape[0]
     tokens, rows = cu_num_draft_tokens.new_empty((2, num_reqs, max_draft_len + 1))
     counts = cu_num_draft_tokens.new_empty((num_reqs,))
     if num_reqs == 0:
         return tokens, counts, rows
-    plan = make_plan(num_reqs, max_draft_len, vocab_size, num_cores(logits.device))
-    batch = SampleBatch(
-        logits,
-        draft_token_ids.contiguous(),
-        cu_num_draft_tokens.contiguous(),
-        temperature.contiguous(),
-        None,
-    )
+    batch = (logits, draft_token_ids, cu_num_draft_tokens, max_draft_len)
     parents = parents.contiguous()
-    chunks = batch.temperature.new_empty((3, num_rows, plan.num_chunks))
     with on_device(logits):
-        threshold = None
-        if not (top_k is None and top_p is None and min_p is None):
-            threshold = filter_batch(batch, plan, top_k, top_p, min_p).threshold
+        given = filtered_batch(*batch, temperature, top_k, top_p, min_p)
+        plan = given.plan
         scan_tree[plan.grid](
             logits,
             logits.stride(0),
-            vocab_size,
-            batch.ends,
+            logits.shape[1],
+            given.ends,
             parents,
-            batch.temperature,
+            given.temperature,
             seeds.contiguous(),
             positions.contiguous(),
-            threshold,
-            *chunks,
+            given.threshold,
+            *given.chunks,
             plan.num_chunks,
             plan.chunks_per_split,
             CHUNK=plan.chunk,
-            # Random numbers take twice the registers that logits do.
-            num_warps=min(2 * plan.num_warps, 16),
+            num_warps=given.num_warps,
         )
         finalize_tree[(num_reqs,)](
-            *chunks,
+            *given.chunks,
             plan.num_chunks,
-            batch.temperature,
-            batch.drafts,
-            batch.ends,
+            given.temperature,
+            given.drafts,
+            given.ends,
             parents,
             tokens,
             counts,
