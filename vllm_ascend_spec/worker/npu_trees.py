@@ -97,7 +97,8 @@ class NpuTreesMixin:
             trees = None if indices is None else self._trees
             self._attend_in_graph([] if trees is None else trees.parents)
             # A graph keeps all rows of the batch.
-            self._has_kept, self._kept_rows = trees is not None, indices
+            self._has_kept = trees is not None and any(trees.num_drafts)
+            self._kept_rows = indices
         return built
 
     def attend_along_paths(
