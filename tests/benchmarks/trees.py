@@ -22,7 +22,7 @@ from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 REQUESTS = ("greedy", "T=0.8")
 WAYS = {"chain": trees_plan.chain, "tree": trees_plan.tree}
 # Of an answer, and prompts of a round at a batch size of 1.
-MAX_TOKENS, NUM_PROMPTS = 64, 8
+MAX_TOKENS, NUM_PROMPTS = 64, 4
 
 
 @dataclass(frozen=True, kw_only=True)
