@@ -47,6 +47,7 @@ def test_public_ops_are_frozen() -> None:
         "verify_greedy",
         "verify_sample",
         "verify_seeded",
+        "verify_tree",
     ]
 
 

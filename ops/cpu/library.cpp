@@ -105,6 +105,26 @@ void verify_seeded(Tensor token_ids, Tensor counts, Tensor logits, Tensor draft_
   });
 }
 
+void verify_tree(Tensor token_ids, Tensor counts, Tensor paths, Tensor logits,
+                 Tensor draft_token_ids, Tensor cu_num_draft_tokens, int64_t max_draft_len,
+                 Tensor parents, Tensor temperature, OptionalTensor top_k, OptionalTensor top_p,
+                 OptionalTensor min_p, Tensor seeds, Tensor positions) {
+  const spec::Logits rows = logits_of(logits);
+  const spec::Drafts drafts{data<int32_t>(draft_token_ids), data<int32_t>(cu_num_draft_tokens),
+                            max_draft_len};
+  const spec::SeededArguments arguments{{data<float>(temperature), data<int32_t>(top_k),
+                                         data<float>(top_p), data<float>(min_p)},
+                                        data<int64_t>(seeds),
+                                        data<int64_t>(positions)};
+  const spec::Outputs outputs{static_cast<int32_t*>(token_ids.data_ptr()),
+                              static_cast<int32_t*>(counts.data_ptr())};
+  const auto all_paths = static_cast<int32_t*>(paths.data_ptr());
+  for_each_range(counts.size(0), [&](int64_t begin, int64_t end) {
+    spec::verify_tree(rows, drafts, data<int32_t>(parents), arguments, outputs, all_paths, begin,
+                      end);
+  });
+}
+
 void grammar_mask(Tensor logits, Tensor bitmask, Tensor row_indices) {
   const spec::Masks masks{data<int32_t>(bitmask), bitmask.size(1), data<int32_t>(row_indices)};
   for_each_range(row_indices.size(0), [&](int64_t begin, int64_t end) {
@@ -134,6 +154,11 @@ STABLE_TORCH_LIBRARY(vllm_ascend_spec_cpu, library) {
       "Tensor draft_token_ids, Tensor cu_num_draft_tokens, int max_draft_len, "
       "Tensor temperature, Tensor? top_k, Tensor? top_p, Tensor? min_p, Tensor seeds, "
       "Tensor positions) -> ()");
+  library.def(
+      "verify_tree(Tensor(a!) token_ids, Tensor(b!) counts, Tensor(c!) paths, Tensor logits, "
+      "Tensor draft_token_ids, Tensor cu_num_draft_tokens, int max_draft_len, Tensor parents, "
+      "Tensor temperature, Tensor? top_k, Tensor? top_p, Tensor? min_p, Tensor seeds, "
+      "Tensor positions) -> ()");
   library.def("grammar_mask(Tensor(a!) logits, Tensor bitmask, Tensor row_indices) -> ()");
 }
 
@@ -141,5 +166,6 @@ STABLE_TORCH_LIBRARY_IMPL(vllm_ascend_spec_cpu, CPU, library) {
   library.impl("verify_greedy", TORCH_BOX(&verify_greedy));
   library.impl("verify_sample", TORCH_BOX(&verify_sample));
   library.impl("verify_seeded", TORCH_BOX(&verify_seeded));
+  library.impl("verify_tree", TORCH_BOX(&verify_tree));
   library.impl("grammar_mask", TORCH_BOX(&grammar_mask));
 }

@@ -1,4 +1,4 @@
-// The noise of verify_seeded. vllm_ascend_spec/ops/verify_seeded/noise.py says what it is and why.
+// The noise of verify_seeded and verify_tree. vllm_ascend_spec/ops/verify_seeded/noise.py says what it is and why.
 #pragma once
 
 #include <cmath>

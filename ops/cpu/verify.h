@@ -1,5 +1,5 @@
 // The verification ops for a range of requests. The contract is in the docstrings of
-// vllm_ascend_spec/ops/verify_greedy, verify_sample and verify_seeded.
+// vllm_ascend_spec/ops/verify_greedy, verify_sample, verify_seeded and verify_tree.
 #pragma once
 
 #include "distribution.h"
@@ -54,5 +54,9 @@ void verify_sample(const Logits& logits, const Drafts& drafts, const SampleArgum
                    Rule rule, const Outputs& outputs, int64_t begin, int64_t end);
 void verify_seeded(const Logits& logits, const Drafts& drafts, const SeededArguments& arguments,
                    const Outputs& outputs, int64_t begin, int64_t end);
+// parents: [num_drafts], nodes of the same request. paths: [num_reqs, max_draft_len + 1], written.
+void verify_tree(const Logits& logits, const Drafts& drafts, const int32_t* parents,
+                 const SeededArguments& arguments, const Outputs& outputs, int32_t* paths,
+                 int64_t begin, int64_t end);
 
 }  // namespace spec

@@ -1,16 +1,15 @@
 #include <memory>
 
 #include "request.h"
+#include "seeded_rows.h"
 
 namespace spec {
 namespace {
 
-void verify_one(Request& request, const Sampling& sampling, int64_t seed, int64_t position,
-                Scratch& scratch) {
+void verify_one(Request& request, SeededRows rows) {
   for (int i = 0;; i++) {
-    Distribution p(request.row(i));
     const int draft = i < request.num_drafts ? request.draft_ids[i] : -1;
-    const int token = p.sample(sampling, Noise(seed, position + i), draft, scratch);
+    const int token = rows.token(request.row(i), i, draft);
     if (draft != token) return request.finish(i, token);
   }
 }
@@ -22,12 +21,7 @@ void verify_seeded(const Logits& logits, const Drafts& drafts, const SeededArgum
   const auto scratch = std::make_unique<Scratch>();
   for (int64_t index = begin; index < end; index++) {
     Request request(logits, drafts, outputs, index);
-    const Sampling sampling = arguments.sampling.of(index);
-    if (sampling.temperature == 0) {
-      request.verify_greedily(*scratch);
-    } else {
-      verify_one(request, sampling, arguments.seeds[index], arguments.positions[index], *scratch);
-    }
+    verify_one(request, SeededRows(arguments, index, *scratch));
   }
 }
 

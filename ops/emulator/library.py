@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ops.emulator.report import BrokenRule, EmulatorError, EmulatorOptions, EmulatorStats
-from vllm_ascend_spec.ops.ascendc_library import RULES, Outputs
+from vllm_ascend_spec.ops.ascendc_library import RULES, Outputs, TreeOutputs
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 MODES = {"auto": 0, "split": 1, "by request": 2}
@@ -72,6 +72,17 @@ class _VerifySeeded(ctypes.Structure):
         *((name, _Pointer) for name in ("logits", "drafts", "ends", "temperature", "top_k")),
         *((name, _Pointer) for name in ("top_p", "min_p", "seeds", "positions")),
         *((name, _Pointer) for name in ("tokens", "counts")),
+        *((name, _Long) for name in ("num_reqs", "num_rows", "vocab_size", "row_stride")),
+        ("max_draft_len", _Long),
+        ("dtype", _Int),
+    )
+
+
+class _VerifyTree(ctypes.Structure):
+    _fields_ = (
+        *((name, _Pointer) for name in ("logits", "drafts", "ends", "parents", "temperature")),
+        *((name, _Pointer) for name in ("top_k", "top_p", "min_p", "seeds", "positions")),
+        *((name, _Pointer) for name in ("tokens", "counts", "paths")),
         *((name, _Long) for name in ("num_reqs", "num_rows", "vocab_size", "row_stride")),
         ("max_draft_len", _Long),
         ("dtype", _Int),
@@ -169,6 +180,25 @@ class Emulator:
         )
         self._run("verify_seeded", call)
         return outputs
+
+    def verify_tree(
+        self,
+        logits: torch.Tensor,  # [num_rows, vocab_size]
+        draft_token_ids: torch.Tensor,  # [num_drafts]
+        cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
+        max_draft_len: int,
+        **parameters: torch.Tensor | None,  # [num_reqs] or [num_drafts]
+    ) -> TreeOutputs:
+        """Run the kernel of ``verify_tree``."""
+        tokens, counts = _new_outputs(cu_num_draft_tokens, max_draft_len)
+        paths = torch.full_like(tokens, -7)
+        call = _VerifyTree(
+            **_batch(logits, draft_token_ids, cu_num_draft_tokens, max_draft_len, (tokens, counts)),
+            **{name: _address(tensor) for name, tensor in parameters.items()},
+            paths=paths.data_ptr(),
+        )
+        self._run("verify_tree", call)
+        return tokens, counts, paths
 
     def grammar_mask(
         self,

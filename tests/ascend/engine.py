@@ -122,6 +122,37 @@ def drafts_by_request(seen: dict[str, list[Any]]) -> list[list[Any]]:
     return [seen[name] for name in sorted(seen, key=lambda name: int(name.partition("-")[0]))]
 
 
+def watch_paths(paths: list[list[int]]) -> None:
+    """Note the rows of each request's accepted path, where drafts are trees."""
+    from vllm_ascend_spec.worker.trees import TreesMixin
+
+    settle = TreesMixin._settle
+
+    def _settle(self: Any, metadata: Any, trees: Any) -> None:
+        paths.extend([row for row in rows if row >= 0] for rows in trees.output_rows.tolist())
+        settle(self, metadata, trees)
+
+    TreesMixin._settle = _settle
+
+
+def script_trees(llm: Any, answers: list[list[int]]) -> Any:
+    """Let n-grams be trees whose right nodes are known, and return what makes them."""
+    from tests.e2e.scripted_trees import TreeScript
+    from vllm_ascend_spec.methods.ngram.drafter import NgramDrafter
+
+    asked = map(llm.get_tokenizer().encode, prompts(len(answers)))
+    script = TreeScript([a + b for a, b in zip(asked, answers, strict=True)])
+    NgramDrafter.find_trees = script.method()
+    return script
+
+
+def go_on(llm: Any, answers: list[dict[str, Any]], length: int) -> list[dict[str, Any]]:
+    """Return what comes after so many tokens of each answer, whose keys may be cached."""
+    asked = map(llm.get_tokenizer().encode, prompts(len(answers)))
+    texts = [a + b["tokens"][:length] for a, b in zip(asked, answers, strict=True)]
+    return answer(llm, [{"prompt_token_ids": text} for text in texts], "greedy")
+
+
 def answer(
     llm: Any, texts: list[Any], name: str, logprobs: int | None = None
 ) -> list[dict[str, Any]]:
@@ -266,7 +297,11 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     is_split = job["watched"] and job["arguments"].get("tensor_parallel_size", 1) > 1
     if job["watched"] and not is_split:
         watch_draft_rows(rows)
+    paths: list[list[int]] = []
+    if job.get("has_trees"):
+        watch_paths(paths)
     llm = make_engine(job)
+    script = script_trees(llm, job["tree_answers"]) if "tree_answers" in job else None
     if is_split:
         llm.collective_rpc(watch_worker)
     at_start, timed = rows[:], timed_lengths(llm)
@@ -285,6 +320,10 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         drafts_of[name] = drafts_by_request(drafts)
         drafts.clear()
         stepped[name] = {k: v - earlier.get(k, 0) for k, v in graph_steps(llm).items()}
+    before = counters(llm)
+    if "go_on" in job:
+        answers["go_on"] = go_on(llm, answers["greedy"], job["go_on"])
+        counted["go_on"] = {key: value - before[key] for key, value in counters(llm).items()}
     return {
         "platform": type(current_platform).__name__,
         "scheduler": type(llm.llm_engine.engine_core.engine_core.scheduler).__name__,
@@ -300,6 +339,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         "draft_graphs": draft_graphs(llm),
         "seconds": seconds(),
         "verified": verified(llm),
+        "paths": paths,
+        "ended_at": sorted(script.ended_at) if script else [],
     }
 
 

@@ -12,8 +12,7 @@ from ops.emulator.library import Emulator
 from tests.ops.ascendc.kernels import make_emulator
 from tests.ops.batches import Arguments
 from vllm_ascend_spec.ops import OPS
-from vllm_ascend_spec.ops.ascendc_library import NAMESPACE, Outputs
-from vllm_ascend_spec.ops.verify_seeded import OP as VERIFY_SEEDED
+from vllm_ascend_spec.ops.ascendc_library import NAMESPACE, Outputs, TreeOutputs
 
 # What VLLM_ASCEND_SPEC_ASCENDC names.
 STAND_IN = f"{__name__}:library"
@@ -35,7 +34,7 @@ class DeviceEmulator:
             op.name: as_device_op(
                 f"{NAMESPACE}::{op.name}", getattr(emulator, op.name), self._traffic
             )
-            for op in (*OPS, VERIFY_SEEDED)
+            for op in OPS
         }
 
     def verify_greedy(self, *arguments: Any) -> Outputs:
@@ -51,6 +50,11 @@ class DeviceEmulator:
     def verify_seeded(self, *arguments: Any, **options: Any) -> Outputs:
         """Launch the kernel of ``verify_seeded``."""
         outputs: Outputs = self._launch["verify_seeded"](*arguments, **options)
+        return outputs
+
+    def verify_tree(self, *arguments: Any, **options: Any) -> TreeOutputs:
+        """Launch the kernel of ``verify_tree``."""
+        outputs: TreeOutputs = self._launch["verify_tree"](*arguments, **options)
         return outputs
 
     def grammar_mask(self, *arguments: Any) -> None:

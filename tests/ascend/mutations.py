@@ -17,9 +17,11 @@ LOOP = "methods/loops/ascend/loop.py"
 METADATA = "methods/loops/ascend/metadata.py"
 REJECTED = "methods/loops/ascend/rejected.py"
 GRAPHS = "methods/loops/ascend/graphs.py"
+TREES, JOINED = "worker/npu_trees.py", "worker/npu_tree_attention.py"
 # What a check says that compares drafts, and one whose engine has ended.
 DRAFTS = "other drafts|drafted .* times"
 ENDED = "(?s)the engine ended with"
+ANSWERS = "answers that differ"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,5 +183,37 @@ MUTATIONS: dict[str, Mutation] = {
         check="test_matrix.py",
         case="eagle-full_decode_only",
         said=f"{ENDED}.*overwritten before the host had waited",
+    ),
+    "keys of accepted paths stay where they were written": Mutation(
+        file=TREES,
+        old="layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, own)",
+        new="del layer, key, value, own",
+        check="test_trees.py",
+        case="full_decode_only",
+        said=ANSWERS,
+    ),
+    "rows of a tree see all rows before them": Mutation(
+        file="worker/tree_plan.py",
+        old="        seen[row] = seen[root + 1 + parent]\n",
+        new="        del parent\n",
+        check="test_trees.py",
+        case="full_decode_only",
+        said=ANSWERS,
+    ),
+    "a graph's text ends behind the rows of its trees": Mutation(
+        file=TREES,
+        old="contexts = [max(length - width, 0) for",
+        new="contexts = [length for",
+        check="test_trees.py",
+        case="full_decode_only",
+        said=ANSWERS,
+    ),
+    "the log sums of paths are those of other heads": Mutation(
+        file=JOINED,
+        old="        return out, sums.transpose(1, 2)\n",
+        new="        return out, sums\n",
+        check="test_trees.py",
+        case="full_decode_only",
+        said=ANSWERS,
     ),
 }

@@ -21,8 +21,11 @@ from tests.ops.ascendc.kernels import SOURCES
 from tests.ops.batches import as_lists, make_drafts, make_sampled
 from tests.ops.parity import assert_right, judge
 from tests.ops.seeded import seeded_case
+from tests.ops.trees import ties_of_result as ties_of_trees
+from tests.ops.trees import tree_cases
 from vllm_ascend_spec.ops import ascendc_library, grammar_mask, verify_greedy, verify_sample
 from vllm_ascend_spec.ops.verify_seeded import verify_seeded
+from vllm_ascend_spec.ops.verify_tree import verify_tree
 
 CODE = 4242
 Use = Callable[..., None]
@@ -110,6 +113,13 @@ def test_seeded_verification_equals_the_reference(use: Use) -> None:
     assert as_lists(on_cpu(result)) == as_lists(verify_seeded(**arguments, backend="reference"))
 
 
+def test_verification_of_trees_equals_the_reference(use: Use) -> None:
+    use()
+    (case,) = tree_cases(1, seed=2, vocab_size=211)
+    result = verify_tree(**on_npu(case), backend="ascendc")
+    assert ties_of_trees(case, tuple(tensor.cpu() for tensor in result)) == 0
+
+
 def test_masks_are_applied_in_place(use: Use) -> None:
     use()
     logits = torch.zeros(3, 70, device=NPU)
@@ -133,6 +143,11 @@ def seeded() -> None:
     verify_seeded(**on_npu(arguments), backend="ascendc")
 
 
+def tree() -> None:
+    (case,) = tree_cases(1, seed=2, vocab_size=211)
+    verify_tree(**on_npu(case), backend="ascendc")
+
+
 def mask() -> None:
     row = torch.zeros(1, dtype=torch.int32, device=NPU)
     grammar_mask(torch.zeros(1, 32, device=NPU), row.view(1, 1), row, backend="ascendc")
@@ -144,6 +159,7 @@ def mask() -> None:
         ("verify_greedy", greedy),
         ("verify_sample", sample),
         ("verify_seeded", seeded),
+        ("verify_tree", tree),
         ("grammar_mask", mask),
     ],
 )

@@ -18,9 +18,12 @@ from tests.ops.emulator.build import build
 from tests.ops.emulator.mutations import MUTATIONS
 from tests.ops.parity import assert_right, judge
 from tests.ops.seeded import seeded_case, ties_of_result
+from tests.ops.trees import ties_of_result as ties_of_trees
+from tests.ops.trees import tree_cases
 from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample
 from vllm_ascend_spec.ops.ascendc_library import use
 from vllm_ascend_spec.ops.verify_seeded import verify_seeded
+from vllm_ascend_spec.ops.verify_tree import verify_tree
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +63,13 @@ def test_seeded_verification_equals_the_reference(kernels: DeviceEmulator) -> No
     result = verify_seeded(**on_npu(arguments))
     assert launches(kernels) > 0
     assert ties_of_result(arguments, on_cpu(result)) == 0
+
+
+def test_verification_of_trees_equals_the_reference(kernels: DeviceEmulator) -> None:
+    (case,) = tree_cases(1, seed=2, vocab_size=1500)
+    result = verify_tree(**on_npu(case))
+    assert launches(kernels) > 0
+    assert ties_of_trees(case, tuple(tensor.cpu() for tensor in result)) == 0
 
 
 def test_masks_are_applied_in_place(kernels: DeviceEmulator) -> None:

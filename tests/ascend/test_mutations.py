@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.ascend import test_changing_k, test_matrix, test_same_drafts
+from tests.ascend import test_changing_k, test_matrix, test_same_drafts, test_trees
 from tests.ascend.environment import CPU, IS_SIMULATED, NPU
 from tests.ascend.matrix import BY_NIGHT, Case
 from tests.ascend.mutations import MUTATIONS
@@ -27,6 +27,7 @@ CHECKS: dict[str, Callable[[str, Run, Callable[[str], Any]], None]] = {
     "test_same_drafts.py": lambda name, run, get: test_same_drafts.test_drafts_are_those_of_a_cpu(
         name, run
     ),
+    "test_trees.py": lambda name, run, get: test_trees.check_scripted(name, run, get("on_cpu")),
     "test_changing_k.py": lambda name, run, get: (
         test_changing_k.test_drafts_are_those_of_an_engine_without_graphs(run)
     ),

@@ -95,3 +95,24 @@ def test_stock_worker_is_the_one_that_ours_extends() -> None:
     (stock,) = SpecNPUWorker.__bases__
     assert f"{stock.__module__}.{stock.__qualname__}" == npu.STOCK_WORKER
     assert f"{SpecNPUWorker.__module__}.{SpecNPUWorker.__qualname__}" == npu.WORKER
+
+
+def test_trees_are_refused_where_the_targets_attention_cannot_be_in_two_parts() -> None:
+    from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
+
+    from vllm_ascend_spec.worker.npu_trees import problem_of
+
+    def layer_with(**attributes: Any) -> Any:
+        impl: Any = object.__new__(AscendAttentionBackendImpl)
+        plain = dict.fromkeys(("sliding_window", "sinks", "kv_sharing_target_layer_name"))
+        plain |= dict.fromkeys(("pcp_enabled", "use_bnsd_kv_cache"), False)
+        vars(impl).update(plain | attributes)
+        return SimpleNamespace(impl=impl)
+
+    assert problem_of(layer_with()) is None
+    assert problem_of(layer_with(sliding_window=128)) == "a sliding window"
+    assert problem_of(layer_with(sinks=object())) == "attention sinks"
+    assert problem_of(layer_with(pcp_enabled=True)) == "prefill context parallelism"
+    shares = layer_with(kv_sharing_target_layer_name="model.layers.0")
+    assert problem_of(shares) == "keys and values that layers share"
+    assert problem_of(SimpleNamespace(impl=object())) == "attention of object"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmarks import adaptive_options
+from tests.benchmarks import adaptive_options, trees_plan
 from tests.benchmarks.verify import options as verify_options
 from vllm_ascend_spec import versions
 from vllm_ascend_spec.bench import peer, privacy
@@ -60,6 +60,13 @@ def make_parser() -> argparse.ArgumentParser:
     propose.add_argument("--rounds", type=int, default=3)
     propose.add_argument("--compiled", action="store_true", help="with torch.compile")
     propose.set_defaults(benchmark_run=run_propose)
+    trees = benchmarks.add_parser("trees", help="drafts that are trees beside chains")
+    trees.add_argument("--methods", default=",".join(trees_plan.METHODS), help="a list")
+    trees.add_argument("--rows", default="8,16", help="rows of a request in a step, a list")
+    trees.add_argument("--batches", default="1,2", help="concurrent requests, a list")
+    trees.add_argument("--rounds", type=int, default=5)
+    trees.add_argument("--output", type=Path, help="file for the JSON record")
+    trees.set_defaults(benchmark_run=run_trees)
     adaptive = benchmarks.add_parser("adaptive", help="K chosen in each step beside fixed ones")
     adaptive_options.add_arguments(adaptive, bench.add_common)
     adaptive.set_defaults(benchmark_run=run_adaptive)
@@ -117,6 +124,19 @@ def run_propose(args: argparse.Namespace) -> int:
         compiled=args.compiled,
     )
     return bench.finish(propose.run(plan, bench.teller(args.output)), args.output)
+
+
+def run_trees(args: argparse.Namespace) -> int:
+    """Run ``trees``."""
+    from tests.benchmarks import trees
+
+    plan = trees.TreesBenchConfig(
+        methods=args.methods.split(","),
+        rows=numbers("--rows", args.rows, int, 2),
+        batches=numbers("--batches", args.batches, int, 1),
+        rounds=args.rounds,
+    )
+    return bench.finish(trees.run(plan, bench.teller(args.output)), args.output)
 
 
 def run_adaptive(args: argparse.Namespace) -> int:

@@ -89,6 +89,23 @@ def test_full_graphs_refuse(
     )
 
 
+def test_trees_are_refused_in_graphs_of_prompts() -> None:
+    ngram, tree = {"method": "ngram", "prompt_lookup_max": 4}, {"ascend_spec": {"tree": 12}}
+    full = {"cudagraph_mode": "FULL"}
+    with pytest.raises(ConfigError, match=r"ascend_spec\.tree=12: .*'FULL'.*'FULL_DECODE_ONLY'"):
+        resolve_engine("org/target", ngram, tree, EngineOptions(device=npu.DEVICE, **full))
+    for engine in ({}, {**full, "enforce_eager": True}, {"cudagraph_mode": "FULL_DECODE_ONLY"}):
+        resolve_engine("org/target", ngram, tree, EngineOptions(device=npu.DEVICE, **engine))
+    resolve_engine("org/target", ngram, tree, EngineOptions(device=cpu.DEVICE, **full))
+
+
+def test_a_tree_has_at_most_as_many_drafts_as_fused_attention_takes_rows() -> None:
+    ngram, tree = {"method": "ngram", "prompt_lookup_max": 4}, {"ascend_spec": {"tree": 16}}
+    with pytest.raises(ConfigError, match="verifies up to 15; valid: tree=15"):
+        resolve_engine("org/target", ngram, tree, EngineOptions(device=npu.DEVICE))
+    resolve_engine("org/target", ngram, tree, EngineOptions(device=cpu.DEVICE))
+
+
 @pytest.mark.parametrize("device", [npu.DEVICE, cpu.DEVICE], ids=lambda device: device.name)
 @pytest.mark.parametrize(
     ("engine", "reason"),

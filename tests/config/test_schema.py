@@ -33,6 +33,7 @@ def test_public_options_and_their_defaults() -> None:
         "draft_loop": "auto",
         "draft_window": None,
         "spec_page": False,
+        "tree": None,
         "verify_backend": None,
         "verify_rule": "token",
     }
@@ -59,7 +60,9 @@ def test_backend_is_taken_by_name(backend: str | None) -> None:
     assert SpecOptions.from_mapping({"verify_backend": backend}).verify_backend == backend
 
 
-@pytest.mark.parametrize("op", ["verify_greedy", "verify_sample", "verify_seeded", "grammar_mask"])
+@pytest.mark.parametrize(
+    "op", ["verify_greedy", "verify_sample", "verify_seeded", "verify_tree", "grammar_mask"]
+)
 def test_backends_are_those_of_the_ops(op: str) -> None:
     # Not imported by the schema: it must stay light, and the ops need torch.
     module = importlib.import_module(f"vllm_ascend_spec.ops.{op}")

@@ -70,14 +70,14 @@ class Case:
 
     def target_logits(self, prefix: Prefix) -> list[float]:
         """Return the target's logits after ``prefix``, a different row for each."""
-        return (2 * _noise("target", self.seed, prefix, self.vocab_size)).tolist()
+        return (2 * model_noise("target", self.seed, prefix, self.vocab_size)).tolist()
 
     def target(self, prefix: Prefix) -> list[float]:
         return target_distribution(self.target_logits(prefix), self.sampling)
 
     def draft(self, prefix: Prefix) -> list[float]:
         """Return the draft's distribution after ``prefix``, in float32."""
-        own = _noise("draft", self.seed, prefix, self.vocab_size)
+        own = model_noise("draft", self.seed, prefix, self.vocab_size)
         q = (torch.tensor(self.target_logits(prefix)) + self.divergence * own).softmax(-1)
         if not self.sampled:
             return one_hot(int(q.argmax()), self.vocab_size)
@@ -97,11 +97,12 @@ class Case:
             return self.draft(prefix)
         if self.nan == "row":
             return [math.nan] * self.vocab_size
-        others = _noise("other", self.seed, prefix, self.vocab_size - 1).softmax(-1).tolist()
+        others = model_noise("other", self.seed, prefix, self.vocab_size - 1).softmax(-1).tolist()
         return [*(others if self.nan == "always drafted" else self.draft(prefix)[:-1]), math.nan]
 
 
-def _noise(model: str, seed: int, prefix: Prefix, size: int) -> torch.Tensor:
+def model_noise(model: str, seed: int, prefix: Prefix, size: int) -> torch.Tensor:
+    """Return normal numbers [size] that belong to a model and a prefix."""
     # Not hash(): that of a string differs from process to process.
     number = sum((token + 1) * 11**place for place, token in enumerate(prefix))
     generator = torch.Generator().manual_seed(len(model) + 100 * seed + 1000 * number)

@@ -19,16 +19,22 @@ TIE = 4e-6
 MOVES = (0.0, -2e-6, 2e-6)
 
 
+def with_seeds(case: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """Turn a case of ``verify_sample`` into one of ``verify_seeded``, with the same drafts."""
+    arguments = {name: value for name, value in case.items() if name not in NOT_TAKEN}
+    num_reqs = case["cu_num_draft_tokens"].shape[0]
+    arguments["seeds"] = torch.randint(-(2**63), 2**63 - 1, (num_reqs,), generator=generator)
+    arguments["positions"] = torch.randint(0, 2**33, (num_reqs,), generator=generator)
+    return arguments
+
+
 def seeded_case(case: dict[str, Any], index: int) -> dict[str, Any]:
     """Turn a case of ``verify_sample`` into one of ``verify_seeded``.
 
     Its drafts are the reference's own samples up to a place that is chosen at random.
     """
-    arguments = {name: value for name, value in case.items() if name not in NOT_TAKEN}
     generator = torch.Generator().manual_seed(index)
-    num_reqs = case["cu_num_draft_tokens"].shape[0]
-    arguments["seeds"] = torch.randint(-(2**63), 2**63 - 1, (num_reqs,), generator=generator)
-    arguments["positions"] = torch.randint(0, 2**33, (num_reqs,), generator=generator)
+    arguments = with_seeds(case, generator)
     drafts = arguments["draft_token_ids"].clone()
     right = torch.rand(drafts.shape[0], generator=generator) < 0.8
     ends = [0, *case["cu_num_draft_tokens"].tolist()]
@@ -41,17 +47,28 @@ def seeded_case(case: dict[str, Any], index: int) -> dict[str, Any]:
     return {**arguments, "draft_token_ids": drafts}
 
 
-def is_tie(arguments: dict[str, Any], request: int, place: int, token: int) -> bool:
-    """Tell whether rounding explains a token that is not the reference's."""
+def is_tie(
+    arguments: dict[str, Any], request: int, place: int, token: int, *, row: int | None = None
+) -> bool:
+    """Tell whether rounding explains a token that is not the reference's.
+
+    Args:
+        arguments: of the call.
+        request: whose token it is.
+        place: how many tokens come before it.
+        token: what it is.
+        row: of the request, that it was sampled from; None: the one at ``place``.
+    """
     ends = [0, *arguments["cu_num_draft_tokens"].tolist()]
-    row = arguments["logits"][ends[request] + request + place][None]
+    index = ends[request] + request + (place if row is None else row)
+    row_logits = arguments["logits"][index][None]
     temperature = arguments["temperature"][request : request + 1]
     if temperature == 0:
         return False
     own = {name: arguments.get(name) for name in ("top_k", "top_p", "min_p")}
     own = {name: None if v is None else v[request : request + 1] for name, v in own.items()}
     position = arguments["positions"][request : request + 1] + place
-    gain = -noise(arguments["seeds"][request : request + 1], position, row.shape[1]).log()[0]
+    gain = -noise(arguments["seeds"][request : request + 1], position, row_logits.shape[1]).log()[0]
     for top_p in MOVES:
         for min_p in MOVES:
             moved = dict(own)
@@ -59,7 +76,7 @@ def is_tie(arguments: dict[str, Any], request: int, place: int, token: int) -> b
                 value = own[name]
                 if value is not None and 0 < value < 1:
                     moved[name] = (value.double() + move).clamp(1e-300, 1.0)
-            scores = target_scores(row, temperature, **moved)[0]
+            scores = target_scores(row_logits, temperature, **moved)[0]
             reached = scores + gain
             size = 1 + max(abs(float(scores[token])), abs(float(scores[reached.argmax()])))
             if float(reached.max() - reached[token]) <= TIE * size:

@@ -57,7 +57,7 @@ def test_without_drafts_a_handler_does_what_vllm_does(kind: type) -> None:
     assert not torch.equal(expected, logits)
     assert torch.equal(expected[1], logits[1])
     assert is_active(processor)
-    found = apply_processor(processor, logits.clone(), Rows([0, 1], [[], []]))
+    found = apply_processor(processor, logits.clone(), Rows([0, 1], [[], []], [-1, -1]))
     torch.testing.assert_close(found, expected)
 
 

@@ -16,6 +16,7 @@ from vllm_ascend_spec.config.parallel_drafting import check_one_pass
 from vllm_ascend_spec.config.pipeline import check_pipeline
 from vllm_ascend_spec.config.rules import STANDARD, check_synthetic, resolve_rule
 from vllm_ascend_spec.config.schedule import check_schedule
+from vllm_ascend_spec.config.tree_rules import check_tree
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream.limits import WITHOUT_METHODS
 
@@ -71,6 +72,7 @@ Rule = Callable[[SpecInput], None]
 # Each raises what is wrong, as a ConfigError.
 RULES: tuple[Rule, ...] = (
     check_family,
+    check_tree,
     check_num_drafts,
     check_draft_length,
     check_schedule,
@@ -88,6 +90,7 @@ RULES: tuple[Rule, ...] = (
 # and computed synthetic rates.
 OF_BUILT: tuple[Rule, ...] = (
     check_family,
+    check_tree,
     check_num_drafts,
     check_schedule,
     check_draft_loop,

@@ -26,6 +26,7 @@ class Device:
         platform: qualified name of its platform class; None if it has none.
         family: family of the draft loops that run on it, see ``Method.drafters``.
         max_drafts: the largest K.
+        max_tree_drafts: most drafts of a tree; None if trees are not possible on it.
         checks: rules about the options of an engine on it; each raises ``ConfigError``.
         host_problem: returns what is missing, judged only by what is installed, or None.
         host_warning: returns a problem that does not keep an engine from starting, or None.
@@ -46,6 +47,7 @@ class Device:
     platform: str | None
     family: str
     max_drafts: int
+    max_tree_drafts: int | None = None
     checks: tuple[Callable[[SpecInput], None], ...] = ()
     host_problem: Callable[[], str | None] = no_problem
     host_warning: Callable[[], str | None] = no_problem

@@ -9,6 +9,7 @@ from vllm_ascend_spec.checkpoint.config_json import read_config
 from vllm_ascend_spec.checkpoint.errors import blame
 from vllm_ascend_spec.checkpoint.folder import find_folder
 from vllm_ascend_spec.config.draft_options import MODEL
+from vllm_ascend_spec.config.draft_tree import steps_of
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.method import ALWAYS
 from vllm_ascend_spec.errors import ConfigError
@@ -38,14 +39,29 @@ def check_count(count_of: Callable[[Mapping[str, Any]], int]) -> Callable[[SpecI
     """
 
     def check(request: SpecInput) -> None:
-        spec = request.spec
-        folder = find_folder(MODEL, spec["model"], spec.get("revision"))
-        if folder is not None:  # else the drafter checks it after fetching
-            with blame(MODEL, spec["model"]):
-                count = count_of(read_config(folder))
-            require_enough(count, spec[NUM_DRAFTS], spec["model"])
+        if (count := number_of_heads(count_of)(request)) is not None:
+            require_enough(count, steps_of(request), request.spec["model"])
 
     return check
+
+
+def number_of_heads(
+    count_of: Callable[[Mapping[str, Any]], int],
+) -> Callable[[SpecInput], int | None]:
+    """Return a function that counts the heads; None if the drafter has to fetch them first.
+
+    Args:
+        count_of: returns the number of heads in a config.
+    """
+
+    def count(request: SpecInput) -> int | None:
+        folder = find_folder(MODEL, request.spec["model"], request.spec.get("revision"))
+        if folder is None:
+            return None
+        with blame(MODEL, request.spec["model"]):
+            return count_of(read_config(folder))
+
+    return count
 
 
 def require_enough(count: int, max_k: int, model: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec.config.draft_loop import cause_against_our_loop
+from vllm_ascend_spec.config.draft_tree import has_tree
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.config.schedule import option_of
@@ -79,6 +80,8 @@ def reason_for_fixed(request: SpecInput) -> str | None:
         return FIXED_K
     if SCHEDULE not in request.method.options:
         return f"method {request.method.name!r}, whose drafts never pay"
+    if has_tree(request):
+        return "a tree"
     if request.spec.get(SCHEDULE) is not None:
         return option_of(request.spec)
     if request.method.has_draft_loop:

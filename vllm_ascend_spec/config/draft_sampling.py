@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vllm_ascend_spec.config.draft_tree import has_tree
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.rules import AUTO, GREEDY, PROBABILISTIC, SYNTHETIC
 
@@ -26,6 +27,7 @@ def reason_for_greedy(request: SpecInput) -> str | None:
     if not method.can_sample_drafts:
         return f"method {method.name!r} cannot sample drafts"
     reasons = {
+        "a tree": has_tree(request),
         "rejection_sample_method='synthetic'": spec.get("rejection_sample_method") == SYNTHETIC,
         "use_heterogeneous_vocab": bool(spec.get("use_heterogeneous_vocab")),
         "use_local_argmax_reduction": bool(spec.get("use_local_argmax_reduction")),

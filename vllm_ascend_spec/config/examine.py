@@ -18,6 +18,7 @@ from vllm_ascend_spec.config.detect import asked_for
 from vllm_ascend_spec.config.draft_length import with_lengths
 from vllm_ascend_spec.config.draft_options import check_name
 from vllm_ascend_spec.config.draft_tp import with_split
+from vllm_ascend_spec.config.draft_tree import with_size
 from vllm_ascend_spec.config.engine import EngineOptions, SpecInput
 from vllm_ascend_spec.config.method import Method
 from vllm_ascend_spec.config.old_names import check_names
@@ -122,7 +123,7 @@ def _read(
         problems.run(check_name, "model", asked.model)
         if problems.has("model"):
             return None
-    read = _read_options(problems, asked.spec, methods)
+    read = _read_options(problems, asked.spec, methods, options.tree)
     if read is None:
         return None
     spec, method, warnings = read
@@ -146,7 +147,7 @@ def _read(
 
 
 def _read_options(
-    problems: Problems, given: Any, methods: Mapping[str, Method]
+    problems: Problems, given: Any, methods: Mapping[str, Method], tree: int | str | None
 ) -> tuple[dict[str, Any], Method, tuple[str, ...]] | None:
     """Return the right options, their method and warnings; None without those that it needs."""
 
@@ -154,6 +155,7 @@ def _read_options(
         spec, warnings = with_texts_read(with_underscores(given))
         check_names(spec, SPEC)
         method = check_method(spec, methods)
+        spec = with_size(spec, tree)
         return spec, method.for_spec(spec, methods) if method.for_spec else method, warnings
 
     read = problems.run(name_method)

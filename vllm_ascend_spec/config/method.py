@@ -65,6 +65,8 @@ class Method:
         is_in_target: whether draft weights are in the target's own folder if no model is named.
         has_draft_loop: whether a model makes the drafts in the draft loop of its family.
         in_one_pass: whether it makes all drafts in one pass, whatever the options say.
+        trees: which trees it can draft: ``any`` shape, ``found`` (in the text) or None.
+        most_steps: returns how many drafts can follow each other, or None for any number.
         drafts_on_host: whether it drafts from a step's tokens on the host, so that a step can
             be scheduled only after the step before it has ended.
         vllm_method: the method name given to vLLM's own config if vLLM does not know this method;
@@ -87,6 +89,8 @@ class Method:
     is_in_target: bool = False
     has_draft_loop: bool = False
     in_one_pass: bool = False
+    trees: str | None = None
+    most_steps: Callable[[SpecInput], int | None] | None = None
     drafts_on_host: bool = False
     vllm_method: str | None = None
     checks: tuple[Callable[[SpecInput], None], ...] = ()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.config import known_to_vllm
+from vllm_ascend_spec.config.tree_shape import size_of
 from vllm_ascend_spec.config.values import (
     Check,
     anything,
@@ -58,6 +59,12 @@ class Option:
     unset: Any = None
 
 
+def _paths(value: Any) -> str | None:
+    size = size_of(None, value)
+    is_right = size is not None and size <= MAX_DRAFT_TOKENS
+    return None if is_right else f"valid: a list of up to {MAX_DRAFT_TOKENS} paths, as [(0,), (1,)]"
+
+
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
@@ -94,6 +101,12 @@ OPTIONS: dict[str, Option] = {
             "synthetic_acceptance_length",
             "with synthetic: the mean number of tokens per step, at most K + 1",
             optional(number(1, MAX_DRAFT_TOKENS + 1)),
+        ),
+        Option(
+            "speculative_token_tree",
+            "the paths of a tree of drafts, as in vLLM's old documents: [(0,), (1,), (0, 0)] are "
+            "the two likeliest tokens and what likeliest follows the first",
+            optional(_paths),
         ),
         Option(
             "draft_sample_method",
@@ -249,7 +262,7 @@ NOT_POSSIBLE = frozenset(
     {"disable_padded_drafter_batch", "parallel_drafting", "use_heterogeneous_vocab"}
 )
 # Options that vLLM's own config does not have; hooks/method_alias.py keeps them from it.
-OURS = frozenset({"disable_by_batch_size", "hybrid_model_method"})
+OURS = frozenset({"disable_by_batch_size", "hybrid_model_method", "speculative_token_tree"})
 # Filled in by vLLM when it builds the config, not by a user.
 INTERNAL = ("target_model_config", "target_parallel_config")
 

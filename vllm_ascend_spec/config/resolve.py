@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec.checkpoint.folder import doubts_about
-from vllm_ascend_spec.config import draft_length, draft_sampling, draft_window
+from vllm_ascend_spec.config import draft_length, draft_sampling, draft_tree, draft_window
 from vllm_ascend_spec.config.capture import GIVEN, SIZES, capture_warnings, has_draft_rows
 from vllm_ascend_spec.config.draft_length import LENGTH, lengths_of
 from vllm_ascend_spec.config.draft_options import MODEL, TARGET
@@ -16,7 +16,7 @@ from vllm_ascend_spec.config.resolved import DEFAULT, SpecConfig
 from vllm_ascend_spec.config.rules import STANDARD, resolve_rule, rule_warnings, seeds_for
 from vllm_ascend_spec.config.schedule import LIMIT, option_of
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
-from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION, WITHOUT_SPECULATION
+from vllm_ascend_spec.config.schema import ADAPTIVE, SECTION, SEEDED, WITHOUT_SPECULATION
 from vllm_ascend_spec.config.speculators_format import SOURCE as HEAD
 from vllm_ascend_spec.errors import ConfigError
 
@@ -42,7 +42,7 @@ OF_THE_RECORD = (
     "collect_what",
 )
 RULE_METHOD = "rejection_sample_method"
-RESOLVED = frozenset((*FROM_SPEC.values(), LIMIT, RULE_METHOD))
+RESOLVED = frozenset((*FROM_SPEC.values(), LIMIT, RULE_METHOD, draft_tree.PATHS))
 
 
 def resolve(request: SpecInput) -> SpecConfig:
@@ -51,6 +51,8 @@ def resolve(request: SpecInput) -> SpecConfig:
     rule_method = spec.get(RULE_METHOD) or STANDARD
     rule = resolve_rule(rule_method, request.section)
     drafts = draft_sample_method(request)
+    if draft_tree.has_tree(request):
+        rule = SEEDED
     rows = spec.get(SCHEDULE)
     return SpecConfig(
         device=device.name if device is not None else None,
@@ -68,6 +70,9 @@ def resolve(request: SpecInput) -> SpecConfig:
         schedule=None if rows is None else tuple(tuple(row) for row in rows),
         draft_length=draft_length.draft_length_of(request),
         draft_lengths=lengths_of(request),
+        tree=draft_tree.tree_of(request),
+        has_trees=draft_tree.has_tree(request),
+        shapes_tree=draft_tree.is_shaped(request),
         draft_sample_method=drafts,
         rule=rule,
         seeds_for=seeds_for(rule, request.section, drafts),
@@ -172,7 +177,7 @@ def _sources(request: SpecInput, rule_method: str) -> dict[str, str]:
         sources["rule"] = f"{SPEC}.{RULE_METHOD}"
     elif section.get("verify_rule") is not None:
         sources["rule"] = f"{OURS}.verify_rule"
-    return sources
+    return sources | draft_tree.sources_of(request)
 
 
 def _sources_of_length(request: SpecInput) -> dict[str, str]:

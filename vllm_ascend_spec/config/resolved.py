@@ -38,6 +38,10 @@ class SpecConfig:
         schedule: rows (first batch size, last batch size, K); None without a schedule.
         draft_length: how K is chosen: ``fixed``, ``auto`` or ``adaptive``.
         draft_lengths: the values that K is chosen from, ascending; None if it is not chosen.
+        tree: the nodes of the tree of drafts, by their paths, see ``tree_shape.py``; None for a
+            chain, or if the drafter finds its trees.
+        has_trees: whether drafts may be a tree.
+        shapes_tree: whether the nodes follow from what is accepted; only their number stays.
         draft_sample_method: how drafts are picked: ``greedy`` or ``probabilistic``.
         rule: how drafts are accepted: ``token``, ``block``, ``seeded`` or ``synthetic``.
         seeds_for: which sampled requests without a seed get a hidden one: ``none``, ``top_k``
@@ -75,6 +79,9 @@ class SpecConfig:
     schedule: tuple[tuple[int, int, int], ...] | None = None
     draft_length: str = FIXED
     draft_lengths: tuple[int, ...] | None = None
+    tree: tuple[tuple[int, ...], ...] | None = None
+    has_trees: bool = False
+    shapes_tree: bool = False
     draft_sample_method: str = "greedy"
     rule: str = TOKEN
     seeds_for: str = NONE
@@ -107,10 +114,12 @@ class SpecConfig:
 
     @property
     def lengths_of_graphs(self) -> tuple[int, ...]:
-        """Numbers of draft steps that need full graphs of their own; empty where K is fixed.
+        """Numbers of draft steps that need full graphs of their own; empty if it is always K.
 
         1 is among them: with nothing to draft, one step keeps the draft's KV cache up to date.
         """
+        if self.tree is not None:
+            return tuple(sorted({1, max(map(len, self.tree))}))
         return tuple(sorted({1, *self.lengths} - {0})) if len(self.lengths) > 1 else ()
 
     def with_fixed_length(self, source: str) -> SpecConfig:

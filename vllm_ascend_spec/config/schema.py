@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_ascend_spec.config.old_names import KEYS
-from vllm_ascend_spec.config.options import OPTIONS
+from vllm_ascend_spec.config.options import MAX_DRAFT_TOKENS, OPTIONS
+from vllm_ascend_spec.config.tree_shape import size_of
 from vllm_ascend_spec.config.values import Check, boolean, int_in, one_of, optional, share, text
 from vllm_ascend_spec.errors import ConfigError, did_you_mean
 
@@ -45,6 +46,12 @@ def _lengths(value: Any) -> str | None:
     return None if are_whole and len(set(value)) == len(value) else valid
 
 
+def _tree(value: Any) -> str | None:
+    size = size_of(value) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    is_right = size is not None and 1 <= size <= MAX_DRAFT_TOKENS
+    return None if is_right else f"valid: a number of drafts up to {MAX_DRAFT_TOKENS}, or '5x3'"
+
+
 def _window(value: Any) -> str | None:
     is_right = value == AUTO or int_in(1)(value) is None
     return None if is_right else f"valid: a whole number of tokens from 1 on, or {AUTO!r}"
@@ -63,6 +70,7 @@ CHECKS: dict[str, Check] = {
     "draft_loop": _draft_loop,
     "draft_window": optional(_window),
     "spec_page": boolean(),
+    "tree": optional(_tree),
     "verify_backend": optional(one_of(*VERIFY_BACKENDS)),
     "verify_rule": one_of(*VERIFY_RULES),
 }
@@ -96,6 +104,9 @@ class SpecOptions:
             whole text or one of a few windows, whichever has the better acceptance); left out: the
             whole text, or vllm-ascend's ``draft_window_size``.
         spec_page: whether the server has the live page ``/spec``.
+        tree: verifies several continuations of the text in one pass: a number of drafts, whose
+            shape follows from how often drafts of each rank are accepted, or ``5x3`` (a chain of 5
+            drafts with 2 more beside each); left out: one continuation.
         verify_backend: backend of the verification ops: ``cpu`` (C++), ``triton``, ``ascendc`` or
             ``reference`` (PyTorch); refused if it cannot run; left out: the best that can.
         verify_rule: how drafts of sampled requests without a seed are accepted: ``token`` (one by
@@ -116,6 +127,7 @@ class SpecOptions:
     draft_loop: str = "auto"
     draft_window: int | str | None = None
     spec_page: bool = False
+    tree: int | str | None = None
     verify_backend: str | None = None
     verify_rule: str = TOKEN
 

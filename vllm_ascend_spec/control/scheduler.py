@@ -15,6 +15,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedule import has_lockstep_replicas
+from vllm_ascend_spec.config.tree_shape import is_principal
 from vllm_ascend_spec.control.acceptance import RecentAcceptance
 from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
 from vllm_ascend_spec.control.context import ContextMixin
@@ -77,6 +78,8 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin):
             asked.schedule, self.vllm_config.scheduler_config.max_num_seqs, self.max_k
         )
         self._step_k = StepK(self.max_k, FIXED, self.max_k)
+        # The drafts of a tree that follow each other; None for chains.
+        self._chain = None if asked.tree is None else sum(map(is_principal, asked.tree))
         # Data-parallel replicas of a mixture of experts must make equally many drafts: each makes
         # the largest K and verifies the first of them.
         self._is_lockstep = has_lockstep_replicas(self.vllm_config)
@@ -105,6 +108,9 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin):
         if most is not None:
             self._most_drafts[request.request_id] = most
             self._limits[request.request_id] = most
+        if self._chain is not None and request.use_structured_output:
+            # A grammar follows one text.
+            self._limits[request.request_id] = min(self._chain, most or self._chain)
         super().add_request(request)  # type: ignore[misc]
 
     def _forget(self, req_id: str) -> None:

@@ -110,6 +110,7 @@ DEVICE = Device(
     platform="vllm_ascend_spec.platform.cpu.SpecCpuPlatform",
     family="vllm",
     max_drafts=64,
+    max_tree_drafts=63,
     checks=(check_backends, check_target),
     has_graphs=False,
     # vLLM's CPU worker wants Intel's OpenMP; the distribution intel-openmp installs it.

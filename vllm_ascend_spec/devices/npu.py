@@ -24,6 +24,7 @@ DEVICE = Device(
     # Ascend's fused attention takes at most 16 rows per request
     # (vllm_ascend/attention/attention_v1.py:AscendAttentionMetadataBuilder.__init__).
     max_drafts=15,
+    max_tree_drafts=15,
     checks=(check_for_npu,),
     host_problem=ascend_host.host_problem,
     host_warning=ascend_host.host_warning,

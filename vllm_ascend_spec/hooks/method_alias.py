@@ -31,6 +31,8 @@ def for_vllm(spec: dict[str, Any], speculation: SpecConfig) -> dict[str, Any]:
     known = {field.name for field in fields(SpeculativeConfig)}
     kept = {name: value for name, value in with_underscores(spec).items() if name in known}
     shown = {**kept, "method": speculation.vllm_method}
+    if speculation.has_trees:  # its size need not be written
+        shown["num_speculative_tokens"] = speculation.max_k
     # If the option is not given, vLLM drafts greedily.
     if speculation.draft_sample_method != shown.get(SAMPLING, GREEDY):
         shown[SAMPLING] = speculation.draft_sample_method

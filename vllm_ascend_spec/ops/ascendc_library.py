@@ -35,6 +35,7 @@ REMEDY = "run python -m vllm_ascend_spec.ops.build_ascendc --soc SOC in a checko
 FAMILIES = ("ascend910b", "ascend910_93")
 
 Outputs = tuple[torch.Tensor, torch.Tensor]
+TreeOutputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class Library(Protocol):
@@ -47,6 +48,9 @@ class Library(Protocol):
         """Return the op's results; ``options`` are its keyword arguments."""
 
     def verify_seeded(self, *arguments: Any, **options: Any) -> Outputs:
+        """Return the op's results; ``options`` are its keyword arguments."""
+
+    def verify_tree(self, *arguments: Any, **options: Any) -> TreeOutputs:
         """Return the op's results; ``options`` are its keyword arguments."""
 
     def grammar_mask(self, *arguments: Any) -> None:
@@ -171,6 +175,10 @@ class _Built:
 
     def verify_seeded(self, *arguments: Any, **options: Any) -> Outputs:
         outputs: Outputs = self._ops.verify_seeded.default(*arguments, **options)
+        return outputs
+
+    def verify_tree(self, *arguments: Any, **options: Any) -> TreeOutputs:
+        outputs: TreeOutputs = self._ops.verify_tree.default(*arguments, **options)
         return outputs
 
     def grammar_mask(self, *arguments: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vllm.platforms.cpu import CpuPlatform
 
@@ -17,7 +17,7 @@ from vllm_ascend_spec.platform.shared import (
     check_engine_config,
     set_scheduler,
 )
-from vllm_ascend_spec.upstream.limits import NO_MLA_ON_CPU
+from vllm_ascend_spec.upstream.limits import NO_MLA_ON_CPU, NO_TREES
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 BIND, NO_BINDING = "VLLM_CPU_OMP_THREADS_BIND", "nobind"
 SIMULATED_NODES = "VLLM_CPU_SIM_MULTI_NUMA"
 WORKER = "vllm_ascend_spec.worker.cpu.SpecCPUWorker"
+TREES = "vllm_ascend_spec.worker.cpu_tree_attention.TreeAttentionBackend"
 
 
 class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
@@ -46,6 +47,13 @@ class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
         if wanted == "uni" and can_run_in_the_engine(vllm_config):
             vllm_config.parallel_config.distributed_executor_backend = "uni"
         set_scheduler(vllm_config)
+
+    @classmethod
+    def get_attn_backend_cls(cls, *args: Any, **kwargs: Any) -> str:
+        """Return vLLM's backend, with the attention of trees where vLLM's own takes any."""
+        # In every engine: vLLM keeps the answer for later engines of the process.
+        found = super().get_attn_backend_cls(*args, **kwargs)
+        return TREES if NO_TREES is None and found.endswith(".CPUAttentionBackend") else found
 
     @classmethod
     def import_ir_kernels(cls) -> None:

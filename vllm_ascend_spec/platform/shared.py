@@ -11,6 +11,7 @@ from vllm_ascend_spec.config.draft_context import check_window, context_warnings
 from vllm_ascend_spec.config.resolved import attach, speculation_of
 from vllm_ascend_spec.config.schedulers import SCHEDULERS
 from vllm_ascend_spec.config.schema import AUTO
+from vllm_ascend_spec.config.tree_rules import cause_in_config
 from vllm_ascend_spec.devices.select import find_device
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.platform.cache_groups import set_one_group
@@ -19,6 +20,8 @@ from vllm_ascend_spec.platform.dynamic_k import hide_dynamic_k, settle_auto
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from vllm_ascend_spec.config.resolved import SpecConfig
 
 
 class CommandLineMixin:
@@ -87,6 +90,7 @@ def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
         found = (*speculation.warnings, set_one_group(vllm_config), *context_warnings(vllm_config))
         warnings = tuple(dict.fromkeys(warning for warning in found if warning is not None))
         check_window(vllm_config, speculation)
+        check_tree_target(vllm_config, speculation)
         speculation = replace(speculation, warnings=warnings)
         attach(vllm_config, speculation)
     # Without a model it is a placeholder that vLLM builds without an engine.
@@ -94,6 +98,20 @@ def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
         announce_rule(speculation)
     if speculation is not None:
         check_model_runner(vllm_config)
+
+
+def check_tree_target(vllm_config: VllmConfig, speculation: SpecConfig) -> None:
+    """Refuse trees for a hub target that cannot have them; a folder's was checked before.
+
+    Raises:
+        ConfigError: naming the reason.
+    """
+    if not speculation.has_trees:
+        return
+    cause = cause_in_config(vllm_config.model_config.hf_config.to_dict())
+    if cause is not None:
+        option = speculation.sources["tree"]
+        raise ConfigError(option, speculation.max_k, f"not possible with {cause}")
 
 
 def check_model_runner(vllm_config: VllmConfig) -> None:

@@ -60,6 +60,12 @@ WITHOUT_OPTIONS = {
 }
 # Extra options of ``dflash``: none from 0.33 on, where vLLM drops no prefix block for it.
 OF_DFLASH = frozenset(() if vllm_is(">=0.33") else ("disable_eagle_block_drop",))
+# Why drafts cannot be trees.
+NO_TREES = (
+    "vLLM 0.23, whose attention on a CPU writes keys and reads them in one call"
+    if vllm_is("<0.30")
+    else None
+)
 # Why a server cannot have our page.
 NO_PAGE = "vLLM 0.23, which takes no routes of plugins" if vllm_is("<0.30") else None
 
@@ -74,6 +80,7 @@ EVERY = tuple(
         NO_GATED_DELTA_NET_ON_CPU,
         NO_EXPERT_REPLICAS_ON_CPU,
         NO_BLOCK_METHOD,
+        NO_TREES,
         NO_PAGE,
     )
     if limit is not None

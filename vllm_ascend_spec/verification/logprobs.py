@@ -12,6 +12,7 @@ from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 from vllm_ascend_spec.ops.layout import make_grid
 from vllm_ascend_spec.verification.processors import mask_min_p
 from vllm_ascend_spec.verification.rows import ProcessedLogits
+from vllm_ascend_spec.verification.trees import trees_of
 
 
 def gather_logprobs(
@@ -43,7 +44,11 @@ def gather_logprobs(
     if mode.startswith("processed"):
         values = _processed(sampler, constrained, metadata, sampling)
     grid = make_grid(metadata.draft_token_ids, metadata.cu_num_draft_tokens, metadata.max_spec_len)
-    cells = values[grid.rows.flatten()]
+    rows = grid.rows
+    if (trees := trees_of(metadata)) is not None:
+        assert trees.output_rows is not None
+        rows = rows[:, :1] + trees.output_rows.clamp(min=0)
+    cells = values[rows.flatten()]
     if mode.endswith("logprobs"):
         cells = sampler.compute_logprobs(cells)
     chosen = tokens.flatten().clamp(min=0).long()

@@ -24,6 +24,7 @@ from vllm_ascend_spec.verification.processors import (
     min_p_of,
 )
 from vllm_ascend_spec.verification.thinking import force_closing
+from vllm_ascend_spec.verification.trees import trees_of
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,18 @@ class Rows:
     Attributes:
         request: request index of each row.
         drafts: drafts before each row, one list per row.
+        before: the row of the last of these drafts' parent; -1 for the first row of a request.
     """
 
     request: list[int]
     drafts: list[list[int]]
+    before: list[int]
 
 
 def expand_rows(metadata: SpecDecodeMetadata, on_host: list[list[int]] | None = None) -> Rows:
     """List the rows: for each request one row per draft, then the bonus row.
+
+    In a tree, the row after a draft is that of the draft, and what comes before it is its path.
 
     Args:
         metadata: the drafts.
@@ -68,15 +73,24 @@ def expand_rows(metadata: SpecDecodeMetadata, on_host: list[list[int]] | None = 
         tokens = [token for drafts in known for token in drafts]
     else:
         tokens = metadata.draft_token_ids.tolist()
+    trees = trees_of(metadata)
     request: list[int] = []
     drafts: list[list[int]] = []
+    before: list[int] = []
     start = 0
     for index, count in enumerate(metadata.num_draft_tokens):
-        for accepted in range(count + 1):
+        first = len(request)
+        parents = range(-1, count - 1) if trees is None else trees.by_request[index]
+        request.append(index)
+        drafts.append([])
+        before.append(-1)
+        for token, parent in zip(tokens[start : start + count], parents, strict=True):
+            row = first + 1 + parent
             request.append(index)
-            drafts.append(tokens[start : start + accepted])
+            drafts.append([*drafts[row], token])
+            before.append(row)
         start += count
-    return Rows(request, drafts)
+    return Rows(request, drafts, before)
 
 
 def needs_rows(metadata: SamplingMetadata) -> bool:

@@ -15,12 +15,13 @@ from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.rules import NONE
 from vllm_ascend_spec.config.schema import TOKEN
-from vllm_ascend_spec.ops import verify_greedy, verify_sample, verify_seeded
+from vllm_ascend_spec.ops import verify_greedy, verify_sample, verify_seeded, verify_tree
 from vllm_ascend_spec.ops.row_noise import RowNoise
 from vllm_ascend_spec.verification.grammar import mask_logits
 from vllm_ascend_spec.verification.logprobs import gather_logprobs
 from vllm_ascend_spec.verification.rows import ProcessedLogits, process_requests, process_rows
 from vllm_ascend_spec.verification.synthetic import SyntheticAcceptance, join, rows_after
+from vllm_ascend_spec.verification.trees import BatchTrees, trees_of
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -137,7 +138,40 @@ class SpecVerifier(nn.Module):
             metadata.max_spec_len,
             draft_probs,
         )
+        if (trees := trees_of(metadata)) is not None:
+            return self._walk(trees, drafts, rows, sampling)
         return self._choose(rows.logits, drafts, rows, sampling, self.noise)
+
+    def _walk(
+        self, trees: BatchTrees, drafts: Drafts, rows: ProcessedLogits, sampling: SamplingMetadata
+    ) -> torch.Tensor:
+        """Sample along each request's tree; keep the rows that tokens were sampled from."""
+        like, num_reqs = drafts.ends, drafts.ends.shape[0]
+        nothing = torch.zeros(num_reqs, dtype=torch.int64, device=like.device)
+        noise = self.noise or RowNoise(nothing, nothing, None)
+        temperature = rows.temperature
+        if sampling.all_greedy or temperature is None:
+            temperature = nothing.float()
+        tokens, _, trees.output_rows = verify_tree(
+            rows.logits,
+            *drafts[:3],
+            parents=trees.parents,
+            temperature=temperature,
+            **self._filters(rows, sampling),
+            seeds=noise.seeds,
+            positions=noise.positions,
+            backend=self.backend,
+        )
+        return tokens
+
+    @staticmethod
+    def _filters(rows: ProcessedLogits, sampling: SamplingMetadata) -> Filters:
+        return Filters(
+            # int32 in a batch of requests, int64 in vLLM's warm-up run.
+            top_k=None if sampling.top_k is None else sampling.top_k.int(),
+            top_p=sampling.top_p,
+            min_p=rows.min_p,
+        )
 
     def _choose(
         self,
@@ -151,12 +185,7 @@ class SpecVerifier(nn.Module):
         temperature = rows.temperature
         if sampling.all_greedy or temperature is None:
             return verify_greedy(logits, *drafts[:3], backend=self.backend)[0]
-        filters = Filters(
-            # int32 in a batch of requests, int64 in vLLM's warm-up run.
-            top_k=None if sampling.top_k is None else sampling.top_k.int(),
-            top_p=sampling.top_p,
-            min_p=rows.min_p,
-        )
+        filters = self._filters(rows, sampling)
         if noise is None:
             return self._by_rule(logits, drafts, temperature, filters)
         tokens = verify_seeded(

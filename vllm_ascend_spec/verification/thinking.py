@@ -125,7 +125,7 @@ def force_closing(
 
     Args:
         logits: logits of the rows, after penalties.
-        rows: the rows; those of a request are consecutive, each with one more draft.
+        rows: the rows.
         metadata: has the requests' output and vLLM's records of their budgets.
     """
     holder = metadata.thinking_budget_state_holder
@@ -134,6 +134,7 @@ def force_closing(
     markers = tuple(holder.think_start_token_ids), tuple(holder.think_end_token_ids)
     forced_rows: list[int] = []
     forced_tokens: list[int] = []
+    thoughts: dict[int, Thought] = {}
     for row, (request, drafts) in enumerate(zip(rows.request, rows.drafts, strict=True)):
         if (record := holder._state.get(request)) is None:
             continue
@@ -141,7 +142,8 @@ def force_closing(
             budget = ThinkingBudget(record["thinking_token_budget"], *markers)
             thought = _catch_up(record, budget, metadata.output_token_ids[request])
         else:
-            thought = budget.advance(thought, drafts[-1])
+            thought = budget.advance(thoughts[rows.before[row]], drafts[-1])
+        thoughts[row] = thought
         if thought.closing is not None:
             forced_rows.append(row)
             forced_tokens.append(budget.end[thought.closing])

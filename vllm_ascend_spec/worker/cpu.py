@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from vllm.v1.worker import cpu_worker
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
+from vllm_ascend_spec.worker.cpu_trees import CpuTreesMixin
 from vllm_ascend_spec.worker.vllm_runner import VllmRunnerMixin
 
 
-class SpecCPUModelRunner(VllmRunnerMixin, CPUModelRunner):
+class SpecCPUModelRunner(CpuTreesMixin, VllmRunnerMixin, CPUModelRunner):
     """vLLM's CPU runner with our drafter and verifier."""
 
     patch_stages = ("cpu",)

@@ -18,6 +18,7 @@ from vllm_ascend_spec.upstream.scheduler import k_of
 from vllm_ascend_spec.worker.drafter_injection import inject_drafter
 from vllm_ascend_spec.worker.graphs_per_k import GraphsPerKMixin
 from vllm_ascend_spec.worker.host_tokens import tokens_on_host
+from vllm_ascend_spec.worker.npu_trees import NpuTreesMixin
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
 from vllm_ascend_spec.worker.seeded_sampling import SeededSamplingMixin
 
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import Drafts
 
 
-class SpecNPUModelRunner(SpecRunnerMixin, GraphsPerKMixin, PaddingOverride, NPUModelRunner):
+class SpecNPUModelRunner(
+    NpuTreesMixin, SpecRunnerMixin, GraphsPerKMixin, PaddingOverride, NPUModelRunner
+):
     """vllm-ascend's runner with our drafter and verifier."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:

@@ -17,6 +17,7 @@ from vllm_ascend_spec.verification.sampler import SpecVerifier
 from vllm_ascend_spec.worker.per_request import PerRequestMixin
 from vllm_ascend_spec.worker.seeded_sampling import SeededSamplingMixin
 from vllm_ascend_spec.worker.step_reports import StepReportsMixin
+from vllm_ascend_spec.worker.trees import TreesMixin
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
 
-class SpecRunnerMixin(PerRequestMixin, SeededSamplingMixin, StepReportsMixin):
+class SpecRunnerMixin(PerRequestMixin, SeededSamplingMixin, TreesMixin, StepReportsMixin):
     """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases."""
 
     vllm_config: VllmConfig
@@ -73,6 +74,7 @@ class SpecRunnerMixin(PerRequestMixin, SeededSamplingMixin, StepReportsMixin):
         self._draft_probs, self._draft_prob_req_ids = None, None
         with self.watches.drafting:
             drafts = self.drafter.draft(step)
+        self.note_trees(step.batch.req_ids)
         # A stock runner that prepared the inputs has taken them already.
         if (probs := self.drafter.take_last_draft_probs()) is not None:
             self._draft_probs, self._draft_prob_req_ids = probs, list(step.batch.req_ids)
@@ -89,7 +91,7 @@ class SpecRunnerMixin(PerRequestMixin, SeededSamplingMixin, StepReportsMixin):
                 with self.watches.verification:
                     mask(state.logits, state.scheduler_output, grammar_output, req_ids)
                 grammar_output = None
-            return super().sample_tokens(grammar_output)  # type: ignore[misc]
+            return super().sample_tokens(grammar_output)
 
     def _sample(self, logits: torch.Tensor, spec_decode_metadata: Any) -> Any:
         with self.watches.verification:

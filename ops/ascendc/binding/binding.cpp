@@ -21,6 +21,8 @@
 #include "../verify_sample/plan.h"
 #include "../verify_seeded/launch.h"
 #include "../verify_seeded/plan.h"
+#include "../verify_tree/launch.h"
+#include "../verify_tree/plan.h"
 
 namespace {
 
@@ -145,6 +147,27 @@ Outputs verify_seeded(const Tensor& logits, const Tensor& drafts, const Tensor& 
   return outputs;
 }
 
+std::tuple<Tensor, Tensor, Tensor> verify_tree(
+    const Tensor& logits, const Tensor& drafts, const Tensor& ends, int64_t max_draft_len,
+    const Tensor& parents, const Tensor& temperature, const OptionalTensor& top_k,
+    const OptionalTensor& top_p, const OptionalTensor& min_p, const Tensor& seeds,
+    const Tensor& positions) {
+  const c10_npu::NPUGuard guard(logits.device());
+  spec_verify_tree call{};
+  const auto [tokens, counts] = fill(call, logits, drafts, ends, max_draft_len);
+  const Tensor paths = at::empty_like(tokens);
+  call.parents = parents.const_data_ptr<int32_t>();
+  call.temperature = temperature.const_data_ptr<float>();
+  call.top_k = pointer<int32_t>(top_k);
+  call.top_p = pointer<float>(top_p);
+  call.min_p = pointer<float>(min_p);
+  call.seeds = seeds.const_data_ptr<int64_t>();
+  call.positions = positions.const_data_ptr<int64_t>();
+  call.paths = paths.data_ptr<int32_t>();
+  enqueue("spec_verify_tree", call, logits);
+  return {tokens, counts, paths};
+}
+
 void grammar_mask(const Tensor& logits, const Tensor& bitmask, const Tensor& row_indices) {
   const c10_npu::NPUGuard guard(logits.device());
   spec_grammar_mask call{};
@@ -174,6 +197,10 @@ TORCH_LIBRARY(vllm_ascend_spec_npu, m) {
       "verify_seeded(Tensor logits, Tensor drafts, Tensor ends, int max_draft_len, *,"
       " Tensor temperature, Tensor? top_k, Tensor? top_p, Tensor? min_p, Tensor seeds,"
       " Tensor positions) -> (Tensor, Tensor)");
+  m.def(
+      "verify_tree(Tensor logits, Tensor drafts, Tensor ends, int max_draft_len, *,"
+      " Tensor parents, Tensor temperature, Tensor? top_k, Tensor? top_p, Tensor? min_p,"
+      " Tensor seeds, Tensor positions) -> (Tensor, Tensor, Tensor)");
   m.def("grammar_mask(Tensor(a!) logits, Tensor bitmask, Tensor row_indices) -> ()");
 }
 
@@ -181,5 +208,6 @@ TORCH_LIBRARY_IMPL(vllm_ascend_spec_npu, PrivateUse1, m) {
   m.impl("verify_greedy", &verify_greedy);
   m.impl("verify_sample", &verify_sample);
   m.impl("verify_seeded", &verify_seeded);
+  m.impl("verify_tree", &verify_tree);
   m.impl("grammar_mask", &grammar_mask);
 }

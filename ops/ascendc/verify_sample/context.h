@@ -156,10 +156,15 @@ struct Context {
   static constexpr uint32_t kSmallBytes = kMaxCores * kBlock;
   static constexpr uint32_t kStagedBytes = (kMaxDrafts + 1) * kBlock;
   static_assert(input_bytes(2) >= input_bytes(4), "below, the larger of the two");
-  static_assert(input_bytes(2) + 3 * kFloats + 2 * kMaskBytes + kSumBytes + kCellBytes +
-                        kValueBytes + kChanceBytes + 2 * kRecordBytes + kSmallBytes + kStagedBytes +
-                        (kMaxDrafts + 1) * 4 + kBlock <=
-                    kUsable,
+
+ public:
+  // Of all of its buffers.
+  static constexpr uint32_t kBytes =
+      input_bytes(2) + 3 * kFloats + 2 * kMaskBytes + kSumBytes + kCellBytes + kValueBytes +
+      kChanceBytes + 2 * kRecordBytes + kSmallBytes + kStagedBytes + (kMaxDrafts + 1) * 4 + kBlock;
+
+ private:
+  static_assert(kBytes <= kUsable,
                 "verify_sample's buffers do not fit: lower kTile, kMaxTiles or kMaxDrafts");
 
   SPEC_FN void init_buffers(AscendC::TPipe& pipe) {

@@ -100,7 +100,7 @@ class Engine:
         self.num_drafts = plan["speculative_config"]["num_speculative_tokens"]
         worker = self.llm.llm_engine.model_executor.driver_worker
         self.runner = getattr(worker, "worker", worker).model_runner
-        self.verification, self.step = Meter(), Meter()
+        self.verification, self.step, self.target = Meter(), Meter(), Meter()
         self.workload = ""
         self.is_full_step = False
         self.num_steps = 0
@@ -109,6 +109,15 @@ class Engine:
     def _watch(self) -> None:
         runner = self.runner
         sample_tokens, sample = runner.sample_tokens, runner._sample
+        forward = runner._model_forward
+        of_target = counters.Snapshot()
+
+        def watched_forward(*args: Any, **kwargs: Any) -> Any:
+            nonlocal of_target
+            self.target.start()
+            hidden = forward(*args, **kwargs)
+            of_target = self.target.stop()
+            return hidden
 
         def watched_sample_tokens(*args: Any, **kwargs: Any) -> Any:
             self.verification.start()
@@ -124,8 +133,10 @@ class Engine:
             )
             if self.is_full_step:
                 self.verification.sum += counted
+                self.target.sum += of_target
             return result
 
+        runner._model_forward = watched_forward
         runner.sample_tokens, runner._sample = watched_sample_tokens, watched_sample
 
     def _is_full(self, num_draft_tokens: list[int]) -> bool:
@@ -155,13 +166,14 @@ class Engine:
         """Serve one workload twice, the second time counting; return counts per step."""
         self.workload = workload
         self._serve(workload)
-        self.verification.reset()
-        self.step.reset()
+        for meter in (self.target, self.verification, self.step):
+            meter.reset()
         self.num_steps = 0
         tokens = self._serve(workload)
         steps = max(self.num_steps, 1)
         return {
             "steps": self.num_steps,
+            "target": _per_step(self.target.sum, steps),
             "verification": _per_step(self.verification.sum, steps),
             "step": _per_step(self.step.sum, steps),
             "draft_rows": {

@@ -16,6 +16,7 @@
 #include "verify_sample/arguments.h"
 #include "verify_sample/call.h"
 #include "verify_seeded/call.h"
+#include "verify_tree/call.h"
 
 namespace fake {
 
@@ -132,6 +133,36 @@ inline uint32_t launch(int32_t dtype, uint32_t cores, void* logits, void* drafts
   call.max_draft_len = max_draft_len;
   call.dtype = dtype;
   return run("verify_seeded", call, cores, tile, mode_of((flags & spec::kByRequest) != 0));
+}
+
+// verify_tree's.
+inline uint32_t launch(int32_t dtype, uint32_t cores, void* logits, void* drafts, void* ends,
+                       void* parents, void* temperature, void* top_k, void* top_p, void* min_p,
+                       void* seeds, void* positions, void* tokens, void* counts, void* paths,
+                       void*, uint32_t num_reqs, uint32_t num_rows, uint32_t vocab_size,
+                       uint32_t max_draft_len, uint64_t row_stride, uint32_t tile,
+                       uint32_t flags) {
+  spec_verify_tree call{};
+  call.logits = logits;
+  call.drafts = as<int32_t>(drafts);
+  call.ends = as<int32_t>(ends);
+  call.parents = as<int32_t>(parents);
+  call.temperature = as<float>(temperature);
+  call.top_k = as<int32_t>(top_k);
+  call.top_p = as<float>(top_p);
+  call.min_p = as<float>(min_p);
+  call.seeds = as<int64_t>(seeds);
+  call.positions = as<int64_t>(positions);
+  call.tokens = as<int32_t>(tokens);
+  call.counts = as<int32_t>(counts);
+  call.paths = as<int32_t>(paths);
+  call.num_reqs = num_reqs;
+  call.num_rows = num_rows;
+  call.vocab_size = vocab_size;
+  call.row_stride = static_cast<int64_t>(row_stride);
+  call.max_draft_len = max_draft_len;
+  call.dtype = dtype;
+  return run("verify_tree", call, cores, tile, mode_of((flags & spec::kByRequest) != 0));
 }
 
 // grammar_mask's. The kernel is not told how many rows there are: the bitmask's last row may be the

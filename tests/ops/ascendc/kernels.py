@@ -13,7 +13,7 @@ from ops.emulator.library import Emulator
 from tests.ops.emulator.build import ROOT, build
 
 SOURCES = ROOT / "ops" / "ascendc"
-OPS = ("verify_greedy", "verify_sample", "verify_seeded", "grammar_mask")
+OPS = ("verify_greedy", "verify_sample", "verify_seeded", "verify_tree", "grammar_mask")
 CORES = (1, 3, 8, 40)
 # A list this short holds few brackets, so that searches have to narrow them.
 SHORT_LISTS = ("SPEC_LISTED=64",)

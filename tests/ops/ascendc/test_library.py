@@ -16,6 +16,7 @@ from tests.ops.ascendc.kernels import SOURCES, make_emulator
 from tests.ops.batches import as_lists, int32, make_drafts, make_sampled
 from tests.ops.emulator.build import requires_compiler
 from tests.ops.seeded import seeded_case
+from tests.ops.trees import ties_of_result, tree_cases
 from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.ops import (
     ascendc_library,
@@ -28,6 +29,7 @@ from vllm_ascend_spec.ops.checksum import write_checksum
 from vllm_ascend_spec.ops.verify_greedy import OP
 from vllm_ascend_spec.ops.verify_greedy import ascendc as greedy
 from vllm_ascend_spec.ops.verify_seeded import verify_seeded
+from vllm_ascend_spec.ops.verify_tree import verify_tree
 
 NAME = ascendc_library.NAMESPACE
 
@@ -196,6 +198,7 @@ def built() -> Iterator[None]:
         ("verify_greedy", emulator.verify_greedy),
         ("verify_sample", sample),
         ("verify_seeded", emulator.verify_seeded),
+        ("verify_tree", emulator.verify_tree),
         ("grammar_mask", emulator.grammar_mask),
     ):
         ops.impl(name, function, "CPU")
@@ -213,10 +216,13 @@ def test_built_ops_are_called_by_their_schemas(built: None, rule: str) -> None:
         greedy_got = verify_greedy(**drafts, backend="ascendc")
         seeded = seeded_case(make_sampled([2, 0, 3], 9, seed=3), 0)
         seeded_got = verify_seeded(**seeded, backend="ascendc")
+        (tree,) = tree_cases(1, seed=3, vocab_size=9)
+        tree_got = verify_tree(**tree, backend="ascendc")
         logits = torch.zeros(2, 40)
         bitmask = torch.tensor([[1, 0], [-1, -1]], dtype=torch.int32)
         grammar_mask(logits, bitmask, int32([1, -1]), backend="ascendc")
     assert as_lists(got) == as_lists(verify_sample(**arguments, backend="reference"))
     assert as_lists(greedy_got) == as_lists(verify_greedy(**drafts, backend="reference"))
     assert as_lists(seeded_got) == as_lists(verify_seeded(**seeded, backend="reference"))
+    assert ties_of_result(tree, tree_got) == 0
     assert logits.isfinite().sum(dim=1).tolist() == [40, 1]

@@ -62,7 +62,7 @@ struct Header {
   int64_t num_masked, num_words;
 };
 
-enum Op : int64_t { kGreedy, kSample, kMask, kSeeded };
+enum Op : int64_t { kGreedy, kSample, kMask, kSeeded, kTree };
 
 size_t most_in_a_call = 0;
 
@@ -101,14 +101,17 @@ void run_verification(const Header& h, const char* data) {
   const int64_t num_probs_rows = h.draft_probs_stride ? h.num_drafts : 0;
   const auto draft_probs =
       read<float>(size_of_rows(num_probs_rows, h.draft_probs_stride, h.vocab));
-  const bool has_seeds = h.op == kSeeded;
+  const bool has_tree = h.op == kTree, has_seeds = h.op == kSeeded || has_tree;
   const auto accept = read<double>(has_seeds ? 0 : h.num_drafts);
   const auto sample = read<double>(has_seeds ? 0 : h.num_reqs);
   const auto seeds = read<int64_t>(has_seeds ? h.num_reqs : 0);
   const auto positions = read<int64_t>(has_seeds ? h.num_reqs : 0);
+  const auto parents = read<int32_t>(has_tree ? h.num_drafts : 0);
 
   const int64_t num_tokens = h.num_reqs * (h.max_draft_len + 1);
   const Array<int32_t> tokens(static_cast<int32_t*>(std::malloc(num_tokens * 4)));
+  const int64_t path_size = has_tree ? num_tokens : 0;
+  const Array<int32_t> paths(static_cast<int32_t*>(std::malloc(path_size * 4)));
   const Array<int32_t> counts(static_cast<int32_t*>(std::malloc(h.num_reqs * 4)));
   const spec::Drafts drafts{token_ids.get(), ends.get(), h.max_draft_len};
   const spec::Outputs outputs{tokens.get(), counts.get()};
@@ -122,6 +125,9 @@ void run_verification(const Header& h, const char* data) {
       spec::verify_greedy(logits, drafts, outputs, 0, h.num_reqs);
     } else if (h.op == kSeeded) {
       spec::verify_seeded(logits, drafts, seeded, outputs, 0, h.num_reqs);
+    } else if (has_tree) {
+      spec::verify_tree(logits, drafts, parents.get(), seeded, outputs, paths.get(), 0,
+                        h.num_reqs);
     } else {
       spec::verify_sample(logits, drafts, arguments, static_cast<spec::Rule>(h.rule), outputs, 0,
                           h.num_reqs);
@@ -129,6 +135,7 @@ void run_verification(const Header& h, const char* data) {
   });
   write(tokens.get(), num_tokens);
   write(counts.get(), h.num_reqs);
+  write(paths.get(), path_size);
 }
 
 }  // namespace

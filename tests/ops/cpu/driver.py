@@ -19,7 +19,7 @@ SOURCES = sorted((ROOT / "ops" / "cpu").glob("*.cpp"))
 # As in ops/cpu/logits.h, verify.h and driver.cpp.
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 RULES = {"token": 0, "block": 1}
-GREEDY, SAMPLE, MASK, SEEDED = range(4)
+GREEDY, SAMPLE, MASK, SEEDED, TREE = range(5)
 UNIFORMS, SEEDS = ("accept_uniform", "sample_uniform"), ("seeds", "positions")
 # gcc 12 warns of its own header of AVX-512's intrinsics (its bug 105593).
 ARITHMETIC_FLAGS = (
@@ -125,15 +125,16 @@ def run(command: Sequence[str], folder: Path, jobs: Iterable[Job], **environment
 def verification(arguments: Arguments, *, greedily: bool = False) -> Job:
     """Return a job with the arguments of ``verify_sample``, or of ``verify_greedy`` among them.
 
-    With those of ``verify_seeded`` it is one of that.
+    With those of ``verify_seeded`` or ``verify_tree`` it is one of that.
     """
-    seeded = "seeds" in arguments
+    seeded, parents = "seeds" in arguments, arguments.get("parents")
     counts, probs = arguments["cu_num_draft_tokens"], arguments.get("draft_probs")
     if probs is not None and probs.stride(1) != 1:
         probs = probs.contiguous()  # as verify_sample/cpu.py does
     num_reqs, width = counts.shape[0], arguments["max_draft_len"] + 1
+    with_seeds = SEEDED if parents is None else TREE
     header = {
-        "op": GREEDY if greedily else SEEDED if seeded else SAMPLE,
+        "op": GREEDY if greedily else with_seeds if seeded else SAMPLE,
         "num_drafts": arguments["draft_token_ids"].shape[0],
         "num_reqs": num_reqs,
         "max_draft_len": width - 1,
@@ -148,9 +149,11 @@ def verification(arguments: Arguments, *, greedily: bool = False) -> Job:
         *(arguments[name] for name in names if name in arguments),
         *([] if probs is None else [memory_of(probs)]),
         *(arguments[name] for name in (SEEDS if seeded else UNIFORMS)),
+        *([] if parents is None else [parents]),
     ]
     payload = _payload(arguments["logits"], header, arrays)
-    return Job(payload, torch.int32, ((num_reqs, width), (num_reqs,)))
+    paths = () if parents is None else ((num_reqs, width),)
+    return Job(payload, torch.int32, ((num_reqs, width), (num_reqs,), *paths))
 
 
 def mask(

@@ -13,6 +13,7 @@ import torch
 from tests.ops.batches import Arguments, make_drafts, make_sampled
 from tests.ops.cpu.marks import requires_library
 from tests.ops.seeded import seeded_case
+from tests.ops.trees import tree_case
 from vllm_ascend_spec import log
 from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.ops import (
@@ -23,6 +24,7 @@ from vllm_ascend_spec.ops import (
     verify_greedy,
     verify_sample,
     verify_seeded,
+    verify_tree,
 )
 
 CPU = torch.device("cpu")
@@ -64,6 +66,7 @@ def calls(**options: Any) -> list[Callable[[], object]]:
         lambda: verify_greedy(**make_drafts([2, 1], 4, seed=0), **options),
         lambda: verify_sample(**make_sampled([2, 1], 4, seed=0), **options),
         lambda: verify_seeded(**seeded_case(make_sampled([2, 1], 4, seed=0), 0), **options),
+        lambda: verify_tree(**tree_case(make_sampled([2, 1], 4, seed=0), 0), **options),
         lambda: grammar_mask(logits, bitmask, rows, **options),
     ]
 
@@ -171,6 +174,9 @@ def test_tensors_on_another_device_are_refused() -> None:
     seeded = seeded_case(make_sampled([2, 1], 4, seed=0), 0)
     with pytest.raises(BackendUnavailableError, match=message):
         verify_seeded(**on_meta(seeded), backend="cpu")
+    tree = tree_case(make_sampled([2, 1], 4, seed=0), 0)
+    with pytest.raises(BackendUnavailableError, match=message):
+        verify_tree(**on_meta(tree), backend="cpu")
     words = torch.empty(1, 1, dtype=torch.int32, device="meta")
     with pytest.raises(BackendUnavailableError, match=message):
         grammar_mask(torch.empty(2, 8, device="meta"), words, words[0], backend="cpu")

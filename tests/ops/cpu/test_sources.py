@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ops.build import COMMON, OLDEST_TORCH, find_torch
-from tests.ops import seeded
+from tests.ops import seeded, trees
 from tests.ops.batches import DTYPES, RULES, with_wide_stride
 from tests.ops.broken_drafts import assert_in_range
 from tests.ops.cases import FILTERS, KINDS, parity_cases
@@ -110,6 +110,29 @@ def test_sanitizers_find_nothing_in_seeded_samples(
         for job, (tokens, counts) in zip(jobs, results, strict=True)
     )
     assert ties <= 0.01 * len(jobs)
+
+
+@requires("g++")
+def test_sanitizers_find_nothing_in_trees(sanitized: Path, tmp_path: Path) -> None:
+    cases = [case for kind in KINDS[1:] for case in trees.tree_cases(20, seed=48, kind=kind)]
+    results = driver.run([str(sanitized)], tmp_path, map(verification, cases)).outputs
+    ties = sum(
+        trees.ties_of_result(case, (tokens, counts, rows))
+        for case, (tokens, counts, rows) in zip(cases, results, strict=True)
+    )
+    assert ties <= 0.01 * len(cases)
+
+
+@requires("g++")
+def test_sanitizers_would_find_a_row_that_is_not_there(sanitized: Path, tmp_path: Path) -> None:
+    """Of a tree's rows those on its path are read, so the last may lack where it is not."""
+    case = trees.path_to_the_last_node(num_nodes=3, vocab_size=100)
+    case["logits"] = case["logits"][:-1]
+    off = {**case, "draft_token_ids": case["draft_token_ids"].clone()}
+    off["draft_token_ids"][-1] = -1
+    driver.run([str(sanitized)], tmp_path, [verification(off)])
+    with pytest.raises(AssertionError, match="AddressSanitizer: heap-buffer-overflow"):
+        driver.run([str(sanitized)], tmp_path, [verification(case)])
 
 
 @requires("g++")

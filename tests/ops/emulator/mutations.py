@@ -156,7 +156,7 @@ GREEDY = _mutations(
         "tokens written without their padding",
         "common/output.h",
         "AscendC::DataCopyExtParams(1, width_ * 4, 0, 0, 0)",
-        "AscendC::DataCopyExtParams(1, count * 4, 0, 0, 0)",
+        "AscendC::DataCopyExtParams(1, (width_ - 1) * 4, 0, 0, 0)",
         "not-written",
     ),
     (
@@ -295,21 +295,21 @@ SEEDED = _mutations(
     "seeded",
     (
         "SyncAll forgotten",
-        "verify_seeded/verify_seeded.h",
+        "verify_seeded/race.h",
         "    full_order();\n    AscendC::SyncAll();\n",
         "    full_order();\n",
         "core-race uninitialised",
     ),
     (
         "samples of tiles that other cores have",
-        "verify_seeded/verify_seeded.h",
+        "verify_seeded/race.h",
         "const uint32_t length = (share.end - share.begin) * kRecord;",
         "const uint32_t length = (share.end - share.begin + 1) * kRecord;",
         "core-race gm-bounds",
     ),
     (
         "survey's records overwritten",
-        "verify_seeded/verify_seeded.h",
+        "verify_seeded/race.h",
         "      leave(samples_, share, best);\n",
         "      leave(surveyed(), share, best);\n",
         "core-race uninitialised",
@@ -370,6 +370,32 @@ SEEDED = _mutations(
         "needed, AscendC::CMPMODE::GE, kGroup);\n    begin_scalar();\n",
         "needed, AscendC::CMPMODE::GE, kGroup);\n",
         "unordered",
+    ),
+)
+
+TREE = _mutations(
+    "verify_tree",
+    "tree",
+    (
+        "path written before the scalar unit is done",
+        "verify_tree/verify_tree.h",
+        "    order<HardEvent::S_MTE3>();\n",
+        "",
+        "unordered",
+    ),
+    (
+        "path not padded",
+        "verify_tree/verify_tree.h",
+        "    path_.pad(count);\n",
+        "",
+        "uninitialised",
+    ),
+    (
+        "parents of another request",
+        "verify_tree/tree.h",
+        "parents_.GetValue(request.first_draft + node)",
+        "parents_.GetValue(request.first_draft + request.num_drafts + node)",
+        "gm-bounds",
     ),
 )
 
@@ -434,4 +460,4 @@ GRAMMAR = _mutations(
     ),
 )
 
-MUTATIONS = [*GREEDY, *SAMPLE, *SEEDED, *GRAMMAR]
+MUTATIONS = [*GREEDY, *SAMPLE, *SEEDED, *TREE, *GRAMMAR]

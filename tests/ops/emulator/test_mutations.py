@@ -28,13 +28,16 @@ from vllm_ascend_spec.ops import verify_sample
 from vllm_ascend_spec.ops.grammar_mask.reference import grammar_mask
 from vllm_ascend_spec.ops.verify_greedy.reference import verify_greedy
 from vllm_ascend_spec.ops.verify_seeded import verify_seeded
+from vllm_ascend_spec.ops.verify_tree import verify_tree
 
 pytestmark = requires_compiler
 
+# The rows of trees are sampled by verify_seeded's code, which is compiled and broken by day.
+BY_NIGHT = pytest.mark.nightly
 Mutants = dict[Mutation, Callable[[], Path]]
 
 KERNELS = ROOT / "ops" / "ascendc"
-OPS = ("verify_greedy", "verify_sample", "verify_seeded", "grammar_mask")
+OPS = ("verify_greedy", "verify_sample", "verify_seeded", "verify_tree", "grammar_mask")
 # Odd, so that rows have tails; rows are further apart than they are long.
 VOCAB, STRIDE, TILE = 1003, 1024, 256
 DRAFTS = [2, 0, 3, 1]
@@ -93,9 +96,9 @@ def sample(
     assert torch.equal(got[1], expected[1])
 
 
-def seeded(emulator: Emulator) -> None:
-    arguments = batch(SEEDED_VOCAB)
-    options = {
+def seeded_options() -> dict[str, torch.Tensor | None]:
+    """Return the keyword arguments of ``verify_seeded`` for :func:`batch`."""
+    return {
         "temperature": torch.tensor([0.8, 1.0, 0.0, 1.3]),
         "top_k": None,
         "top_p": None,
@@ -103,10 +106,22 @@ def seeded(emulator: Emulator) -> None:
         "seeds": torch.arange(len(DRAFTS)),
         "positions": torch.arange(len(DRAFTS)) + 2**32,
     }
+
+
+def seeded(emulator: Emulator) -> None:
+    arguments, options = batch(SEEDED_VOCAB), seeded_options()
     got = emulator.verify_seeded(*arguments, **options)
     expected = verify_seeded(*arguments, **options, backend="reference")
     assert torch.equal(got[0], expected[0])
     assert torch.equal(got[1], expected[1])
+
+
+def tree(emulator: Emulator) -> None:
+    arguments, options = batch(SEEDED_VOCAB), seeded_options()
+    options["parents"] = torch.tensor([-1, -1, -1, 0, 0, -1], dtype=torch.int32)
+    got = emulator.verify_tree(*arguments, **options)
+    expected = verify_tree(*arguments, **options, backend="reference")
+    assert all(map(torch.equal, got, expected))
 
 
 def mask(emulator: Emulator) -> None:
@@ -137,6 +152,7 @@ CASES: dict[str, tuple[dict[str, object], Callable[[Emulator], None]]] = {
     ),
     "seeded": ({"num_cores": 3, "mode": "split", "tile": 1024}, seeded),
     "seeded in no order": ({"num_cores": 1, "mode": "by request", "auto_sync": AUTO_NONE}, seeded),
+    "tree": ({"num_cores": 3, "mode": "split", "tile": 1024}, tree),
     "masks": ({"num_cores": 3, "tile": TILE}, mask),
 }
 
@@ -173,17 +189,29 @@ def mutants(
 
 @pytest.mark.parametrize("nan_mode", [NAN_PROPAGATE, NAN_IGNORE])
 @pytest.mark.parametrize("auto_sync", [AUTO_NONE, AUTO_SCALAR])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=BY_NIGHT if name == "tree" else ()) for name in CASES]
+)
 def test_without_an_error_nothing_is_reported(
     case: str, auto_sync: int, nan_mode: int, tmp_path: Path
 ):
     settings, run = CASES[case]
-    for op in OPS:
+    for op in {mutation.op for mutation in MUTATIONS if mutation.case == case}:
         folder_with(tmp_path, build(KERNELS / op / "emulator_host.cpp", optimise=False), op)
     run(Emulator(tmp_path, **{**settings, "auto_sync": auto_sync, "nan_mode": nan_mode}))
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: f"{m.op}-{m.name.replace(' ', '_')}")
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        pytest.param(
+            mutation,
+            marks=BY_NIGHT if mutation.op == "verify_tree" else (),
+            id=f"{mutation.op}-{mutation.name.replace(' ', '_')}",
+        )
+        for mutation in MUTATIONS
+    ],
+)
 def test_an_error_is_reported(mutation: Mutation, mutants: Mutants, tmp_path: Path):
     folder = folder_with(tmp_path, mutants[mutation](), mutation.op)
     settings, run = CASES[mutation.case]

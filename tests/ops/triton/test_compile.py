@@ -18,6 +18,7 @@ from vllm_ascend_spec.ops.grammar_mask.triton import grammar_mask
 from vllm_ascend_spec.ops.verify_greedy.triton import verify_greedy
 from vllm_ascend_spec.ops.verify_sample.triton import verify_sample
 from vllm_ascend_spec.ops.verify_seeded.triton import verify_seeded
+from vllm_ascend_spec.ops.verify_tree.triton import verify_tree
 
 pytest.importorskip("triton", reason="needs the package triton")
 pytestmark = pytest.mark.skipif(INTERPRETED, reason="needs Triton without its interpreter")
@@ -150,6 +151,25 @@ def test_seeded_verification(
         verify_seeded(**arguments, **numbers)
     names = ["filter_rows"] if filters else []
     assert [kernel.name for kernel in kernels] == [*names, "scan_seeded", "finalize_seeded"]
+    for kernel in kernels:
+        assert_fits(kernel, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("capability", "num_nodes", "filters"),
+    [(80, 64, FILTERS), pytest.param(90, 4, (), marks=pytest.mark.nightly)],
+)
+def test_verification_of_trees(
+    tmp_path: Path, capability: int, num_nodes: int, filters: tuple[str, ...]
+) -> None:
+    arguments = sampled(torch.bfloat16, filters, False) | {"max_draft_len": num_nodes}
+    for name in NOT_TAKEN:
+        arguments.pop(name, None)
+    numbers = {"seeds": torch.zeros(3).long(), "positions": torch.zeros(3).long()}
+    with compiling_only(capability) as kernels:
+        verify_tree(**arguments, **numbers, parents=torch.zeros(7, dtype=torch.int32))
+    names = ["filter_rows"] if filters else []
+    assert [kernel.name for kernel in kernels] == [*names, "scan_tree", "finalize_tree"]
     for kernel in kernels:
         assert_fits(kernel, tmp_path)
 

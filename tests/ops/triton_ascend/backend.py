@@ -19,13 +19,14 @@ from tests.ops.parity import Arguments, Result
 from tests.ops.triton_ascend.launch import Launcher, Receiver
 from tests.ops.triton_ascend.lowering import Variant
 
-OPS = ("verify_greedy", "verify_sample", "verify_seeded", "grammar_mask")
+OPS = ("verify_greedy", "verify_sample", "verify_seeded", "verify_tree", "grammar_mask")
 KERNELS = {
     "greedy": ("scan_greedy", "finalize_greedy"),
     "scan": ("scan_sampled",),
     "filters": ("filter_rows",),
     "finalize": ("finalize_sampled",),
     "seeded": ("scan_seeded", "finalize_seeded"),
+    "tree": ("scan_tree", "finalize_tree"),
     "mask": ("mask_rows",),
 }
 # What the host code asks about a device, in triton_launch.py.
@@ -75,6 +76,14 @@ def verify_seeded(arguments: Arguments, receive: Receiver) -> Result:
     """Run the host code of ``verify_seeded``."""
     with launching(receive):
         return host("verify_seeded").verify_seeded(**{**dict.fromkeys(FILTERS), **arguments})
+
+
+def verify_tree(
+    arguments: Arguments, receive: Receiver
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Run the host code of ``verify_tree``."""
+    with launching(receive):
+        return host("verify_tree").verify_tree(**{**dict.fromkeys(FILTERS), **arguments})
 
 
 def verify_greedy(arguments: Arguments, receive: Receiver) -> Result:

@@ -16,6 +16,7 @@ from tests.ops.triton_ascend.backend import (
     verify_greedy,
     verify_sample,
     verify_seeded,
+    verify_tree,
 )
 from tests.ops.triton_ascend.lowering import Variant
 from vllm_ascend_spec.ops.verify_sample import RULES
@@ -72,6 +73,11 @@ def seeded(arguments: Arguments) -> Arguments:
     return {**taken, "seeds": zeros, "positions": zeros}
 
 
+def tree(arguments: Arguments) -> Arguments:
+    """Return arguments of ``verify_tree`` for a batch of ``verify_sample``."""
+    return {**seeded(arguments), "parents": torch.full_like(arguments["draft_token_ids"], -1)}
+
+
 def launched_variants() -> list[Variant]:
     """Return every variant that the batches of all ops launch."""
     recorder = Recorder()
@@ -79,6 +85,8 @@ def launched_variants() -> list[Variant]:
         verify_sample(arguments, recorder)
         verify_greedy(arguments, recorder)
         verify_seeded(seeded(arguments), recorder)
+    for filters in (NONE, ALL):
+        verify_tree(tree(batch(torch.bfloat16, num_drafts=15, filters=filters)), recorder)
     for dtype in DTYPES:
         arguments = batch(dtype)
         verify_greedy(arguments, recorder)

@@ -14,6 +14,8 @@ from tests.ops.batches import DTYPES, with_wide_stride
 from tests.ops.cases import parity_cases
 from tests.ops.parity import Arguments, assert_right, judge, judge_greedy
 from tests.ops.seeded import seeded_case, ties_of_result
+from tests.ops.trees import ties_of_result as ties_of_trees
+from tests.ops.trees import tree_cases
 from tests.ops.triton_ascend import backend
 from tests.ops.triton_ascend.environment import requires_execution
 from tests.ops.triton_ascend.launch import MOST_PROGRAMS, AccessError, Machine
@@ -149,6 +151,17 @@ def test_seeded_requests(machine: Machine, filters: tuple[str, ...]) -> None:
             for case in parity_cases(count, seed=vocab_size, vocab_size=vocab_size, **fixed)
         ],
     )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("filters", [(), ALL], ids=["plain", "filtered"])
+def test_trees(machine: Machine, filters: tuple[str, ...]) -> None:
+    recorder = backend.Recorder()
+    cases = tree_cases(3, seed=7, vocab_size=1003, dtype=torch.float32, filters=filters)
+    for case in cases:
+        backend.verify_tree(case, recorder)
+    machine.prepare(recorder.variants)
+    assert sum(ties_of_trees(c, backend.verify_tree(c, machine.launch)) for c in cases) <= 1
 
 
 def test_seeded_requests_of_a_large_vocabulary(folder: Path) -> None:

@@ -6,6 +6,7 @@ per token; the pass itself has one row per mask and one for the last token.
 
 from __future__ import annotations
 
+from vllm_ascend_spec.config.draft_tree import ANY, PATHS
 from vllm_ascend_spec.config.method import CHECKPOINT, Method
 from vllm_ascend_spec.methods.dflash.checkpoint import check_dflash
 from vllm_ascend_spec.upstream.limits import OF_DFLASH
@@ -13,11 +14,12 @@ from vllm_ascend_spec.upstream.limits import OF_DFLASH
 METHOD = Method(
     name="dflash",
     about="a head that fills a block of masks in one pass, over states of the target's layers",
-    options=CHECKPOINT | OF_DFLASH,
+    options=CHECKPOINT | OF_DFLASH | {PATHS},
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,
     in_one_pass=True,
+    trees=ANY,
     check_checkpoint=check_dflash,
     drafters={
         "vllm": (

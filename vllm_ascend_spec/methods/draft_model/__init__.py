@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from vllm_ascend_spec.config.draft_tree import ANY, PATHS
 from vllm_ascend_spec.config.method import CHECKPOINT, Method
 from vllm_ascend_spec.methods.draft_model.checkpoint import check_draft_model
 
 METHOD = Method(
     name="draft_model",
     about="a small model of the target's vocabulary",
-    options=CHECKPOINT | {"use_heterogeneous_vocab", "parallel_drafting"},
+    options=CHECKPOINT | {"use_heterogeneous_vocab", "parallel_drafting", PATHS},
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,
+    trees=ANY,
     check_checkpoint=check_draft_model,
     drafters={
         "vllm": (

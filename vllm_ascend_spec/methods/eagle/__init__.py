@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from vllm_ascend_spec.config.draft_tree import ANY, PATHS
 from vllm_ascend_spec.config.method import READS_AHEAD, Method
 from vllm_ascend_spec.methods.eagle.checkpoint import check_eagle
 
 METHOD = Method(
     name="eagle",
     about="a head of one layer over the target's hidden states",
-    options=READS_AHEAD,
+    options=READS_AHEAD | {PATHS},
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,
+    trees=ANY,
     check_checkpoint=check_eagle,
     drafters={
         "vllm": (

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from vllm_ascend_spec.config.draft_tree import ANY, PATHS
 from vllm_ascend_spec.config.method import READS_AHEAD, Method
 from vllm_ascend_spec.methods.eagle3.checkpoint import check_eagle3
 
 METHOD = Method(
     name="eagle3",
     about="a head of one layer over states of several of the target's layers",
-    options=READS_AHEAD | {"parallel_drafting"},
+    options=READS_AHEAD | {"parallel_drafting", PATHS},
     required=("model", "num_speculative_tokens"),
     needs_checkpoint=True,
     has_draft_loop=True,
+    trees=ANY,
     check_checkpoint=check_eagle3,
     drafters={
         "vllm": (

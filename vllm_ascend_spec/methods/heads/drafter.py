@@ -15,8 +15,10 @@ import torch
 from vllm.distributed import get_tp_group
 
 from vllm_ascend_spec.methods.drafter import HostDrafter
+from vllm_ascend_spec.methods.drafts_trees import DraftsTreesMixin
 from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler, make_draft_sampler
+from vllm_ascend_spec.methods.tree_drafts import TreeDrafts
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,10 +33,12 @@ class Picker:
 
     Args:
         sampler: samples the drafts; with None they are greedy.
+        tree: notes the likeliest tokens of each draft; None for chains.
     """
 
-    def __init__(self, sampler: DraftSampler | None) -> None:
+    def __init__(self, sampler: DraftSampler | None, tree: TreeDrafts | None = None) -> None:
         self._sampler = sampler
+        self._tree = tree
         self._probs: list[torch.Tensor] = []
 
     def __call__(
@@ -42,6 +46,8 @@ class Picker:
         logits: torch.Tensor,  # [num_reqs, vocab_size]
     ) -> torch.Tensor:
         """Return one draft per request, int64 [num_reqs]."""
+        if self._tree is not None:
+            return self._tree.take(logits)[:, 0]
         if self._sampler is None:
             return argmax(logits)
         tokens, probs = self._sampler.draw(logits)
@@ -51,8 +57,8 @@ class Picker:
 
     @property
     def draws(self) -> bool:
-        """Whether drafts are sampled, which needs logits of the whole vocabulary."""
-        return self._sampler is not None
+        """Whether drafts are sampled or ranked, which needs logits of the whole vocabulary."""
+        return self._sampler is not None or self._tree is not None
 
     def probs(self) -> torch.Tensor | None:
         """Return the distributions of all drafts, float32 [num_reqs, K, vocab_size], or None."""
@@ -64,14 +70,18 @@ class Picker:
 Heads = Callable[[torch.Tensor, torch.Tensor, int, Picker], list[torch.Tensor]]
 
 
-class HeadsDrafter(HostDrafter):
+class HeadsDrafter(DraftsTreesMixin, HostDrafter):
     """Base class of drafters with heads; a subclass loads the heads.
 
     Args:
         engine: the engine that the drafter is for.
+
+    Attributes:
+        num_heads: their number; set by :meth:`load_heads`.
     """
 
     heads: nn.Module
+    num_heads: int | None = None
     shares_noise = True
 
     def __init__(self, engine: DrafterContext) -> None:
@@ -103,6 +113,7 @@ class HeadsDrafter(HostDrafter):
     def load_model(self, target_model: nn.Module) -> None:
         """Load the heads; the target is already loaded."""
         self.heads = self.load_heads().eval().requires_grad_(False)
+        self.set_up_tree(self.asked, TreeDrafts.by_depth, self.num_heads)
 
     @torch.inference_mode()
     def dummy_run(self, num_tokens: int, *args: Any, is_profile: bool = False, **_: Any) -> None:
@@ -127,11 +138,14 @@ class HeadsDrafter(HostDrafter):
             [last_rows(sampled, step), [tokens[-1] if tokens else 0 for tokens in sampled]]
         )
         rows, last = torch.from_numpy(places).to(self.device, non_blocking=True)
-        picker = Picker(self._sampler_of(step))
+        picker = Picker(self._sampler_of(step), self.tree)
         states = step.sample_hidden_states[rows]
         if picker.draws and self.is_split:
             share(states)
-        drafts = self.heads(states, last, step.k, picker)
+        num_steps = step.k if self.tree is None else self.tree.num_steps
+        drafts = self.heads(states, last, num_steps, picker)
+        if self.tree is not None:
+            return self.tree.lay_out()
         self._draft_probs = picker.probs()
         return torch.stack(drafts, dim=1)
 

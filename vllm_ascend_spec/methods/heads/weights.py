@@ -49,7 +49,8 @@ def load(
     with blame(MODEL, model):
         require_same("width", found.sizes.hidden, "hidden_size", drafter.hidden_size)
         require_same("vocab_size", found.sizes.vocab, "vocab_size", drafter.vocab_size)
-    require_enough(found.sizes.num_drafts, asked.max_k, model)
+    num_steps = asked.max_k if asked.tree is None else max(map(len, asked.tree))
+    require_enough(found.sizes.num_drafts, num_steps, model)
     with torch.device("meta"):
         heads = make(found).to(drafter.dtype)
     heads = heads.to_empty(device=drafter.device)

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from vllm_ascend_spec.config.draft_context import draft_context
+from vllm_ascend_spec.config.draft_tree import OPTION as TREE
 from vllm_ascend_spec.config.draft_window import AUTO, OPTION
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.log import get_logger
+from vllm_ascend_spec.methods.drafts_trees import DraftsTreesMixin
 from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.one_hot import OneHotDraftsMixin
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler, make_draft_sampler
 from vllm_ascend_spec.methods.loops.window import DraftWindow
+from vllm_ascend_spec.methods.tree_drafts import Pass, TreeDrafts, chain_of_passes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
     from vllm.config import VllmConfig
     from vllm.v1.sample.metadata import SamplingMetadata
 
+    from vllm_ascend_spec.config.resolved import SpecConfig
     from vllm_ascend_spec.methods.drafter import DrafterContext
     from vllm_ascend_spec.methods.step import Drafts, DraftStep
 
@@ -31,7 +35,7 @@ logger = get_logger(__name__)
 Picked = tuple[torch.Tensor, torch.Tensor | None]
 
 
-class DraftLoopMixin(OneHotDraftsMixin):
+class DraftLoopMixin(DraftsTreesMixin, OneHotDraftsMixin):
     """Mixin for stock proposers with a draft model; goes before them in the bases.
 
     Attributes:
@@ -58,6 +62,7 @@ class DraftLoopMixin(OneHotDraftsMixin):
     chooses_window: bool = False
     net_num_new_slots_per_request: int
     max_model_len: int
+    parallel_drafting: bool
     vllm_config: VllmConfig
     speculative_config: Any
     model: Any
@@ -87,11 +92,15 @@ class DraftLoopMixin(OneHotDraftsMixin):
             most_rows=asked.max_k + 1 + drafter.net_num_new_slots_per_request,
             max_k=asked.max_k,
         )
+        in_one_pass = drafter.parallel_drafting
+        drafter.set_up_tree(asked, TreeDrafts.by_depth if in_one_pass else TreeDrafts.by_node)
         drafter.chooses_window = asked.draft_window == AUTO
         drafter.require_possible()
         drafter.uses_own_loop = drafter.chooses_own_loop(asked.draft_loop)
         if asked.draft_window is not None and not drafter.uses_own_loop:
             drafter.require_window_in_stock_loop(asked.draft_window)
+        if drafter.tree is not None and not drafter.uses_own_loop:
+            drafter.refuse_tree(asked, drafter.loop_problem() or "draft_loop='stock'")
         return drafter
 
     def require_possible(self) -> None:
@@ -100,6 +109,16 @@ class DraftLoopMixin(OneHotDraftsMixin):
         Raises:
             ConfigError: naming the option and the reason.
         """
+
+    @staticmethod
+    def refuse_tree(asked: SpecConfig, problem: str) -> NoReturn:
+        """Refuse a tree that this engine's loop would not draft.
+
+        Raises:
+            ConfigError: naming the option and the reason.
+        """
+        option = asked.sources.get("has_trees", TREE)
+        raise ConfigError(option, asked.tree, f"not possible with {problem}; leave one out")
 
     def require_window_in_stock_loop(self, asked: int | str) -> None:
         """Refuse a window that the stock loop would ignore.
@@ -182,6 +201,24 @@ class DraftLoopMixin(OneHotDraftsMixin):
             self.window.size = step.window
         return step.draft_by_stock()
 
+    def num_steps(self, k: int) -> int:
+        """Return how many of ``k`` drafts follow each other."""
+        return k if self.tree is None or k == 0 else self.tree.num_steps
+
+    def later_passes(self, num_steps: int) -> list[Pass]:
+        """Return the passes of the draft after the first one."""
+        return chain_of_passes(num_steps) if self.tree is None else self.tree.passes
+
+    def read_by(self, each: Pass, drafts: list[Picked]) -> torch.Tensor:
+        """Return the draft of each request that a pass reads, int32 [num_reqs].
+
+        Args:
+            each: the pass.
+            drafts: what the passes before it have picked.
+        """
+        tokens = drafts[each.before][0] if self.tree is None else self.tree.token_of(each)
+        return tokens.int()
+
     def sampler_of(self, sampling: SamplingMetadata) -> DraftSampler | None:
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""
         if not self._enable_probabilistic_draft_probs:
@@ -194,6 +231,9 @@ class DraftLoopMixin(OneHotDraftsMixin):
         sampler: DraftSampler | None,
     ) -> Picked:
         """Pick one draft per request, and return its distribution too if it was sampled."""
+        if self.tree is not None:
+            ranked = self.tree.take(self.apply_head(self.model.compute_logits, hidden))
+            return ranked[:, 0], None
         if sampler is None:
             return self.argmax(hidden), None
         return sampler.draw(self.apply_head(self.model.compute_logits, hidden))
@@ -207,9 +247,14 @@ class DraftLoopMixin(OneHotDraftsMixin):
         num_reqs, k, _ = hidden.shape
         rows = hidden.flatten(0, 1)
         self._last_draft_probs = None
-        if sampler is None:
+        if sampler is None and self.tree is None:
             return self.pick(rows, None)[0].view(num_reqs, k)
         logits = self.apply_head(self.model.compute_logits, rows).view(num_reqs, k, -1)
+        if self.tree is not None:
+            for place in range(k):
+                self.tree.take(logits[:, place])
+            return self.tree.lay_out()
+        assert sampler is not None
         return self.join([sampler.draw(logits[:, place]) for place in range(k)])
 
     def argmax(
@@ -242,6 +287,8 @@ class DraftLoopMixin(OneHotDraftsMixin):
     ) -> torch.Tensor:
         """Keep the distributions for the verifier and return the drafts, [num_reqs, K]."""
         self._last_draft_probs = None
+        if self.tree is not None:
+            return self.tree.lay_out()
         if picked[0][1] is not None:
             self._last_draft_probs = torch.stack([probs for _, probs in picked], dim=1)
         return torch.stack([tokens for tokens, _ in picked], dim=1)

@@ -27,6 +27,7 @@ class MedusaDrafter(HeadsDrafter):
         heads = weights.load(self, read_medusa, make_heads)
         assert isinstance(heads, MedusaHeads)
         heads.leave_out_other_tokens()
+        self.num_heads = len(heads.blocks)
         return heads
 
 

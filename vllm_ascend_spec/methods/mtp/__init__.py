@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vllm_ascend_spec.config.draft_tree import ANY, PATHS
 from vllm_ascend_spec.config.method import READS_AHEAD, Method
 from vllm_ascend_spec.methods.mtp.check_window import check_window
 from vllm_ascend_spec.methods.mtp.checkpoint import check_mtp
@@ -13,10 +14,11 @@ METHOD = Method(
     name="mtp",
     about="layers of the target's own checkpoint over its last hidden states",
     aliases=NAMES,
-    options=READS_AHEAD,
+    options=READS_AHEAD | {PATHS},
     needs_checkpoint=True,
     is_in_target=True,
     has_draft_loop=True,
+    trees=ANY,
     checks=(check_window,),
     check_checkpoint=check_mtp,
     warn=warn_of_mtp,

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from vllm.v1.spec_decode import ngram_proposer as stock
 
 from vllm_ascend_spec.methods.drafter import HostDrafter
+from vllm_ascend_spec.methods.found_trees import FoundTree, needs_chain
+from vllm_ascend_spec.methods.ngram.trie import continuations, tree_of
 from vllm_ascend_spec.upstream.ngram import SearchingProposer
 
 if TYPE_CHECKING:
@@ -35,12 +37,15 @@ class NgramDrafter(HostDrafter, SearchingProposer):
     max_n: int
     k: int
     max_model_len: int
+    finds_trees: bool
+    _parents: list[list[int]] | None = None
 
     @classmethod
     def create(cls, engine: DrafterContext) -> Self:
         """Build the drafter of an engine."""
         drafter = cls(engine.vllm_config)
         drafter.runner = engine.runner
+        drafter.finds_trees = engine.speculation.has_trees
         return drafter
 
     def warm_up(self) -> None:
@@ -54,9 +59,32 @@ class NgramDrafter(HostDrafter, SearchingProposer):
     def draft(self, step: DraftStep) -> list[list[int]]:
         """Look up drafts for every request that has finished prefill."""
         batch = step.batch
+        if self.finds_trees:
+            return self.find_trees(step)
         return self.look_up(
             step.k, step.sampled_token_ids, batch.num_tokens_no_spec, batch.token_ids_cpu
         )
+
+    def find_trees(self, step: DraftStep) -> list[list[int]]:
+        """Look up a tree of drafts for every request that has finished prefill."""
+        trees = []
+        sampled = step.sampled_token_ids
+        assert isinstance(sampled, list)
+        for index, new in enumerate(sampled):
+            end = int(step.batch.num_tokens_no_spec[index])
+            room = min(step.k, self.max_model_len - end) if new else 0
+            text = step.batch.token_ids_cpu[index, :end]
+            found = FoundTree([], [])
+            if room > 0:
+                found = tree_of(continuations(text, self.min_n, self.max_n, room), room)
+            state = self.runner.requests[step.batch.req_ids[index]]
+            trees.append(found.cut_to_chain() if needs_chain(state) else found)
+        self._parents = [tree.parents for tree in trees]
+        return [tree.tokens for tree in trees]
+
+    def take_parents(self) -> list[list[int]] | None:
+        """Return how the last drafts of each request hang together; None for chains."""
+        return self._parents
 
     def search_each(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vllm_ascend_spec.config.draft_tree import FOUND
 from vllm_ascend_spec.config.method import ALWAYS, Method
 from vllm_ascend_spec.methods.suffix.checks import check_suffix, warn_of_length
 
@@ -20,6 +21,7 @@ METHOD = Method(
     checks=(check_suffix,),
     warn=warn_of_length,
     drafts_on_host=True,
+    trees=FOUND,
     # It drafts on the host, so it is the same everywhere.
     drafters=dict.fromkeys(
         ("vllm", "ascend"), ("vllm_ascend_spec.methods.suffix.drafter:SuffixDrafter",)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.spec_decode.suffix_decoding import SuffixDecodingProposer
 
 from vllm_ascend_spec.methods.drafter import HostDrafter
+from vllm_ascend_spec.methods.found_trees import FoundTree, needs_chain, principal_first
 from vllm_ascend_spec.methods.suffix.trees import Trees
 
 if TYPE_CHECKING:
@@ -54,12 +55,15 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
     max_spec_factor: float
     min_token_prob: float
     max_model_len: int
+    finds_trees: bool = False
+    _parents: list[list[int]] | None = None
 
     @classmethod
     def create(cls, engine: DrafterContext) -> Self:
         """Build the drafter of an engine."""
         drafter = cls(engine.vllm_config)
         drafter.runner = engine.runner
+        drafter.finds_trees = engine.speculation.has_trees
         return drafter
 
     def __init__(self, vllm_config: Any) -> None:
@@ -71,7 +75,27 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
     def draft(self, step: DraftStep) -> list[list[int]]:
         """Look up drafts for every request that has finished prefill."""
         found = self.look_up(step, step.tokens_on_host())
+        if self.finds_trees:
+            return self._lay_out(step, found)
         return [[] if one is None else one.token_ids for one in found]
+
+    def _lay_out(self, step: DraftStep, found: list[Found | None]) -> list[list[int]]:
+        """Return the drafts of trees, the principal chain first."""
+        trees = [
+            FoundTree([], []) if one is None else principal_first(one.token_ids, one.parents)
+            for one in found
+        ]
+        states = (self.runner.requests[req_id] for req_id in step.batch.req_ids)
+        trees = [
+            tree.cut_to_chain() if needs_chain(state) else tree
+            for tree, state in zip(trees, states, strict=True)
+        ]
+        self._parents = [tree.parents for tree in trees]
+        return [tree.tokens for tree in trees]
+
+    def take_parents(self) -> list[list[int]] | None:
+        """Return how the last drafts of each request hang together; None for chains."""
+        return self._parents
 
     def look_up(self, step: DraftStep, tokens: list[list[int]]) -> list[Found | None]:
         """Add the tokens of a step to the trees and look up what may follow them.
@@ -108,7 +132,12 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         if longest < 1:
             return None
         return self.suffix_cache.look_up(
-            req_id, followed.tail, longest, self.max_spec_factor, self.min_token_prob
+            req_id,
+            followed.tail,
+            longest,
+            self.max_spec_factor,
+            self.min_token_prob,
+            is_tree=self.finds_trees,
         )
 
     def _follow(self, batch: Any, index: int) -> Followed:

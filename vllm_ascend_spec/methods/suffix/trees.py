@@ -66,7 +66,14 @@ class Trees(SuffixDecodingCache):
             self.evict_cached_response(req_id)
 
     def look_up(
-        self, req_id: Hashable, context: Sequence[int], longest: int, factor: float, least: float
+        self,
+        req_id: Hashable,
+        context: Sequence[int],
+        longest: int,
+        factor: float,
+        least: float,
+        *,
+        is_tree: bool = False,
     ) -> Any:
         """Return the better draft of both trees; if they are equal, that of the request's own tree.
 
@@ -76,11 +83,13 @@ class Trees(SuffixDecodingCache):
             longest: maximum number of tokens in a draft.
             factor: maximum number of draft tokens for each matched token.
             least: minimum probability of a draft token.
+            is_tree: whether drafts may follow the same token.
 
         Returns:
-            Arctic-inference's native draft: ``token_ids``, ``probs``, ``score``, ``match_len``.
+            Arctic-inference's native draft: ``token_ids``, ``parents``, ``probs``, ``score``,
+            ``match_len``.
         """
-        arguments = (context, longest, factor, 0.0, least, False)
+        arguments = (context, longest, factor, 0.0, least, is_tree)
         own = self._local_trees[req_id].speculate(*arguments)
         # A score is the sum of the tokens' probabilities, so it cannot exceed this.
         if own.score >= longest or not self.cached_requests:

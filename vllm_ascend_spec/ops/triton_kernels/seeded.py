@@ -42,6 +42,80 @@ def sample_chunk(
     return best, token_of(best, reached, tokens)
 
 
+@triton.jit
+def sample_chunks(
+    row,  # [vocab_size], one row of the logits
+    vocab_size,
+    temperature,
+    limit,  # lowest logit that the filters keep
+    seed,
+    position,
+    first,
+    last,
+    chunk_peak,  # [num_chunks] of this row, written: the largest logit
+    chunk_best,  # [num_chunks], written: the most log2(weight / noise), beside the peak
+    chunk_token,  # [num_chunks], written: its token; for a greedy request, the argmax
+    CHUNK: tl.constexpr,
+):
+    """Sample chunks [first, last) of a row."""
+    rate = rate_of(temperature)
+    for chunk in range(first, last):
+        offsets = chunk * CHUNK + tl.arange(0, CHUNK)
+        x = read_scores(row, offsets, vocab_size, None)
+        x = tl.where(x >= limit, x, float("-inf"))
+        peak = tl.max(x, axis=0)
+        best = 0.0
+        if temperature > 0:
+            best, token = sample_chunk(x, peak, rate, seed, position, chunk * CHUNK, CHUNK)
+        else:
+            token = token_of(peak, x, offsets)
+        tl.store(chunk_peak + chunk, peak)
+        tl.store(chunk_best + chunk, best)
+        tl.store(chunk_token + chunk, token.to(tl.float32))
+
+
+@triton.jit
+def limit_of(
+    threshold,  # [num_rows] or None
+    index,
+    temperature,
+):
+    """Return the lowest logit that a row keeps; greedy requests have no filters."""
+    limit = float("-inf")
+    if threshold is not None:
+        limit = tl.load(threshold + index)
+    return tl.where(temperature > 0, limit, float("-inf"))
+
+
+@triton.jit
+def sampled_rows(
+    chunk_peak,  # [num_rows, num_chunks], see sample_chunks
+    chunk_best,  # [num_rows, num_chunks]
+    chunk_token,  # [num_rows, num_chunks]
+    rows,  # [POSITIONS] rows of one request
+    used,  # [POSITIONS] whether the row is the request's
+    num_chunks,
+    temperature,
+    CHUNKS: tl.constexpr,
+):
+    """Join the chunks of each row; return the rows' samples, int32 [POSITIONS]."""
+    chunk = tl.arange(0, CHUNKS)
+    at = rows[:, None] * num_chunks + chunk[None, :]
+    mask = used[:, None] & (chunk < num_chunks)[None, :]
+    peaks = tl.load(chunk_peak + at, mask=mask, other=float("-inf"))
+    best = tl.load(chunk_best + at, mask=mask, other=float("-inf"))
+    tokens = tl.load(chunk_token + at, mask=mask, other=NO_TOKEN)
+    peak = tl.max(peaks, axis=1)[:, None]
+    # Greedy requests have no noise: among the chunks with the peak, the lowest token.
+    reached = best + distance_of(peaks, peak, rate_of(temperature))
+    reached = tl.where(temperature > 0, reached, peaks)
+    reached = tl.where(peaks > float("-inf"), reached, float("-inf"))
+    most = tl.max(reached, axis=1)[:, None]
+    sampled = tl.min(tl.where(reached == most, tokens, NO_TOKEN), axis=1)
+    # A row with nothing above -inf yields token 0.
+    return tl.where(tl.max(peaks, axis=1) > float("-inf"), sampled, 0.0).to(tl.int32)
+
+
 @kernel
 def scan_seeded(
     logits,  # [num_rows, vocab_size]
@@ -52,9 +126,9 @@ def scan_seeded(
     seeds,  # [num_reqs] int64
     positions,  # [num_reqs] int64
     threshold,  # [num_rows] or None
-    chunk_peak,  # [num_rows, num_chunks], written
-    chunk_best,  # [num_rows, num_chunks], written: the most log2(weight / noise), beside the peak
-    chunk_token,  # [num_rows, num_chunks], written: its token; for a greedy request, the argmax
+    chunk_peak,  # [num_rows, num_chunks], written, see sample_chunks
+    chunk_best,  # [num_rows, num_chunks], written
+    chunk_token,  # [num_rows, num_chunks], written
     num_chunks,
     chunks_per_program,
     CHUNK: tl.constexpr,
@@ -64,30 +138,22 @@ def scan_seeded(
     start, num_drafts = find_request(cu_num_draft_tokens, request)
     if place <= num_drafts:
         index = start + request + place
-        row = logits + index.to(tl.int64) * row_stride
         t = tl.load(temperature + request)
-        rate = rate_of(t)
-        seed = tl.load(seeds + request)
-        position = tl.load(positions + request) + place
-        limit = float("-inf")
-        if threshold is not None:
-            limit = tl.load(threshold + index)
-        limit = tl.where(t > 0, limit, float("-inf"))
         first = split * chunks_per_program
-        for chunk in range(first, tl.minimum(first + chunks_per_program, num_chunks)):
-            offsets = chunk * CHUNK + tl.arange(0, CHUNK)
-            x = read_scores(row, offsets, vocab_size, None)
-            x = tl.where(x >= limit, x, float("-inf"))
-            peak = tl.max(x, axis=0)
-            best = 0.0
-            if t > 0:
-                best, token = sample_chunk(x, peak, rate, seed, position, chunk * CHUNK, CHUNK)
-            else:
-                token = token_of(peak, x, offsets)
-            at = index * num_chunks + chunk
-            tl.store(chunk_peak + at, peak)
-            tl.store(chunk_best + at, best)
-            tl.store(chunk_token + at, token.to(tl.float32))
+        sample_chunks(
+            logits + index.to(tl.int64) * row_stride,
+            vocab_size,
+            t,
+            limit_of(threshold, index, t),
+            tl.load(seeds + request),
+            tl.load(positions + request) + place,
+            first,
+            tl.minimum(first + chunks_per_program, num_chunks),
+            chunk_peak + index * num_chunks,
+            chunk_best + index * num_chunks,
+            chunk_token + index * num_chunks,
+            CHUNK,
+        )
 
 
 @kernel
@@ -109,24 +175,16 @@ def finalize_seeded(
     request = tl.program_id(0)
     start, num_drafts = find_request(cu_num_draft_tokens, request)
     positions = tl.arange(0, POSITIONS)
-    rows = start + request + positions
-    used = positions <= num_drafts
-    t = tl.load(temperature + request)
-    chunk = tl.arange(0, CHUNKS)
-    at = rows[:, None] * num_chunks + chunk[None, :]
-    mask = used[:, None] & (chunk < num_chunks)[None, :]
-    peaks = tl.load(chunk_peak + at, mask=mask, other=float("-inf"))
-    best = tl.load(chunk_best + at, mask=mask, other=float("-inf"))
-    tokens = tl.load(chunk_token + at, mask=mask, other=NO_TOKEN)
-    peak = tl.max(peaks, axis=1)[:, None]
-    # Greedy requests have no noise: among the chunks with the peak, the lowest token.
-    reached = best + distance_of(peaks, peak, rate_of(t))
-    reached = tl.where(t > 0, reached, peaks)
-    reached = tl.where(peaks > float("-inf"), reached, float("-inf"))
-    most = tl.max(reached, axis=1)[:, None]
-    sampled = tl.min(tl.where(reached == most, tokens, NO_TOKEN), axis=1)
-    # A row with nothing above -inf yields token 0.
-    sampled = tl.where(tl.max(peaks, axis=1) > float("-inf"), sampled, 0.0).to(tl.int32)
+    sampled = sampled_rows(
+        chunk_peak,
+        chunk_best,
+        chunk_token,
+        start + request + positions,
+        positions <= num_drafts,
+        num_chunks,
+        tl.load(temperature + request),
+        CHUNKS,
+    )
     drafts = tl.load(draft_token_ids + start + positions, mask=positions < num_drafts, other=-1)
     accepted, final = accept_greedy(sampled, drafts, positions, num_drafts, POSITIONS)
     write_output(

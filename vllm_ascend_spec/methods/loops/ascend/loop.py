@@ -64,8 +64,14 @@ class AscendDraftLoop(  # type: ignore[misc]
             ConfigError: K changes from step to step in full graphs, which only our loop supports.
         """
         drafter = super().create(engine)
+        # For dummy runs; vllm-ascend sets it before each other one.
+        drafter.num_speculative_tokens = drafter.num_steps(drafter.num_speculative_tokens)
         # Data-parallel replicas in lock-step always run the same number of draft steps.
-        if drafter.has_all_steps_in_a_graph() and not has_lockstep_replicas(engine.vllm_config):
+        in_lockstep = has_lockstep_replicas(engine.vllm_config)
+        if drafter.tree is not None and drafter.has_all_steps_in_a_graph() and in_lockstep:
+            problem = "full graphs of data-parallel replicas that step together yet"
+            drafter.refuse_tree(engine.speculation, problem)
+        if drafter.has_all_steps_in_a_graph() and not in_lockstep:
             drafter.lengths = engine.speculation.lengths_of_graphs
             if drafter.lengths and not drafter.uses_own_loop:
                 option = engine.speculation.sources.get("schedule", "draft_length")
@@ -123,6 +129,7 @@ class AscendDraftLoop(  # type: ignore[misc]
         Returns:
             Draft token ids, int64 [num_reqs, num_speculative_tokens].
         """
+        num_speculative_tokens = self.num_steps(num_speculative_tokens)
         has_drafts = num_speculative_tokens > 0 and not self.keeps_cache_only
         # For a replay, which skips :meth:`_run_merged_draft`; a real run overwrites it there.
         runs = has_drafts or self.uses_own_loop

@@ -48,12 +48,14 @@ class DirectSteps:
         drafts = [loop.pick(last, sampler)]
         if k > 1:
             plan = loop.plan_later_steps(metadata, positions, k - 1)
-            for step, places in enumerate(plan.positions):
-                per_layer = loop.step_metadata(metadata, plan, step)
-                tokens = drafts[-1][0].int()
+            states = [hidden]
+            for each in loop.later_passes(k):
+                per_layer = loop.step_metadata(metadata, plan, each.depth)
+                tokens, feedback = loop.read_by(each, drafts), states[each.before]
                 last, hidden = self.direct.forward(
-                    tokens, places, hidden, per_layer, plan.slots[step]
+                    tokens, plan.positions[each.depth], feedback, per_layer, plan.slots[each.depth]
                 )
+                states.append(hidden)
                 drafts.append(loop.pick(last, sampler))
         return loop.join(drafts)
 

@@ -105,6 +105,7 @@ class VllmDraftLoop(
             return self.propose_by_stock(k, inputs)
         if self.keeps_cache_only:
             k = 0
+        k = self.num_steps(k)
         # vLLM's preparation of masks reads it, as its own loop sets it in each step.
         self.num_speculative_tokens = k
         self._last_draft_probs = None
@@ -223,6 +224,6 @@ class VllmDraftLoop(
         sampler: DraftSampler | None,
     ) -> Picked:
         """Pick one draft per request; see :meth:`DraftLoopMixin.pick`."""
-        if sampler is None:
+        if sampler is None and self.tree is None:
             return self.steps.argmax(hidden), None
         return super().pick(hidden, sampler)

@@ -88,14 +88,19 @@ class ModuleSteps:
             cudagraph_runtime_mode=mode,
         ):
             context = get_forward_context()
-            for step, positions in enumerate(plan.positions):
-                context.attn_metadata = loop.step_metadata(metadata, plan, step)
-                slots = self._step_slots(plan.slots[step], padded, mode)
+            states = [hidden]
+            for each in loop.later_passes(len(plan.positions) + 1):
+                context.attn_metadata = loop.step_metadata(metadata, plan, each.depth)
+                slots = self._step_slots(plan.slots[each.depth], padded, mode)
                 context.slot_mapping = dict.fromkeys(loop._draft_attn_layer_names, slots)
-                tokens = drafts[-1][0].int()
-                inputs = self._step_inputs(tokens, positions, hidden, padded, mode)
+                tokens, feedback = loop.read_by(each, drafts), states[each.before]
+                positions = plan.positions[each.depth]
+                inputs = self._step_inputs(tokens, positions, feedback, padded, mode)
                 last, hidden = self._run_model(inputs)
+                # A graph's next replay overwrites what this one has returned.
                 hidden = hidden[:num_reqs]
+                is_kept = loop.tree is not None and mode != CUDAGraphMode.NONE
+                states.append(hidden.clone() if is_kept else hidden)
                 drafts.append(loop.pick(last[:num_reqs], sampler))
 
     def _step_slots(

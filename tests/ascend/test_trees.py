@@ -1,0 +1,156 @@
+"""Drafts that are trees, on an NPU: the answers of a CPU without speculation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.ascend.environment import NPU
+from tests.ascend.matrix import GREEDY, Case
+from tests.ascend.processes import ACCEPTED, Outcome, Run, tokens_of
+from tests.e2e.scripted_trees import PARENTS
+from tests.engines import assert_same
+from tests.marks import unless
+from vllm_ascend_spec.upstream.limits import NO_TREES
+
+pytestmark = [unless(NO_TREES), pytest.mark.timeout(900)]
+
+# Each with as many drafts as the second says.
+TREES: dict[str, tuple[dict[str, Any], int]] = {
+    "eagle3": ({"tree": "5x3"}, 15),
+    "eagle": ({"tree": 9}, 9),
+    "mtp": ({"tree": "3x2"}, 6),
+    "draft_model": ({"tree": 7}, 7),
+    "medusa": ({"tree": 12}, 12),
+    "peagle": ({"tree": 9}, 9),
+    "pard": ({"tree": "3x3"}, 9),
+    "dflash": ({"tree": 8}, 8),
+    "ngram": ({"tree": 12}, 12),
+    "suffix": ({"tree": 8}, 8),
+}
+# Those that find theirs in the text.
+FOUND = ("ngram", "suffix")
+MODES = ("eager", "full_decode_only", "default")
+# What a request may ask for changes nothing of what an NPU does; so they are asked for once.
+EVERYTHING = ("greedy", "penalties", "structured", "seeded", "switched", "alone")
+# Kinds that answer as another one does.
+SAME = {"switched": "greedy", "alone": "greedy"}
+
+
+def case_of(
+    method: str, mode: str, *requests: str, engine: dict[str, Any] | None = None, devices: int = 1
+) -> Case:
+    """Return an engine that drafts trees."""
+    section, size = TREES[method]
+    return Case(
+        method=method,
+        mode=mode,
+        engine={"additional_config": {"ascend_spec": section}, **(engine or {})},
+        options={"num_speculative_tokens": size},
+        requests=requests or ("greedy", "seeded"),
+        devices=devices,
+    )
+
+
+# Prompts in up to seven pieces, beside requests that verify trees.
+CHUNKED = {"max_num_batched_tokens": 64, "max_num_seqs": 4}
+# One for each way in which trees are made, by a loop, by heads and from the text, and one for each
+# way in which the target runs.
+BY_DAY = {
+    "eagle3-full_decode_only": case_of("eagle3", "full_decode_only", *EVERYTHING),
+    "medusa-eager": case_of("medusa", "eager"),
+    "ngram-default": case_of("ngram", "default", "greedy"),
+}
+BY_NIGHT = {
+    f"{method}-{mode}": case_of(method, mode, "greedy", "seeded", "structured", "switched")
+    for method in TREES
+    for mode in MODES
+    if f"{method}-{mode}" not in BY_DAY
+}
+BY_NIGHT |= {
+    "eagle3-async": case_of(
+        "eagle3", "full_decode_only", *EVERYTHING, engine={"async_scheduling": True}
+    ),
+    "eagle-eager-async": case_of("eagle", "eager", engine={"async_scheduling": True}),
+    "eagle-tp2": case_of("eagle", "full_decode_only", devices=2),
+    "medusa-eager-tp2": case_of("medusa", "eager", devices=2),
+    "eagle3-preemption": case_of(
+        "eagle3",
+        "full_decode_only",
+        engine={"num_gpu_blocks_override": 9, "enable_prefix_caching": False},
+    ),
+    "eagle3-chunked": case_of("eagle3", "eager", engine=CHUNKED),
+    "ngram-chunked": case_of("ngram", "eager", engine=CHUNKED),
+    "eagle3-end": case_of("eagle3", "full_decode_only", engine={"max_model_len": 405}),
+}
+CASES = BY_DAY | BY_NIGHT
+PARAMETERS = [
+    pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in CASES
+]
+
+
+def beside(outcome: Outcome) -> list[list[int]]:
+    """Return the accepted paths that leave the principal chain."""
+    return [rows for rows in outcome["paths"] if rows != list(range(len(rows)))]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_answers(name: str, run_engine: Run, on_cpu: Outcome) -> None:
+    case = CASES[name]
+    outcome = run_engine(case, has_trees=True)
+    for kind in case.requests:
+        expected = tokens_of(on_cpu, SAME.get(kind, kind))
+        found = tokens_of(outcome, kind)
+        if "max_model_len" in case.engine:
+            assert min(map(len, found)) < max(map(len, found))
+            expected = [e[: len(f)] for e, f in zip(expected, found, strict=True)]
+        assert_same(found, expected)
+    # Of several processes nobody notes the paths.
+    assert beside(outcome) or case.devices > 1
+    assert outcome["counters"][ACCEPTED] > 0
+    if "preemption" in name:
+        assert outcome["counters"]["vllm:num_preemptions"] > 0
+    # Found trees are rarely all of one size; test_every_node_ends_the_accepted_path has such.
+    if case.mode == "full_decode_only" and case.method not in FOUND:
+        assert outcome["graph_steps_of"]["greedy"]["full"] > 0
+
+
+SCRIPTED = {
+    mode: replace(
+        case_of("ngram", mode, "greedy", "alone"),
+        engine={"additional_config": {"ascend_spec": {"tree": len(PARENTS)}}},
+        options={"num_speculative_tokens": len(PARENTS)},
+    )
+    for mode in MODES
+}
+
+
+def check_scripted(mode: str, run_engine: Run, on_cpu: Outcome, **job: Any) -> Outcome:
+    """Compare the answers of an engine with trees in which each node is the last right one."""
+    answers = tokens_of(on_cpu, "greedy")
+    script = {"tree_answers": answers, "has_trees": True, "go_on": 24}
+    outcome = run_engine(SCRIPTED[mode], NPU, **script, **job)
+    for kind in ("greedy", "alone"):
+        assert_same(tokens_of(outcome, kind), answers)
+    length = GREEDY["max_tokens"] - script["go_on"]
+    going_on = [tokens[:length] for tokens in tokens_of(outcome, "go_on")]
+    assert_same(going_on, [tokens[script["go_on"] :] for tokens in answers])
+    return outcome
+
+
+@pytest.mark.parametrize(
+    "mode", [pytest.param(m, marks=() if m == MODES[1] else pytest.mark.nightly) for m in MODES]
+)
+def test_every_node_ends_the_accepted_path(mode: str, run_engine: Run, on_cpu: Outcome) -> None:
+    """What comes after such answers reads their keys from the prefix cache, too."""
+    outcome = check_scripted(mode, run_engine, on_cpu)
+    assert outcome["ended_at"] == list(range(len(PARENTS)))
+    assert {rows[-1] for rows in outcome["paths"]} == set(range(len(PARENTS) + 1))
+    if mode == "full_decode_only":
+        assert outcome["graph_steps_of"]["greedy"]["full"] > 0
+    hits = {
+        kind: counted["vllm:prefix_cache_hits"] for kind, counted in outcome["counters_of"].items()
+    }
+    assert hits["go_on"] > hits["alone"]

@@ -1,0 +1,213 @@
+"""Trees of drafts: how they are asked for, what is refused, and what is offered instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.zoo import EVERY, TARGET, ZOO
+from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.config.examine import examine
+from vllm_ascend_spec.config.problems import Examined
+from vllm_ascend_spec.config.tree_shape import comb
+from vllm_ascend_spec.devices import cpu, cuda
+from vllm_ascend_spec.methods.registry import BUILT_IN
+from vllm_ascend_spec.upstream.limits import NO_TREES
+
+pytestmark = pytest.mark.skipif(NO_TREES is not None, reason=str(NO_TREES))
+OPTION, PATHS = "additional_config.ascend_spec.tree", "speculative_config.speculative_token_tree"
+CPU, CUDA = (EngineOptions(device=device.DEVICE) for device in (cpu, cuda))
+SMALL = [(0,), (1,), (0, 0), (0, 1)]
+
+
+def found(
+    method: str = "eagle3",
+    section: dict[str, Any] | None = None,
+    engine: EngineOptions = CPU,
+    model: str = TARGET,
+    **spec: Any,
+) -> Examined:
+    asked = {k: v for k, v in EVERY[method].items() if k != "num_speculative_tokens"}
+    additional = {"ascend_spec": section or {}}
+    return examine(model, {**asked, **spec}, additional, engine, methods=BUILT_IN)
+
+
+@pytest.mark.parametrize("value", [SMALL, str(SMALL), [list(path) for path in SMALL]])
+def test_paths_as_in_vllms_old_documents(value: Any) -> None:
+    resolved = found(speculative_token_tree=value).resolved()
+    assert resolved is not None
+    assert resolved.tree == ((0,), (0, 0), (1,), (0, 1))
+    assert resolved.max_k == 4
+    assert resolved.sources["tree"] == PATHS
+    assert (resolved.rule, resolved.seeds_for) == ("seeded", "all")
+    assert resolved.draft_sample_method == "greedy"
+    assert resolved.draft_length == "fixed"
+    assert not resolved.shapes_tree
+
+
+def test_a_comb() -> None:
+    resolved = found(section={"tree": "5x3"}).resolved()
+    assert resolved is not None
+    assert resolved.tree == comb(5, 3)
+    assert resolved.max_k == 15
+    assert resolved.sources["tree"] == OPTION
+
+
+@pytest.mark.parametrize("method", ["eagle", "eagle3", "mtp", "draft_model", "medusa"])
+def test_a_number_is_shaped_by_what_is_accepted(method: str) -> None:
+    resolved = found(method, {"tree": 8}).resolved()
+    assert resolved is not None
+    assert resolved.tree is not None
+    assert len(resolved.tree) == resolved.max_k == 8
+    assert resolved.shapes_tree
+    # There are three heads.
+    assert method != "medusa" or max(map(len, resolved.tree)) <= 4
+
+
+@pytest.mark.parametrize("method", ["ngram", "suffix"])
+def test_trees_that_are_found_in_the_text_have_a_size_alone(method: str) -> None:
+    resolved = found(method, {"tree": 12}).resolved()
+    assert resolved is not None
+    assert resolved.tree is None
+    assert resolved.has_trees
+    assert resolved.max_k == 12
+
+
+def test_the_same_number_may_be_said_twice() -> None:
+    assert not found(section={"tree": "3x2"}, num_speculative_tokens=6).problems
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a missing parent": (
+        {"speculative_token_tree": [(0,), (1, 0)]},
+        PATHS,
+        "lacks (1,), which others follow; valid: [(0,), (1,), (1, 0)]",
+    ),
+    "two equal paths": (
+        {"speculative_token_tree": [(0,), (1,), (0,)]},
+        PATHS,
+        "has (0,) twice; valid: [(0,), (1,)]",
+    ),
+    "no paths": ({"speculative_token_tree": "(0,"}, PATHS, "valid: a list of up to 64 paths"),
+    "an empty list": ({"speculative_token_tree": []}, PATHS, "valid: a list of up to 64 paths"),
+    "a rank below 0": (
+        {"speculative_token_tree": [(0, -1)]},
+        PATHS,
+        "valid: a list of up to 64 paths",
+    ),
+    "no size": ({"section": {"tree": "5by3"}}, OPTION, "valid: a number of drafts up to 64"),
+    "no draft": ({"section": {"tree": 0}}, OPTION, "valid: a number of drafts up to 64"),
+    "more rows than the device takes": ({"section": {"tree": 64}}, OPTION, "valid: tree=63"),
+    "more rows than the device takes, as a comb": (
+        {"section": {"tree": "8x8"}},
+        OPTION,
+        "has 64 drafts, and the CPU verifies up to 63; valid: tree=63",
+    ),
+    "another number of drafts": (
+        {"section": {"tree": "5x3"}, "num_speculative_tokens": 5},
+        OPTION,
+        "has 15 drafts and contradicts num_speculative_tokens=5; leave that out, or write tree=5",
+    ),
+    "two trees": (
+        {"section": {"tree": 4}, "speculative_token_tree": SMALL},
+        PATHS,
+        "contradicts 'tree'; give one of the two",
+    ),
+    "a method that drafts chains": (
+        {"method": "mlp_speculator", "section": {"tree": 4}},
+        OPTION,
+        "not possible with method 'mlp_speculator', which drafts chains; leave it out",
+    ),
+    "a shape for what is found": (
+        {"method": "ngram", "section": {"tree": "3x2"}},
+        OPTION,
+        "method 'ngram' finds its trees in the text; valid: tree=6",
+    ),
+    "deeper than there are heads": (
+        {"method": "medusa", "section": {"tree": "7x1"}},
+        OPTION,
+        "is 7 drafts deep, and this draft makes",
+    ),
+    "K that changes": (
+        {"section": {"tree": 4, "draft_length": "adaptive"}},
+        OPTION,
+        "not possible with draft_length='adaptive' yet; leave one out",
+    ),
+    "a limit on the batch": (
+        {"section": {"tree": 4}, "disable_by_batch_size": 4},
+        OPTION,
+        "not possible with a K by batch size yet; leave one out",
+    ),
+    "another rule": (
+        {"section": {"tree": 4, "verify_rule": "block"}},
+        OPTION,
+        "not possible with a verify_rule other than 'seeded'",
+    ),
+    "synthetic acceptance": (
+        {
+            "section": {"tree": 4},
+            "rejection_sample_method": "synthetic",
+            "synthetic_acceptance_length": 2,
+        },
+        OPTION,
+        "not possible with a rejection_sample_method other than 'standard'",
+    ),
+    "drafts drawn at random": (
+        {"section": {"tree": 4}, "draft_sample_method": "probabilistic"},
+        OPTION,
+        "not possible with sampled drafts",
+    ),
+    "vLLM's loop": (
+        {"section": {"tree": 4, "draft_loop": "stock"}},
+        OPTION,
+        "not possible with draft_loop='stock', which makes chains; leave it out",
+    ),
+    "a KV connector": (
+        {
+            "section": {"tree": 4},
+            "engine": EngineOptions(device=cpu.DEVICE, kv_connector="SharedStorageConnector"),
+        },
+        OPTION,
+        "not possible with a KV connector yet",
+    ),
+    "another device": (
+        {"section": {"tree": 4}, "engine": CUDA},
+        OPTION,
+        "not possible with an NVIDIA GPU yet; leave it out",
+    ),
+    "latent attention": (
+        {"section": {"tree": 4}, "model": str(ZOO / "target-deepseek"), "method": "ngram"},
+        OPTION,
+        "not possible with multi-head latent attention yet; leave it out",
+    ),
+    "layers with a state": (
+        {"section": {"tree": 4}, "model": str(ZOO / "target-qwen35"), "method": "ngram"},
+        OPTION,
+        "not possible with layers that keep a state yet; leave it out",
+    ),
+    "positions of images": (
+        {"section": {"tree": 4}, "model": str(ZOO / "target-qwen25-vl"), "method": "ngram"},
+        OPTION,
+        "not possible with positions of images (M-RoPE) yet; leave it out",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str) -> None:
+    asked, option, problem = REFUSED[case]
+    problems = found(**asked).problems
+    assert problems
+    assert any(
+        str(each).startswith(option) and problem in str(each) and "\n" not in str(each)
+        for each in problems
+    ), [str(each) for each in problems]
+
+
+def test_without_a_tree_nothing_is_resolved() -> None:
+    resolved = found(num_speculative_tokens=3).resolved()
+    assert resolved is not None
+    assert resolved.tree is None
+    assert not resolved.has_trees
+    assert "tree" not in resolved.sources

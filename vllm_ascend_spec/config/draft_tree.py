@@ -1,0 +1,86 @@
+"""Trees of drafts: how they are asked for, and what is made of it; ``tree_rules.py`` checks it.
+
+``additional_config.ascend_spec.tree`` is a number of drafts, whose shape follows from how often
+drafts of each rank are accepted, or ``"5x3"``: a chain of 5, and at each place 2 drafts beside it.
+``speculative_config.speculative_token_tree`` is a list of paths, as in vLLM up to 0.11.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm_ascend_spec.config import tree_shape
+from vllm_ascend_spec.config.engine import SpecInput
+from vllm_ascend_spec.config.schema import SECTION
+from vllm_ascend_spec.config.tree_shape import SIZES, Tree, read_paths, size_of
+
+NAME, PATHS = "tree", "speculative_token_tree"
+OPTION, OLD_OPTION = f"additional_config.{SECTION}.{NAME}", f"speculative_config.{PATHS}"
+NUM_DRAFTS = "num_speculative_tokens"
+# What a method's trees look like, see ``Method.trees``.
+ANY, FOUND = "any", "found"
+
+
+def has_tree(request: SpecInput) -> bool:
+    """Tell whether a tree is asked for."""
+    return request.options.tree is not None or request.spec.get(PATHS) is not None
+
+
+def with_size(spec: dict[str, Any], tree: int | str | None) -> dict[str, Any]:
+    """Return a speculative config with the number of drafts of its tree, if it names none."""
+    if spec.get(NUM_DRAFTS) is not None:
+        return spec
+    size = size_of(tree, spec.get(PATHS))
+    return spec if size is None else {**spec, NUM_DRAFTS: size}
+
+
+def tree_of(request: SpecInput) -> Tree | None:
+    """Return the nodes of the tree; None without one, or if the drafter finds its own."""
+    if not has_tree(request) or request.method.trees == FOUND:
+        return None
+    asked = request.options.tree
+    if asked is None:
+        return tree_shape.in_order(read_paths(request.spec[PATHS]) or ())
+    if isinstance(asked, int):
+        return tree_shape.best_tree(asked, deepest_of(request), is_comb=makes_combs(request))
+    sizes = SIZES.fullmatch(asked)
+    assert sizes is not None
+    return tree_shape.comb(int(sizes[1]), int(sizes[2]))
+
+
+def is_shaped(request: SpecInput) -> bool:
+    """Tell whether the tree's shape follows from what is accepted: a number was asked for."""
+    return isinstance(request.options.tree, int) and request.method.trees == ANY
+
+
+def makes_combs(request: SpecInput) -> bool:
+    """Tell whether drafts follow the principal chain alone: our loop there has no other passes."""
+    device = request.engine.device
+    return request.method.has_draft_loop and device is not None and device.family == "ascend"
+
+
+def steps_of(request: SpecInput) -> int:
+    """Return how many drafts follow each other: K, or less in a tree."""
+    tree = tree_of(request)
+    return request.spec[NUM_DRAFTS] if tree is None else max(map(len, tree))
+
+
+def deepest_of(request: SpecInput) -> int | None:
+    """Return how many drafts can follow each other; None for any number."""
+    count_of = request.method.most_steps
+    return None if count_of is None else count_of(request)
+
+
+def asked_for(request: SpecInput) -> tuple[str, Any]:
+    """Return the option that asks for a tree, and its value."""
+    ours = request.options.tree
+    return (OPTION, ours) if ours is not None else (OLD_OPTION, request.spec.get(PATHS))
+
+
+def sources_of(request: SpecInput) -> dict[str, str]:
+    """Return where values come from that a tree decides."""
+    if not has_tree(request):
+        return {}
+    return dict.fromkeys(
+        ("tree", "has_trees", "shapes_tree", "rule", "seeds_for"), asked_for(request)[0]
+    )

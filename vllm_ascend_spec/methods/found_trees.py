@@ -1,0 +1,59 @@
+"""Drafts of a tree that was found in a text: its order, and who gets none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class FoundTree(NamedTuple):
+    """The drafts of one request.
+
+    Attributes:
+        tokens: one for each node.
+        parents: place of each node's parent; -1 for those that follow the text.
+    """
+
+    tokens: list[int]
+    parents: list[int]
+
+    def cut_to_chain(self) -> FoundTree:
+        """Return the drafts at the beginning that follow each other."""
+        chain = principal_chain(self.parents)
+        end = next((i for i, node in enumerate(chain) if node != i), len(chain))
+        return FoundTree(self.tokens[:end], self.parents[:end])
+
+
+def principal_chain(parents: Sequence[int]) -> list[int]:
+    """Return the first node that follows the text, its first child, and so on."""
+    first_child: dict[int, int] = {}
+    for node, parent in enumerate(parents):
+        first_child.setdefault(parent, node)
+    chain, node = [], -1
+    while (node := first_child.get(node, -1)) >= 0:
+        chain.append(node)
+    return chain
+
+
+def principal_first(tokens: Sequence[int], parents: Sequence[int]) -> FoundTree:
+    """Return the same tree with its principal chain first, the others in their order.
+
+    Args:
+        tokens: one for each node, parents before children, and of siblings the likeliest first.
+        parents: place of each node's parent; -1 for those that follow the text.
+    """
+    chain = principal_chain(parents)
+    known = set(chain)
+    order = chain + [node for node in range(len(tokens)) if node not in known]
+    place = {-1: -1} | {node: index for index, node in enumerate(order)}
+    return FoundTree([tokens[node] for node in order], [place[parents[node]] for node in order])
+
+
+def needs_chain(state: Any) -> bool:
+    """Tell whether a request's drafts may not be a tree: a grammar follows one text only.
+
+    Args:
+        state: vLLM's state of the request.
+    """
+    params = state.sampling_params
+    return params is not None and params.structured_outputs is not None

@@ -1,0 +1,198 @@
+"""Trees on an NPU: the rows of each request attend to its text, and to each other with a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from vllm.config import CUDAGraphMode
+from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
+
+from vllm_ascend_spec.config.draft_tree import OPTION
+from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.verification.trees import on_device
+from vllm_ascend_spec.worker.npu_tree_attention import ATTRIBUTE, TreeAttentionImpl, TreeRows
+from vllm_ascend_spec.worker.tree_plan import mask_of, principal_length
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+    from vllm_ascend_spec.config.resolved import SpecConfig
+    from vllm_ascend_spec.worker.tree_plan import Parents, StepTrees
+
+
+class NpuTreesMixin:
+    """Mixin for ``NPUModelRunner``; must come before it and ``TreesMixin`` in the bases.
+
+    In full graphs all rows attend this way, also those of chains: a graph is for trees or not.
+    """
+
+    vllm_config: VllmConfig
+    device: torch.device
+    dtype: torch.dtype
+    compilation_config: Any
+    drafter: Any
+    uses_mrope: bool
+    _trees: StepTrees | None
+    _tree_layers: Mapping[str, Any] = MappingProxyType({})
+    _layer_metadata: dict[str, Any]
+    _mask: torch.Tensor
+    _kept: list[tuple[list[str], torch.Tensor]]
+    _is_in_graph: bool = False
+    _has_kept: bool = False
+    _kept_rows: torch.Tensor | None = None
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Do what vllm-ascend does, and let the target's layers attend along paths."""
+        super().load_model(*args, **kwargs)  # type: ignore[misc]
+        asked = speculation_of(self.vllm_config)
+        if asked.has_trees:
+            layers = self.compilation_config.static_forward_context
+            drafts = set(getattr(self.drafter, "attn_layer_names", ()))
+            self._take_over({name: layers[name] for name in layers if name not in drafts}, asked)
+
+    def _take_over(self, layers: Mapping[str, Any], asked: SpecConfig) -> None:
+        """Let layers attend along paths; others than attention's are left as they are.
+
+        Raises:
+            ConfigError: the target has attention that this is not possible with.
+        """
+        self._tree_layers = {
+            name: layer for name, layer in layers.items() if isinstance(layer, AttentionLayerBase)
+        }
+        problems = [problem_of(layer) for layer in self._tree_layers.values()]
+        problems += ["M-RoPE"] * self.uses_mrope
+        problems += ["enable_dbo"] * self.vllm_config.parallel_config.enable_dbo
+        if problem := next(filter(None, problems), None):
+            option = asked.sources.get("has_trees", OPTION)
+            raise ConfigError(option, asked.max_k, f"not possible with {problem} on an NPU yet")
+        width = asked.max_k + 1
+        most_rows = self.vllm_config.scheduler_config.max_num_seqs * width
+        most_rows = max(most_rows, self.compilation_config.max_cudagraph_capture_size or 0)
+        self._mask = torch.zeros(most_rows * width, dtype=torch.bool, device=self.device)
+        alike: dict[tuple[int, int], list[str]] = {}
+        for name, layer in self._tree_layers.items():
+            alike.setdefault((layer.impl.num_kv_heads, layer.impl.head_size), []).append(name)
+        self._kept = []
+        for sizes, names in alike.items():
+            shape = (len(names), 2, most_rows, *sizes)
+            kept = torch.zeros(shape, dtype=self.dtype, device=self.device)
+            self._kept.append((names, kept))
+            for name, own in zip(names, kept, strict=True):
+                TreeAttentionImpl.take_over(self._tree_layers[name].impl, own)
+
+    def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
+        """Do what vllm-ascend does, and describe the rows of a full graph."""
+        self._has_kept = False
+        self._is_in_graph = kwargs.get("cudagraph_runtime_mode") == CUDAGraphMode.FULL
+        built = super()._build_attention_metadata(*args, **kwargs)  # type: ignore[misc]
+        self._layer_metadata = built[0]
+        if self._tree_layers and self._is_in_graph:
+            indices = kwargs.get("logits_indices")
+            trees = None if indices is None else self._trees
+            self._attend_in_graph([] if trees is None else trees.parents)
+            # A graph keeps all rows of the batch.
+            self._has_kept = trees is not None and any(trees.num_drafts)
+            self._kept_rows = indices
+        return built
+
+    def attend_along_paths(
+        self,
+        built: Any,
+        logits_indices: torch.Tensor,  # [num_rows]
+        trees: StepTrees,
+    ) -> None:
+        """Let requests with trees attend along paths, the others as vllm-ascend has them."""
+        parents, starts, num_drafts = trees
+        chosen = [i for i, own in enumerate(parents) if principal_length(own) < len(own)]
+        if self._is_in_graph or not chosen:
+            return
+        width = max(num_drafts[i] for i in chosen) + 1
+        # Those with fewer rows repeat their last one.
+        rows = [starts[i + 1] - max(num_drafts[i] + 1 - j, 1) for i in chosen for j in range(width)]
+        is_whole, is_everyone = rows == list(range(starts[-1])), len(chosen) == len(parents)
+        index = None if is_whole else on_device(rows, torch.int64, self.device)
+        requests = None if is_everyone else on_device(chosen, torch.int64, self.device)
+        mask = self._on_device(
+            [mask_of(tuple(parents[i]), num_drafts[i] + 1, width) for i in chosen]
+        )
+
+        def describe(whole: Any) -> TreeRows:
+            tables = whole.block_tables
+            return TreeRows(
+                ends=list(range(width, len(chosen) * width + 1, width)),
+                contexts=[whole.seq_lens_list[i] - num_drafts[i] - 1 for i in chosen],
+                block_table=tables[: len(chosen)] if requests is None else tables[requests],
+                mask=mask,
+                rows=index,
+                has_others=len(set(rows)) < starts[-1],
+                kept=logits_indices,
+            )
+
+        self._describe(built[0], describe)
+        self._has_kept, self._kept_rows = True, None
+
+    def _attend_in_graph(self, parents: Sequence[Parents]) -> None:
+        """Describe the rows of a full graph, of which each request has equally many."""
+
+        def describe(whole: Any) -> TreeRows | None:
+            ends = whole.actual_seq_lengths_q
+            width, num_reqs = ends[0], len(ends)
+            if width == 1:  # a graph without drafts
+                return None
+            assert ends == list(range(width, num_reqs * width + 1, width))
+            known = [tuple(own) for own in parents] + [()] * (num_reqs - len(parents))
+            mask = self._mask[: ends[-1] * width].view(num_reqs, 1, width, width)
+            mask.copy_(self._on_device([mask_of(own, width, width) for own in known]))
+            contexts = [max(length - width, 0) for length in whole.seq_lens_list]
+            return TreeRows(ends, contexts, whole.block_tables, mask, None, False, None)
+
+        self._describe(self._layer_metadata, describe)
+
+    def _describe(self, metadata: dict[str, Any], describe: Any) -> None:
+        """Add a description to the metadata of the target's layers, which share objects."""
+        for whole in {id(metadata[name]): metadata[name] for name in self._tree_layers}.values():
+            setattr(whole, ATTRIBUTE, describe(whole))
+
+    def _on_device(self, masks: Sequence[np.ndarray]) -> torch.Tensor:
+        """Return masks on the device, bool [len(masks), 1, width, width]."""
+        host = torch.from_numpy(np.stack(masks)[:, None]).pin_memory()
+        return host.to(self.device, non_blocking=True)
+
+    def keep_accepted(
+        self,
+        rows: torch.Tensor,  # [num_tokens]
+        places: torch.Tensor,  # [num_tokens]
+    ) -> None:
+        """Write the keys and values of accepted paths to their slots, in every layer."""
+        if not self._has_kept:
+            return
+        kept = rows if self._kept_rows is None else self._kept_rows[rows]
+        slots: dict[int, torch.Tensor] = {}
+        for names, stack in self._kept:
+            for name, (key, value) in zip(names, stack[:, :, kept], strict=True):
+                layer, whole = self._tree_layers[name], self._layer_metadata[name]
+                if id(whole) not in slots:
+                    slots[id(whole)] = whole.slot_mapping[places]
+                own = slots[id(whole)]
+                layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, own)
+
+
+def problem_of(layer: Any) -> str | None:
+    """Return why a layer of the target cannot attend along paths; None if it can."""
+    impl: Any = getattr(layer, "impl", None)
+    if type(impl) is not AscendAttentionBackendImpl:
+        return f"attention of {type(impl or layer).__name__}"
+    problems = {
+        "prefill context parallelism": impl.pcp_enabled,
+        "a sliding window": impl.sliding_window is not None,
+        "attention sinks": impl.sinks is not None,
+        "keys and values that layers share": impl.kv_sharing_target_layer_name is not None,
+        "a KV cache in blocks by head": impl.use_bnsd_kv_cache,
+    }
+    return next((problem for problem, is_there in problems.items() if is_there), None)
