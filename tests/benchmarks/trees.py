@@ -30,6 +30,7 @@ class TreesBenchConfig:
     """What ``benchmarks trees`` measures; see the command's options."""
 
     methods: Sequence[str]
+    timed: Sequence[str]
     rows: Sequence[int]
     batches: Sequence[int]
     rounds: int
@@ -100,8 +101,8 @@ def run(plan: TreesBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
                     row[way] = acceptance(method, way, rows - 1)
                 worth.append(row)
     fast: list[dict[str, Any]] = []
-    with Progress(len(plan.methods) * len(plan.batches)) as progress:
-        for method in plan.methods:
+    with Progress(len(plan.timed) * len(plan.batches)) as progress:
+        for method in plan.timed:
             for batch in plan.batches:
                 progress.next(f"{method}, batch {batch}")
                 fast += speed(method, batch, plan.rows, plan.rounds)
