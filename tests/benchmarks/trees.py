@@ -57,7 +57,11 @@ def speed(method: str, batch: int, rows: Sequence[int], rounds: int) -> list[dic
         prompts=evaluate.PROMPTS[: NUM_PROMPTS * batch], max_tokens=MAX_TOKENS, batch=batch
     )
     # A chain of a few drafts is often the fastest.
-    ways = [("chain", drafts) for drafts in sorted({3, 5, *(count - 1 for count in rows)})]
+    most = trees_plan.METHODS[method][1] or max(rows)
+    ways = [
+        ("chain", drafts)
+        for drafts in sorted({min(k, most) for k in (3, 5, *(n - 1 for n in rows))})
+    ]
     ways += [("tree", count - 1) for count in rows]
     engines = []
     for way, drafts in ways:
