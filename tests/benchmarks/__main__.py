@@ -62,6 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
     propose.set_defaults(benchmark_run=run_propose)
     trees = benchmarks.add_parser("trees", help="drafts that are trees beside chains")
     trees.add_argument("--methods", default=",".join(trees_plan.METHODS), help="a list")
+    trees.add_argument("--timed", default="eagle3,medusa,ngram", help="those that are timed, too")
     trees.add_argument("--rows", default="8,16", help="rows of a request in a step, a list")
     trees.add_argument("--batches", default="1,2", help="concurrent requests, a list")
     trees.add_argument("--rounds", type=int, default=5)
@@ -132,6 +133,7 @@ def run_trees(args: argparse.Namespace) -> int:
 
     plan = trees.TreesBenchConfig(
         methods=args.methods.split(","),
+        timed=args.timed.split(","),
         rows=numbers("--rows", args.rows, int, 2),
         batches=numbers("--batches", args.batches, int, 1),
         rounds=args.rounds,

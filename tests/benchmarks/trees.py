@@ -30,6 +30,7 @@ class TreesBenchConfig:
     """What ``benchmarks trees`` measures; see the command's options."""
 
     methods: Sequence[str]
+    timed: Sequence[str]
     rows: Sequence[int]
     batches: Sequence[int]
     rounds: int
@@ -56,7 +57,11 @@ def speed(method: str, batch: int, rows: Sequence[int], rounds: int) -> list[dic
         prompts=evaluate.PROMPTS[: NUM_PROMPTS * batch], max_tokens=MAX_TOKENS, batch=batch
     )
     # A chain of a few drafts is often the fastest.
-    ways = [("chain", drafts) for drafts in sorted({3, 5, *(count - 1 for count in rows)})]
+    most = trees_plan.METHODS[method][1] or max(rows)
+    ways = [
+        ("chain", drafts)
+        for drafts in sorted({min(k, most) for k in (3, 5, *(n - 1 for n in rows))})
+    ]
     ways += [("tree", count - 1) for count in rows]
     engines = []
     for way, drafts in ways:
@@ -100,8 +105,8 @@ def run(plan: TreesBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
                     row[way] = acceptance(method, way, rows - 1)
                 worth.append(row)
     fast: list[dict[str, Any]] = []
-    with Progress(len(plan.methods) * len(plan.batches)) as progress:
-        for method in plan.methods:
+    with Progress(len(plan.timed) * len(plan.batches)) as progress:
+        for method in plan.timed:
             for batch in plan.batches:
                 progress.next(f"{method}, batch {batch}")
                 fast += speed(method, batch, plan.rows, plan.rounds)

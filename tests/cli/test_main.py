@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -20,6 +21,7 @@ from vllm_ascend_spec.devices import cpu
 from vllm_ascend_spec.methods.registry import BUILT_IN as METHODS
 from vllm_ascend_spec.ops import OPS, cpu_library
 from vllm_ascend_spec.ops.registry import Op
+from vllm_ascend_spec.upstream.limits import NO_TREES
 
 
 def test_commands_are_these() -> None:
@@ -112,6 +114,16 @@ def check(capsys, spec: dict[str, Any] | None, ours: dict[str, Any] | None = Non
     status = main(arguments)
     output = capsys.readouterr()
     return json.loads(output.out) if status == 0 else output.err
+
+
+@pytest.mark.skipif(NO_TREES is not None, reason=str(NO_TREES))
+def test_check_says_what_a_tree_is(capsys) -> None:
+    spec = {k: v for k, v in EAGLE.items() if k != "num_speculative_tokens"}
+    words = ["check", "--light", "examples/zoo/target", "--speculative-config", json.dumps(spec)]
+    assert main([*words, "--additional-config", '{"ascend_spec": {"tree": "5x3"}}']) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"tree +15 drafts, up to 5 after each other  \(additional_config", said)
+    assert re.search(r"K +15  \(additional_config\.ascend_spec\.tree\)", said)
 
 
 def test_check_prints_the_resolved_configuration(capsys) -> None:

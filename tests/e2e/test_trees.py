@@ -181,6 +181,26 @@ def test_neighbours_that_come_and_go(
     assert_same([answers[index] for index in mine], expected)
 
 
+def test_aborted_neighbours(make_tree: Any, expect: Any, prompts: list[str]) -> None:
+    """Those that stay are answered as ever, also in the places of those that went."""
+    llm = make_tree("eagle3")
+    engine, answers = llm.llm_engine, {}
+    params = SamplingParams(temperature=0, max_tokens=48, ignore_eos=True)
+    for index, prompt in enumerate(prompts[:12]):
+        engine.add_request(f"aborted-{index}", prompt, params)
+    step = 0
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            if output.finished:
+                answers[output.request_id] = list(output.outputs[0].token_ids)
+        step += 1
+        if step in (3, 5):
+            engine.abort_request([f"aborted-{step - 3 + index}" for index in (0, 4)])
+    stayed = [index for index in range(12) if index not in (0, 2, 4, 6)]
+    expected = token_ids(expect([prompts[index] for index in stayed]))
+    assert_same([answers[f"aborted-{index}"] for index in stayed], expected)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_the_end_of_the_context(
     method: str, make_tree: Any, expect: Any, generate: Any, prompts: list[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -24,6 +24,7 @@ ENGINE = {
 SPECULATION = {
     "method": "method",
     "max_k": "K",
+    "tree": "tree",
     "schedule": "tiers [first, last, K]",
     "draft_length": "K is",
     "draft_lengths": "K chosen from",
@@ -162,8 +163,13 @@ def _speculation(rows: Mapping[str, Any]) -> Iterator[str]:
     for name, title in SPECULATION.items():
         cell = rows["speculation"][name]
         if cell["value"] not in (None, {}):
-            yield _row(title, cell["value"], cell["from"])
+            value = _tree(cell["value"]) if name == "tree" else cell["value"]
+            yield _row(title, value, cell["from"])
     yield _row("lossless", "yes" if rows["lossless"] else "no")
+
+
+def _tree(paths: Sequence[Sequence[int]]) -> str:
+    return f"{len(paths)} drafts, up to {max(map(len, paths))} after each other"
 
 
 def _errors(rows: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from vllm_ascend_spec.config.capture import check_capture
 from vllm_ascend_spec.config.draft_length import check_draft_length
 from vllm_ascend_spec.config.draft_loop import check_draft_loop
 from vllm_ascend_spec.config.draft_options import check_draft_options
+from vllm_ascend_spec.config.draft_tree import has_tree
 from vllm_ascend_spec.config.draft_window import check_draft_window
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.model_runner import check_model_runner
@@ -49,6 +50,8 @@ def check_family(request: SpecInput) -> None:
 def check_num_drafts(request: SpecInput) -> None:
     """Raise if K is more than the device can verify in one step."""
     device, wanted = request.engine.device, request.spec["num_speculative_tokens"]
+    if has_tree(request):
+        return  # whose size is checked
     if device is not None and wanted > device.max_drafts:
         raise ConfigError(
             "speculative_config.num_speculative_tokens",

@@ -82,5 +82,5 @@ def sources_of(request: SpecInput) -> dict[str, str]:
     if not has_tree(request):
         return {}
     return dict.fromkeys(
-        ("tree", "has_trees", "shapes_tree", "rule", "seeds_for"), asked_for(request)[0]
+        ("tree", "has_trees", "shapes_tree", "max_k", "rule", "seeds_for"), asked_for(request)[0]
     )

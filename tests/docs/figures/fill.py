@@ -19,6 +19,7 @@ from tests.docs.figures import (
     refusals,
     serving,
     steps,
+    trees,
     verification,
 )
 
@@ -66,6 +67,8 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "verification-cuda": verification.on_a_gpu,
     "block-rule": verification.block_rule,
     "seeded": verification.seeded,
+    "trees": trees.tokens,
+    "trees-speed": trees.speed,
     "picking": picking.by_picking,
     "rules": picking.by_rule,
     "device-counts": device_counts.rows,
