@@ -60,6 +60,14 @@ MORE: dict[str, tuple[Any, ...]] = {
     ),
     "rejection_sample_method": ("standard", "block", "synthetic", "Block"),
     "synthetic_acceptance_length": (1, 2.5, 4, 4.5),
+    "speculative_token_tree": (
+        [[0], [0, 0], [1]],
+        "[(0,), (0, 0), (1,)]",
+        [[0], [1], [1, 0], [2]],
+        "[(0,), (1, 0), (0,)]",
+        "(0,",
+        [[0], [-1], [1.5]],
+    ),
     "draft_sample_method": ("greedy", "probabilistic", "Greedy"),
     "prompt_lookup_min": (4, 5, 2**20, 2**20 + 1),
     "prompt_lookup_max": (2, 2**20, 2**20 + 1, 2**63),
@@ -86,6 +94,7 @@ MORE: dict[str, tuple[Any, ...]] = {
     "draft_loop": ("auto", "stock", "ours", "fused"),
     "draft_window": (64, 2047, 2048, "auto", "64", 0, None),
     "spec_page": (True, False, 1),
+    "tree": (3, "3x1", "1x3", 8, 64, "9x9", "5by3", "0x3", True, None),
     "verify_backend": ("reference", "abacus"),
     "verify_rule": ("token", "block", "seeded", "Token"),
 }

@@ -34,7 +34,7 @@ OPTION_NAME = re.compile(r"--[a-z]+([_-][a-z]+)*|-[a-z]")
 KEY_NAME = re.compile(r"[a-z]+([_-][a-z]+)*")
 # Does not match `max_tokens`, `tokenizer`, `suffix_decoding_min_token_prob`.
 SECRET = re.compile(
-    r"token(?!s|iz|_prob)|secret|passw|passphrase|credential|apikey|authorization|cookie"
+    r"token(?!s|iz|_prob|_tree)|secret|passw|passphrase|credential|apikey|authorization|cookie"
     r"|(?:^|[-_.])(?:keys?|pass|pwd|pat|auth)(?:$|[-_.])",
     re.IGNORECASE,
 )
@@ -319,14 +319,15 @@ KEYS = _table(
         path: "capture_load model",
         # Of --additional-config, --compilation-config and --speculative-config.
         plain: """
-ascend_spec capture capture_graphs draft_length draft_lengths draft_loop verify_backend verify_rule
+ascend_spec capture capture_graphs draft_length draft_lengths draft_loop tree verify_backend
+verify_rule
 
 cudagraph_capture_sizes cudagraph_mode mode
 
 attention_backend disable_by_batch_size disable_padded_drafter_batch draft_sample_method
 draft_tensor_parallel_size enforce_eager hybrid_model_method kv_cache_dtype max_model_len method
 moe_backend num_speculative_tokens num_speculative_tokens_per_batch_size parallel_drafting
-prompt_lookup_max prompt_lookup_min quantization rejection_sample_method
+prompt_lookup_max prompt_lookup_min quantization rejection_sample_method speculative_token_tree
 suffix_decoding_max_cached_requests suffix_decoding_max_spec_factor suffix_decoding_max_tree_depth
 suffix_decoding_min_token_prob synthetic_acceptance_length synthetic_acceptance_rates
 tensor_parallel_size use_heterogeneous_vocab use_local_argmax_reduction

@@ -20,6 +20,11 @@ OF_OUR_LOOP = tuple(
     f"{ASCEND}.{name}"
     for name in ("loop", "metadata", "graphs", "graph_params", "shared_indices", "split_head")
 )
+# Modules that only trees use, which are refused before 0.30 (limits.py).
+OF_TREES = tuple(
+    f"vllm_ascend_spec.worker.{name}"
+    for name in ("cpu_tree_attention", "cpu_trees", "npu_tree_attention", "npu_trees")
+)
 
 
 def bases_of(named: Sequence[str], vllm_ascend: str | None) -> tuple[str, ...]:
@@ -38,5 +43,5 @@ def modules_without_use(vllm_ascend: str | None) -> set[str]:
     """Return our modules that a version of vllm-ascend does not use."""
     if is_in_range(vllm_ascend, "<0.30"):
         skipped = {name.partition(":")[0] for name, base in BEFORE_030.items() if base is None}
-        return {*OF_OUR_LOOP, *skipped}
+        return {*OF_OUR_LOOP, *OF_TREES, *skipped}
     return {f"{ASCEND}.stock_loop"}

@@ -14,13 +14,21 @@ from vllm_ascend_spec.config.draft_window import window_of
 from vllm_ascend_spec.methods.step import DraftStep
 from vllm_ascend_spec.patches import registry as patches
 from vllm_ascend_spec.patches.npu_draft_model_padding import PaddingOverride
+from vllm_ascend_spec.upstream.limits import NO_TREES
 from vllm_ascend_spec.upstream.scheduler import k_of
 from vllm_ascend_spec.worker.drafter_injection import inject_drafter
 from vllm_ascend_spec.worker.graphs_per_k import GraphsPerKMixin
 from vllm_ascend_spec.worker.host_tokens import tokens_on_host
-from vllm_ascend_spec.worker.npu_trees import NpuTreesMixin
 from vllm_ascend_spec.worker.runner import SpecRunnerMixin
 from vllm_ascend_spec.worker.seeded_sampling import SeededSamplingMixin
+
+if NO_TREES is None:
+    from vllm_ascend_spec.worker.npu_trees import NpuTreesMixin
+else:
+
+    class NpuTreesMixin:  # type: ignore[no-redef]
+        """Nothing: trees are refused with this version."""
+
 
 if TYPE_CHECKING:
     import torch

@@ -45,8 +45,8 @@ class TreesMixin:
 
     def note_trees(self, req_ids: Sequence[str]) -> None:
         """Remember how the drafts hang together that the drafter has just made."""
-        take = getattr(self.drafter, "take_parents", None)
-        parents = None if take is None else take()
+        drafter = self.drafter
+        parents = drafter.take_parents() if hasattr(drafter, "take_parents") else None
         if parents is not None:
             # A request that was left out of a step still has the drafts of an earlier one.
             waiting = self.parents_of_drafts.items()
@@ -133,10 +133,10 @@ class TreesMixin:
 
     def _learn(self, trees: BatchTrees) -> None:
         """Tell the drafter which paths were accepted, where that needs no wait for a device."""
-        learn, rows = getattr(self.drafter, "learn_tree", None), trees.output_rows
-        if learn is not None and rows is not None and rows.device.type == "cpu":
+        drafter, rows = self.drafter, trees.output_rows
+        if hasattr(drafter, "learn_tree") and rows is not None and rows.device.type == "cpu":
             paths = [[row for row in own if row >= 0] for own in rows.tolist()]
-            learn(trees.by_request, paths)
+            drafter.learn_tree(trees.by_request, paths)
 
     def _settle(self, metadata: SpecDecodeMetadata, trees: BatchTrees) -> None:
         """Move the rows of each accepted path to where a chain's accepted rows are.
