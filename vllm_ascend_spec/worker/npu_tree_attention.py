@@ -80,10 +80,10 @@ class TreeAttentionImpl(AscendAttentionBackendImpl):
     @classmethod
     def take_over(
         cls,
-        impl: AscendAttentionBackendImpl,
+        impl: Any,
         kept: torch.Tensor,  # [2, max_rows, num_kv_heads, head_size]
     ) -> None:
-        """Make an object of this class of one of vllm-ascend's."""
+        """Make an object of this class of one of vllm-ascend's base class."""
         impl.__class__ = cls
         impl.kept = kept
 
