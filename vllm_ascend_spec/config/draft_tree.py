@@ -62,7 +62,7 @@ def makes_combs(request: SpecInput) -> bool:
 def steps_of(request: SpecInput) -> int:
     """Return how many drafts follow each other: K, or less in a tree."""
     tree = tree_of(request)
-    return request.spec[NUM_DRAFTS] if tree is None else max(map(len, tree))
+    return request.spec[NUM_DRAFTS] if tree is None else tree_shape.depth_of(tree)
 
 
 def deepest_of(request: SpecInput) -> int | None:

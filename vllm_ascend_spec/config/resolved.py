@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.rules import NONE, SYNTHETIC
 from vllm_ascend_spec.config.schema import BLOCK, FIXED, PLANNED, TOKEN, TOKENS
+from vllm_ascend_spec.config.tree_shape import depth_of
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -119,7 +120,7 @@ class SpecConfig:
         1 is among them: with nothing to draft, one step keeps the draft's KV cache up to date.
         """
         if self.tree is not None:
-            return tuple(sorted({1, max(map(len, self.tree))}))
+            return tuple(sorted({1, depth_of(self.tree)}))
         return tuple(sorted({1, *self.lengths} - {0})) if len(self.lengths) > 1 else ()
 
     def with_fixed_length(self, source: str) -> SpecConfig:

@@ -107,7 +107,7 @@ def check_shape(request: SpecInput) -> None:
             )
         return
     tree, deepest = tree_of(request) or (), deepest_of(request)
-    depth = max(map(len, tree))
+    depth = tree_shape.depth_of(tree)
     if deepest is not None and depth > deepest:
         valid = nearest(path for path in tree if len(path) <= deepest)
         problem = f"is {depth} drafts deep, and this draft makes {deepest}"

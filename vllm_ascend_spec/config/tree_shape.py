@@ -75,6 +75,11 @@ def expected_tokens(tree: Iterable[Path], rates: Rates = common_rate) -> float:
     return 1.0 + sum(value_of(path, rates) for path in tree)
 
 
+def depth_of(tree: Iterable[Path]) -> int:
+    """Return how many nodes follow each other at most."""
+    return max(map(len, tree))
+
+
 def is_principal(path: Path) -> bool:
     """Tell whether a node is on the chain of the likeliest tokens."""
     return not any(path)

@@ -1,9 +1,12 @@
-"""Drafts of a tree that was found in a text: its order, and who gets none."""
+"""Drafts of trees that were found in a text: their order, and who gets a chain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from vllm_ascend_spec.methods.drafter import Runner
 
 
 class FoundTree(NamedTuple):
@@ -22,6 +25,35 @@ class FoundTree(NamedTuple):
         chain = principal_chain(self.parents)
         end = next((i for i, node in enumerate(chain) if node != i), len(chain))
         return FoundTree(self.tokens[:end], self.parents[:end])
+
+
+NOTHING = FoundTree([], [])
+
+
+class FindsTreesMixin:
+    """Mixin for drafters that look texts up.
+
+    Attributes:
+        finds_trees: whether drafts are trees.
+    """
+
+    runner: Runner
+    finds_trees: bool = False
+    _parents: list[list[int]] | None = None
+
+    def hand_over(self, req_ids: Sequence[str], trees: Sequence[FoundTree]) -> list[list[int]]:
+        """Return the drafts of each request; keep how they hang together."""
+        states = (self.runner.requests[req_id] for req_id in req_ids)
+        given = [
+            tree.cut_to_chain() if needs_chain(state) else tree
+            for tree, state in zip(trees, states, strict=True)
+        ]
+        self._parents = [tree.parents for tree in given]
+        return [tree.tokens for tree in given]
+
+    def take_parents(self) -> list[list[int]] | None:
+        """Return how the last drafts of each request hang together; None for chains."""
+        return self._parents
 
 
 def principal_chain(parents: Sequence[int]) -> list[int]:

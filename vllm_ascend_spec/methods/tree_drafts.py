@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from vllm_ascend_spec.config.tree_shape import parents_of
+from vllm_ascend_spec.config.tree_shape import depth_of, parents_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,7 +48,7 @@ class TreeDrafts:
 
     def __init__(self, tree: Tree, sources: list[int], passes: list[Pass]) -> None:
         self.parents = parents_of(tree)
-        self.num_steps = max(map(len, tree))
+        self.num_steps = depth_of(tree)
         self.passes = passes
         self._nodes = [(source, path[-1]) for source, path in zip(sources, tree, strict=True)]
         self._widths = [1] * (len(passes) + 1)
@@ -72,7 +72,7 @@ class TreeDrafts:
     def by_depth(cls, tree: Tree) -> Self:
         """Let one pass find all nodes of a depth, for drafts that do not read what they drafted."""
         sources = [len(path) - 1 for path in tree]
-        return cls(tree, sources, chain_of_passes(max(map(len, tree))))
+        return cls(tree, sources, chain_of_passes(depth_of(tree)))
 
     def take(
         self,

@@ -16,6 +16,7 @@ from vllm_ascend_spec.checkpoint.hub import MODELSCOPE, current_hub
 from vllm_ascend_spec.checkpoint.own_heads import HeadsCheckpoint, require_same
 from vllm_ascend_spec.config.draft_heads import require_enough
 from vllm_ascend_spec.config.draft_options import MODEL
+from vllm_ascend_spec.config.tree_shape import depth_of
 from vllm_ascend_spec.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def load(
     with blame(MODEL, model):
         require_same("width", found.sizes.hidden, "hidden_size", drafter.hidden_size)
         require_same("vocab_size", found.sizes.vocab, "vocab_size", drafter.vocab_size)
-    num_steps = asked.max_k if asked.tree is None else max(map(len, asked.tree))
+    num_steps = asked.max_k if asked.tree is None else depth_of(asked.tree)
     require_enough(found.sizes.num_drafts, num_steps, model)
     with torch.device("meta"):
         heads = make(found).to(drafter.dtype)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from vllm.v1.spec_decode import ngram_proposer as stock
 
 from vllm_ascend_spec.methods.drafter import HostDrafter
-from vllm_ascend_spec.methods.found_trees import FoundTree, needs_chain
+from vllm_ascend_spec.methods.found_trees import NOTHING, FindsTreesMixin
 from vllm_ascend_spec.methods.ngram.trie import continuations, tree_of
 from vllm_ascend_spec.upstream.ngram import SearchingProposer
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vllm_ascend_spec.methods.step import DraftStep
 
 
-class NgramDrafter(HostDrafter, SearchingProposer):
+class NgramDrafter(FindsTreesMixin, HostDrafter, SearchingProposer):
     """vLLM's n-gram proposer with our search; it drafts on the host for every device."""
 
     runner: Runner
@@ -37,8 +37,6 @@ class NgramDrafter(HostDrafter, SearchingProposer):
     max_n: int
     k: int
     max_model_len: int
-    finds_trees: bool
-    _parents: list[list[int]] | None = None
 
     @classmethod
     def create(cls, engine: DrafterContext) -> Self:
@@ -74,17 +72,9 @@ class NgramDrafter(HostDrafter, SearchingProposer):
             end = int(step.batch.num_tokens_no_spec[index])
             room = min(step.k, self.max_model_len - end) if new else 0
             text = step.batch.token_ids_cpu[index, :end]
-            found = FoundTree([], [])
-            if room > 0:
-                found = tree_of(continuations(text, self.min_n, self.max_n, room), room)
-            state = self.runner.requests[step.batch.req_ids[index]]
-            trees.append(found.cut_to_chain() if needs_chain(state) else found)
-        self._parents = [tree.parents for tree in trees]
-        return [tree.tokens for tree in trees]
-
-    def take_parents(self) -> list[list[int]] | None:
-        """Return how the last drafts of each request hang together; None for chains."""
-        return self._parents
+            found = continuations(text, self.min_n, self.max_n, room) if room > 0 else []
+            trees.append(tree_of(found, room) if found else NOTHING)
+        return self.hand_over(step.batch.req_ids, trees)
 
     def search_each(
         self,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.spec_decode.suffix_decoding import SuffixDecodingProposer
 
 from vllm_ascend_spec.methods.drafter import HostDrafter
-from vllm_ascend_spec.methods.found_trees import FoundTree, needs_chain, principal_first
+from vllm_ascend_spec.methods.found_trees import NOTHING, FindsTreesMixin, principal_first
 from vllm_ascend_spec.methods.suffix.trees import Trees
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Followed:
     notes: Any = None
 
 
-class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
+class SuffixDrafter(FindsTreesMixin, HostDrafter, SuffixDecodingProposer):
     """vLLM's suffix proposer with our own tracking of requests, on every device."""
 
     runner: Runner
@@ -55,8 +55,6 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
     max_spec_factor: float
     min_token_prob: float
     max_model_len: int
-    finds_trees: bool = False
-    _parents: list[list[int]] | None = None
 
     @classmethod
     def create(cls, engine: DrafterContext) -> Self:
@@ -76,26 +74,12 @@ class SuffixDrafter(HostDrafter, SuffixDecodingProposer):
         """Look up drafts for every request that has finished prefill."""
         found = self.look_up(step, step.tokens_on_host())
         if self.finds_trees:
-            return self._lay_out(step, found)
+            trees = [
+                NOTHING if one is None else principal_first(one.token_ids, one.parents)
+                for one in found
+            ]
+            return self.hand_over(step.batch.req_ids, trees)
         return [[] if one is None else one.token_ids for one in found]
-
-    def _lay_out(self, step: DraftStep, found: list[Found | None]) -> list[list[int]]:
-        """Return the drafts of trees, the principal chain first."""
-        trees = [
-            FoundTree([], []) if one is None else principal_first(one.token_ids, one.parents)
-            for one in found
-        ]
-        states = (self.runner.requests[req_id] for req_id in step.batch.req_ids)
-        trees = [
-            tree.cut_to_chain() if needs_chain(state) else tree
-            for tree, state in zip(trees, states, strict=True)
-        ]
-        self._parents = [tree.parents for tree in trees]
-        return [tree.tokens for tree in trees]
-
-    def take_parents(self) -> list[list[int]] | None:
-        """Return how the last drafts of each request hang together; None for chains."""
-        return self._parents
 
     def look_up(self, step: DraftStep, tokens: list[list[int]]) -> list[Found | None]:
         """Add the tokens of a step to the trees and look up what may follow them.
