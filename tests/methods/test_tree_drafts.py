@@ -98,9 +98,6 @@ def test_the_principal_chain_first(data: st.DataObject) -> None:
         found.tokens[n]: found.tokens[p] if p >= 0 else None for n, p in enumerate(found.parents)
     }
     assert before == after
-    cut = found.cut_to_chain()
-    assert cut.tokens == found.tokens[: len(chain)]
-    assert cut.parents == list(range(-1, len(chain) - 1))
 
 
 def test_the_shape_follows_what_is_accepted() -> None:

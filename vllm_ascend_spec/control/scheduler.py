@@ -15,13 +15,13 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedule import has_lockstep_replicas
-from vllm_ascend_spec.config.tree_shape import is_principal
 from vllm_ascend_spec.control.acceptance import RecentAcceptance
 from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
 from vllm_ascend_spec.control.context import ContextMixin
 from vllm_ascend_spec.control.draft_window import WindowMixin
 from vllm_ascend_spec.control.request import most_drafts
 from vllm_ascend_spec.control.step_counters import StepCounters
+from vllm_ascend_spec.control.tree_grammar import TreeGrammarMixin
 from vllm_ascend_spec.step_report import FIXED, SCHEDULED, StepReport
 from vllm_ascend_spec.upstream.scheduler import k_by_requests, set_k
 
@@ -58,7 +58,7 @@ class StepK:
         return found
 
 
-class SpecSchedulerMixin(ContextMixin, WindowMixin):
+class SpecSchedulerMixin(ContextMixin, WindowMixin, TreeGrammarMixin):
     """Mixin for a scheduler of vLLM, which it has to precede in the bases.
 
     Requests may have fewer drafts than others, acceptance is watched, and each step reports its K.
@@ -78,8 +78,6 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin):
             asked.schedule, self.vllm_config.scheduler_config.max_num_seqs, self.max_k
         )
         self._step_k = StepK(self.max_k, FIXED, self.max_k)
-        # The drafts of a tree that follow each other; None for chains.
-        self._chain = None if asked.tree is None else sum(map(is_principal, asked.tree))
         # Data-parallel replicas of a mixture of experts must make equally many drafts: each makes
         # the largest K and verifies the first of them.
         self._is_lockstep = has_lockstep_replicas(self.vllm_config)
@@ -108,15 +106,13 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin):
         if most is not None:
             self._most_drafts[request.request_id] = most
             self._limits[request.request_id] = most
-        if self._chain is not None and request.use_structured_output:
-            # A grammar follows one text.
-            self._limits[request.request_id] = min(self._chain, most or self._chain)
         super().add_request(request)  # type: ignore[misc]
 
     def _forget(self, req_id: str) -> None:
         """Drop what is known of a request that has ended."""
         self._most_drafts.pop(req_id, None)
         self._limits.pop(req_id, None)
+        self._branches.pop(req_id, None)
 
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
         """Store new drafts, cut to the limit of each request."""
@@ -129,7 +125,7 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin):
                     draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True
                 )
             ]
-        super().update_draft_token_ids(draft_token_ids)  # type: ignore[misc]
+        super().update_draft_token_ids(draft_token_ids)
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Schedule a step; the signature is vLLM's.

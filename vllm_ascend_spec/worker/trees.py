@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vllm_ascend_spec.control.tree_grammar import attach_parents
 from vllm_ascend_spec.verification.trees import BatchTrees, attach, on_device, trees_of
 from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of
 
@@ -52,6 +53,14 @@ class TreesMixin:
             waiting = self.parents_of_drafts.items()
             kept = {req_id: own for req_id, own in waiting if req_id in self.requests}
             self.parents_of_drafts = kept | dict(zip(req_ids, parents, strict=True))
+
+    def take_draft_token_ids(self) -> Any:
+        """Return vLLM's drafts with how they hang together; grammars follow their paths."""
+        drafts = super().take_draft_token_ids()  # type: ignore[misc]
+        if drafts is not None and self.parents_of_drafts:
+            given = zip(drafts.req_ids, drafts.draft_token_ids, strict=True)
+            attach_parents(drafts, [self._parents_of(req_id, len(own)) for req_id, own in given])
+        return drafts
 
     def _prepare_inputs(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vLLM does, and move the rows of trees to the positions of their depths."""
