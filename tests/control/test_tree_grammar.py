@@ -13,12 +13,8 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.outputs import DraftTokenIds
 
-from vllm_ascend_spec.control.tree_grammar import (
-    RULED_OUT,
-    TreeGrammarMixin,
-    attach_parents,
-    paths_of,
-)
+from vllm_ascend_spec.config.draft_tree import attach_parents
+from vllm_ascend_spec.control.tree_grammar import RULED_OUT, TreeGrammarMixin, paths_of
 
 ANYTHING = -7
 

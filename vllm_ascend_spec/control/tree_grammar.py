@@ -13,27 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from vllm.v1.core.sched.output import GrammarOutput
 
+from vllm_ascend_spec.config.draft_tree import parents_beside
+
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.outputs import DraftTokenIds
     from vllm.v1.request import Request
     from vllm.v1.structured_output import StructuredOutputManager
 
-# Attribute of vLLM's DraftTokenIds. Pickling keeps it.
-ATTRIBUTE = "ascend_spec_parents"
 # What vLLM writes in place of drafts that a grammar rules out.
 RULED_OUT = -1
-
-
-def attach_parents(draft_token_ids: DraftTokenIds, parents: Sequence[Sequence[int]]) -> None:
-    """Say how the drafts of each request hang together.
-
-    Args:
-        draft_token_ids: the drafts of a step.
-        parents: for each request, the place of each draft's parent; -1 for those that follow the
-            text.
-    """
-    setattr(draft_token_ids, ATTRIBUTE, parents)
 
 
 def paths_of(parents: Sequence[int]) -> Iterator[list[int]]:
@@ -108,7 +97,7 @@ class TreeGrammarMixin:
         self, draft_token_ids: DraftTokenIds, given: Sequence[list[int]]
     ) -> Iterator[tuple[Request, list[int]]]:
         """Note how drafts hang together, and yield the requests with a grammar and a tree."""
-        parents = getattr(draft_token_ids, ATTRIBUTE, None)
+        parents = parents_beside(draft_token_ids)
         if parents is None:
             return
         for req_id, drafts, own in zip(draft_token_ids.req_ids, given, parents, strict=True):

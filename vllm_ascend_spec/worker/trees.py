@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vllm_ascend_spec.control.tree_grammar import attach_parents
+from vllm_ascend_spec.config.draft_tree import attach_parents
 from vllm_ascend_spec.verification.trees import BatchTrees, attach, on_device, trees_of
 from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of
 
