@@ -14,6 +14,7 @@ import numpy as np
 from vllm.v1.core.sched.output import GrammarOutput
 
 from vllm_ascend_spec.config.draft_tree import parents_beside
+from vllm_ascend_spec.upstream.scheduler import allowed_drafts
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -114,7 +115,7 @@ class TreeGrammarMixin:
         last = -1
         for path in paths_of(self._branches[request.request_id][: len(drafts)]):
             tokens = [drafts[node] for node in path]
-            valid = self.structured_output_manager.validate_tokens(request, tokens)
+            valid = allowed_drafts(self.structured_output_manager, request, tokens)
             last = max([last, *path[: len(valid)]])
         return last + 1
 
@@ -125,7 +126,7 @@ class TreeGrammarMixin:
         found: np.ndarray | None = None
         for path in [*paths_of(parents)] or [[]]:
             tokens = [drafts[node] for node in path]
-            valid = manager.validate_tokens(request, tokens)
+            valid = allowed_drafts(manager, request, tokens)
             padded = valid + [RULED_OUT] * (len(tokens) - len(valid))
             masks = manager.grammar_bitmask(self.requests, [req_id], {req_id: padded})
             assert masks is not None

@@ -21,12 +21,9 @@ OF_OUR_LOOP = tuple(
     for name in ("loop", "metadata", "graphs", "graph_params", "shared_indices", "split_head")
 )
 # Modules that only trees use, which are refused before 0.30 (limits.py).
-OF_TREES = (
-    "vllm_ascend_spec.control.tree_grammar",
-    "vllm_ascend_spec.worker.cpu_tree_attention",
-    "vllm_ascend_spec.worker.cpu_trees",
-    "vllm_ascend_spec.worker.npu_tree_attention",
-    "vllm_ascend_spec.worker.npu_trees",
+OF_TREES = tuple(
+    f"vllm_ascend_spec.worker.{name}"
+    for name in ("cpu_tree_attention", "cpu_trees", "npu_tree_attention", "npu_trees")
 )
 
 
