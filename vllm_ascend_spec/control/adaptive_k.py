@@ -77,9 +77,10 @@ class AdaptiveK:
 
     Args:
         k_values: values of K to choose from, including 0 if drafting may pause.
+        costs: what steps cost; None to begin anew.
     """
 
-    def __init__(self, k_values: Sequence[int]) -> None:
+    def __init__(self, k_values: Sequence[int], costs: CostModel | None = None) -> None:
         if not k_values or min(k_values) < 0 or max(k_values) < 1:
             raise ValueError(f"no K to choose from: {list(k_values)}")
         self.k_values = sorted(set(k_values))
@@ -88,7 +89,7 @@ class AdaptiveK:
         self.expected_tokens: Callable[[int], float] = self.acceptance.tokens
         # Rows per request that are left out of a step, by number of drafts; likewise.
         self.rows_left_out: Callable[[int], float] = no_rows
-        self.costs = CostModel()
+        self.costs = costs or CostModel()
         self.choice = KChoice(self.k_values[-1], UNKNOWN)
         self._before_probe = self.choice.k
         self._left = self._requests = 0

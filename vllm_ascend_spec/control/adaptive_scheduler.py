@@ -18,6 +18,7 @@ from vllm_ascend_spec.control.batch_class import BatchClass
 from vllm_ascend_spec.control.confidence import Estimate
 from vllm_ascend_spec.control.scheduler import SpecSchedulerMixin, StepK
 from vllm_ascend_spec.control.step_timer import TimedStep
+from vllm_ascend_spec.control.tree_tokens import DraftShapes
 from vllm_ascend_spec.step_report import COSTLY, PAST, REJECTED
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ class AdaptiveKMixin(SpecSchedulerMixin):
         # K of the drafts that were verified in the step being recorded.
         self._verified_k = 0
         # Keyed by whether any request of the batch samples.
+        lengths, shapes = asked.draft_lengths or (), DraftShapes.of(asked)
         self.classes = {
-            samples: BatchClass(asked.draft_lengths or (), may_be_ragged=is_ragged)
+            samples: BatchClass(lengths, may_be_ragged=is_ragged, shapes=shapes)
             for samples in (False, True)
         }
         self._class = self.classes[False]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vllm_ascend_spec.verification.trees import BatchTrees, attach, on_device, trees_of
-from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of
+from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of, is_chain
 
 if TYPE_CHECKING:
     from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
@@ -27,8 +27,8 @@ class TreesMixin:
     """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases.
 
     Attributes:
-        parents_of_drafts: parents of the drafts that each request got last, by its id; empty if
-            drafts are chains.
+        parents_of_drafts: parents of the drafts that each request got last, by its id; chains
+            are left out.
     """
 
     device: torch.device
@@ -49,9 +49,12 @@ class TreesMixin:
         parents = drafter.take_parents() if hasattr(drafter, "take_parents") else None
         if parents is not None:
             # A request that was left out of a step still has the drafts of an earlier one.
-            waiting = self.parents_of_drafts.items()
-            kept = {req_id: own for req_id, own in waiting if req_id in self.requests}
-            self.parents_of_drafts = kept | dict(zip(req_ids, parents, strict=True))
+            known = {**self.parents_of_drafts, **dict(zip(req_ids, parents, strict=True))}
+            self.parents_of_drafts = {
+                req_id: own
+                for req_id, own in known.items()
+                if req_id in self.requests and not is_chain(own)
+            }
 
     def _prepare_inputs(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vLLM does, and move the rows of trees to the positions of their depths."""
@@ -62,6 +65,8 @@ class TreesMixin:
             return prepared
         counts, req_ids = metadata.num_draft_tokens, self.input_batch.req_ids
         parents = [self._parents_of(*drafts) for drafts in zip(req_ids, counts, strict=True)]
+        if all(map(is_chain, parents)):
+            return prepared
         starts = self.query_start_loc.np[: len(counts) + 1].tolist()
         self._trees = StepTrees(parents, starts, counts)
         attach(metadata, BatchTrees.of(parents, self.device))
