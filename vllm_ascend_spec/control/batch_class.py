@@ -47,6 +47,8 @@ class BatchClass:
         of_chains = self.chooser.expected_tokens
         self.trees = TreeTokens(self._shapes, k_values, self.chooser.acceptance, of_chains)
         self.chooser.expected_tokens = self.trees.tokens
+        self.chooser.is_uncertain = self.trees.is_uncertain
+        self.chooser.trees = self.trees.sizes
 
     def choose(self, requests: int) -> KChoice:
         """Return the choice of K for a step with this number of requests."""
@@ -55,11 +57,26 @@ class BatchClass:
         return choice
 
     def note(
-        self, req_id: str, drafts: int, accepted: int, expected: Estimate | None = None
+        self,
+        req_id: str,
+        drafts: int,
+        accepted: int,
+        expected: Estimate | None = None,
+        on_chain: int | None = None,
     ) -> None:
-        """Record how many of a request's drafts were accepted, and what was expected of them."""
-        if self.trees.note(drafts, accepted):
+        """Record how many of a request's drafts were accepted, and what was expected of them.
+
+        Args:
+            req_id: id of the request.
+            drafts: number of drafts.
+            accepted: number of accepted drafts.
+            expected: what was expected of drafts with confidences.
+            on_chain: how many of the accepted ones are the first drafts; None if not known.
+        """
+        of_chain = self.trees.note(drafts, accepted, on_chain)
+        if of_chain is None:
             return
+        drafts, accepted = of_chain
         self.chooser.acceptance.note(drafts, accepted)
         if self.confidence is not None and expected is not None:
             self.confidence.note(expected, drafts, accepted)

@@ -1,10 +1,10 @@
 """What trees of drafts yield, by their number of drafts, from the lengths of accepted paths.
 
-The scheduler knows how long a path is, but not which nodes it took: with asynchronous scheduling it
-never has the drafts. So each size of tree has a mean of its own, apart from the rates of chains. A
-tree that is not chosen is seldom measured, while the chain of its first drafts may be. So its mean
-is moved by as much as that chain yields more or less now. As in ``acceptance.py``, only counts are
-used.
+Each size of tree has a mean of its own, apart from the rates of chains. A tree that is not chosen is
+seldom measured, while the chain of its first drafts may be. So its mean is moved by as much as that
+chain yields more or less now. Of a path that was accepted the scheduler knows how long it is, and
+with synchronous scheduling, where it has the drafts, also how far it followed the chain: then the
+difference is exact. As in ``acceptance.py``, only counts are used.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ FIRST, KNOWN = 5.0, 10.0
 # How often a tree has the right token where its principal chain ends, before it is observed. It is
 # high enough that trees are tried.
 PRIOR_GAIN = 0.45
-# A mean that has become old counts as so many observations.
-OLD = 32.0
+# Paths from which a mean is more than a guess, and as how many one counts that has become old.
+SURE, OLD = 100, 32.0
+# Tokens by which what is expected of a chain varies by chance.
+CHANCE = 0.3
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,13 @@ class DraftShapes:
     Attributes:
         longest_chain: up to so many drafts are a chain.
         is_found: whether trees are found in the text, so that none is known to have a chain.
+        is_learned: whether the shape follows from what is accepted, and with it the chain's length.
         passes: how often the draft runs for each tree, by its number of drafts.
     """
 
     longest_chain: int
     is_found: bool = False
+    is_learned: bool = False
     passes: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -51,7 +55,7 @@ class DraftShapes:
         chain, tree = asked.longest_chain, asked.tree or ()
         # Each node that others follow is read once, and the text's end.
         passes = {k: len(set(parents_of(tree[:k]))) for k in asked.lengths if chain < k <= len(tree)}
-        return cls(chain, asked.has_trees and not tree, passes)
+        return cls(chain, asked.has_trees and not tree, asked.shapes_tree, passes)
 
 
 @dataclass
@@ -59,13 +63,15 @@ class PathMean:
     """Accepted paths of one size of tree.
 
     Attributes:
-        count: number of paths, with older ones faded.
+        seen: number of paths.
+        count: the same, with older ones faded.
         total: sum of their lengths, faded likewise.
-        chains: sum of what was expected of a chain at the time.
+        chains: sum of the tokens of their chains, or of what was expected of a chain at the time.
         known: number of paths for which that was known.
-        last: number of the last path, counted over all sizes.
+        last: number of the last path, counted over all drafts.
     """
 
+    seen: int = 0
     count: float = 0.0
     total: float = 0.0
     chains: float = 0.0
@@ -73,19 +79,25 @@ class PathMean:
     last: int = 0
 
     def note(self, accepted: int, chain: float | None, number: int) -> None:
-        """Add a path; ``number`` counts those of all sizes, ``chain`` is None if not known."""
+        """Add a path; ``number`` counts all drafts, ``chain`` is None if not known."""
         age = math.exp((self.last - number) / WINDOW)
         keep = max(age, min(math.exp(-1 / WINDOW), OLD / self.count)) if self.count else 0.0
+        self.seen += 1
         self.count = keep * self.count + 1.0
         self.total = keep * self.total + accepted
         self.known = keep * self.known + (chain is not None)
         self.chains = keep * self.chains + (chain or 0.0)
         self.last = number
 
-    def moved_to(self, chain: float) -> float:
-        """Return the sum of the lengths, if a chain yields ``chain`` tokens now."""
+    def moved_to(self, chain: float, chance: float) -> float:
+        """Return the sum of the lengths, if a chain yields ``chain`` tokens now.
+
+        Args:
+            chain: tokens of a chain.
+            chance: by how much they vary by chance.
+        """
         more = chain - self.chains / self.known if self.known else 0.0
-        return self.total + self.count * more
+        return self.total + self.count * math.copysign(max(0.0, abs(more) - chance), more)
 
 
 class TreeTokens:
@@ -110,31 +122,54 @@ class TreeTokens:
         self._of_chains = of_chains
         self._means = {k: PathMean() for k in sorted(k_values) if k > shapes.longest_chain}
         self._number = 0
+        self._chance = CHANCE
 
-    def note(self, drafts: int, accepted: int) -> bool:
+    def note(self, drafts: int, accepted: int, on_chain: int | None) -> tuple[int, int] | None:
         """Record the accepted path of a request's tree, or nothing of a chain.
 
+        Args:
+            drafts: number of drafts.
+            accepted: length of the accepted path.
+            on_chain: how many of its first nodes are the first drafts; None if not known.
+
         Returns:
-            Whether the drafts say nothing about chains.
+            What the request says about chains: drafts and accepted ones; None if nothing.
         """
-        if drafts <= self._shapes.longest_chain:
-            return False
         self._number += 1
-        mean, observed = self._means.get(drafts), self._acceptance.num_observed
+        longest, mean = self._shapes.longest_chain, self._means.get(drafts)
+        if drafts <= longest or self._shapes.is_found:
+            if mean is not None:
+                mean.note(accepted, None, self._number)
+            return drafts, accepted
+        observed = self._acceptance.num_observed
+        chain = self._chain() if observed >= KNOWN else None
+        if on_chain is not None:
+            on_chain = min(on_chain, longest)
+            self._chance, chain = 0.0, 1.0 + on_chain
         if mean is not None:
-            is_known = observed >= KNOWN and not self._shapes.is_found
-            mean.note(accepted, self._chain() if is_known else None, self._number)
-        if not self._shapes.is_found and observed < FIRST:
-            longest = self._shapes.longest_chain
-            self._acceptance.note(longest, min(accepted, longest))
-        return not self._shapes.is_found
+            mean.note(accepted, chain, self._number)
+        if on_chain is not None and not self._shapes.is_learned:
+            return longest, on_chain
+        return (longest, min(accepted, longest)) if observed < FIRST else None
+
+    @property
+    def sizes(self) -> Collection[int]:
+        """The numbers of drafts that are trees, ascending."""
+        return self._means.keys()
+
+    def is_uncertain(self, drafts: int) -> bool:
+        """Tell whether too few paths of a tree were seen."""
+        mean = self._means.get(drafts)
+        return mean is not None and mean.seen < SURE
 
     def tokens(self, drafts: int) -> float:
         """Return how many tokens a step is expected to yield for a request."""
         mean = self._means.get(drafts)
         if mean is None:
             return self._of_chains(drafts)
-        total = mean.total if self._shapes.is_found else mean.moved_to(self._chain())
+        total = mean.total
+        if not self._shapes.is_found:
+            total = mean.moved_to(self._chain(), self._chance)
         before = self._assumed(drafts) - 1.0
         return max(1.0, 1.0 + (total + PRIOR_WEIGHT * before) / (mean.count + PRIOR_WEIGHT))
 
