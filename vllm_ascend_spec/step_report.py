@@ -74,7 +74,7 @@ class StepReport(msgspec.Struct, omit_defaults=True):
             steps ago. An accelerator may still work when the host goes on.
         verification_us: of these, in structured-output masks, sampling and verification.
         drafting_us: of these, in making drafts.
-        tree_depth: sum of the depths of the trees that this step verifies, like ``trees``.
+        tree_depth: sum of the depths of trees that were verified since the last report.
         k: filled in by the scheduler, like all that follow: the number of drafts that the step
             makes for each request; None from an engine without our scheduler.
         k_reason: the reason for this K.

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.verification.trees import BatchTrees, attach, on_device, trees_of
 from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of, is_chain
 
 if TYPE_CHECKING:
+    from vllm.config import VllmConfig
     from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 
@@ -39,6 +41,8 @@ class TreesMixin:
     query_start_loc: Any
     execute_model_state: Any
     requests: dict[str, Any]
+    vllm_config: VllmConfig
+    tree_depth: int
     parents_of_drafts: Mapping[str, Sequence[int]] = MappingProxyType({})
     _trees: StepTrees | None = None
     _states: tuple[Any, ...] = ()
@@ -61,18 +65,19 @@ class TreesMixin:
         prepared = super()._prepare_inputs(*args, **kwargs)  # type: ignore[misc]
         self._trees = None
         metadata: SpecDecodeMetadata | None = prepared[1]
-        if metadata is None or not self.parents_of_drafts:
+        asked = None if metadata is None else speculation_of(self.vllm_config)
+        if metadata is None or asked is None or not asked.has_trees:
             return prepared
         counts, req_ids = metadata.num_draft_tokens, self.input_batch.req_ids
         parents = [self._parents_of(*drafts) for drafts in zip(req_ids, counts, strict=True)]
+        depths = [depths_of(own) for own in parents]
+        self.tree_depth += sum(max(own) for own in depths if len(own) > asked.longest_chain)
         if all(map(is_chain, parents)):
             return prepared
         starts = self.query_start_loc.np[: len(counts) + 1].tolist()
         self._trees = StepTrees(parents, starts, counts)
         attach(metadata, BatchTrees.of(parents, self.device))
-        shifts = [
-            depth - place for own in parents for place, depth in enumerate([0, *depths_of(own)])
-        ]
+        shifts = [depth - place for own in depths for place, depth in enumerate([0, *own])]
         self._shifts = on_device(shifts, torch.int64, self.device)
         self.positions[metadata.logits_indices] += self._shifts
         return prepared
