@@ -197,7 +197,9 @@ def test_counted_as_chains_trees_would_be_taken_for_longer_ones(
         return abs(kind.chooser.expected_tokens(5) - truth)
 
     assert error() < 0.25
-    monkeypatch.setattr(TreeTokens, "note", lambda _, drafts, accepted, on_chain: (drafts, accepted))
+    monkeypatch.setattr(
+        TreeTokens, "note", lambda _, drafts, accepted, on_chain: (drafts, accepted)
+    )
     assert error() > 0.35
 
 
@@ -221,7 +223,7 @@ def test_a_tree_is_no_chain_of_as_many_drafts_to_the_cost_model() -> None:
 
 
 def test_what_is_a_tree_is_known_from_its_shape() -> None:
-    assert SHAPES == DraftShapes(CHAIN, passes={10: 5, 15: 5})
+    assert DraftShapes(CHAIN, passes={10: 5, 15: 5}) == SHAPES
     found = DraftShapes.of(speculation(max_k=12, has_trees=True, draft_lengths=(0, 3, 12)))
     assert found == DraftShapes(1, is_found=True)
     assert DraftShapes.of(speculation(max_k=3, draft_lengths=(0, 3))) == DraftShapes(3)

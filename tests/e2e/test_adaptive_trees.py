@@ -80,7 +80,9 @@ def test_greedy_beside_neighbours_that_come_and_go(
     asked += [(60, prompts[9], greedy(48))]
     with watch(llm) as seen:
         answers = run_staggered(llm, asked)
-    expected = token_ids(expect([text for _, text, _ in asked], {"model": target_of(EVERY[method])}))
+    expected = token_ids(
+        expect([text for _, text, _ in asked], {"model": target_of(EVERY[method])})
+    )
     assert_same(answers, [e[: len(a)] for e, a in zip(expected, answers, strict=True)])
     assert [len(answer) for answer in answers] == [p.max_tokens for _, _, p in asked]
     assert set(done) == set(chosen)
@@ -117,8 +119,9 @@ def test_a_chain_takes_as_many_passes_as_it_has_drafts_and_no_tree(
         passes.append(1)
         return forward(*args, **kwargs)
 
-    def attended(self: Any, layer: Any, q: Any, k: Any, v: Any, cache: Any, about: Any, *o: Any,
-                 **more: Any) -> Any:
+    def attended(
+        self: Any, layer: Any, q: Any, k: Any, v: Any, cache: Any, about: Any, *o: Any, **more: Any
+    ) -> Any:
         along.append(getattr(about, "ascend_spec_paths", None) is not None)
         return whole(self, layer, q, k, v, cache, about, *o, **more)
 

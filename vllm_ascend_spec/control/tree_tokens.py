@@ -1,10 +1,10 @@
 """What trees of drafts yield, by their number of drafts, from the lengths of accepted paths.
 
-Each size of tree has a mean of its own, apart from the rates of chains. A tree that is not chosen is
-seldom measured, while the chain of its first drafts may be. So its mean is moved by as much as that
-chain yields more or less now. Of a path that was accepted the scheduler knows how long it is, and
-with synchronous scheduling, where it has the drafts, also how far it followed the chain: then the
-difference is exact. As in ``acceptance.py``, only counts are used.
+Each size of tree has a mean of its own, apart from the rates of chains. A tree that is not chosen
+is seldom measured, while the chain of its first drafts may be. So its mean is moved by as much as
+that chain yields more or less now. Of a path that was accepted the scheduler knows how long it is,
+and with synchronous scheduling, where it has the drafts, also how far it followed the chain: then
+the difference is exact. As in ``acceptance.py``, only counts are used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DraftShapes:
     Attributes:
         longest_chain: up to so many drafts are a chain.
         is_found: whether trees are found in the text, so that none is known to have a chain.
-        is_learned: whether the shape follows from what is accepted, and with it the chain's length.
+        is_learned: whether the shape follows from what is accepted, and the chain's length with it.
         passes: how often the draft runs for each tree, by its number of drafts.
     """
 
@@ -54,7 +54,9 @@ class DraftShapes:
         """Return what the shapes of an engine's drafts are; a learned one begins as this."""
         chain, tree = asked.longest_chain, asked.tree or ()
         # Each node that others follow is read once, and the text's end.
-        passes = {k: len(set(parents_of(tree[:k]))) for k in asked.lengths if chain < k <= len(tree)}
+        passes = {
+            k: len(set(parents_of(tree[:k]))) for k in asked.lengths if chain < k <= len(tree)
+        }
         return cls(chain, asked.has_trees and not tree, asked.shapes_tree, passes)
 
 
