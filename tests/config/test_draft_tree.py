@@ -74,6 +74,44 @@ def test_trees_that_are_found_in_the_text_have_a_size_alone(method: str) -> None
     assert resolved.max_k == 12
 
 
+@pytest.mark.parametrize(
+    ("method", "tree", "lengths", "longest_chain"),
+    [
+        # Chains up to the principal one, half of what is beside it, and all of it.
+        ("eagle3", "5x3", (0, 1, 2, 3, 5, 10, 15), 5),
+        ("eagle3", "2x2", (0, 1, 2, 3, 4), 2),
+        ("mtp", "1x4", (0, 1, 2, 4), 1),
+        ("eagle3", 1, (0, 1), 1),
+        ("medusa", 12, (0, 1, 2, 3, 4, 8, 12), 4),
+        # Those that are found have no chain that is known before.
+        ("ngram", 12, (0, 1, 2, 3, 6, 12), 1),
+    ],
+)
+def test_what_is_chosen_from_where_k_is_adaptive(
+    method: str, tree: int | str, lengths: tuple[int, ...], longest_chain: int
+) -> None:
+    resolved = found(method, {"tree": tree, "draft_length": "adaptive"}).resolved()
+    assert resolved is not None
+    assert resolved.draft_lengths == lengths
+    assert resolved.longest_chain == longest_chain
+    assert resolved.draft_length == "adaptive"
+    assert resolved.sources["tree"] == OPTION
+    assert (resolved.rule, resolved.seeds_for) == ("seeded", "all")
+
+
+def test_each_choice_has_draft_graphs_of_its_own() -> None:
+    """A chain and a tree may be equally deep."""
+    adaptive = found(section={"tree": "5x3", "draft_length": "adaptive"}).resolved()
+    assert adaptive is not None
+    assert adaptive.lengths_of_graphs == (1, 2, 3, 5, 10, 15)
+    fixed = found(section={"tree": "5x3"}).resolved()
+    assert fixed is not None
+    assert fixed.lengths_of_graphs == (1, 15)
+    chain = found(num_speculative_tokens=3, section={"draft_length": "fixed"}).resolved()
+    assert chain is not None
+    assert (chain.lengths_of_graphs, chain.longest_chain) == ((), 3)
+
+
 def test_the_same_number_may_be_said_twice() -> None:
     assert not found(section={"tree": "3x2"}, num_speculative_tokens=6).problems
 
@@ -129,10 +167,23 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         OPTION,
         "is 7 drafts deep, and this draft makes",
     ),
-    "K that changes": (
-        {"section": {"tree": 4, "draft_length": "adaptive"}},
+    "a K by batch size": (
+        {"section": {"tree": 4}, "num_speculative_tokens_per_batch_size": [[1, 8, 2]]},
         OPTION,
-        "not possible with draft_length='adaptive' yet; leave one out",
+        "not possible with a K by batch size yet; leave one out",
+    ),
+    "a K by batch size beside one that is chosen": (
+        {
+            "section": {"tree": 4, "draft_length": "adaptive"},
+            "num_speculative_tokens_per_batch_size": [[1, 8, 2]],
+        },
+        "additional_config.ascend_spec.draft_length",
+        "contradicts speculative_config.num_speculative_tokens_per_batch_size",
+    ),
+    "a choice of more drafts than the tree has": (
+        {"section": {"tree": "5x3", "draft_length": "adaptive", "draft_lengths": [0, 5, 16]}},
+        "additional_config.ascend_spec.draft_lengths",
+        "valid: numbers from 0 to num_speculative_tokens=15",
     ),
     "a limit on the batch": (
         {"section": {"tree": 4}, "disable_by_batch_size": 4},

@@ -125,13 +125,17 @@ def test_places_that_were_scheduled_ahead_are_filled() -> None:
     assert masks == [0, 1, ANYTHING, 2, 3, ANYTHING, 0, 1, 2, 3]
 
 
-def test_a_tree_is_forgotten_when_a_chain_follows() -> None:
+@pytest.mark.parametrize(
+    "chains", [drafts_of(a=([1, 4], [-1, 0])), DraftTokenIds(["a"], [[1, 4]])], ids=["told", "not"]
+)
+def test_a_tree_is_forgotten_when_a_chain_follows(chains: DraftTokenIds) -> None:
+    """Also where nothing is said, as in a step of chains alone."""
     scheduler = scheduler_of(request("a"))
     scheduler.update_draft_token_ids(drafts_of(a=([1, 2], [-1, -1])))
     assert scheduler.requests["a"].spec_token_ids == [1, 2]
-    scheduler.update_draft_token_ids(drafts_of(a=([1, 2], [-1, 0])))
-    masks = scheduler.get_grammar_bitmask(step(scheduler, {"a": [1, 2]}))
-    assert masks.grammar_bitmask[:, 0].tolist() == [0, 1, 2]
+    scheduler.update_draft_token_ids(chains)
+    masks = scheduler.get_grammar_bitmask(step(scheduler, {"a": [1, 4]}))
+    assert masks.grammar_bitmask[:, 0].tolist() == [0, 1, 4]
 
 
 @pytest.mark.parametrize("state", [{"is_prefill_chunk": True}, {"is_finished": lambda: True}])

@@ -172,11 +172,10 @@ def _gives(name: str) -> Callable[[SpecInput], bool]:
 CAUSES: Mapping[str, Callable[[SpecInput], bool]] = {
     "cudagraph_mode='FULL' on an NPU, where all requests of a graph have equally many rows; write "
     "'FULL_DECODE_ONLY'": _has_graphs_of_prompts,
-    f"draft_length={ADAPTIVE!r} yet; leave one out": lambda request: (
-        request.options.draft_length == ADAPTIVE
-    ),
     "a K by batch size yet; leave one out": lambda request: (
-        _gives(SCHEDULE)(request) or _gives(LIMIT)(request)
+        # ``adaptive`` has one as a placeholder.
+        request.options.draft_length != ADAPTIVE
+        and (_gives(SCHEDULE)(request) or _gives(LIMIT)(request))
     ),
     f"a verify_rule other than {SEEDED!r}, the rule of trees; leave it out": lambda request: (
         request.section.get("verify_rule", SEEDED) != SEEDED

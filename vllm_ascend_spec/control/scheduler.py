@@ -7,6 +7,7 @@ sees both a step's end and what was accepted, and it has the numbers on the host
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from vllm.compilation.cuda_graph import CUDAGraphStat
@@ -26,6 +27,8 @@ from vllm_ascend_spec.step_report import FIXED, SCHEDULED, StepReport
 from vllm_ascend_spec.upstream.scheduler import k_by_requests, set_k
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.metrics.stats import SchedulerStats
     from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
@@ -83,7 +86,7 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin, TreeGrammarMixin):
         self._is_lockstep = has_lockstep_replicas(self.vllm_config)
         self.acceptance = RecentAcceptance(self.max_k)
         self._alarm = AcceptanceAlarm(self.acceptance, self.remedy)
-        self._counters = StepCounters(asked.method, self._alarm)
+        self._counters = StepCounters(asked.method, self._alarm, asked.longest_chain)
         # Most drafts by request id, for requests that ask for a limit.
         self._most_drafts: dict[str, int] = {}
         # Ids of ended requests that vLLM has not released yet.
@@ -211,12 +214,31 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin, TreeGrammarMixin):
             verified = min(len(drafts) - invalid.get(req_id, 0), self.room_in_context(req_id))
             if tokens and verified > 0:
                 accepted = min(verified, len(tokens) - 1)
-                self._note_one(req_id, verified, accepted)
+                self._note_one(req_id, verified, accepted, count_on_chain(drafts, tokens))
                 self.note_window(scheduler_output, req_id, verified, accepted)
 
-    def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
+    def _note_one(self, req_id: str, drafts: int, accepted: int, on_chain: int | None) -> None:
         self.acceptance.note(drafts, accepted)
-        self._counters.note(drafts, accepted)
+        self._counters.note(drafts, accepted, on_chain)
+
+
+def count_on_chain(drafts: Sequence[int], tokens: Sequence[int]) -> int | None:
+    """Return how many drafts at the beginning were accepted one after another.
+
+    In a tree these are those of the principal chain: an accepted path either follows it to its end
+    or leaves it.
+
+    Args:
+        drafts: a request's drafts; -1 with asynchronous scheduling, where they are not known here.
+        tokens: what they were verified as: accepted drafts, and the token after them.
+
+    Returns:
+        None if the drafts are not known.
+    """
+    if drafts[0] < 0:
+        return None
+    pairs = zip(drafts, tokens[:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 class SpecScheduler(SpecSchedulerMixin, Scheduler):

@@ -98,9 +98,7 @@ class TreeGrammarMixin:
         self, draft_token_ids: DraftTokenIds, given: Sequence[list[int]]
     ) -> Iterator[tuple[Request, list[int]]]:
         """Note how drafts hang together, and yield the requests with a grammar and a tree."""
-        parents = parents_beside(draft_token_ids)
-        if parents is None:
-            return
+        parents = parents_beside(draft_token_ids) or [()] * len(given)
         for req_id, drafts, own in zip(draft_token_ids.req_ids, given, parents, strict=True):
             self._branches.pop(req_id, None)
             request = self.requests.get(req_id)

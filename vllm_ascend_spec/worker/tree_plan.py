@@ -72,6 +72,11 @@ def principal_length(parents: Sequence[int]) -> int:
     return next((place for place, is_next in enumerate(chain) if not is_next), len(parents))
 
 
+def is_chain(parents: Sequence[int]) -> bool:
+    """Tell whether each node follows the one before it."""
+    return principal_length(parents) == len(parents)
+
+
 @lru_cache(maxsize=256)
 def walks_of(parents: Parents) -> tuple[Walk, ...]:
     """Return the walks of a tree, the principal chain last."""
