@@ -75,7 +75,6 @@ def set_tree_attention(vllm_config: VllmConfig) -> None:
         or parallel.prefill_context_parallel_size > 1,
         "enable_dbo": parallel.enable_dbo,
         "attention in both directions over images": model.is_mm_prefix_lm,
-        "windows that keep the prompt": model.rswa_window is not None,
     }
     cause = next((f"{name} yet; leave it out" for name, there in found.items() if there), None)
     cause = cause or cause_in_cache(vllm_config.cache_config.cache_dtype)
