@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+from vllm import envs
 from vllm.v1.attention.backends.triton_attn import TritonAttentionImpl
 
 from vllm_ascend_spec.ops.tree_attention import tree_attention
@@ -86,5 +87,6 @@ class TreeAttentionImpl(TritonAttentionImpl):
             soft_cap=self.logits_soft_cap,
             window=self.sliding_window[0] + 1,
             sinks=self.sinks,
+            is_batch_invariant=envs.VLLM_BATCH_INVARIANT,
         )
         return output

@@ -16,6 +16,7 @@ from tests.ops.tree_attention import Batch, Request
 from tests.ops.triton.interpreter import INTERPRETED
 from vllm_ascend_spec.devices import cuda
 from vllm_ascend_spec.ops.grammar_mask.triton import grammar_mask
+from vllm_ascend_spec.ops.tree_attention import triton as launch
 from vllm_ascend_spec.ops.tree_attention.triton import tree_attention
 from vllm_ascend_spec.ops.verify_greedy.triton import verify_greedy
 from vllm_ascend_spec.ops.verify_sample.triton import verify_sample
@@ -203,11 +204,15 @@ def test_attention_along_paths(
     requests = [Request(100, 1, (-1, 0, -1)), Request(0, 3)]
     batch = Batch(requests, dtype, num_heads=8, head_size=head_size, options=options)
     arguments = batch.arguments()
+    splits = 16 if head_size == 128 else 1
+    monkeypatch.setattr(launch, "splits_of", lambda *_: splits)
     with compiling_only(capability) as kernels:
         tree_attention(**arguments, output=torch.zeros_like(arguments["query"]))
-    (kernel,) = kernels
-    assert kernel.name == "attend_along_paths"
-    assert_fits(kernel, tmp_path)
+    names = ["attend_along_paths", *["join_splits"] * (splits > 1)]
+    assert [kernel.name for kernel in kernels] == names
+    for kernel in kernels:
+        assert_fits(kernel, tmp_path)
+    kernel = kernels[0]
     assert "ld.global.v4" in kernel.asm["ptx"] or "cp.async" in kernel.asm["ptx"]
     assert "mma" in kernel.asm["ptx"] or (dtype, precision) == (torch.float32, "ieee")
 

@@ -27,6 +27,7 @@ def tree_attention(
     soft_cap: float = 0.0,
     window: int = 0,
     sinks: torch.Tensor | None = None,  # [num_heads]
+    is_batch_invariant: bool = False,
     backend: str | None = None,
 ) -> None:
     """Attend with the last tokens of each request, those of a tree along their own paths.
@@ -61,6 +62,7 @@ def tree_attention(
         window: number of tokens up to its own that a row sees at most; 0 for all. At least
             :data:`NUM_BITS`, which is enough for any tree.
         sinks: [num_heads], a weight's logarithm in each head's softmax that no value belongs to.
+        is_batch_invariant: whether the order of a row's sums is the same in every batch.
         backend: name of a backend; None picks the best for the device of ``query``.
 
     Raises:
@@ -88,4 +90,5 @@ def tree_attention(
         soft_cap=soft_cap,
         window=window,
         sinks=sinks,
+        is_batch_invariant=is_batch_invariant,
     )

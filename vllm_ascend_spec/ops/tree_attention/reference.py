@@ -21,6 +21,7 @@ def tree_attention(
     soft_cap: float = 0.0,
     window: int = 0,
     sinks: torch.Tensor | None = None,  # [num_heads]
+    is_batch_invariant: bool = False,
 ) -> None:
     """See :func:`vllm_ascend_spec.ops.tree_attention.tree_attention`."""
     starts = query_start_loc.tolist()

@@ -120,6 +120,25 @@ def add_keys(
     return new_peak, total * shrink + tl.sum(weights, axis=1), sums
 
 
+@triton.jit
+def leave_split(
+    split_peaks,  # [num_tokens, num_heads, SPLITS] float32, written
+    split_totals,  # [num_tokens, num_heads, SPLITS] float32, written
+    split_sums,  # [num_tokens, num_heads, SPLITS, HEAD_PADDED] float32, written
+    at,  # [LANES] int64
+    is_row,  # [LANES]
+    peak,  # [LANES] float32
+    total,  # [LANES] float32
+    sums,  # [LANES, HEAD_PADDED] float32
+):
+    """Write the sums of one split where :func:`join_splits` reads them."""
+    size: tl.constexpr = sums.shape[1]
+    tl.store(split_peaks + at, peak, mask=is_row)
+    tl.store(split_totals + at, total, mask=is_row)
+    sums_at = at[:, None] * size + tl.arange(0, size)[None, :]
+    tl.store(split_sums + sums_at, sums, mask=is_row[:, None])
+
+
 @triton.jit(do_not_specialize=["num_reqs"])
 def attend_along_paths(
     query,  # [num_tokens, num_heads, head_size]
@@ -131,6 +150,9 @@ def attend_along_paths(
     seq_lens,  # [num_reqs] int32
     block_table,  # [num_reqs, max_blocks] int32
     sinks,  # [num_heads] or None
+    split_peaks,  # [num_tokens, num_heads, SPLITS] float32, written; None if there is one split
+    split_totals,  # [num_tokens, num_heads, SPLITS] float32, written, or None
+    split_sums,  # [num_tokens, num_heads, SPLITS, HEAD_PADDED] float32, written, or None
     num_reqs,
     scale,
     soft_cap,
@@ -148,15 +170,18 @@ def attend_along_paths(
     ROWS: tl.constexpr,
     LANES: tl.constexpr,
     TILE: tl.constexpr,
+    SPLITS: tl.constexpr,
 ):
     """Attend with some rows of one request, all query heads of a key head in one program.
 
-    Grid: blocks of rows, see :func:`find_rows`; key heads.
+    Several splits of the keys leave their sums to :func:`join_splits`.
+
+    Grid: blocks of rows, see :func:`find_rows`; key heads; splits.
     """
     request, start, num_rows, block = find_rows(query_start_loc, num_reqs, tl.program_id(0), ROWS)
     if block * ROWS >= num_rows:
         return
-    kv_head = tl.program_id(1)
+    kv_head, split = tl.program_id(1), tl.program_id(2)
     seq_len = tl.load(seq_lens + request)
     lane = tl.arange(0, LANES)
     dims = tl.arange(0, HEAD_PADDED)
@@ -175,8 +200,9 @@ def attend_along_paths(
     total = tl.zeros((LANES,), tl.float32)
     sums = tl.zeros((LANES, HEAD_PADDED), tl.float32)
     if sinks is not None:
-        peak = tl.load(sinks + head, mask=is_row, other=0.0).to(tl.float32) * LOG2_E
-        total += 1.0
+        sink = tl.load(sinks + head, mask=is_row, other=0.0).to(tl.float32) * LOG2_E
+        peak = tl.where(split == 0, sink, peak)
+        total += tl.where(split == 0, 1.0, 0.0)
     # All rows see all keys before this one.
     masked = tl.minimum(seq_len - num_rows + block * ROWS + 1, seq_len - NUM_BITS)
     masked = tl.maximum(masked, 0) // TILE * TILE
@@ -191,10 +217,13 @@ def attend_along_paths(
     keys_of_head = key_cache + kv_head * KEY_STRIDES[2]
     values_of_head = value_cache + kv_head * VALUE_STRIDES[2]
     blocks = block_table + request * TABLE_STRIDE
+    own_size = tl.cdiv(tl.cdiv(end - first, TILE), SPLITS) * TILE
+    own = first + split * own_size
+    own_end = tl.minimum(own + own_size, end)
     for part in tl.static_range(2):
-        start_key, end_key = first, masked
+        start_key, end_key = own, tl.minimum(masked, own_end)
         if part == 1:
-            start_key, end_key = masked, end
+            start_key, end_key = tl.maximum(masked, own), own_end
         for tile in range(start_key, end_key, TILE):
             peak, total, sums = add_keys(
                 peak,
@@ -222,6 +251,39 @@ def attend_along_paths(
                 TILE,
                 part == 1,
             )
-    output_at = index * OUTPUT_STRIDES[0] + head * OUTPUT_STRIDES[1]
-    found = (sums / total[:, None]).to(output.dtype.element_ty)
-    tl.store(output + output_at[:, None] + dims[None, :], found, mask=is_element)
+    if SPLITS > 1:
+        at = (index * tl.num_programs(1) * GROUP + head) * SPLITS + split
+        leave_split(split_peaks, split_totals, split_sums, at, is_row, peak, total, sums)
+    else:
+        output_at = index * OUTPUT_STRIDES[0] + head * OUTPUT_STRIDES[1]
+        found = (sums / total[:, None]).to(output.dtype.element_ty)
+        tl.store(output + output_at[:, None] + dims[None, :], found, mask=is_element)
+
+
+@triton.jit(do_not_specialize=["num_reqs"])
+def join_splits(
+    split_peaks,  # [num_tokens, num_heads, SPLITS] float32
+    split_totals,  # [num_tokens, num_heads, SPLITS] float32
+    split_sums,  # [num_tokens, num_heads, SPLITS, HEAD_PADDED] float32
+    output,  # [num_tokens, num_heads, head_size], written
+    query_start_loc,  # [num_reqs + 1] int32
+    num_reqs,
+    OUTPUT_STRIDES: tl.constexpr,
+    HEAD_SIZE: tl.constexpr,
+    HEAD_PADDED: tl.constexpr,
+    SPLITS: tl.constexpr,
+):
+    """Join the splits of a row of one head, some of them without keys. Grid: tokens, heads."""
+    token, head = tl.program_id(0), tl.program_id(1)
+    if token >= tl.load(query_start_loc + num_reqs):
+        return
+    dims = tl.arange(0, HEAD_PADDED)
+    at = (token.to(tl.int64) * tl.num_programs(1) + head) * SPLITS + tl.arange(0, SPLITS)
+    peaks = tl.load(split_peaks + at)
+    weights = tl.exp2(peaks - tl.max(peaks, axis=0))
+    total = tl.sum(tl.load(split_totals + at) * weights, axis=0)
+    sums = tl.load(split_sums + at[:, None] * HEAD_PADDED + dims[None, :])
+    found = tl.sum(sums * weights[:, None], axis=0) / total
+    output_at = token.to(tl.int64) * OUTPUT_STRIDES[0] + head * OUTPUT_STRIDES[1]
+    is_dim = dims < HEAD_SIZE
+    tl.store(output + output_at + dims, found.to(output.dtype.element_ty), mask=is_dim)

@@ -132,6 +132,21 @@ def test_a_wrong_bit_is_found(node: int) -> None:
     assert float(wrong.abs().max()) < 1e-5
 
 
+@pytest.mark.parametrize("splits", [4, pytest.param(16, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("options", [{}, {"window": 64, "sinks": torch.tensor([0.5, -1, 9, 0])}])
+def test_splits_are_joined(
+    splits: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of them have no keys, and no row of padding is written."""
+    monkeypatch.setattr(host, "splits_of", lambda *_: splits)
+    batch = Batch([MIXED[0], *MIXED[2:4]], head_size=40, padding=2, options=options)
+    assert_right(batch, "triton")
+    arguments = batch.arguments()
+    whole = attend({**arguments, "is_batch_invariant": True}, "triton")
+    monkeypatch.undo()
+    assert torch.equal(attend(arguments, "triton"), whole)
+
+
 def test_the_number_of_lanes_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = []
     for lanes in (16, 32, 64):
