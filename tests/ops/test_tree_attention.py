@@ -68,6 +68,14 @@ def test_bits_are_the_mask(size: int, data: st.DataObject) -> None:
         assert bits | -(1 << (size - row)) == -1
 
 
+def test_rows_of_a_dummy_run_are_finite() -> None:
+    arguments = Batch([Request(20, 1, (-1, 0, -1))]).arguments()
+    arguments["seq_lens"].fill_(1)
+    output = attend(arguments, "reference")
+    assert bool((output[:3] == 0).all())
+    assert bool(output[3].isfinite().all())
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [

@@ -42,6 +42,8 @@ def tree_attention(
     the root's and its depth. A window counts from there. It must not be so short that a node would
     not see all of its path.
 
+    A request with more rows than tokens is one of a dummy run; whatever its rows get is finite.
+
     Softmax and sums are float32. Backends differ by the order of their sums.
 
     Args:

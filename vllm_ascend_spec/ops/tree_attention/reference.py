@@ -41,7 +41,9 @@ def tree_attention(
         if sinks is not None:
             ends = sinks.float()[:, None, None].expand(-1, scores.shape[1], 1)
             scores = torch.cat([scores, ends], dim=-1)
-        weights = scores.softmax(dim=-1)[..., :seq_len]
+        # A dummy run has rows without a token.
+        is_empty = ~is_seen.any(dim=1, keepdim=True)
+        weights = scores.softmax(dim=-1)[..., :seq_len].masked_fill(is_empty, 0.0)
         output[rows] = torch.einsum("hrk,khd->rhd", weights, values).to(output.dtype)
 
 
@@ -53,7 +55,7 @@ def mask_of(
     """Return which tokens of a request its rows see, bool [num_rows, seq_len]."""
     num_rows = seen.shape[0]
     keys = torch.arange(seq_len, device=seen.device)
-    places = keys[seq_len - num_rows :, None]
+    places = torch.arange(seq_len - num_rows, seq_len, device=seen.device)[:, None]
     before_end = seq_len - 1 - keys
     bits = (seen[:, None] >> before_end.clamp(max=63)) & 1
     is_seen = (keys <= places) & ((before_end > 63) | (bits == 1))

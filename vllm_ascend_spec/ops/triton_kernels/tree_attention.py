@@ -53,6 +53,18 @@ def capped(x, cap):
 
 
 @triton.jit
+def finite(peak):
+    """Return a peak, or 0 where no key was seen yet."""
+    return tl.where(peak == float("-inf"), 0.0, peak)
+
+
+@triton.jit
+def above_zero(total):
+    """Return a sum of weights, or 1 where no key was seen: a dummy run has rows without a text."""
+    return tl.where(total == 0.0, 1.0, total)
+
+
+@triton.jit
 def add_keys(
     peak,  # [LANES] float32, log2 of the largest weight so far
     total,  # [LANES] float32, sum of weights by that peak
@@ -112,8 +124,7 @@ def add_keys(
             is_seen &= position[:, None] - keys[None, :] < WINDOW
         scores = tl.where(is_seen, scores, float("-inf"))
     new_peak = tl.maximum(peak, tl.max(scores, axis=1))
-    # A row may see none of these keys, nor any before.
-    base = tl.where(new_peak == float("-inf"), 0.0, new_peak)
+    base = finite(new_peak)
     weights = tl.exp2(scores - base[:, None])
     shrink = tl.exp2(peak - base)
     sums = sums * shrink[:, None] + tl.dot(weights.to(q.dtype), v.to(q.dtype))
@@ -256,7 +267,7 @@ def attend_along_paths(
         leave_split(split_peaks, split_totals, split_sums, at, is_row, peak, total, sums)
     else:
         output_at = index * OUTPUT_STRIDES[0] + head * OUTPUT_STRIDES[1]
-        found = (sums / total[:, None]).to(output.dtype.element_ty)
+        found = (sums / above_zero(total)[:, None]).to(output.dtype.element_ty)
         tl.store(output + output_at[:, None] + dims[None, :], found, mask=is_element)
 
 
@@ -280,10 +291,10 @@ def join_splits(
     dims = tl.arange(0, HEAD_PADDED)
     at = (token.to(tl.int64) * tl.num_programs(1) + head) * SPLITS + tl.arange(0, SPLITS)
     peaks = tl.load(split_peaks + at)
-    weights = tl.exp2(peaks - tl.max(peaks, axis=0))
+    weights = tl.exp2(peaks - finite(tl.max(peaks, axis=0)))
     total = tl.sum(tl.load(split_totals + at) * weights, axis=0)
     sums = tl.load(split_sums + at[:, None] * HEAD_PADDED + dims[None, :])
-    found = tl.sum(sums * weights[:, None], axis=0) / total
+    found = tl.sum(sums * weights[:, None], axis=0) / above_zero(total)
     output_at = token.to(tl.int64) * OUTPUT_STRIDES[0] + head * OUTPUT_STRIDES[1]
     is_dim = dims < HEAD_SIZE
     tl.store(output + output_at + dims, found.to(output.dtype.element_ty), mask=is_dim)

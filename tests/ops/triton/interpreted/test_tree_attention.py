@@ -147,6 +147,18 @@ def test_splits_are_joined(
     assert torch.equal(attend(arguments, "triton"), whole)
 
 
+@pytest.mark.parametrize("splits", [1, 2])
+def test_rows_of_a_dummy_run_are_finite(splits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM captures a graph for texts of one token, with more rows than that."""
+    monkeypatch.setattr(host, "splits_of", lambda *_: splits)
+    arguments = Batch([Request(20, 1, (-1, 0, -1))]).arguments()
+    arguments["seq_lens"].fill_(1)
+    output = attend(arguments, "triton")
+    assert bool((output[:3] == 0).all())
+    value = arguments["value_cache"][arguments["block_table"][0, 0], 0]
+    torch.testing.assert_close(output[3], value.repeat_interleave(2, dim=0))
+
+
 def test_the_number_of_lanes_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = []
     for lanes in (16, 32, 64):
