@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from vllm_ascend_spec.upstream.limits import NO_TREES
 pytestmark = pytest.mark.skipif(NO_TREES is not None, reason=str(NO_TREES))
 OPTION, PATHS = "additional_config.ascend_spec.tree", "speculative_config.speculative_token_tree"
 CPU, CUDA = (EngineOptions(device=device.DEVICE) for device in (cpu, cuda))
+WITHOUT_TREES = replace(cuda.DEVICE, max_tree_drafts=None)
 SMALL = [(0,), (1,), (0, 0), (0, 1)]
 
 
@@ -223,9 +225,24 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "not possible with a KV connector yet",
     ),
     "another device": (
-        {"section": {"tree": 4}, "engine": CUDA},
+        {"section": {"tree": 4}, "engine": EngineOptions(device=WITHOUT_TREES)},
         OPTION,
         "not possible with an NVIDIA GPU yet; leave it out",
+    ),
+    "more rows than a GPU takes": (
+        {"section": {"tree": 64}, "engine": CUDA},
+        OPTION,
+        "an NVIDIA GPU verifies up to 63; valid: tree=63",
+    ),
+    "another attention on a GPU": (
+        {"section": {"tree": 4}, "engine": replace(CUDA, attention_backend="FLASH_ATTN")},
+        "--attention-backend='FLASH_ATTN'",
+        f"not possible with {OPTION}=4, whose attention is 'TRITON_ATTN'; leave it out",
+    ),
+    "a quantized cache on a GPU": (
+        {"section": {"tree": 4}, "engine": replace(CUDA, kv_cache_dtype="fp8_e4m3")},
+        OPTION,
+        "not possible with kv_cache_dtype='fp8_e4m3' yet; leave one out",
     ),
     "latent attention": (
         {"section": {"tree": 4}, "model": str(ZOO / "target-deepseek"), "method": "ngram"},
