@@ -27,8 +27,9 @@ FIRST, KNOWN = 5.0, 10.0
 # How often a tree has the right token where its principal chain ends, before it is observed. It is
 # high enough that trees are tried.
 PRIOR_GAIN = 0.45
-# Paths from which a mean is more than a guess, and as how many one counts that has become old.
-SURE, OLD = 100, 32.0
+# Paths from which a mean is more than a guess, and where it is known how far each followed the
+# chain; and as how many a mean counts that has become old.
+SURE, SURE_WHERE_EXACT, OLD = 100, 32, 32.0
 # Tokens by which what is expected of a chain varies by chance.
 CHANCE = 0.3
 
@@ -162,7 +163,7 @@ class TreeTokens:
     def is_uncertain(self, drafts: int) -> bool:
         """Tell whether too few paths of a tree were seen."""
         mean = self._means.get(drafts)
-        return mean is not None and mean.seen < SURE
+        return mean is not None and mean.seen < (SURE if self._chance else SURE_WHERE_EXACT)
 
     def tokens(self, drafts: int) -> float:
         """Return how many tokens a step is expected to yield for a request."""
