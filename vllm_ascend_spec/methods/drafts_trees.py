@@ -40,8 +40,7 @@ class DraftsTreesMixin:
         self._make_tree = make
         self.tree = make(asked.tree)
         if asked.shapes_tree:
-            is_comb = asked.family == "ascend"
-            self._choice = choice_of(len(asked.tree), deepest, is_comb=is_comb)
+            self._choice = choice_of(len(asked.tree), deepest)
 
     def take_parents(self) -> list[list[int]] | None:
         """Return how the last drafts of each request hang together; None for chains."""

@@ -114,10 +114,10 @@ class TreeChoice:
         return True
 
 
-def choice_of(nodes: int, deepest: int | None, *, is_comb: bool) -> TreeChoice:
+def choice_of(nodes: int, deepest: int | None) -> TreeChoice:
     """Return the choice among trees of so many nodes."""
 
     def shape(**rates: Callable[[int, int], float]) -> Tree:
-        return best_tree(nodes, deepest, is_comb=is_comb, **rates)
+        return best_tree(nodes, deepest, **rates)
 
     return TreeChoice(shape(), shape)
