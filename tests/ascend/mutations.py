@@ -208,6 +208,27 @@ MUTATIONS: dict[str, Mutation] = {
         case="full_decode_only",
         said=ANSWERS,
     ),
+    "passes of a tree read the hidden states of the pass before": Mutation(
+        file=LOOP,
+        old="self.hidden_states[:num_reqs] = states[each.before]\n",
+        new="self.hidden_states[:num_reqs] = states[-1]\n",
+        check="test_trees.py",
+        case="eagle3-full_decode_only",
+    ),
+    "passes of a tree go on in the text from the pass before": Mutation(
+        file=LOOP,
+        old="own = positions if self.drafts_in_place else positions + (each.depth + 1)",
+        new="own = positions + len(drafts)",
+        check="test_trees.py",
+        case="eagle3-full_decode_only",
+    ),
+    "a replay updates the passes of a tree by their number": Mutation(
+        file=METADATA,
+        old="by_depth[each.depth + 1] for each in later",
+        new="by_depth[min(i, len(by_depth) - 1)] for i, _ in enumerate(later, 1)",
+        check="test_trees.py",
+        case="eagle3-full_decode_only",
+    ),
     "the log sums of paths are those of other heads": Mutation(
         file=JOINED,
         old="        return out, sums.transpose(1, 2)\n",

@@ -27,7 +27,11 @@ CHECKS: dict[str, Callable[[str, Run, Callable[[str], Any]], None]] = {
     "test_same_drafts.py": lambda name, run, get: test_same_drafts.test_drafts_are_those_of_a_cpu(
         name, run
     ),
-    "test_trees.py": lambda name, run, get: test_trees.check_scripted(name, run, get("on_cpu")),
+    "test_trees.py": lambda name, run, get: (
+        test_trees.check_drafts(name, run)
+        if name in test_trees.CASES
+        else test_trees.check_scripted(name, run, get("on_cpu"))
+    ),
     "test_changing_k.py": lambda name, run, get: (
         test_changing_k.test_drafts_are_those_of_an_engine_without_graphs(run)
     ),
@@ -59,7 +63,7 @@ def test_each_is_noticed(name: str, run_engine: Run, request: pytest.FixtureRequ
             return run_engine(case, environment, **job)
         # Of what is asked for, drafts are compared for some kinds of requests alone.
         asked = case.requests
-        if mutation.check == "test_same_drafts.py":
+        if mutation.check == "test_same_drafts.py" or mutation.case in test_trees.CASES:
             asked = tuple(kind for kind in asked if kind in test_same_drafts.DRAFTS_OF)
         return run_engine(replace(case, requests=asked), environment, mutation=name, **job)
 

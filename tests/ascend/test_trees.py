@@ -132,7 +132,7 @@ def test_answers(name: str, run_engine: Run, on_cpu: Outcome) -> None:
 
 
 def check_drafts(name: str, run_engine: Run) -> None:
-    """Compare the drafts of an engine with those of a CPU, which makes its passes in the same order.
+    """Compare the drafts of an engine with those of a CPU, which has the same passes in order.
 
     A node's drafts depend on the text and the node's path alone.
     """
