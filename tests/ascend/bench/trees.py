@@ -3,7 +3,8 @@
 The trees are a comb, the shape that a number of drafts has on an NPU, and the best tree by common
 rates, of which more drafts are followed by others, so the draft model makes more passes.
 
-As in ``counts.py`` the counts are those of the simulated NPU, and say nothing about time.
+As in ``counts.py`` the counts are those of the simulated NPU, and say nothing about time. Bytes are
+those of ops that do not get the KV cache, of which the simulator would count all blocks.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def run(plan: Plan, comb: str, plugin_names: str, tell: Callable[[str], None]) -
             name: {
                 "steps": row["steps"],
                 "draft_rows": row["draft_rows"],
-                **{part: {f: row[part][f] for f in FIGURES} for part in PARTS},
+                **{part: figures_of(row[part]) for part in PARTS},
                 "ops": {part: row[part]["ops"] for part in PARTS},
             }
             for name, row in found.items()
@@ -84,12 +85,18 @@ def run(plan: Plan, comb: str, plugin_names: str, tell: Callable[[str], None]) -
     }
 
 
+def figures_of(counted: Mapping[str, Any]) -> dict[str, float]:
+    """Return what is compared of a part of a step."""
+    own = {**counted, "bytes": counted["bytes"] - counted["cache_bytes"]}
+    return {name: own[name] for name in FIGURES}
+
+
 def format_table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a line for each kind of drafts and part of a step."""
     lines = [f"{'':24}" + "".join(f"{name:>14}" for name in ("steps", *FIGURES))]
     for name, row in found.items():
         for part in PARTS:
-            figures = "".join(f"{row[part][figure]:14,.1f}" for figure in FIGURES)
+            figures = "".join(f"{value:14,.1f}" for value in figures_of(row[part]).values())
             lines.append(f"{f'{name}, {part}':24}{row['steps']:14}{figures}")
     return "\n".join(lines)
 
