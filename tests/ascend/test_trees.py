@@ -140,6 +140,8 @@ def check_drafts(name: str, run_engine: Run) -> None:
     found, expected = run_engine(case, has_trees=True), run_engine(case.for_cpu(), CPU)
     for kind in DRAFTS_OF:
         assert_same_drafts(found, expected, kind)
+    # Row 0 is the text's last token, 1 to 3 are the principal chain.
+    assert any(row > 3 for rows in found["paths"] for row in rows[1:-1])
 
 
 @pytest.mark.parametrize("name", parameters(COMPARED))
