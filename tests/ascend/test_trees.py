@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.ascend.environment import CPU, NPU
-from tests.ascend.matrix import GREEDY, Case
+from tests.ascend.matrix import GREEDY, Case, capture_sizes
 from tests.ascend.processes import ACCEPTED, Outcome, Run, assert_same_drafts, tokens_of
 from tests.ascend.test_same_drafts import DRAFTS_OF
 from tests.e2e.scripted_trees import PARENTS
@@ -62,6 +62,7 @@ def case_of(
 
 # Prompts in up to seven pieces, beside requests that verify trees.
 CHUNKED = {"max_num_batched_tokens": 64, "max_num_seqs": 4}
+PIECES = {"cudagraph_mode": "PIECEWISE", "cudagraph_capture_sizes": capture_sizes(len(BRANCHED))}
 # One for each way in which trees are made, by a loop, by heads and from the text, and one for each
 # way in which the target runs.
 BY_DAY = {
@@ -89,6 +90,8 @@ BY_NIGHT |= {
     ),
     "eagle3-chunked": case_of("eagle3", "eager", engine=CHUNKED),
     "ngram-chunked": case_of("ngram", "eager", engine=CHUNKED),
+    # Graphs of pieces of the draft, each of which returns its states in the same memory.
+    "eagle3-piecewise": case_of("eagle3", "default", engine={"compilation_config": PIECES}),
     "eagle3-end": case_of("eagle3", "full_decode_only", engine={"max_model_len": 405}),
 }
 CASES = BY_DAY | BY_NIGHT
