@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ascend.bench import counts, families, tiers
+from tests.ascend.bench import counts, families, tiers, trees
 from tests.ascend.environment import NPU
 from tests.docs.figures.rows import read
 from tests.zoo import SPECS, TARGET
@@ -84,6 +84,27 @@ def test_a_familys_record_is_what_is_counted(family: str) -> None:
         assert counted["draft_rows"] == wanted["draft_rows"]
     assert cell["same_answers"]
     assert (ours["draft_rows"], plain["draft_rows"]) == ({"32": 1, "8": 2}, {"32": 3})
+
+
+@pytest.mark.nightly
+def test_the_record_of_trees_is_what_is_counted() -> None:
+    """Of one shape; tests/docs/test_figures.py compares the record with the documents."""
+    record = read("trees-npu-sim")
+    drafts = {"num_speculative_tokens": record["drafts"]}
+    plan = replace(
+        PLAN,
+        prompts=families.prompts_of(record["requests"]),
+        speculative_config={**PLAN.speculative_config, **drafts},
+        max_tokens=32,
+        workloads=("greedy",),
+    )
+    job = trees.ways(plan, "5x3")[trees.BEST]
+    found = counts.count(job, counts.OURS, str(env.plugins({})))["greedy"]
+    recorded = record["results"][trees.BEST]
+    assert found["draft_rows"] == recorded["draft_rows"]
+    for part in trees.PARTS:
+        assert trees.figures_of(found[part]) == recorded[part]
+    assert record["same_answers"]
 
 
 def test_an_engines_last_error_is_kept_in_one_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,13 +29,21 @@ class Stock:
     def attn_update_stack_num_spec_norm(self: Any, *arguments: Any) -> Any:
         return self.build_next(*arguments)
 
+    def _maybe_update_metadata(self: Any, att_backend: Any, metadata: list[Any]) -> None:
+        self.noted = metadata
+
+    def _update_full_graph_params(
+        self: Any, forward_context: Any, num_tokens: int, draft_attn_metadatas: Any = None
+    ) -> None:
+        self.noted = draft_attn_metadatas
+
 
 @pytest.fixture
 def proposer() -> Any:
     from vllm_ascend_spec.methods.loops.ascend.metadata import LaterStepMetadataMixin
 
     made: Any = type("Proposer", (LaterStepMetadataMixin, Stock), {})()
-    made.uses_own_loop = True
+    made.uses_own_loop, made.tree = True, None
     made.runner = SimpleNamespace(uniform_decode_query_len=NUM_DRAFTS + 1)
     made.arange = torch.arange(64, dtype=torch.int32)
     made.query_start_loc_group = [torch.full((WIDEST + 1,), -7, dtype=torch.int32)] * NUM_DRAFTS
@@ -108,6 +117,31 @@ def test_slots_of_later_steps_go_by_places(proposer: Any, has_mrope: bool) -> No
     assert all(arguments[4] is positions for arguments in given)
 
 
+@pytest.mark.parametrize("num_steps", [1, 3])
+def test_a_replay_updates_the_passes_of_a_tree_in_their_order(
+    proposer: Any, num_steps: int
+) -> None:
+    """Those of equal depth share metadata; a graph has captured them one after the other."""
+    from vllm_ascend_spec.config.tree_shape import in_order
+    from vllm_ascend_spec.methods.loops.base import DraftLoopMixin
+    from vllm_ascend_spec.methods.tree_drafts import TreeDrafts
+
+    tree = in_order([(0,), (0, 0), (0, 0, 0), (1,), (1, 0), (1, 0, 0), (1, 1)])
+    by_depth = [{"layer": f"metadata {depth}"} for depth in range(num_steps)]
+    for drafts, depths in (
+        (None, list(range(num_steps))),
+        # After (), (0,), (0, 0), (1,) and (1, 0); the graph of one step has no other pass.
+        (TreeDrafts.by_node(tree), [0, 1, 2, 1, 2] if num_steps > 1 else [0]),
+    ):
+        proposer.tree = drafts
+        proposer.later_passes = partial(DraftLoopMixin.later_passes, proposer)
+        expected = [by_depth[depth] for depth in depths]
+        proposer._maybe_update_metadata(None, by_depth)
+        assert proposer.noted == expected
+        proposer._update_full_graph_params(None, 3, by_depth)
+        assert proposer.noted == expected
+
+
 def test_the_first_step_is_left_as_it_is(proposer: Any) -> None:
     metadata = first_step(4)
     proposer._prepare_dcp_draft_dummy_metadata(metadata, 0)
@@ -116,13 +150,18 @@ def test_the_first_step_is_left_as_it_is(proposer: Any) -> None:
     assert (metadata.num_input_tokens, metadata.max_query_len) == (16, NUM_DRAFTS + 1)
 
 
-def test_vllm_asks_both_hooks_with_these_names() -> None:
+def test_vllm_asks_the_hooks_with_these_names() -> None:
     import inspect
 
     from vllm_ascend.spec_decode.llm_base_proposer import AscendSpecDecodeBaseProposer as Base
 
     from vllm_ascend_spec.methods.loops.ascend.metadata import LaterStepMetadataMixin as Ours
 
-    for name in ("_common_attn_metadata_for_draft_group", "_prepare_dcp_draft_dummy_metadata"):
+    for name in (
+        "_common_attn_metadata_for_draft_group",
+        "_prepare_dcp_draft_dummy_metadata",
+        "_maybe_update_metadata",
+        "_update_full_graph_params",
+    ):
         ours, theirs = (inspect.signature(getattr(owner, name)) for owner in (Ours, Base))
         assert list(ours.parameters) == list(theirs.parameters)

@@ -16,7 +16,7 @@ import pytest
 from tests.ascend import test_changing_k, test_matrix, test_same_drafts, test_trees
 from tests.ascend.environment import CPU, IS_SIMULATED, NPU
 from tests.ascend.matrix import BY_NIGHT, Case
-from tests.ascend.mutations import MUTATIONS
+from tests.ascend.mutations import MUTATIONS, Mutation
 from tests.ascend.processes import Outcome, Run
 
 README = Path(__file__).parents[1] / "README.md"
@@ -27,11 +27,21 @@ CHECKS: dict[str, Callable[[str, Run, Callable[[str], Any]], None]] = {
     "test_same_drafts.py": lambda name, run, get: test_same_drafts.test_drafts_are_those_of_a_cpu(
         name, run
     ),
-    "test_trees.py": lambda name, run, get: test_trees.check_scripted(name, run, get("on_cpu")),
+    "test_trees.py": lambda name, run, get: (
+        test_trees.check_drafts(name, run)
+        if name in test_trees.COMPARED
+        else test_trees.check_scripted(name, run, get("on_cpu"))
+    ),
     "test_changing_k.py": lambda name, run, get: (
         test_changing_k.test_drafts_are_those_of_an_engine_without_graphs(run)
     ),
 }
+
+
+def compares_drafts(mutation: Mutation) -> bool:
+    """Tell whether a mutation's check compares drafts, and no answers."""
+    of_trees = mutation.check == "test_trees.py" and mutation.case in test_trees.COMPARED
+    return of_trees or mutation.check == "test_same_drafts.py"
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
@@ -59,7 +69,7 @@ def test_each_is_noticed(name: str, run_engine: Run, request: pytest.FixtureRequ
             return run_engine(case, environment, **job)
         # Of what is asked for, drafts are compared for some kinds of requests alone.
         asked = case.requests
-        if mutation.check == "test_same_drafts.py":
+        if compares_drafts(mutation):
             asked = tuple(kind for kind in asked if kind in test_same_drafts.DRAFTS_OF)
         return run_engine(replace(case, requests=asked), environment, mutation=name, **job)
 

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.ascend.environment import NPU
-from tests.ascend.matrix import GREEDY, Case
-from tests.ascend.processes import ACCEPTED, Outcome, Run, tokens_of
+from tests.ascend.environment import CPU, NPU
+from tests.ascend.matrix import GREEDY, Case, capture_sizes
+from tests.ascend.processes import ACCEPTED, Outcome, Run, assert_same_drafts, tokens_of
+from tests.ascend.test_same_drafts import DRAFTS_OF
 from tests.e2e.scripted_trees import PARENTS
 from tests.engines import assert_same
 from tests.marks import unless
+from vllm_ascend_spec.config.draft_tree import PATHS
 from vllm_ascend_spec.upstream.limits import NO_TREES
 
 pytestmark = [unless(NO_TREES), pytest.mark.timeout(900)]
 
+# Drafts follow siblings, also of siblings: passes of the draft go back in the text.
+BRANCHED = [(0,), (0, 0), (0, 0, 0), (1,), (0, 1), (0, 1, 0), (1, 0), (1, 0, 0), (1, 1)]
 # Each with as many drafts as the second says.
 TREES: dict[str, tuple[dict[str, Any], int]] = {
-    "eagle3": ({"tree": "5x3"}, 15),
-    "eagle": ({"tree": 9}, 9),
-    "mtp": ({"tree": "3x2"}, 6),
-    "draft_model": ({"tree": 7}, 7),
+    "eagle3": ({"speculative_token_tree": BRANCHED}, 9),
+    "eagle": ({"tree": "5x3"}, 15),
+    "mtp": ({"speculative_token_tree": BRANCHED}, 9),
+    "draft_model": ({"speculative_token_tree": BRANCHED}, 9),
     "medusa": ({"tree": 12}, 12),
     "peagle": ({"tree": 9}, 9),
     "pard": ({"tree": "3x3"}, 9),
@@ -43,12 +48,13 @@ def case_of(
     method: str, mode: str, *requests: str, engine: dict[str, Any] | None = None, devices: int = 1
 ) -> Case:
     """Return an engine that drafts trees."""
-    section, size = TREES[method]
+    asked, size = TREES[method]
+    section = {name: value for name, value in asked.items() if name == "tree"}
     return Case(
         method=method,
         mode=mode,
         engine={"additional_config": {"ascend_spec": section}, **(engine or {})},
-        options={"num_speculative_tokens": size},
+        options={"num_speculative_tokens": size, **{k: asked[k] for k in asked.keys() - section}},
         requests=requests or ("greedy", "seeded"),
         devices=devices,
     )
@@ -56,6 +62,7 @@ def case_of(
 
 # Prompts in up to seven pieces, beside requests that verify trees.
 CHUNKED = {"max_num_batched_tokens": 64, "max_num_seqs": 4}
+PIECES = {"cudagraph_mode": "PIECEWISE", "cudagraph_capture_sizes": capture_sizes(len(BRANCHED))}
 # One for each way in which trees are made, by a loop, by heads and from the text, and one for each
 # way in which the target runs.
 BY_DAY = {
@@ -83,12 +90,22 @@ BY_NIGHT |= {
     ),
     "eagle3-chunked": case_of("eagle3", "eager", engine=CHUNKED),
     "ngram-chunked": case_of("ngram", "eager", engine=CHUNKED),
+    # Graphs of pieces of the draft, each of which returns its states in the same memory.
+    "eagle3-piecewise": case_of("eagle3", "default", engine={"compilation_config": PIECES}),
     "eagle3-end": case_of("eagle3", "full_decode_only", engine={"max_model_len": 405}),
 }
 CASES = BY_DAY | BY_NIGHT
-PARAMETERS = [
-    pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in CASES
+# Those whose drafts follow siblings, and are noted.
+COMPARED = [
+    name
+    for name in CASES
+    if PATHS in CASES[name].options and name not in {"eagle3-async", "eagle3-preemption"}
 ]
+
+
+def parameters(names: Iterable[str]) -> list[Any]:
+    """Return tests' parameters of some cases."""
+    return [pytest.param(n, marks=() if n in BY_DAY else pytest.mark.nightly) for n in names]
 
 
 def beside(outcome: Outcome) -> list[list[int]]:
@@ -96,7 +113,7 @@ def beside(outcome: Outcome) -> list[list[int]]:
     return [rows for rows in outcome["paths"] if rows != list(range(len(rows)))]
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("name", parameters(CASES))
 def test_answers(name: str, run_engine: Run, on_cpu: Outcome) -> None:
     case = CASES[name]
     outcome = run_engine(case, has_trees=True)
@@ -115,6 +132,24 @@ def test_answers(name: str, run_engine: Run, on_cpu: Outcome) -> None:
     # Found trees are rarely all of one size; test_every_node_ends_the_accepted_path has such.
     if case.mode == "full_decode_only" and case.method not in FOUND:
         assert outcome["graph_steps_of"]["greedy"]["full"] > 0
+
+
+def check_drafts(name: str, run_engine: Run) -> None:
+    """Compare the drafts of an engine with those of a CPU, which has the same passes in order.
+
+    A node's drafts depend on the text and the node's path alone.
+    """
+    case = CASES[name]
+    found, expected = run_engine(case, has_trees=True), run_engine(case.for_cpu(), CPU)
+    for kind in DRAFTS_OF:
+        assert_same_drafts(found, expected, kind)
+    # Row 0 is the text's last token, 1 to 3 are the principal chain.
+    assert any(row > 3 for rows in found["paths"] for row in rows[1:-1])
+
+
+@pytest.mark.parametrize("name", parameters(COMPARED))
+def test_drafts_after_siblings_are_those_of_a_cpu(name: str, run_engine: Run) -> None:
+    check_drafts(name, run_engine)
 
 
 SCRIPTED = {

@@ -11,6 +11,7 @@ from vllm.config import SpeculativeConfig
 from vllm_ascend_spec.config.ascend import ADDITIONAL, SPECULATIVE, check_ascend_options
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.engine import UNKNOWN, EngineOptions
+from vllm_ascend_spec.config.tree_shape import Tree, best_tree
 from vllm_ascend_spec.devices import cpu, npu
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine
@@ -145,3 +146,20 @@ def test_attention_of_another_device_is_refused_on_a_cpu() -> None:
 def test_options_are_vllms() -> None:
     known = {field.name for field in fields(SpeculativeConfig)}  # type: ignore[arg-type]
     assert set(SPECULATIVE) <= known
+
+
+def test_a_number_of_drafts_is_a_comb_where_a_model_makes_a_pass_for_each_inner_node() -> None:
+    """Any shape may be asked for; one that takes the draft no pass is the best one."""
+    asked = {"ascend_spec": {"tree": 12}}
+
+    def shape(spec: dict[str, Any], engine: EngineOptions, **more: Any) -> Tree | None:
+        resolved = resolve_engine("org/target", {**spec, **more}, asked if not more else {}, engine)
+        assert not resolved.shapes_tree or engine.device is cpu.DEVICE
+        return resolved.tree
+
+    on_npu, on_cpu = (EngineOptions(device=device.DEVICE) for device in (npu, cpu))
+    loop = {"method": "eagle3", "model": "org/head"}
+    assert shape(loop, on_cpu) == best_tree(12)
+    assert shape(loop, on_npu) == best_tree(12, is_comb=True) != best_tree(12)
+    assert shape({**loop, "method": "dflash"}, on_npu) == best_tree(12)
+    assert shape(loop, on_npu, speculative_token_tree=list(best_tree(12))) == best_tree(12)

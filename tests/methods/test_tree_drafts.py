@@ -180,7 +180,7 @@ def test_the_principal_chain_first(data: st.DataObject) -> None:
 
 def test_the_shape_follows_what_is_accepted() -> None:
     """Of a text in which every second token is the draft's second choice, the tree gets wide."""
-    choice = choice_of(6, None, is_comb=False)
+    choice = choice_of(6, None)
     assert choice.tree == best_tree(6)
     for step in range(20 * EVERY):
         first = (step % 2,)
@@ -195,7 +195,7 @@ def test_the_shape_follows_what_is_accepted() -> None:
 
 
 def test_the_shape_becomes_a_chain_where_all_is_accepted() -> None:
-    choice = choice_of(5, None, is_comb=True)
+    choice = choice_of(5, None)
     for _ in range(30 * EVERY):
         chain = [node + 1 for node, path in enumerate(choice.tree) if not any(path)]
         choice.note([0, *chain], 5)
@@ -204,17 +204,17 @@ def test_the_shape_becomes_a_chain_where_all_is_accepted() -> None:
 
 
 def test_rates_fall_with_the_rank_and_begin_with_common_ones() -> None:
-    choice = choice_of(6, 3, is_comb=False)
+    choice = choice_of(6, 3)
     assert choice.rate(2, 1) == pytest.approx(common_rate(2, 1))
     for _ in range(EVERY):
         choice.note([0, choice.tree.index((1,)) + 1], 6)
     rates = [choice.rate(1, rank) for rank in range(5)]
     assert rates == sorted(rates, reverse=True)
-    assert not choice_of(6, 3, is_comb=False).look()
+    assert not choice_of(6, 3).look()
 
 
 def test_drafts_that_were_cut_are_not_counted() -> None:
-    choice = choice_of(6, None, is_comb=False)
+    choice = choice_of(6, None)
     before = choice.rate(1, 1)
     for _ in range(50):
         choice.note([0, 1], 1)

@@ -21,7 +21,6 @@ from vllm_ascend_spec.config.draft_tree import (
     asked_for,
     deepest_of,
     has_tree,
-    makes_combs,
     tree_of,
 )
 from vllm_ascend_spec.config.engine import SpecInput
@@ -112,10 +111,6 @@ def check_shape(request: SpecInput) -> None:
     if deepest is not None and depth > deepest:
         valid = nearest(path for path in tree if len(path) <= deepest)
         problem = f"is {depth} drafts deep, and this draft makes {deepest}"
-        raise ConfigError(option, value, f"{problem}; {valid}")
-    if makes_combs(request) and not tree_shape.forms_comb(tree):
-        valid = nearest(path for path in tree if tree_shape.is_principal(path[:-1]))
-        problem = f"method {name!r} drafts nothing after siblings on an NPU yet"
         raise ConfigError(option, value, f"{problem}; {valid}")
 
 

@@ -85,11 +85,6 @@ def is_principal(path: Path) -> bool:
     return not any(path)
 
 
-def forms_comb(tree: Iterable[Path]) -> bool:
-    """Tell whether only nodes of the principal chain have children."""
-    return all(is_principal(path[:-1]) for path in tree)
-
-
 def in_order(paths: Iterable[Path], rates: Rates = common_rate) -> Tree:
     """Return the nodes of a tree in order: the principal chain, then those reached most often."""
 

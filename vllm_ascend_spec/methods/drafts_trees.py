@@ -51,8 +51,7 @@ class DraftsTreesMixin:
         self._make_tree, self._longest_chain = make, asked.longest_chain
         self._take_shape(asked.tree)
         if asked.shapes_tree:
-            is_comb = asked.family == "ascend"
-            self._choice = choice_of(len(asked.tree), deepest, is_comb=is_comb)
+            self._choice = choice_of(len(asked.tree), deepest)
         self.num_steps(asked.max_k)
 
     def _take_shape(self, tree: Tree) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from vllm_ascend_spec.config.tree_shape import Tree, best_tree, common_rate, parents_of
@@ -114,10 +115,7 @@ class TreeChoice:
         return True
 
 
-def choice_of(nodes: int, deepest: int | None, *, is_comb: bool) -> TreeChoice:
+def choice_of(nodes: int, deepest: int | None) -> TreeChoice:
     """Return the choice among trees of so many nodes."""
-
-    def shape(**rates: Callable[[int, int], float]) -> Tree:
-        return best_tree(nodes, deepest, is_comb=is_comb, **rates)
-
+    shape = partial(best_tree, nodes, deepest)
     return TreeChoice(shape(), shape)

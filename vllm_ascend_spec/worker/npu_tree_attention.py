@@ -31,7 +31,7 @@ class TreeRows(NamedTuple):
         mask: bool [num_reqs, 1, width, width], true where a row does not see another.
         rows: int64 [num_reqs * width], the rows in the batch, some of them several times; None if
             they are the batch's first ones.
-        has_others: whether the batch has rows besides these.
+        others: vllm-ascend's metadata for the batch if it has rows besides these, else None.
         kept: int64 [num_kept], rows of the batch whose keys and values may have to be written once
             more; None if these are the batch's first ones.
     """
@@ -41,7 +41,7 @@ class TreeRows(NamedTuple):
     block_table: torch.Tensor
     mask: torch.Tensor
     rows: torch.Tensor | None
-    has_others: bool
+    others: Any | None
     kept: torch.Tensor | None
 
 
@@ -100,8 +100,8 @@ class TreeAttentionImpl(AscendAttentionBackendImpl):
         trees: TreeRows | None = getattr(attn_metadata, ATTRIBUTE, None)
         if trees is None:
             return super().forward_impl(query, key, value, kv_cache, attn_metadata, output)
-        if trees.has_others:
-            super().forward_impl(query, key, value, kv_cache, attn_metadata, output)
+        if trees.others is not None:
+            super().forward_impl(query, key, value, kv_cache, trees.others, output)
         self._keep(key, value, trees)
         if trees.rows is None:
             own = self.kept[:, : trees.ends[-1]]

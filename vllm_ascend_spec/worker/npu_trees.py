@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,10 @@ class NpuTreesMixin:
             [mask_of(tuple(parents[i]), num_drafts[i] + 1, width) for i in chosen]
         )
 
+        # Of whose rows none is left to vllm-ascend's kernel.
+        counts = {i: num_drafts[i] + 1 for i in chosen}
+        unread = {i: n for i, n in counts.items() if starts[i + 1] - starts[i] == n}
+
         def describe(whole: Any) -> TreeRows:
             tables = whole.block_tables
             return TreeRows(
@@ -132,7 +137,7 @@ class NpuTreesMixin:
                 block_table=tables[: len(chosen)] if requests is None else tables[requests],
                 mask=mask,
                 rows=index,
-                has_others=len(set(rows)) < starts[-1],
+                others=without_texts(whole, unread) if len(set(rows)) < starts[-1] else None,
                 kept=logits_indices,
             )
 
@@ -152,7 +157,7 @@ class NpuTreesMixin:
             mask = self._mask[: ends[-1] * width].view(num_reqs, 1, width, width)
             mask.copy_(self._on_device([mask_of(own, width, width) for own in known]))
             contexts = [max(length - width, 0) for length in whole.seq_lens_list]
-            return TreeRows(ends, contexts, whole.block_tables, mask, None, False, None)
+            return TreeRows(ends, contexts, whole.block_tables, mask, None, None, None)
 
         self._describe(self._layer_metadata, describe)
 
@@ -183,6 +188,20 @@ class NpuTreesMixin:
                     slots[id(whole)] = whole.slot_mapping[places]
                 own = slots[id(whole)]
                 layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, own)
+
+
+def without_texts(whole: Any, rows: Mapping[int, int]) -> Any:
+    """Return a copy of vllm-ascend's metadata whose attention reads no texts of some requests.
+
+    Its kernel attends for all rows of the batch. What it finds for these requests is not used.
+
+    Args:
+        whole: metadata of the batch.
+        rows: number of rows by request; they are all of its rows.
+    """
+    found = copy(whole)
+    found.seq_lens_list = [rows.get(i, length) for i, length in enumerate(whole.seq_lens_list)]
+    return found
 
 
 def problem_of(layer: Any) -> str | None:

@@ -19,6 +19,12 @@ from tests.ascend.bench.counts import MARK
 
 # Ops that this file adds, to count the draft model's rows where graphs replay them.
 OWN = "bench::draft_rows "
+# Ops that the simulator counts as if they read and wrote a layer's whole KV cache.
+ON_CACHE = (
+    "npu::npu_scatter_pa_kv_cache",
+    "npu::npu_fused_infer_attention_score",
+    "npu::npu_fused_infer_attention_score.out",
+)
 
 
 class Meter:
@@ -220,10 +226,12 @@ class Engine:
 def _per_step(counted: counters.Snapshot, steps: int) -> dict[str, Any]:
     ops = {name: op for name, op in counted.ops.items() if not name.startswith(OWN)}
     d2h, h2d = counted.device_to_host, counted.host_to_device
+    on_cache = [ops[name] for name in ON_CACHE if name in ops]
     return {
         "device_ops": sum(op.executed for op in ops.values()) / steps,
         # A copy moves its bytes in the device's memory, too.
         "bytes": (counted.bytes_read + counted.bytes_written + d2h[1] + h2d[1]) / steps,
+        "cache_bytes": sum(op.bytes_read + op.bytes_written for op in on_cache) / steps,
         "syncs": counted.syncs_total / steps,
         "d2h_copies": d2h[0] / steps,
         "d2h_bytes": d2h[1] / steps,

@@ -1,6 +1,10 @@
-"""``python -m tests.ascend.bench.trees``: steps with a tree beside those with a chain as long.
+"""``python -m tests.ascend.bench.trees``: steps with trees, beside a chain of as many drafts.
 
-As in ``counts.py`` the counts are those of the simulated NPU, and say nothing about time.
+The trees are a comb, the shape that a number of drafts has on an NPU, and the best tree by common
+rates, of which more drafts are followed by others, so the draft model makes more passes.
+
+As in ``counts.py`` the counts are those of the simulated NPU, and say nothing about time. Bytes are
+those of ops that do not get the KV cache, of which the simulator would count all blocks.
 """
 
 from __future__ import annotations
@@ -18,40 +22,62 @@ from vllm_ascend_spec.bench import provenance
 from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.cli import bench
 from vllm_ascend_spec.cli.env import plugins
-from vllm_ascend_spec.config.draft_tree import size_of
+from vllm_ascend_spec.config.draft_tree import PATHS
+from vllm_ascend_spec.config.tree_shape import best_tree, size_of
 from vllm_ascend_spec.devices.plugins import PLUGIN_NAME
 from vllm_ascend_spec.errors import AscendSpecError
 
-CHAIN = "chain"
+CHAIN, BEST = "chain", "best tree"
 FIGURES = ("device_ops", "bytes", "replays", "syncs", "d2h_copies", "h2d_copies")
 PARTS = ("target", "verification", "step")
 
 
-def run(plan: Plan, tree: str, plugin_names: str, tell: Callable[[str], None]) -> dict[str, Any]:
+def ways(plan: Plan, comb: str) -> dict[str, dict[str, Any]]:
+    """Return jobs by name: a chain, and trees of as many drafts.
+
+    Args:
+        plan: what is served.
+        comb: the option ``tree``.
+    """
+    size = plan.num_drafts
+    paths = {**plan.speculative_config, PATHS: list(best_tree(size))}
+    asked: dict[str, dict[str, Any]] = {
+        CHAIN: {},
+        comb: {"section": {"tree": comb}},
+        str(size): {"section": {"tree": size}},
+        BEST: {"speculative_config": paths},
+    }
+    return {name: {**asdict(plan), **job} for name, job in asked.items()}
+
+
+def run(plan: Plan, comb: str, plugin_names: str, tell: Callable[[str], None]) -> dict[str, Any]:
     """Count and return the record; ``tell`` prints its table.
 
     Args:
         plan: what is served; its workloads are one, its drafts as many as the tree's.
-        tree: the option ``tree``.
+        comb: the option ``tree``.
         plugin_names: ``VLLM_PLUGINS`` with which this package is used.
     """
     (workload,) = plan.workloads
-    found = {}
-    with Progress(2) as progress:
-        for name, section in ((CHAIN, {}), (tree, {"tree": tree})):
+    jobs, found = ways(plan, comb), {}
+    with Progress(len(jobs)) as progress:
+        for name, job in jobs.items():
             progress.next(name)
-            found[name] = count({**asdict(plan), "section": section}, OURS, plugin_names)[workload]
+            found[name] = count(job, OURS, plugin_names)[workload]
     tell(format_table(found))
     return {
         "benchmark": "npu-sim-trees",
         "provenance": provenance.collect(),
         "graph_mode": plan.graph_mode,
+        "method": plan.speculative_config["method"],
+        "drafts": plan.num_drafts,
         "requests": len(plan.prompts),
-        "same_answers": found[CHAIN]["tokens"] == found[tree]["tokens"],
+        "same_answers": all(row["tokens"] == found[CHAIN]["tokens"] for row in found.values()),
         "results": {
             name: {
                 "steps": row["steps"],
-                **{part: {f: row[part][f] for f in FIGURES} for part in PARTS},
+                "draft_rows": row["draft_rows"],
+                **{part: figures_of(row[part]) for part in PARTS},
                 "ops": {part: row[part]["ops"] for part in PARTS},
             }
             for name, row in found.items()
@@ -59,12 +85,18 @@ def run(plan: Plan, tree: str, plugin_names: str, tell: Callable[[str], None]) -
     }
 
 
+def figures_of(counted: Mapping[str, Any]) -> dict[str, float]:
+    """Return what is compared of a part of a step."""
+    own = {**counted, "bytes": counted["bytes"] - counted["cache_bytes"]}
+    return {name: own[name] for name in FIGURES}
+
+
 def format_table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a line for each kind of drafts and part of a step."""
     lines = [f"{'':24}" + "".join(f"{name:>14}" for name in ("steps", *FIGURES))]
     for name, row in found.items():
         for part in PARTS:
-            figures = "".join(f"{row[part][figure]:14,.1f}" for figure in FIGURES)
+            figures = "".join(f"{value:14,.1f}" for value in figures_of(row[part]).values())
             lines.append(f"{f'{name}, {part}':24}{row['steps']:14}{figures}")
     return "\n".join(lines)
 
@@ -81,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         require_simulator()
         plan = make_plan(args)
-        spec = {**plan.speculative_config, "num_speculative_tokens": size_of(args.tree, None)}
+        spec = {**plan.speculative_config, "num_speculative_tokens": size_of(args.tree)}
     except AscendSpecError as error:
         sys.stderr.write(f"{error}\n")
         return 2

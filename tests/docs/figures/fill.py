@@ -69,6 +69,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "seeded": verification.seeded,
     "trees": trees.tokens,
     "trees-speed": trees.speed,
+    "trees-counts": trees.counts,
     "picking": picking.by_picking,
     "rules": picking.by_rule,
     "device-counts": device_counts.rows,

@@ -1,4 +1,4 @@
-"""``benchmarks trees``: tokens per step of chains and trees, and their speed on a CPU."""
+"""Chains and trees: tokens per step, their speed on a CPU, and counts on the simulated NPU."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ def speed() -> Iterator[str]:
         ]
         chain = f"K={best['drafts']}: {best['tokens_per_s']['median']:.0f}"
         yield row(f"`{method}`", str(batch), chain, ", ".join(trees))
+
+
+def counts() -> Iterator[str]:
+    """Yield counts of a step on the simulated NPU."""
+    results = read("trees-npu-sim")["results"]
+    for name, found in results.items():
+        ops = (f"{found[part]['device_ops']:,.0f}" for part in ("target", "verification", "step"))
+        step = found["step"]
+        rest = (f"{step['bytes']:,.0f}", f"{step['syncs']:,.0f}")
+        label = name if name.isalpha() or " " in name else f"`{name}`"
+        yield row(label, f"{sum(found['draft_rows'].values()):g}", *ops, *rest)

@@ -202,18 +202,19 @@ class DraftLoopMixin(DraftsTreesMixin, OneHotDraftsMixin):
         return step.draft_by_stock()
 
     def later_passes(self, num_steps: int) -> list[Pass]:
-        """Return the passes of the draft after the first one."""
-        return chain_of_passes(num_steps) if self.tree is None else self.tree.passes
+        """Return the passes of the draft after the first one, for so many drafts in a row."""
+        if self.tree is None:
+            return chain_of_passes(num_steps)
+        return [each for each in self.tree.passes if each.depth < num_steps - 1]
 
     def read_by(self, each: Pass, drafts: list[Picked]) -> torch.Tensor:
-        """Return the draft of each request that a pass reads, int32 [num_reqs].
+        """Return the draft of each request that a pass reads, int64 [num_reqs].
 
         Args:
             each: the pass.
             drafts: what the passes before it have picked.
         """
-        tokens = drafts[each.before][0] if self.tree is None else self.tree.token_of(each)
-        return tokens.int()
+        return drafts[each.before][0] if self.tree is None else self.tree.token_of(each)
 
     def sampler_of(self, sampling: SamplingMetadata) -> DraftSampler | None:
         """Return the sampler for the drafts of a step, or None if all drafts are greedy."""

@@ -257,26 +257,40 @@ class AscendDraftLoop(  # type: ignore[misc]
         drafts: list[Picked],
         sampler: DraftSampler | None,
     ) -> None:
-        """Run draft steps 2 to K on one row per request; append to ``drafts``."""
+        """Run all passes but the first on one row per request; append to ``drafts``.
+
+        Args:
+            metadata: by the depth of a pass, in which the passes of a tree differ.
+            hidden: states of the rows that the first drafts were made from.
+            positions: of these rows.
+            drafts: what the first pass has picked.
+            sampler: of sampled drafts.
+        """
         num_reqs = positions.shape[-1]
         with self._one_row_per_request(num_reqs) as width:
-            for step_metadata in metadata:
-                get_forward_context().attn_metadata = step_metadata
-                if not self.drafts_in_place:
-                    positions = positions + 1
+            context = get_forward_context()
+            # The next replay of a piece of the model overwrites what this one has returned.
+            is_piecewise = context.cudagraph_runtime_mode == CUDAGraphMode.PIECEWISE
+            is_kept = is_piecewise and self.tree is not None
+            states = [hidden]
+            for each in self.later_passes(len(metadata) + 1):
+                context.attn_metadata = metadata[each.depth]
+                tokens = self.read_by(each, drafts)
+                own = positions if self.drafts_in_place else positions + (each.depth + 1)
                 # Drafts past the end are dropped anyway; they only must not index out of bounds.
-                inside = torch.where(positions >= self.draft_context, 0, positions)
+                inside = torch.where(own >= self.draft_context, 0, own)
                 # A graph replays on the buffers it was captured with.
-                self.input_ids[:num_reqs] = drafts[-1][0]
+                self.input_ids[:num_reqs] = tokens
                 self._set_positions(num_reqs, inside)
                 if self.pass_hidden_states_to_model:
-                    self.hidden_states[:num_reqs] = hidden
+                    self.hidden_states[:num_reqs] = states[each.before]
                 embeddings = None
                 if self.supports_mm_inputs:
-                    self.inputs_embeds[:num_reqs] = self.model.embed_input_ids(drafts[-1][0])
+                    self.inputs_embeds[:num_reqs] = self.model.embed_input_ids(tokens)
                     embeddings = self.inputs_embeds[:width]
                 last, hidden = self._run_model(width, embeddings)
                 hidden = hidden[:num_reqs]
+                states.append(hidden.clone() if is_kept else hidden)
                 drafts.append(self.pick(last[:num_reqs], sampler))
 
     @contextmanager

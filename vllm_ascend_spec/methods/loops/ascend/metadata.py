@@ -6,6 +6,7 @@ vllm-ascend calls one method when it captures a graph and another before each st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
     from vllm_ascend_spec.methods.drafter import Runner
+    from vllm_ascend_spec.methods.tree_drafts import Pass, TreeDrafts
 
 
 def describe_one_row_each(
@@ -55,6 +57,8 @@ class LaterStepMetadataMixin(StockProposer):
     runner: Runner
     uses_own_loop: bool
     vllm_config: VllmConfig
+    tree: TreeDrafts | None
+    later_passes: Callable[[int], list[Pass]]
 
     def attn_update_stack_num_spec_norm(
         self,
@@ -122,6 +126,34 @@ class LaterStepMetadataMixin(StockProposer):
         if draft_index == 1:
             metadata.num_reqs = self._captured_reqs(metadata.num_input_tokens)
         self._describe(metadata, draft_index, metadata.num_reqs, metadata.num_reqs)
+
+    def _maybe_update_metadata(
+        self, att_backend: Any, multi_steps_attn_metadata: list[dict[str, Any]]
+    ) -> None:
+        """Note what a replay updates; the signature is vllm-ascend's."""
+        super()._maybe_update_metadata(  # type: ignore[misc]
+            att_backend, self._by_pass(multi_steps_attn_metadata)
+        )
+
+    def _update_full_graph_params(
+        self,
+        forward_context: Any,
+        num_tokens: int,
+        draft_attn_metadatas: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """Update a replay; the signature is vllm-ascend's."""
+        by_pass = None if draft_attn_metadatas is None else self._by_pass(draft_attn_metadatas)
+        super()._update_full_graph_params(forward_context, num_tokens, by_pass)  # type: ignore[misc]
+
+    def _by_pass(self, by_depth: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the metadata of each pass in the order in which a graph has captured them.
+
+        The passes of a tree that are equally deep share it.
+        """
+        if self.tree is None:
+            return by_depth
+        later = self.later_passes(len(by_depth))
+        return [*by_depth[:1], *(by_depth[each.depth + 1] for each in later)]
 
     def _describe(self, metadata: Any, draft_index: int, num_rows: int, num_reqs: int) -> None:
         describe_one_row_each(

@@ -51,7 +51,7 @@ class DirectSteps:
             states = [hidden]
             for each in loop.later_passes(k):
                 per_layer = loop.step_metadata(metadata, plan, each.depth)
-                tokens, feedback = loop.read_by(each, drafts), states[each.before]
+                tokens, feedback = loop.read_by(each, drafts).int(), states[each.before]
                 last, hidden = self.direct.forward(
                     tokens, plan.positions[each.depth], feedback, per_layer, plan.slots[each.depth]
                 )

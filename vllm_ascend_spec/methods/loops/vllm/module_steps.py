@@ -93,7 +93,7 @@ class ModuleSteps:
                 context.attn_metadata = loop.step_metadata(metadata, plan, each.depth)
                 slots = self._step_slots(plan.slots[each.depth], padded, mode)
                 context.slot_mapping = dict.fromkeys(loop._draft_attn_layer_names, slots)
-                tokens, feedback = loop.read_by(each, drafts), states[each.before]
+                tokens, feedback = loop.read_by(each, drafts).int(), states[each.before]
                 positions = plan.positions[each.depth]
                 inputs = self._step_inputs(tokens, positions, feedback, padded, mode)
                 last, hidden = self._run_model(inputs)
