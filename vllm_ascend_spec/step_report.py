@@ -26,6 +26,39 @@ FIXED, SCHEDULED = "fixed", "scheduled"
 REJECTED, COSTLY, PAST = "hardly accepted", "does not pay", "past the draft's context"
 
 
+class TreeCounts(msgspec.Struct, omit_defaults=True):
+    """Verified trees of drafts; a request's drafts are one if they may not be a chain.
+
+    Attributes:
+        verified: number of trees.
+        drafts: number of their drafts.
+        accepted: sum of the lengths of the accepted paths.
+        known: number of trees whose drafts the scheduler knows: all with synchronous scheduling.
+        left: number of these whose accepted path left the principal chain.
+    """
+
+    verified: int = 0
+    drafts: int = 0
+    accepted: int = 0
+    known: int = 0
+    left: int = 0
+
+    def note(self, drafts: int, accepted: int, on_chain: int | None) -> None:
+        """Count a tree.
+
+        Args:
+            drafts: number of its drafts.
+            accepted: length of the accepted path.
+            on_chain: how many of its nodes are on the principal chain; None if not known.
+        """
+        self.verified += 1
+        self.drafts += drafts
+        self.accepted += accepted
+        if on_chain is not None:
+            self.known += 1
+            self.left += accepted > on_chain
+
+
 class StepReport(msgspec.Struct, omit_defaults=True):
     """The report of a step.
 
@@ -41,12 +74,14 @@ class StepReport(msgspec.Struct, omit_defaults=True):
             steps ago. An accelerator may still work when the host goes on.
         verification_us: of these, in structured-output masks, sampling and verification.
         drafting_us: of these, in making drafts.
+        tree_depth: sum of the depths of trees that were verified since the last report.
         k: filled in by the scheduler, like all that follow: the number of drafts that the step
             makes for each request; None from an engine without our scheduler.
         k_reason: the reason for this K.
         method: the drafting method.
         verified: by number of drafts of a request, the number of requests and of their accepted
             drafts since the last report.
+        trees: trees that were verified since the last report.
         is_low: whether drafts are hardly accepted.
         alarms: how often acceptance became low since the last report.
         is_paused: whether drafting is paused because it does not pay.
@@ -60,10 +95,12 @@ class StepReport(msgspec.Struct, omit_defaults=True):
     step_us: int = 0
     verification_us: int = 0
     drafting_us: int = 0
+    tree_depth: int = 0
     k: int | None = None
     k_reason: str = ""
     method: str = ""
     verified: dict[int, tuple[int, int]] = {}
+    trees: TreeCounts = msgspec.field(default_factory=TreeCounts)
     is_low: bool = False
     alarms: int = 0
     is_paused: bool = False

@@ -40,6 +40,8 @@ REQUESTS, TOKENS = f"{SPEC}verified_requests_total", f"{SPEC}verified_tokens_tot
 DRAFTED, ACCEPTED = f"{SPEC}position_drafts_total", f"{SPEC}position_accepted_total"
 LENGTHS, STEP = f"{SPEC}draft_length_steps_total", f"{SPEC}step_seconds_total"
 VERIFICATION, DRAFTING = f"{SPEC}verification_seconds_total", f"{SPEC}drafting_seconds_total"
+PATHS, NODES = f"{SPEC}tree_paths_total", f"{SPEC}tree_drafts_total"
+DEPTH, TREE_ACCEPTED = f"{SPEC}tree_depth_total", f"{SPEC}tree_accepted_total"
 ITL, TTFT = "vllm:inter_token_latency_seconds", "vllm:time_to_first_token_seconds"
 
 
@@ -153,6 +155,29 @@ PANELS = (
             "每秒步数。各原因的含义见 docs/draft_length.zh.md。",
         ),
         queries=((rate(LENGTHS, "k, reason"), "K={{k}}: {{reason}}"),),
+        stacks=True,
+    ),
+    Panel(
+        title=("Trees of drafts", "草稿树"),
+        about=(
+            "Drafts of a tree, how many of them follow each other, and how many are accepted. "
+            "Nothing where drafts are chains.",
+            "每棵树的草稿数、深度，以及被接受路径的长度。草稿为链时无数据。",
+        ),
+        queries=(
+            (share(NODES, PATHS), "drafts"),
+            (share(DEPTH, PATHS), "depth"),
+            (share(TREE_ACCEPTED, PATHS), "accepted path"),
+        ),
+    ),
+    Panel(
+        title=("Accepted paths of trees", "树的被接受路径"),
+        about=(
+            "Per second: along the chain of the likeliest drafts, or to a draft beside it. Steps "
+            "that are scheduled ahead do not tell.",
+            "每秒条数：沿最可能草稿组成的主链，或走到旁边的草稿。异步调度时无从得知。",
+        ),
+        queries=((rate(PATHS, "path"), "{{path}}"),),
         stacks=True,
     ),
     Panel(

@@ -1,11 +1,13 @@
 """``benchmarks trees``: what trees are worth beside chains, and how fast they are here.
 
 Chains and trees verify as many rows, by the same rule and with the same noise, so a sampled request
-has the same text with both. Engines live in this process and take turns.
+has the same text with both. Beside them, an engine chooses K among both. Engines live in this
+process and take turns.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +22,8 @@ from vllm_ascend_spec.bench.progress import Progress
 from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 
 REQUESTS = ("greedy", "T=0.8")
-WAYS = {"chain": trees_plan.chain, "tree": trees_plan.tree}
+SHAPES = {"chain": trees_plan.chain, "tree": trees_plan.tree}
+WAYS = {**SHAPES, "adaptive": trees_plan.adaptive}
 # Of an answer, and prompts of a round at a batch size of 1.
 MAX_TOKENS, NUM_PROMPTS = 64, 4
 
@@ -40,7 +43,7 @@ def acceptance(method: str, way: str, drafts: int) -> dict[str, float]:
     """Return the tokens per step of one way to draft, on the zoo's prompts."""
     from vllm import LLM
 
-    spec, section = WAYS[way](method, drafts)
+    spec, section = SHAPES[way](method, drafts)
     options = {"ascend_spec": {"draft_length": "fixed", **section}}
     engine = {**evaluate.ENGINE, "additional_config": options}
     llm = LLM(model=trees_plan.target_of(method), speculative_config=spec, **engine)
@@ -52,7 +55,7 @@ def acceptance(method: str, way: str, drafts: int) -> dict[str, float]:
 
 
 def speed(method: str, batch: int, rows: Sequence[int], rounds: int) -> list[dict[str, Any]]:
-    """Return tokens per second of chains and trees at one batch size, in turns."""
+    """Return tokens per second of chains, trees and the choice at one batch size, in turns."""
     load = OfflineLoad(
         prompts=evaluate.PROMPTS[: NUM_PROMPTS * batch], max_tokens=MAX_TOKENS, batch=batch
     )
@@ -62,13 +65,14 @@ def speed(method: str, batch: int, rows: Sequence[int], rounds: int) -> list[dic
         ("chain", drafts)
         for drafts in sorted({min(k, most) for k in (3, 5, *(n - 1 for n in rows))})
     ]
-    ways += [("tree", count - 1) for count in rows]
-    engines = []
+    ways += [(way, count - 1) for way in ("tree", "adaptive") for count in rows]
+    engines, chosen = [], []
     for way, drafts in ways:
         spec, section = WAYS[way](method, drafts)
         engine = TimedEngine(trees_plan.target_of(method), load, spec, parts={}, section=section)
         engine.start()
         engines.append(engine)
+        chosen.append(count_choices(engine.llm))
     for _ in range(rounds):
         for engine in engines:
             engine.generate(record=True)
@@ -87,20 +91,35 @@ def speed(method: str, batch: int, rows: Sequence[int], rounds: int) -> list[dic
             "tokens_per_s": Summary.of(engine.tokens_per_s).as_dict(),
             "of_the_best_chain": paired_ratio(engine.tokens_per_s, best.tokens_per_s).as_dict(),
             "ms_per_step": Summary.of(engine.ms_per_step).as_dict(),
+            "steps_by_k": {str(k): steps for k, steps in sorted(counted.items())},
         }
-        for engine, (way, drafts) in zip(engines, ways, strict=True)
+        for engine, (way, drafts), counted in zip(engines, ways, chosen, strict=True)
     ]
+
+
+def count_choices(llm: Any) -> Counter[int]:
+    """Count the steps of an engine by K from now on."""
+    scheduler = llm.llm_engine.engine_core.engine_core.scheduler
+    choose, counted = scheduler.choose_k, Counter[int]()
+
+    def watched(requests: int) -> tuple[int, str]:
+        k, reason = choose(requests)
+        counted[k] += 1
+        return k, reason
+
+    scheduler.choose_k = watched
+    return counted
 
 
 def run(plan: TreesBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
     """Run the engines in turn and return the record; ``tell`` prints its tables."""
     prepare_environment()
     worth: list[dict[str, Any]] = []
-    with Progress(len(plan.methods) * len(plan.rows) * len(WAYS)) as progress:
+    with Progress(len(plan.methods) * len(plan.rows) * len(SHAPES)) as progress:
         for method in plan.methods:
             for rows in plan.rows:
                 row: dict[str, Any] = {"method": method, "rows": rows}
-                for way in WAYS:
+                for way in SHAPES:
                     progress.next(f"{method}, {rows} rows, {way}")
                     row[way] = acceptance(method, way, rows - 1)
                 worth.append(row)
@@ -131,10 +150,10 @@ def format_tables(worth: Sequence[Mapping[str, Any]], fast: Sequence[Mapping[str
         cells = (f"{row['chain'][r]:8.2f} {row['tree'][r]:8.2f}" for r in REQUESTS)
         lines.append(f"{row['method']:12} {row['rows']:4}" + "".join(f"{c:>24}" for c in cells))
     lines.append(
-        f"\n{'method':12} {'batch':>5} {'way':6} {'drafts':>6} {'tokens/s':>9} {'ratio':>6}"
+        f"\n{'method':12} {'batch':>5} {'way':8} {'drafts':>6} {'tokens/s':>9} {'ratio':>6}"
     )
     lines += [
-        f"{row['method']:12} {row['batch']:5} {row['way']:6} {row['drafts']:6} "
+        f"{row['method']:12} {row['batch']:5} {row['way']:8} {row['drafts']:6} "
         f"{row['tokens_per_s']['median']:9.1f} {row['of_the_best_chain']['median']:6.2f}"
         for row in fast
     ]

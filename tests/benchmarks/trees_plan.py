@@ -1,4 +1,4 @@
-"""What ``benchmarks trees`` compares: chains and trees of as many rows."""
+"""What ``benchmarks trees`` compares: chains and trees of as many rows, and the choice of K."""
 
 from __future__ import annotations
 
@@ -51,3 +51,8 @@ def chain(method: str, drafts: int) -> tuple[dict[str, Any], dict[str, Any]]:
 def tree(method: str, drafts: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the config and our options of a tree."""
     return spec_of(method), {"tree": drafts}
+
+
+def adaptive(method: str, drafts: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the config and our options of a choice among chains and parts of a tree."""
+    return spec_of(method), {"tree": drafts, "draft_length": "adaptive"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from vllm_ascend_spec.upstream.limits import NO_TREES
 pytestmark = pytest.mark.skipif(NO_TREES is not None, reason=str(NO_TREES))
 OPTION, PATHS = "additional_config.ascend_spec.tree", "speculative_config.speculative_token_tree"
 CPU, CUDA = (EngineOptions(device=device.DEVICE) for device in (cpu, cuda))
+WITHOUT_TREES = replace(cuda.DEVICE, max_tree_drafts=None)
 SMALL = [(0,), (1,), (0, 0), (0, 1)]
 
 
@@ -72,6 +74,44 @@ def test_trees_that_are_found_in_the_text_have_a_size_alone(method: str) -> None
     assert resolved.tree is None
     assert resolved.has_trees
     assert resolved.max_k == 12
+
+
+@pytest.mark.parametrize(
+    ("method", "tree", "lengths", "longest_chain"),
+    [
+        # Chains up to the principal one, half of what is beside it, and all of it.
+        ("eagle3", "5x3", (0, 1, 2, 3, 5, 10, 15), 5),
+        ("eagle3", "2x2", (0, 1, 2, 3, 4), 2),
+        ("mtp", "1x4", (0, 1, 2, 4), 1),
+        ("eagle3", 1, (0, 1), 1),
+        ("medusa", 12, (0, 1, 2, 3, 4, 8, 12), 4),
+        # Those that are found have no chain that is known before.
+        ("ngram", 12, (0, 1, 2, 3, 6, 12), 1),
+    ],
+)
+def test_what_is_chosen_from_where_k_is_adaptive(
+    method: str, tree: int | str, lengths: tuple[int, ...], longest_chain: int
+) -> None:
+    resolved = found(method, {"tree": tree, "draft_length": "adaptive"}).resolved()
+    assert resolved is not None
+    assert resolved.draft_lengths == lengths
+    assert resolved.longest_chain == longest_chain
+    assert resolved.draft_length == "adaptive"
+    assert resolved.sources["tree"] == OPTION
+    assert (resolved.rule, resolved.seeds_for) == ("seeded", "all")
+
+
+def test_each_choice_has_draft_graphs_of_its_own() -> None:
+    """A chain and a tree may be equally deep."""
+    adaptive = found(section={"tree": "5x3", "draft_length": "adaptive"}).resolved()
+    assert adaptive is not None
+    assert adaptive.lengths_of_graphs == (1, 2, 3, 5, 10, 15)
+    fixed = found(section={"tree": "5x3"}).resolved()
+    assert fixed is not None
+    assert fixed.lengths_of_graphs == (1, 15)
+    chain = found(num_speculative_tokens=3, section={"draft_length": "fixed"}).resolved()
+    assert chain is not None
+    assert (chain.lengths_of_graphs, chain.longest_chain) == ((), 3)
 
 
 def test_the_same_number_may_be_said_twice() -> None:
@@ -129,10 +169,23 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         OPTION,
         "is 7 drafts deep, and this draft makes",
     ),
-    "K that changes": (
-        {"section": {"tree": 4, "draft_length": "adaptive"}},
+    "a K by batch size": (
+        {"section": {"tree": 4}, "num_speculative_tokens_per_batch_size": [[1, 8, 2]]},
         OPTION,
-        "not possible with draft_length='adaptive' yet; leave one out",
+        "not possible with a K by batch size yet; leave one out",
+    ),
+    "a K by batch size beside one that is chosen": (
+        {
+            "section": {"tree": 4, "draft_length": "adaptive"},
+            "num_speculative_tokens_per_batch_size": [[1, 8, 2]],
+        },
+        "additional_config.ascend_spec.draft_length",
+        "contradicts speculative_config.num_speculative_tokens_per_batch_size",
+    ),
+    "a choice of more drafts than the tree has": (
+        {"section": {"tree": "5x3", "draft_length": "adaptive", "draft_lengths": [0, 5, 16]}},
+        "additional_config.ascend_spec.draft_lengths",
+        "valid: numbers from 0 to num_speculative_tokens=15",
     ),
     "a limit on the batch": (
         {"section": {"tree": 4}, "disable_by_batch_size": 4},
@@ -172,9 +225,24 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "not possible with a KV connector yet",
     ),
     "another device": (
-        {"section": {"tree": 4}, "engine": CUDA},
+        {"section": {"tree": 4}, "engine": EngineOptions(device=WITHOUT_TREES)},
         OPTION,
         "not possible with an NVIDIA GPU yet; leave it out",
+    ),
+    "more rows than a GPU takes": (
+        {"section": {"tree": 64}, "engine": CUDA},
+        OPTION,
+        "an NVIDIA GPU verifies up to 63; valid: tree=63",
+    ),
+    "another attention on a GPU": (
+        {"section": {"tree": 4}, "engine": replace(CUDA, attention_backend="FLASH_ATTN")},
+        "--attention-backend='FLASH_ATTN'",
+        f"not possible with {OPTION}=4, whose attention is 'TRITON_ATTN'; leave it out",
+    ),
+    "a quantized cache on a GPU": (
+        {"section": {"tree": 4}, "engine": replace(CUDA, kv_cache_dtype="fp8_e4m3")},
+        OPTION,
+        "not possible with kv_cache_dtype='fp8_e4m3' yet; leave one out",
     ),
     "latent attention": (
         {"section": {"tree": 4}, "model": str(ZOO / "target-deepseek"), "method": "ngram"},

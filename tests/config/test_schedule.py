@@ -121,10 +121,10 @@ def test_lengths_that_are_chosen_from_are_known() -> None:
     assert found.lengths_of_graphs == (1, 2)
 
 
-def test_a_tree_has_fewer_draft_steps_than_drafts() -> None:
+def test_a_tree_has_graphs_of_its_drafts_and_of_a_single_draft_step() -> None:
     eagle = {"method": "eagle", "model": "org/eagle"}
     found = resolve_engine("org/target", eagle, {"ascend_spec": {"tree": "5x3"}})
-    assert (found.max_k, found.lengths, found.lengths_of_graphs) == (15, (15,), (1, 5))
+    assert (found.max_k, found.lengths, found.lengths_of_graphs) == (15, (15,), (1, 15))
 
 
 @pytest.mark.parametrize(

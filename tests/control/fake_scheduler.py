@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from vllm_ascend_spec.config.resolved import SpecConfig, attach
+from vllm_ascend_spec.config.tree_shape import Tree
 from vllm_ascend_spec.control.adaptive_scheduler import AdaptiveKMixin
 from vllm_ascend_spec.control.scheduler import SpecSchedulerMixin, StepK
 from vllm_ascend_spec.step_report import FIXED
@@ -21,6 +22,7 @@ def engine(
     is_full: bool = False,
     length: str = "fixed",
     k_values: tuple[int, ...] | None = None,
+    tree: Tree | None = None,
 ) -> Any:
     """Return vLLM's configuration of an engine, as far as a scheduler reads it."""
     config = SimpleNamespace(
@@ -42,7 +44,9 @@ def engine(
         method="eagle",
         vllm_method="eagle",
         drafter=(),
-        max_k=3,
+        max_k=3 if tree is None else len(tree),
+        tree=tree,
+        has_trees=tree is not None,
         schedule=schedule,
         draft_length=length,
         draft_lengths=k_values,

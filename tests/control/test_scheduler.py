@@ -13,6 +13,7 @@ from tests.control.fake_scheduler import (
     Auto,
     Fixed,
     Scheduler,
+    Stock,
     decoding,
     engine,
     observed,
@@ -20,10 +21,12 @@ from tests.control.fake_scheduler import (
     request,
     step,
 )
+from vllm_ascend_spec.config.tree_shape import comb
 from vllm_ascend_spec.control import pause_log
 from vllm_ascend_spec.control.adaptive_k import PAYS, PROBE, UNKNOWN, AdaptiveK, KChoice
+from vllm_ascend_spec.control.adaptive_scheduler import AdaptiveKMixin
 from vllm_ascend_spec.control.pause_log import PauseLog
-from vllm_ascend_spec.control.scheduler import StepK
+from vllm_ascend_spec.control.scheduler import StepK, count_on_chain
 from vllm_ascend_spec.control.step_timer import StepTimer, TimedStep
 from vllm_ascend_spec.step_report import (
     COSTLY,
@@ -32,6 +35,7 @@ from vllm_ascend_spec.step_report import (
     REJECTED,
     SCHEDULED,
     StepReport,
+    TreeCounts,
 )
 
 
@@ -42,6 +46,40 @@ def test_accepted_drafts_are_counted_by_position() -> None:
     assert found == "vLLM's"
     # a: two accepted, so all three were looked at; b: the first was rejected.
     assert observed(scheduler) == [2, 1, 1]
+
+
+def test_how_far_a_path_follows_the_chain_is_known_where_the_drafts_are() -> None:
+    """Of a tree the first drafts are the chain; those that follow are beside it."""
+    assert count_on_chain([1, 2, 3, 7, 8], [1, 2, 3, 9]) == 3
+    assert count_on_chain([1, 2, 3, 7, 8], [1, 8, 9]) == 1
+    assert count_on_chain([1, 2, 3, 7, 8], [7, 9]) == 0
+    assert count_on_chain([1, 2, 3, 7, 8], [9]) == 0
+    # The token after the accepted ones is no draft, whatever it is.
+    assert count_on_chain([1, 2], [1, 2, 7]) == 2
+    assert count_on_chain([1, 2], [1]) == 0
+    # With steps that are scheduled ahead the drafts are only on the device.
+    assert count_on_chain([-1, -1], [1, 2]) is None
+
+
+def test_trees_are_counted_apart_from_chains() -> None:
+    """What a path beside the chain yields is no chain's; the chain is known by its own drafts."""
+
+    class Trees(AdaptiveKMixin, Stock):
+        num_spec_tokens = 6
+        vllm_config = engine(length="adaptive", k_values=(0, 2, 6), tree=comb(2, 3))
+
+    scheduler = Trees()
+    tree = step({"a": [1, 2, 3, 4, 5, 6], "b": [1, 2, 3, 4, 5, 6]}, k=6, verified=6)
+    decoding(scheduler, "a", "b")
+    for _ in range(40):
+        scheduler.update_from_output(tree, outcome({"a": [1, 5, 9], "b": [1, 2, 9]}))
+    batch_class = scheduler.class_now()
+    assert batch_class.chooser.expected_tokens(6) == pytest.approx(3.0, abs=0.1)
+    assert batch_class.chooser.expected_tokens(2) == pytest.approx(2.5, abs=0.1)
+    assert observed(scheduler)[2:] == [0, 0, 0, 0]
+    stats = scheduler.make_stats(CUDAGraphStat(0, 0, 0, ""))
+    trees = StepReport.parse(stats.cudagraph_stats.runtime_mode).trees
+    assert trees == TreeCounts(verified=80, drafts=480, accepted=160, known=80, left=40)
 
 
 def test_requests_that_ended_or_were_thrown_out_are_passed_over() -> None:

@@ -41,6 +41,24 @@ CASES["eagle-chunked"] = Case(
 CASES["eagle-end"] = Case(
     method="eagle", mode=DEFAULT, engine={**ENGINE, "max_model_len": END}, requests=("greedy",)
 )
+# Trees by a loop, by heads and from the text, each with so many drafts.
+TREES: dict[str, tuple[int | str, int]] = {
+    "eagle3": ("5x3", 15),
+    "mtp": ("3x2", 6),
+    "medusa": (12, 12),
+    "ngram": (12, 12),
+}
+CASES |= {
+    f"{method}-tree-{mode}": Case(
+        method=method,
+        mode=mode,
+        engine={**ENGINE, "additional_config": {"ascend_spec": {"tree": tree}}},
+        options={"num_speculative_tokens": size},
+        requests=("greedy", "penalties", "seeded"),
+    )
+    for method, (tree, size) in TREES.items()
+    for mode in MODES
+}
 
 
 def without_speculation() -> Case:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from vllm import SamplingParams
+from vllm.sampling_params import StructuredOutputsParams
 
 from tests.e2e import sampled
 from tests.e2e.drafts import Drafts, count, watch
@@ -15,6 +16,7 @@ from tests.e2e.staggered import run_staggered
 from tests.engines import assert_same, token_ids
 from tests.zoo import EVERY, target_of
 from vllm_ascend_spec.methods.ngram import drafter as ngram
+from vllm_ascend_spec.worker import trees
 from vllm_ascend_spec.worker.cpu_tree_attention import TreeAttentionImpl
 from vllm_ascend_spec.worker.trees import TreesMixin
 
@@ -109,7 +111,7 @@ def expected(plain: Any, prompts: list[str]) -> list[list[int]]:
 def test_every_kind_of_request_with_a_seed(
     method: str, make_tree: Any, prompts: list[str], expected: Any, accepted: list[list[int]]
 ) -> None:
-    """Penalties, bad words and the like count the path; a grammar's request has a chain."""
+    """Penalties, bad words, grammars and the like follow the path."""
     llm = make_tree(method)
     assert_same(sampled.ask(llm, prompts[:36]), expected[:36])
     assert any(rows != list(range(len(rows))) for rows in accepted)
@@ -281,6 +283,49 @@ def test_without_the_accepted_keys_answers_would_differ(
     llm, answers, script = scripted
     assert ask(llm, generate, prompts[:16]) != answers
     assert script.turn
+
+
+def words_of(outputs: Any) -> list[list[int]]:
+    return token_ids([output.outputs[0] for output in outputs])
+
+
+def follow_a_grammar(
+    make_engine: Any, prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[list[int]], list[list[int]], TreeScript]:
+    """Return answers in words of a grammar by scripted trees, those expected, and the script."""
+    words = StructuredOutputsParams(regex=r"[a-z]{3,9}( [a-z]{3,9}){12}")
+    params = SamplingParams(temperature=0, max_tokens=64, structured_outputs=words)
+    plain = make_engine()
+    expected = words_of(plain.generate(prompts, params, use_tqdm=False))
+    tokenizer = plain.get_tokenizer()
+    script = TreeScript([tokenizer.encode(p) + a for p, a in zip(prompts, expected, strict=True)])
+    monkeypatch.setattr(ngram.NgramDrafter, "find_trees", script.method())
+    llm = make_engine(spec_of("ngram"), additional_config={"ascend_spec": {"tree": len(PARENTS)}})
+    return words_of(llm.generate(prompts, params, use_tqdm=False)), expected, script
+
+
+def test_a_grammar_follows_each_path(
+    make_engine: Any,
+    prompts: list[str],
+    accepted: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    actual, expected, script = follow_a_grammar(make_engine, prompts[:16], monkeypatch)
+    assert_same(actual, expected)
+    assert script.ended_at == set(range(len(PARENTS)))
+    assert {rows[-1] for rows in accepted} == set(range(len(PARENTS) + 1))
+
+
+def test_a_grammar_that_reads_a_tree_as_one_text_goes_wrong(
+    make_engine: Any,
+    prompts: list[str],
+    accepted: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Negative control: the scheduler does not learn how drafts hang together."""
+    monkeypatch.setattr(trees, "attach_parents", lambda *_: None)
+    follow_a_grammar(make_engine, prompts[:16], monkeypatch)
+    assert {rows[-1] for rows in accepted} != set(range(len(PARENTS) + 1))
 
 
 def keys_after(llm: Any, tokens: list[int], length: int) -> tuple[list[int], torch.Tensor]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.config.tree_shape import (
     Tree,
     best_tree,
@@ -14,10 +18,13 @@ from vllm_ascend_spec.config.tree_shape import (
     common_rate,
     expected_tokens,
     in_order,
+    parents_of,
 )
+from vllm_ascend_spec.methods.drafts_trees import DraftsTreesMixin
 from vllm_ascend_spec.methods.found_trees import principal_chain, principal_first
 from vllm_ascend_spec.methods.tree_choice import EVERY, choice_of
 from vllm_ascend_spec.methods.tree_drafts import Pass, TreeDrafts, chain_of_passes
+from vllm_ascend_spec.worker.trees import TreesMixin
 
 TREE = in_order([(0,), (0, 0), (0, 0, 0), (1,), (0, 1), (1, 0), (1, 0, 1), (1, 0, 0)])
 VOCABULARY = 50
@@ -82,6 +89,77 @@ def test_a_comb_has_the_passes_of_a_chain() -> None:
     assert not chain_of_passes(1)
 
 
+class Drafting(DraftsTreesMixin):
+    """A drafter of trees over nothing."""
+
+    def __init__(self, tree: Tree, **more: Any) -> None:
+        asked = SpecConfig(
+            device="cpu",
+            family="vllm",
+            method="eagle3",
+            vllm_method="eagle3",
+            drafter=(),
+            max_k=len(tree),
+            tree=tree,
+            has_trees=True,
+            **more,
+        )
+        self.runner = SimpleNamespace(input_batch=SimpleNamespace(num_reqs=2))
+        self.set_up_tree(asked, TreeDrafts.by_node)
+
+
+def test_only_as_much_is_drafted_as_k_says() -> None:
+    """Up to the principal chain's length a chain, with no more passes than drafts."""
+    tree = comb(5, 3)
+    drafting = Drafting(tree)
+    steps = [drafting.num_steps(k) for k in range(16)]
+    assert steps == [0, 1, 2, 3, 4, 5] + 10 * [5]
+    for k in range(6):
+        drafting.num_steps(k)
+        assert drafting.tree is None
+        assert drafting.take_parents() == [[], []]
+    for k in (6, 10, 15):
+        drafting.num_steps(k)
+        assert drafting.num_drafts == k
+        assert drafting.take_parents() == 2 * [parents_of(tree[:k])]
+        made = drafting.tree
+        # Made once.
+        drafting.num_steps(3)
+        drafting.num_steps(k)
+        assert drafting.tree is made
+
+
+def test_a_chain_stays_one_whatever_shape_was_learnt() -> None:
+    """Of a tree that is wider by now, two drafts would be the likeliest first tokens."""
+    drafting = Drafting(best_tree(6), shapes_tree=True)
+    longest = drafting._longest_chain
+    for _ in range(20 * EVERY):
+        shape = drafting._shape
+        assert shape is not None
+        wide = next(node for node, path in enumerate(shape) if path == (1,))
+        drafting.learn_tree([drafting._parents], [[0, wide + 1]])
+    assert sum(not any(path) for path in drafting._shape or ()) < longest
+    assert drafting.num_steps(longest) == longest
+    assert drafting.tree is None
+    drafting.num_steps(6)
+    assert drafting.take_parents() == 2 * [parents_of(drafting._shape or ())]
+
+
+def test_chains_keep_nothing_of_a_tree_before() -> None:
+    """Otherwise their drafts would be verified as that tree's."""
+    runner = TreesMixin()
+    runner.requests = {"a": None, "b": None, "waits": None}
+    given: list[Any] = [[-1, 0, -1], [-1, -1]]
+    runner.drafter = SimpleNamespace(take_parents=lambda: given)
+    runner.note_trees(["a", "b"])
+    runner.drafter.take_parents = lambda: [[-1, -1]]
+    runner.note_trees(["waits"])
+    given[:] = [[], [-1, 0]]
+    runner.drafter.take_parents = lambda: given
+    runner.note_trees(["a", "b"])
+    assert runner.parents_of_drafts == {"waits": [-1, -1]}
+
+
 @given(st.data())
 def test_the_principal_chain_first(data: st.DataObject) -> None:
     size = data.draw(st.integers(0, 9))
@@ -98,9 +176,6 @@ def test_the_principal_chain_first(data: st.DataObject) -> None:
         found.tokens[n]: found.tokens[p] if p >= 0 else None for n, p in enumerate(found.parents)
     }
     assert before == after
-    cut = found.cut_to_chain()
-    assert cut.tokens == found.tokens[: len(chain)]
-    assert cut.parents == list(range(-1, len(chain) - 1))
 
 
 def test_the_shape_follows_what_is_accepted() -> None:

@@ -26,7 +26,7 @@ from vllm_ascend_spec.metrics.step_metrics import (
     K_STEPS,
     METRICS,
 )
-from vllm_ascend_spec.step_report import FIXED, WIDE, StepReport
+from vllm_ascend_spec.step_report import FIXED, WIDE, StepReport, TreeCounts
 
 # Names on the page, to names of samples.
 NAMES = {metric.figure: metric.sample_name for metric in METRICS}
@@ -155,6 +155,26 @@ def test_drafts_are_counted_by_method_and_number_and_by_position() -> None:
     }
     assert found == {0: [6, 4], 1: [4, 4], 2: [4, 2]}
     assert value(NAMES["position_drafts"], engine="1", method="eagle", position="0") is None
+
+
+def test_trees_are_counted_by_where_their_paths_went() -> None:
+    trees = TreeCounts(verified=5, drafts=75, accepted=12, known=4, left=1)
+    report = StepReport(k=15, k_reason=FIXED, method="eagle3", trees=trees, tree_depth=25)
+    record(report)
+    record(report)
+    record(StepReport(k=3, k_reason=FIXED, method="eagle3"))
+    paths = snapshot(NAMES["tree_paths"].removesuffix("_total"), "method", "path")
+    assert paths == {("eagle3", "chain"): 6, ("eagle3", "beside"): 2, ("eagle3", "unknown"): 2}
+    sums = [
+        value(NAMES[name], engine="0", method="eagle3")
+        for name in ("tree_drafts", "tree_depth", "tree_accepted")
+    ]
+    assert sums == [150, 50, 24]
+
+
+def test_there_is_nothing_of_trees_of_an_engine_with_chains() -> None:
+    record(StepReport(k=3, k_reason=FIXED, method="eagle", verified={3: (1, 2)}))
+    assert "spec_decode_tree" not in text()
 
 
 def test_vllms_counters_are_read_as_they_were_beside_ours() -> None:

@@ -34,6 +34,13 @@ def shown() -> dict[str, Any]:
         "waiting": 1.0,
         "verified_requests": [{**row, "value": REQUESTS} for row in by_k],
         "verified_tokens": [{**row, "value": REQUESTS * TOKENS[int(row["k"])]} for row in by_k],
+        "tree_paths": [
+            {"method": "eagle", "path": path, "value": value}
+            for path, value in (("chain", 66.0), ("beside", 9.0), ("unknown", 25.0))
+        ],
+        "tree_drafts": [{"method": "eagle", "value": 1500.0}],
+        "tree_depth": [{"method": "eagle", "value": 500.0}],
+        "tree_accepted": [{"method": "eagle", "value": 230.0}],
         "length_steps": [{"k": str(k), "reason": "pays", "value": 10.0} for k in TOKENS],
         "step_seconds": 10.0,
         "verification_seconds": 4.3,
@@ -101,11 +108,19 @@ def test_both_parts_of_a_step_are_named(browser: Browser) -> None:
     assert [part.strip() for part in parts] == ["3", "running", "1", "waiting"]
 
 
+def test_trees_are_shown_by_drafts_depth_and_path(browser: Browser) -> None:
+    parts = [part.strip() for part in browser.text("#trees .figures").splitlines()]
+    assert parts == [
+        *("15", "drafts", "5.0", "depth", "2.30", "length of the accepted path"),
+        *("12 %", "paths that leave the chain"),
+    ]
+
+
 def test_cards_of_a_row_are_equally_high(browser: Browser) -> None:
     tops = sizes(browser, "main > section:not([hidden]):not(#notice)", "top")
     heights = sizes(browser, "main > section:not([hidden]):not(#notice)", "height")
     rows: dict[float, set[float]] = {}
     for top, height in zip(tops, heights, strict=True):
         rows.setdefault(top, set()).add(round(height))
-    assert len(rows) == 3
+    assert len(rows) == 4
     assert all(len(found) == 1 for found in rows.values()), rows

@@ -120,6 +120,7 @@ def config(job: dict[str, Any]) -> dict[str, Any]:
     return {
         "uses_v2": uses_v2,
         "worker": built.parallel_config.worker_cls,
+        "attention_backend": getattr(built.attention_config.backend, "name", None),
         "is_async": built.scheduler_config.async_scheduling,
         "cudagraph_mode": compilation.cudagraph_mode.name,
         "capture_sizes": compilation.cudagraph_capture_sizes,

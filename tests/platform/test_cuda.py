@@ -31,6 +31,14 @@ def config(spec: dict[str, Any] | None, **more: Any) -> tuple[str, dict[str, Any
     return "config", {"arguments": arguments | given, **more}
 
 
+def trees(**arguments: Any) -> tuple[str, dict[str, Any]]:
+    """Return the scenario of an engine with trees."""
+    spec = {k: v for k, v in SPECS["ngram"].items() if k != "num_speculative_tokens"}
+    job = config(spec)[1]
+    more = {"additional_config": {"ascend_spec": {"tree": 15}}, **arguments}
+    return "config", {**job, "arguments": job["arguments"] | more}
+
+
 EAGLE = SPECS["eagle"]
 VLLM_CHOOSES_V2 = ("eagle", "eagle3", "mtp", "dflash", "dspark", "hybrid")
 # Their drafts stay on the device.
@@ -43,6 +51,17 @@ JOBS: dict[str, tuple[str, dict[str, Any]]] = {
     "V2 chosen": config(EAGLE, environment={VARIABLE: "1"}),
     "64 drafts": config({**EAGLE, "num_speculative_tokens": 64}),
     "65 drafts": config({**EAGLE, "num_speculative_tokens": 65}),
+    "trees": trees(),
+    "trees on Triton": trees(attention_backend="TRITON_ATTN"),
+    "trees on another": trees(attention_backend="FLASH_ATTN"),
+    "trees on another for some layers": trees(
+        attention_config={"backend_per_kind": {"sliding_window": "FLASH_ATTN"}}
+    ),
+    "trees in a quantized cache": trees(kv_cache_dtype="fp8"),
+    "trees over several devices": trees(
+        decode_context_parallel_size=2, tensor_parallel_size=2, distributed_executor_backend="mp"
+    ),
+    "trees in two batches": trees(enable_dbo=True, enable_expert_parallel=False),
     "classes": ("classes", {}),
     "device": ("init_device", {"uses_v2": False}),
     "device of V2": ("init_device", {"uses_v2": True}),
@@ -118,6 +137,31 @@ def test_a_person_who_chose_v2_is_refused_by_name(outcomes: Any) -> None:
 def test_a_gpu_may_have_64_drafts(outcomes: Any) -> None:
     assert outcomes["64 drafts"]["worker"] == WORKER
     assert "from 1 to 64" in outcomes["65 drafts"]["error"]
+
+
+def test_trees_choose_their_attention_and_keep_the_graphs(outcomes: Any) -> None:
+    for name in ("trees", "trees on Triton"):
+        built = outcomes[name]
+        assert (built["attention_backend"], built["worker"]) == ("TRITON_ATTN", WORKER)
+        assert built["cudagraph_mode"] == "FULL_AND_PIECEWISE"
+        assert not any(size % 16 for size in built["capture_sizes"])
+    assert outcomes["ngram"]["attention_backend"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("on another", "--attention-backend='FLASH_ATTN': not possible with additional_config."),
+        ("on another for some layers", "backend_per_kind=AttentionBackendEnum.FLASH_ATTN yet"),
+        ("in a quantized cache", "tree=15: not possible with kv_cache_dtype='fp8' yet"),
+        ("over several devices", "tree=15: not possible with context parallelism yet"),
+        ("in two batches", "tree=15: not possible with enable_dbo yet"),
+    ],
+)
+def test_what_trees_are_not_possible_with_is_refused(name: str, words: str, outcomes: Any) -> None:
+    error = outcomes[f"trees {name}"]["error"]
+    assert words in error
+    assert "leave" in error
 
 
 def test_everything_is_imported_without_cuda(outcomes: Any) -> None:

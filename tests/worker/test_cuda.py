@@ -15,6 +15,7 @@ from tests.marks import requires_cpu_build
 from tests.patches.cases import taking_out
 from vllm_ascend_spec.patches import cpu_accepted_states
 from vllm_ascend_spec.worker.cpu_trees import CpuTreesMixin
+from vllm_ascend_spec.worker.cuda_trees import CudaTreesMixin
 
 pytestmark = requires_cpu_build
 # Methods of GPUModelRunner that a CPU's runner has another way: memory, streams, graphs, loading.
@@ -58,8 +59,9 @@ def test_both_have_the_same_parts_of_ours_before_vllms(runners: Any) -> None:
         [cls for cls in runner.__mro__ if cls.__module__.startswith("vllm_ascend_spec")][1:]
         for runner in runners[:2]
     ]
-    # Trees are not possible on a GPU yet.
+    # A tree's attention is another one.
     ours[0].remove(CpuTreesMixin)
+    ours[1].remove(CudaTreesMixin)
     assert ours[0] == ours[1]
     for runner in runners[:2]:
         places = [place for place, cls in enumerate(runner.__mro__) if cls in ours[0]]
@@ -67,11 +69,14 @@ def test_both_have_the_same_parts_of_ours_before_vllms(runners: Any) -> None:
 
 
 def test_nothing_that_we_override_is_among_them(runners: Any) -> None:
-    """What a CPU replaces, ours leaves alone: so a GPU's is called as vLLM calls it."""
+    """What a CPU replaces, ours leaves alone: so a GPU's is called as vLLM calls it.
+
+    But for loading, after which trees change the attention (tests/worker/test_cuda_trees.py).
+    """
     gpu = runners[1]
     ours = [cls for cls in gpu.__mro__ if cls.__module__.startswith("vllm_ascend_spec")]
     overridden = {name for cls in ours for name in vars(cls) if callable(vars(cls)[name])}
-    assert overridden & REPLACED == {"__init__"}
+    assert overridden & REPLACED == {"__init__", "load_model"}
 
 
 def test_they_differ_by_the_cpus_patches_alone(runners: Any) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vllm_ascend_spec.config.engine import SpecInput
@@ -27,6 +27,8 @@ class Device:
         family: family of the draft loops that run on it, see ``Method.drafters``.
         max_drafts: the largest K.
         max_tree_drafts: most drafts of a tree; None if trees are not possible on it.
+        tree_target_cause: returns what in a target's config.json keeps drafts from being a tree
+            on it besides what does everywhere, or None.
         checks: rules about the options of an engine on it; each raises ``ConfigError``.
         host_problem: returns what is missing, judged only by what is installed, or None.
         host_warning: returns a problem that does not keep an engine from starting, or None.
@@ -48,6 +50,7 @@ class Device:
     family: str
     max_drafts: int
     max_tree_drafts: int | None = None
+    tree_target_cause: Callable[[Mapping[str, Any]], str | None] | None = None
     checks: tuple[Callable[[SpecInput], None], ...] = ()
     host_problem: Callable[[], str | None] = no_problem
     host_warning: Callable[[], str | None] = no_problem

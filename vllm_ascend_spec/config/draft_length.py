@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_ascend_spec.config.draft_loop import cause_against_our_loop
-from vllm_ascend_spec.config.draft_tree import has_tree
+from vllm_ascend_spec.config.draft_tree import has_tree, tree_of
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.schedule import NAME as SCHEDULE
 from vllm_ascend_spec.config.schedule import option_of
 from vllm_ascend_spec.config.schema import ADAPTIVE, AUTO, FIXED, SECTION, STOCK, SpecOptions
+from vllm_ascend_spec.config.tree_shape import is_principal
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream.limits import FIXED_K
 
@@ -114,6 +115,12 @@ def lengths_of(request: SpecInput) -> tuple[int, ...] | None:
     if request.options.draft_lengths is not None:
         return tuple(sorted(set(request.options.draft_lengths)))
     longest = request.spec["num_speculative_tokens"]
+    tree = tree_of(request)
+    if tree is not None:
+        # Chains up to the principal one, half of what is beside it, and all of it.
+        chain = sum(map(is_principal, tree))
+        short = set(range(min(chain, FEW - 2) + 1))
+        return tuple(sorted(short | {chain, (chain + longest) // 2, longest}))
     if longest <= FEW:
         return tuple(range(longest + 1))
     return tuple(sorted({0, 1, 2, 3, longest // 2, longest}))

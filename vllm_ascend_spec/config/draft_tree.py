@@ -7,6 +7,7 @@ drafts of each rank are accepted, or ``"5x3"``: a chain of 5, and at each place 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from vllm_ascend_spec.config import tree_shape
@@ -18,6 +19,8 @@ from vllm_ascend_spec.config.tree_shape import SIZES, Tree, read_paths, size_of
 NAME, PATHS = "tree", "speculative_token_tree"
 OPTION, OLD_OPTION = f"additional_config.{SECTION}.{NAME}", f"speculative_config.{PATHS}"
 NUM_DRAFTS = "num_speculative_tokens"
+# Attribute of vLLM's DraftTokenIds. Pickling keeps it.
+PARENTS = "ascend_spec_parents"
 # What a method's trees look like, see ``Method.trees``.
 ANY, FOUND = "any", "found"
 
@@ -97,3 +100,20 @@ def sources_of(request: SpecInput) -> dict[str, str]:
     return dict.fromkeys(
         ("tree", "has_trees", "shapes_tree", "max_k", "rule", "seeds_for"), asked_for(request)[0]
     )
+
+
+def attach_parents(draft_token_ids: Any, parents: Sequence[Sequence[int]]) -> None:
+    """Tell the scheduler how the drafts of each request hang together.
+
+    Args:
+        draft_token_ids: vLLM's ``DraftTokenIds`` of a step.
+        parents: for each request, the place of each draft's parent; -1 for those that follow the
+            text.
+    """
+    setattr(draft_token_ids, PARENTS, parents)
+
+
+def parents_beside(draft_token_ids: Any) -> Sequence[Sequence[int]] | None:
+    """Return what :func:`attach_parents` attached; None without."""
+    found: Sequence[Sequence[int]] | None = getattr(draft_token_ids, PARENTS, None)
+    return found

@@ -35,6 +35,8 @@ class EngineOptions:
         cudagraph_mode: name of vLLM's ``CUDAGraphMode``; None for its default, :data:`UNKNOWN`
             if it depends on other options.
         kv_connector: name of the KV connector; None for none.
+        attention_backend: name of the target's attention backend; None for vLLM's choice.
+        kv_cache_dtype: vLLM's name of the KV cache's dtype.
         max_num_seqs: maximum number of requests in a batch; None for vLLM's default.
         capture_sizes: sizes of the captured graphs, in tokens; None if not given.
         log_stats: whether vLLM keeps statistics.
@@ -52,6 +54,8 @@ class EngineOptions:
     async_scheduling: bool | None = None
     cudagraph_mode: str | None = None
     kv_connector: str | None = None
+    attention_backend: str | None = None
+    kv_cache_dtype: str = "auto"
     max_num_seqs: int | None = None
     capture_sizes: tuple[int, ...] | None = None
     log_stats: bool = True
@@ -131,6 +135,19 @@ def kv_connector_of(transfer: Any) -> str | None:
     if isinstance(transfer, Mapping):
         return transfer.get("kv_connector")
     return getattr(transfer, "kv_connector", None)
+
+
+def attention_backend_of(args: Any) -> str | None:
+    """Return the name of the attention backend that is asked for; None for vLLM's choice.
+
+    Args:
+        args: an ``EngineArgs``, a parsed command line, or vLLM's configuration.
+    """
+    backend = getattr(args, "attention_backend", None)
+    if backend is None:
+        backend = _getter(getattr(args, "attention_config", None) or {})("backend")
+    name = _name_of(backend)
+    return None if name in (None, "AUTO") else str(name)
 
 
 def _getter(compilation: Any) -> Callable[[str], Any]:

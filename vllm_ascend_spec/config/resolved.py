@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.rules import NONE, SYNTHETIC
 from vllm_ascend_spec.config.schema import BLOCK, FIXED, PLANNED, TOKEN, TOKENS
-from vllm_ascend_spec.config.tree_shape import depth_of
+from vllm_ascend_spec.config.tree_shape import is_principal
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -115,13 +115,23 @@ class SpecConfig:
 
     @property
     def lengths_of_graphs(self) -> tuple[int, ...]:
-        """Numbers of draft steps that need full graphs of their own; empty if it is always K.
+        """Values of K whose draft steps need full graphs of their own; empty if it is always K.
 
         1 is among them: with nothing to draft, one step keeps the draft's KV cache up to date.
         """
+        changes = len(self.lengths) > 1 or self.tree is not None
+        return tuple(sorted({1, *self.lengths} - {0})) if changes else ()
+
+    @property
+    def longest_chain(self) -> int:
+        """Up to so many drafts are a chain; more are a tree.
+
+        A tree's principal chain comes first. Of those that are found only one draft is known to be
+        a chain.
+        """
         if self.tree is not None:
-            return tuple(sorted({1, depth_of(self.tree)}))
-        return tuple(sorted({1, *self.lengths} - {0})) if len(self.lengths) > 1 else ()
+            return sum(map(is_principal, self.tree))
+        return 1 if self.has_trees else self.max_k
 
     def with_fixed_length(self, source: str) -> SpecConfig:
         """Return a copy in which K is fixed.

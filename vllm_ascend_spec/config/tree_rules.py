@@ -11,6 +11,7 @@ from vllm_ascend_spec.checkpoint.config_json import read_config, text_of
 from vllm_ascend_spec.checkpoint.errors import blame
 from vllm_ascend_spec.checkpoint.recurrent import with_state
 from vllm_ascend_spec.config import tree_shape
+from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_tree import (
     FOUND,
     NAME,
@@ -129,18 +130,18 @@ def cause_against_trees(request: SpecInput) -> str | None:
     if device is not None and device.max_tree_drafts is None:
         return f"{device.about} yet; leave it out"
     options = (cause for cause, is_there in CAUSES.items() if is_there(request))
-    return next(options, None) or cause_in_target(request.model)
+    return next(options, None) or cause_in_target(request.model, device)
 
 
-def cause_in_target(model: str | None) -> str | None:
+def cause_in_target(model: str | None, device: Device | None) -> str | None:
     """Return what in a target's folder keeps drafts from being a tree; None if nothing does."""
     if model is None or not (Path(model) / CONFIG).is_file():
         return None
     with blame("model", model):
-        return cause_in_config(read_config(Path(model)))
+        return cause_in_config(read_config(Path(model)), device)
 
 
-def cause_in_config(config: Mapping[str, Any]) -> str | None:
+def cause_in_config(config: Mapping[str, Any], device: Device | None) -> str | None:
     """Return what in a target's config keeps drafts from being a tree; None if nothing does."""
     text = text_of(config)
     ropes = [text.get(name) or {} for name in ("rope_scaling", "rope_parameters")]
@@ -150,6 +151,8 @@ def cause_in_config(config: Mapping[str, Any]) -> str | None:
         "positions of images (M-RoPE)": any("mrope_section" in rope for rope in ropes),
     }
     cause = next((name for name, is_there in found.items() if is_there), None)
+    if cause is None and device is not None and device.tree_target_cause is not None:
+        cause = device.tree_target_cause(text)
     return None if cause is None else f"{cause} yet; leave it out"
 
 
@@ -167,11 +170,10 @@ def _gives(name: str) -> Callable[[SpecInput], bool]:
 CAUSES: Mapping[str, Callable[[SpecInput], bool]] = {
     "cudagraph_mode='FULL' on an NPU, where all requests of a graph have equally many rows; write "
     "'FULL_DECODE_ONLY'": _has_graphs_of_prompts,
-    f"draft_length={ADAPTIVE!r} yet; leave one out": lambda request: (
-        request.options.draft_length == ADAPTIVE
-    ),
     "a K by batch size yet; leave one out": lambda request: (
-        _gives(SCHEDULE)(request) or _gives(LIMIT)(request)
+        # ``adaptive`` has one as a placeholder.
+        request.options.draft_length != ADAPTIVE
+        and (_gives(SCHEDULE)(request) or _gives(LIMIT)(request))
     ),
     f"a verify_rule other than {SEEDED!r}, the rule of trees; leave it out": lambda request: (
         request.section.get("verify_rule", SEEDED) != SEEDED

@@ -8,7 +8,7 @@ made for.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from vllm_ascend_spec.control.acceptance import RecentAcceptance
@@ -77,18 +77,23 @@ class AdaptiveK:
 
     Args:
         k_values: values of K to choose from, including 0 if drafting may pause.
+        costs: what steps cost; None to begin anew.
     """
 
-    def __init__(self, k_values: Sequence[int]) -> None:
+    def __init__(self, k_values: Sequence[int], costs: CostModel | None = None) -> None:
         if not k_values or min(k_values) < 0 or max(k_values) < 1:
             raise ValueError(f"no K to choose from: {list(k_values)}")
         self.k_values = sorted(set(k_values))
         self.acceptance = RecentAcceptance(self.k_values[-1])
         # Tokens per request and step by number of drafts; ``BatchClass`` may set its own.
         self.expected_tokens: Callable[[int], float] = self.acceptance.tokens
+        # Whether these are uncertain; likewise.
+        self.is_uncertain: Callable[[int], bool] = never
+        # The K that are trees: they may be better than a chain that its neighbours are not.
+        self.trees: Collection[int] = ()
         # Rows per request that are left out of a step, by number of drafts; likewise.
         self.rows_left_out: Callable[[int], float] = no_rows
-        self.costs = CostModel()
+        self.costs = costs or CostModel()
         self.choice = KChoice(self.k_values[-1], UNKNOWN)
         self._before_probe = self.choice.k
         self._left = self._requests = 0
@@ -156,10 +161,15 @@ class AdaptiveK:
         return best if goodput[best] > goodput[now] * (1 + margin) else now
 
     def _candidate(self, requests: int, best: int) -> int | None:
-        """Return a K that may be the best and was only estimated from measurements of others."""
-        least = self.goodput(requests, best) * (1 - ESTIMATE_ERROR)
+        """Return a K that may be the best and of which too little was measured."""
+        highest = self.goodput(requests, best)
+        least = highest * (1 - ESTIMATE_ERROR)
         estimated = (k for k in self.k_values if not self.costs.is_measured(k))
-        return next((k for k in estimated if self.goodput(requests, k) > least), None)
+        found = next((k for k in estimated if self.goodput(requests, k) > least), None)
+        if found is not None:
+            return found
+        uncertain = (k for k in self.k_values if self.is_uncertain(k))
+        return next((k for k in uncertain if self._promises(requests, k, best)), None)
 
     def _interval_worth(self, requests: int, best: int) -> int:
         """Return over how many steps the probe that just ended costs no more than its share."""
@@ -175,6 +185,9 @@ class AdaptiveK:
         seen, since = self.costs.seen_near(requests, k)
         if seen < WELL_MEASURED or since > STALE_AFTER:
             return True
+        return self._promises(requests, k, best)
+
+    def _promises(self, requests: int, k: int, best: int) -> bool:
         return self.goodput(requests, k) > MIN_PROMISE * self.goodput(requests, best)
 
     def goodput(self, requests: int, k: int) -> float:
@@ -188,10 +201,15 @@ class AdaptiveK:
         return requests * self.expected_tokens(k) / seconds
 
     def _probe(self, requests: int, best: int, looks: ProbeTimer) -> tuple[KChoice, int]:
-        """Probe the next smaller or the next larger K than the best: the one used longest ago."""
+        """Probe the next smaller or the next larger K than the best, or a tree that promises much.
+
+        Of these it is the one that was used longest ago.
+        """
         place = self.k_values.index(best)
         fewer, more = self.k_values[max(0, place - 1) : place], self.k_values[place + 1 : place + 2]
         beside = [k for k in fewer if self._may_be_better(requests, k, best)] + more
+        others = set(self.trees) - {best, *fewer, *more}
+        beside += [k for k in sorted(others) if self._promises(requests, k, best)]
         self._before_probe = best
         if not beside:
             looks.wait(looks.patience)
@@ -199,6 +217,12 @@ class AdaptiveK:
         oldest = min(beside, key=lambda k: (self._last_seen[k], -k))
         looks.wait(looks.patience)
         return KChoice(oldest, PROBE), PROBE_STEPS
+
+
+def never(k: int) -> bool:
+    """Return that what ``k`` drafts yield is known from their rates."""
+    del k
+    return False
 
 
 def no_rows(k: int) -> float:

@@ -18,6 +18,7 @@ from vllm_ascend_spec.control.batch_class import BatchClass
 from vllm_ascend_spec.control.confidence import Estimate
 from vllm_ascend_spec.control.scheduler import SpecSchedulerMixin, StepK
 from vllm_ascend_spec.control.step_timer import TimedStep
+from vllm_ascend_spec.control.tree_tokens import DraftShapes
 from vllm_ascend_spec.step_report import COSTLY, PAST, REJECTED
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ class AdaptiveKMixin(SpecSchedulerMixin):
         # K of the drafts that were verified in the step being recorded.
         self._verified_k = 0
         # Keyed by whether any request of the batch samples.
+        lengths, shapes = asked.draft_lengths or (), DraftShapes.of(asked)
         self.classes = {
-            samples: BatchClass(asked.draft_lengths or (), may_be_ragged=is_ragged)
+            samples: BatchClass(lengths, may_be_ragged=is_ragged, shapes=shapes)
             for samples in (False, True)
         }
         self._class = self.classes[False]
@@ -156,15 +158,15 @@ class AdaptiveKMixin(SpecSchedulerMixin):
             elif expected is not None and expected.limit == 0:
                 self._class.note(req_id, 0, 0, expected)
 
-    def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
+    def _note_one(self, req_id: str, drafts: int, accepted: int, on_chain: int | None) -> None:
         # Acceptance of dummy requests tells nothing.
         if self.warmup_k is None:
-            super()._note_one(req_id, drafts, accepted)
+            super()._note_one(req_id, drafts, accepted, on_chain)
             # Drafts that a request did not get count as rejected, unless it has a limit.
             is_limited = self._limit_of(req_id, self._verified_k) < self._verified_k
             is_limited = is_limited or req_id in self._limits
             wanted = drafts if is_limited else max(drafts, self._verified_k)
-            self._class.note(req_id, wanted, accepted, self._expected.get(req_id))
+            self._class.note(req_id, wanted, accepted, self._expected.get(req_id), on_chain)
 
     def _pauses(self) -> tuple[bool, int]:
         pauses = sum(batch_class.pause_log.pauses for batch_class in self.classes.values())

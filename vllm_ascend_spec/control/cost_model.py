@@ -110,12 +110,17 @@ class CostModel:
     """Times of decode steps.
 
     A step of n requests with k drafts each verifies n·(k+1) rows and runs the draft k times, so
-    between measured cells its time is modelled as a·n·(k+1) + b·k + c. A longer context makes any
-    step slower, so times that were measured at another context are corrected to that of the last
-    step.
+    between measured cells its time is modelled as a·n·(k+1) + b·k + c. Trees take fewer passes of
+    the draft, and attention of their own; so the model is that of chains, and a tree's time is
+    estimated from the same tree's in another batch. A longer context makes any step slower, so
+    times that were measured at another context are corrected to that of the last step.
+
+    Args:
+        passes: passes of the draft for trees, by number of drafts; all others are chains.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, passes: Mapping[int, int] | None = None) -> None:
+        self._passes = passes or {}
         self._cells: dict[tuple[int, int], Bucket] = {}
         self._fitted: tuple[float, float, float] | None = None
         self._until_fit = 0
@@ -208,10 +213,14 @@ class CostModel:
         if fit is None:
             # Too little for a fit: take the middle between a constant and a linear cost.
             return base * math.sqrt(requests / nearest)
-        return base * _at(fit, requests, drafts) / _at(fit, nearest, drafts)
+        return base * self._at(fit, requests, drafts) / self._at(fit, nearest, drafts)
 
     def _on_a_line(self, requests: int, drafts: int, others: Sequence[int]) -> float | None:
         """Estimate the time of a step on the line through the two nearest numbers of drafts."""
+        if drafts not in self._passes:
+            # A tree does not say what a chain costs, but where little else was measured.
+            chains = [k for k in others if k not in self._passes]
+            others = chains if len(chains) > 1 else others
         if len(others) < 2:
             return None
         one, two = sorted(others, key=lambda k: abs(k - drafts))[:2]
@@ -229,13 +238,17 @@ class CostModel:
         return self._fitted
 
     def _fit_anew(self) -> tuple[float, float, float] | None:
-        """Fit a, b and c by least squares of relative errors."""
-        known = [key for key, cell in self._cells.items() if cell.count >= MIN_MEASUREMENTS]
+        """Fit a, b and c by least squares of relative errors, to chains."""
+        known = [
+            (n, k)
+            for (n, k), cell in self._cells.items()
+            if cell.count >= MIN_MEASUREMENTS and k not in self._passes
+        ]
         if len({n for n, _ in known}) < 2 or len(known) < 3:
             return None
         import numpy as np
 
-        rows = np.array([_features(n, k) for n, k in known], dtype=float)
+        rows = np.array([self._features(n, k) for n, k in known], dtype=float)
         times = np.array([self._now(n, k) for n, k in known])
         found, *_ = np.linalg.lstsq(rows / times[:, None], np.ones(len(known)), rcond=None)
         a, b, c = (max(float(value), 0.0) for value in found)
@@ -269,10 +282,8 @@ class CostModel:
         """Return the cells by numbers of requests and drafts."""
         return dict(self._cells)
 
+    def _features(self, requests: int, drafts: int) -> tuple[float, float, float]:
+        return requests * (drafts + 1.0), float(self._passes.get(drafts, drafts)), 1.0
 
-def _features(requests: int, drafts: int) -> tuple[float, float, float]:
-    return requests * (drafts + 1.0), float(drafts), 1.0
-
-
-def _at(fit: tuple[float, float, float], requests: int, drafts: int) -> float:
-    return sum(f * x for f, x in zip(fit, _features(requests, drafts), strict=True))
+    def _at(self, fit: tuple[float, float, float], requests: int, drafts: int) -> float:
+        return sum(f * x for f, x in zip(fit, self._features(requests, drafts), strict=True))

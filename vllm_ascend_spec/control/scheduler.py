@@ -7,6 +7,7 @@ sees both a step's end and what was accepted, and it has the numbers on the host
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from vllm.compilation.cuda_graph import CUDAGraphStat
@@ -15,17 +16,19 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.config.schedule import has_lockstep_replicas
-from vllm_ascend_spec.config.tree_shape import is_principal
 from vllm_ascend_spec.control.acceptance import RecentAcceptance
 from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
 from vllm_ascend_spec.control.context import ContextMixin
 from vllm_ascend_spec.control.draft_window import WindowMixin
 from vllm_ascend_spec.control.request import most_drafts
 from vllm_ascend_spec.control.step_counters import StepCounters
+from vllm_ascend_spec.control.tree_grammar import TreeGrammarMixin
 from vllm_ascend_spec.step_report import FIXED, SCHEDULED, StepReport
 from vllm_ascend_spec.upstream.scheduler import k_by_requests, set_k
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.metrics.stats import SchedulerStats
     from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
@@ -58,7 +61,7 @@ class StepK:
         return found
 
 
-class SpecSchedulerMixin(ContextMixin, WindowMixin):
+class SpecSchedulerMixin(ContextMixin, WindowMixin, TreeGrammarMixin):
     """Mixin for a scheduler of vLLM, which it has to precede in the bases.
 
     Requests may have fewer drafts than others, acceptance is watched, and each step reports its K.
@@ -78,14 +81,12 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin):
             asked.schedule, self.vllm_config.scheduler_config.max_num_seqs, self.max_k
         )
         self._step_k = StepK(self.max_k, FIXED, self.max_k)
-        # The drafts of a tree that follow each other; None for chains.
-        self._chain = None if asked.tree is None else sum(map(is_principal, asked.tree))
         # Data-parallel replicas of a mixture of experts must make equally many drafts: each makes
         # the largest K and verifies the first of them.
         self._is_lockstep = has_lockstep_replicas(self.vllm_config)
         self.acceptance = RecentAcceptance(self.max_k)
         self._alarm = AcceptanceAlarm(self.acceptance, self.remedy)
-        self._counters = StepCounters(asked.method, self._alarm)
+        self._counters = StepCounters(asked.method, self._alarm, asked.longest_chain)
         # Most drafts by request id, for requests that ask for a limit.
         self._most_drafts: dict[str, int] = {}
         # Ids of ended requests that vLLM has not released yet.
@@ -108,15 +109,13 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin):
         if most is not None:
             self._most_drafts[request.request_id] = most
             self._limits[request.request_id] = most
-        if self._chain is not None and request.use_structured_output:
-            # A grammar follows one text.
-            self._limits[request.request_id] = min(self._chain, most or self._chain)
         super().add_request(request)  # type: ignore[misc]
 
     def _forget(self, req_id: str) -> None:
         """Drop what is known of a request that has ended."""
         self._most_drafts.pop(req_id, None)
         self._limits.pop(req_id, None)
+        self._branches.pop(req_id, None)
 
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
         """Store new drafts, cut to the limit of each request."""
@@ -129,7 +128,7 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin):
                     draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True
                 )
             ]
-        super().update_draft_token_ids(draft_token_ids)  # type: ignore[misc]
+        super().update_draft_token_ids(draft_token_ids)
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Schedule a step; the signature is vLLM's.
@@ -215,12 +214,31 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin):
             verified = min(len(drafts) - invalid.get(req_id, 0), self.room_in_context(req_id))
             if tokens and verified > 0:
                 accepted = min(verified, len(tokens) - 1)
-                self._note_one(req_id, verified, accepted)
+                self._note_one(req_id, verified, accepted, count_on_chain(drafts, tokens))
                 self.note_window(scheduler_output, req_id, verified, accepted)
 
-    def _note_one(self, req_id: str, drafts: int, accepted: int) -> None:
+    def _note_one(self, req_id: str, drafts: int, accepted: int, on_chain: int | None) -> None:
         self.acceptance.note(drafts, accepted)
-        self._counters.note(drafts, accepted)
+        self._counters.note(drafts, accepted, on_chain)
+
+
+def count_on_chain(drafts: Sequence[int], tokens: Sequence[int]) -> int | None:
+    """Return how many drafts at the beginning were accepted one after another.
+
+    In a tree these are those of the principal chain: an accepted path either follows it to its end
+    or leaves it.
+
+    Args:
+        drafts: a request's drafts; -1 with asynchronous scheduling, where they are not known here.
+        tokens: what they were verified as: accepted drafts, and the token after them.
+
+    Returns:
+        None if the drafts are not known.
+    """
+    if drafts[0] < 0:
+        return None
+    pairs = zip(drafts, tokens[:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 class SpecScheduler(SpecSchedulerMixin, Scheduler):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vllm_ascend_spec.control.acceptance_alarm import AcceptanceAlarm
-from vllm_ascend_spec.step_report import StepReport
+from vllm_ascend_spec.step_report import StepReport, TreeCounts
 
 
 class StepCounters:
@@ -12,15 +12,26 @@ class StepCounters:
     Args:
         method: the drafting method.
         alarm: checks acceptance.
+        longest_chain: more drafts than this are a tree.
     """
 
-    def __init__(self, method: str, alarm: AcceptanceAlarm) -> None:
+    def __init__(self, method: str, alarm: AcceptanceAlarm, longest_chain: int) -> None:
         self._method, self._alarm = method, alarm
         self._verified: dict[int, tuple[int, int]] = {}
         self._alarms = self._pauses = 0
+        self._longest_chain = longest_chain
+        self._trees = TreeCounts()
 
-    def note(self, drafts: int, accepted: int) -> None:
-        """Count a request's drafts and the accepted ones."""
+    def note(self, drafts: int, accepted: int, on_chain: int | None) -> None:
+        """Count a request's drafts and the accepted ones.
+
+        Args:
+            drafts: number of drafts.
+            accepted: number of accepted ones.
+            on_chain: how many of these are the first drafts; None if not known.
+        """
+        if drafts > self._longest_chain:
+            self._trees.note(drafts, accepted, on_chain)
         requests, before = self._verified.get(drafts, (0, 0))
         self._verified[drafts] = requests + 1, before + accepted
 
@@ -35,6 +46,7 @@ class StepCounters:
         alarms = self._alarm.alarms
         report.method = self._method
         report.verified, self._verified = self._verified, {}
+        report.trees, self._trees = self._trees, TreeCounts()
         report.is_low, report.alarms = self._alarm.is_low, alarms - self._alarms
         report.is_paused, report.pauses = is_paused, pauses - self._pauses
         self._alarms, self._pauses = alarms, pauses

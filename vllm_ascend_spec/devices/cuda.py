@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vllm_ascend_spec import versions
+from vllm_ascend_spec.config.cuda_trees import cause_in_text, check_for_cuda
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.devices import cuda_host
 
@@ -25,6 +26,10 @@ DEVICE = Device(
     platform="vllm_ascend_spec.platform.cuda.SpecCudaPlatform",
     family="vllm",
     max_drafts=64,
+    # A row's bits name the root and the nodes that it sees (ops/tree_attention/__init__.py).
+    max_tree_drafts=63,
+    tree_target_cause=cause_in_text,
+    checks=(check_for_cuda,),
     host_problem=cuda_host.host_problem,
     import_problem=cuda_host.import_problem,
     import_problem_elsewhere=cuda_host.import_problem_elsewhere,

@@ -18,7 +18,13 @@ from vllm_ascend_spec.config.combinations import OF_BUILT, device_rules
 from vllm_ascend_spec.config.device import Device
 from vllm_ascend_spec.config.draft_length import LENGTH, because
 from vllm_ascend_spec.config.draft_sampling import OPTION as SAMPLING
-from vllm_ascend_spec.config.engine import UNKNOWN, EngineOptions, SpecInput, kv_connector_of
+from vllm_ascend_spec.config.engine import (
+    UNKNOWN,
+    EngineOptions,
+    SpecInput,
+    attention_backend_of,
+    kv_connector_of,
+)
 from vllm_ascend_spec.config.options import is_unset
 from vllm_ascend_spec.config.page import refuse_page
 from vllm_ascend_spec.config.resolve import require_speculation, resolve
@@ -142,6 +148,8 @@ def _engine_of(vllm_config: VllmConfig, device: Device) -> EngineOptions:
         # vLLM has not settled it yet; the drafter checks the final mode.
         cudagraph_mode=UNKNOWN,
         kv_connector=kv_connector_of(vllm_config.kv_transfer_config),
+        attention_backend=attention_backend_of(vllm_config),
+        kv_cache_dtype=vllm_config.cache_config.cache_dtype,
         max_num_seqs=vllm_config.scheduler_config.max_num_seqs,
         capture_sizes=given_sizes(vllm_config.compilation_config),
     )

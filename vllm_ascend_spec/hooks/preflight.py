@@ -12,6 +12,7 @@ from vllm_ascend_spec.config.detect import asked_for
 from vllm_ascend_spec.config.engine import (
     UNKNOWN,
     EngineOptions,
+    attention_backend_of,
     capture_sizes_of,
     cudagraph_mode_of,
     is_compiled,
@@ -81,6 +82,8 @@ def engine_of(args: Any) -> EngineOptions:
         async_scheduling=getattr(args, "async_scheduling", None),
         cudagraph_mode=mode,
         kv_connector=kv_connector_of(transfer),
+        attention_backend=attention_backend_of(args),
+        kv_cache_dtype=str(getattr(args, "kv_cache_dtype", "auto")),
         max_num_seqs=getattr(args, "max_num_seqs", None),
         capture_sizes=None if sizes is None else tuple(sizes),
         log_stats=not getattr(args, "disable_log_stats", False),

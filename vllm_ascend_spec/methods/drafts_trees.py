@@ -1,10 +1,15 @@
-"""The part of a drafter that makes trees of one shape for all requests."""
+"""The part of a drafter that makes trees of one shape for all requests.
+
+A step's K says how large: up to the length of the principal chain K drafts are a chain, and more
+are so many nodes of the tree. Any prefix of its nodes is a tree.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vllm_ascend_spec.config.tree_shape import parents_of
 from vllm_ascend_spec.methods.tree_choice import TreeChoice, choice_of
 from vllm_ascend_spec.methods.tree_drafts import TreeDrafts
 
@@ -17,13 +22,19 @@ class DraftsTreesMixin:
     """Mixin for drafters; :meth:`set_up_tree` turns it on.
 
     Attributes:
-        tree: lays the drafts out as a tree; None for chains.
+        num_drafts: K of the step that is drafted now.
+        tree: lays its drafts out as a tree; None for chains.
     """
 
     runner: Any
+    num_drafts: int
     tree: TreeDrafts | None = None
     _choice: TreeChoice | None = None
     _make_tree: Callable[[Tree], TreeDrafts]
+    _shape: Tree | None = None
+    _parents: list[int]
+    _longest_chain: int
+    _by_size: dict[int, TreeDrafts]
 
     def set_up_tree(
         self, asked: SpecConfig, make: Callable[[Tree], TreeDrafts], deepest: int | None = None
@@ -37,16 +48,38 @@ class DraftsTreesMixin:
         """
         if asked.tree is None:
             return
-        self._make_tree = make
-        self.tree = make(asked.tree)
+        self._make_tree, self._longest_chain = make, asked.longest_chain
+        self._take_shape(asked.tree)
         if asked.shapes_tree:
             self._choice = choice_of(len(asked.tree), deepest)
+        self.num_steps(asked.max_k)
+
+    def _take_shape(self, tree: Tree) -> None:
+        self._shape, self._parents, self._by_size = tree, parents_of(tree), {}
+
+    def num_steps(self, k: int) -> int:
+        """Get ready to make ``k`` drafts, and return how many of them follow each other."""
+        self.num_drafts, self.tree = k, self._tree_of(k)
+        return k if self.tree is None else self.tree.num_steps
+
+    def _tree_of(self, k: int) -> TreeDrafts | None:
+        """Return the tree of the first ``k`` nodes; None for a chain."""
+        if self._shape is None or k <= self._longest_chain:
+            return None
+        if k not in self._by_size:
+            self._by_size[k] = self._make_tree(self._shape[:k])
+        return self._by_size[k]
 
     def take_parents(self) -> list[list[int]] | None:
-        """Return how the last drafts of each request hang together; None for chains."""
-        if self.tree is None:
+        """Return how the last drafts of each request hang together, nothing for a chain's.
+
+        Returns:
+            None if no drafts are trees.
+        """
+        if self._shape is None:
             return None
-        return [self.tree.parents] * self.runner.input_batch.num_reqs
+        parents = [] if self.tree is None else self.tree.parents
+        return [parents] * self.runner.input_batch.num_reqs
 
     def learn_tree(self, parents: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]) -> None:
         """Note what was accepted, and take another shape if it is worth more now.
@@ -55,11 +88,11 @@ class DraftsTreesMixin:
             parents: of each request's verified drafts.
             rows: of each request's accepted path: 0, then node + 1 for each accepted node.
         """
-        if self._choice is None or self.tree is None:
+        if self._choice is None:
             return
         for own, path in zip(parents, rows, strict=True):
             # Those of an earlier shape may still be under way.
-            if own and list(own) == self.tree.parents[: len(own)]:
+            if own and list(own) == self._parents[: len(own)]:
                 self._choice.note(path, len(own))
         if self._choice.look():
-            self.tree = self._make_tree(self._choice.tree)
+            self._take_shape(self._choice.tree)

@@ -1,12 +1,9 @@
-"""Drafts of trees that were found in a text: their order, and who gets a chain."""
+"""Drafts of trees that were found in a text, and their order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from vllm_ascend_spec.methods.drafter import Runner
+from typing import NamedTuple
 
 
 class FoundTree(NamedTuple):
@@ -20,12 +17,6 @@ class FoundTree(NamedTuple):
     tokens: list[int]
     parents: list[int]
 
-    def cut_to_chain(self) -> FoundTree:
-        """Return the drafts at the beginning that follow each other."""
-        chain = principal_chain(self.parents)
-        end = next((i for i, node in enumerate(chain) if node != i), len(chain))
-        return FoundTree(self.tokens[:end], self.parents[:end])
-
 
 NOTHING = FoundTree([], [])
 
@@ -37,19 +28,13 @@ class FindsTreesMixin:
         finds_trees: whether drafts are trees.
     """
 
-    runner: Runner
     finds_trees: bool = False
     _parents: list[list[int]] | None = None
 
-    def hand_over(self, req_ids: Sequence[str], trees: Sequence[FoundTree]) -> list[list[int]]:
+    def hand_over(self, trees: Sequence[FoundTree]) -> list[list[int]]:
         """Return the drafts of each request; keep how they hang together."""
-        states = (self.runner.requests[req_id] for req_id in req_ids)
-        given = [
-            tree.cut_to_chain() if needs_chain(state) else tree
-            for tree, state in zip(trees, states, strict=True)
-        ]
-        self._parents = [tree.parents for tree in given]
-        return [tree.tokens for tree in given]
+        self._parents = [tree.parents for tree in trees]
+        return [tree.tokens for tree in trees]
 
     def take_parents(self) -> list[list[int]] | None:
         """Return how the last drafts of each request hang together; None for chains."""
@@ -79,13 +64,3 @@ def principal_first(tokens: Sequence[int], parents: Sequence[int]) -> FoundTree:
     order = chain + [node for node in range(len(tokens)) if node not in known]
     place = {-1: -1} | {node: index for index, node in enumerate(order)}
     return FoundTree([tokens[node] for node in order], [place[parents[node]] for node in order])
-
-
-def needs_chain(state: Any) -> bool:
-    """Tell whether a request's drafts may not be a tree: a grammar follows one text only.
-
-    Args:
-        state: vLLM's state of the request.
-    """
-    params = state.sampling_params
-    return params is not None and params.structured_outputs is not None

@@ -88,10 +88,6 @@ class TreeDrafts:
         return self._found[each.before][:, each.rank]
 
     def lay_out(self) -> torch.Tensor:
-        """Return the drafts of the passes since the last call, int64 [num_reqs, num_nodes].
-
-        A single pass that only keeps a KV cache up to date makes some of them, which nobody reads.
-        """
+        """Return the drafts of the passes since the last call, int64 [num_reqs, num_nodes]."""
         found, self._found = self._found, []
-        made = [node for node in self._nodes if node[0] < len(found)]
-        return torch.stack([found[source][:, rank] for source, rank in made], dim=1)
+        return torch.stack([found[source][:, rank] for source, rank in self._nodes], dim=1)

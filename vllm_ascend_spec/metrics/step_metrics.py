@@ -17,6 +17,9 @@ from vllm_ascend_spec.step_report import StepReport
 K_STEPS = "vllm:spec_decode_draft_length_steps"
 GRAPH_STEPS = "vllm:spec_decode_graph_steps"
 DRAFT_GRAPH_STEPS = "vllm:spec_decode_draft_graph_steps"
+# Where the accepted path of a tree went: along the principal chain, or to a node beside it. With
+# asynchronous scheduling it is not known.
+ON_CHAIN, BESIDE, UNKNOWN = "chain", "beside", "unknown"
 # Each common size of a decode batch has its own bucket.
 BUCKETS = (*range(1, 17), *range(20, 65, 4), *range(80, 257, 16), 384, 512, 768, 1024)
 # How a sample changes a metric.
@@ -97,6 +100,25 @@ def _verified_requests(step: CountedStep) -> Samples:
 def _verified_tokens(step: CountedStep) -> Samples:
     for k, (requests, accepted) in step.report.verified.items():
         yield (step.report.method, str(k)), requests + accepted
+
+
+def _tree_paths(step: CountedStep) -> Samples:
+    trees = step.report.trees
+    on_chain = trees.known - trees.left
+    unknown = trees.verified - trees.known
+    for path, count in ((ON_CHAIN, on_chain), (BESIDE, trees.left), (UNKNOWN, unknown)):
+        if count:
+            yield (step.report.method, path), count
+
+
+def _of_trees(count_of: Callable[[StepReport], int]) -> Callable[[CountedStep], Samples]:
+    """Return the sample of a sum over verified trees."""
+
+    def samples(step: CountedStep) -> Samples:
+        if (count := count_of(step.report)) > 0:
+            yield (step.report.method,), count
+
+    return samples
 
 
 def _position(which: int) -> Callable[[CountedStep], Samples]:
@@ -183,6 +205,38 @@ METRICS = (
         _BY_POSITION,
         _position(1),
         "position_accepted",
+    ),
+    Metric(
+        "vllm:spec_decode_tree_paths",
+        "counter",
+        "Verified trees of drafts, by where the accepted path went: chain, beside or unknown.",
+        ("method", "path"),
+        _tree_paths,
+        "tree_paths",
+    ),
+    Metric(
+        "vllm:spec_decode_tree_drafts",
+        "counter",
+        "Drafts of these trees: their nodes.",
+        ("method",),
+        _of_trees(lambda report: report.trees.drafts),
+        "tree_drafts",
+    ),
+    Metric(
+        "vllm:spec_decode_tree_depth",
+        "counter",
+        "Drafts that follow each other at most in these trees, added up.",
+        ("method",),
+        _of_trees(lambda report: report.tree_depth),
+        "tree_depth",
+    ),
+    Metric(
+        "vllm:spec_decode_tree_accepted",
+        "counter",
+        "Accepted drafts of these trees: the lengths of the accepted paths.",
+        ("method",),
+        _of_trees(lambda report: report.trees.accepted),
+        "tree_accepted",
     ),
     Metric(
         "vllm:spec_decode_step_seconds",

@@ -11,6 +11,7 @@ from vllm_ascend_spec.devices.cuda import DEVICE
 from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.patches import v1_model_runner
 from vllm_ascend_spec.platform.capture import set_capture_sizes
+from vllm_ascend_spec.platform.cuda_trees import set_tree_attention
 from vllm_ascend_spec.platform.shared import (
     CommandLineMixin,
     DefaultsMixin,
@@ -45,6 +46,7 @@ class SpecCudaPlatform(CommandLineMixin, DefaultsMixin, CudaPlatform):
                 log_once(logging.INFO, RUNS_ON_V1)
             if vllm_config.parallel_config.worker_cls == "auto":
                 vllm_config.parallel_config.worker_cls = WORKER
+            set_tree_attention(vllm_config)
         super().check_and_update_config(vllm_config)
         set_capture_sizes(vllm_config, divisor_of, draft_has_pieces=True)
         set_scheduler(vllm_config)

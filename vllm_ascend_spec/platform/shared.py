@@ -90,7 +90,7 @@ def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
         found = (*speculation.warnings, set_one_group(vllm_config), *context_warnings(vllm_config))
         warnings = tuple(dict.fromkeys(warning for warning in found if warning is not None))
         check_window(vllm_config, speculation)
-        check_tree_target(vllm_config, speculation)
+        check_tree_target(vllm_config, speculation, device)
         speculation = replace(speculation, warnings=warnings)
         attach(vllm_config, speculation)
     # Without a model it is a placeholder that vLLM builds without an engine.
@@ -100,7 +100,7 @@ def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
         check_model_runner(vllm_config)
 
 
-def check_tree_target(vllm_config: VllmConfig, speculation: SpecConfig) -> None:
+def check_tree_target(vllm_config: VllmConfig, speculation: SpecConfig, device: Device) -> None:
     """Refuse trees for a hub target that cannot have them; a folder's was checked before.
 
     Raises:
@@ -108,7 +108,7 @@ def check_tree_target(vllm_config: VllmConfig, speculation: SpecConfig) -> None:
     """
     if not speculation.has_trees:
         return
-    cause = cause_in_config(vllm_config.model_config.hf_config.to_dict())
+    cause = cause_in_config(vllm_config.model_config.hf_config.to_dict(), device)
     if cause is not None:
         option = speculation.sources["tree"]
         raise ConfigError(option, speculation.max_k, f"not possible with {cause}")

@@ -23,7 +23,8 @@ OF_OUR_LOOP = tuple(
 # Modules that only trees use, which are refused before 0.30 (limits.py).
 OF_TREES = tuple(
     f"vllm_ascend_spec.worker.{name}"
-    for name in ("cpu_tree_attention", "cpu_trees", "npu_tree_attention", "npu_trees")
+    for device in ("cpu", "cuda", "npu")
+    for name in (f"{device}_tree_attention", f"{device}_trees")
 )
 
 

@@ -1,7 +1,8 @@
 """How vLLM's scheduler sets how many drafts a step makes.
 
 Since 0.30 the scheduler's output carries K, and a schedule may change K from step to step. In 0.23
-the output has no K: every step uses the engine's, which callers pass here.
+the output has no K: every step uses the engine's, which callers pass here. Nor is there one way to
+ask what a grammar allows, which only trees need.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vllm_ascend_spec.upstream.limits import FIXED_K
+from vllm_ascend_spec.upstream.limits import FIXED_K, NO_TREES
 from vllm_ascend_spec.upstream.ranges import vllm_is
 
 if vllm_is(">=0.30"):
@@ -17,6 +18,8 @@ if vllm_is(">=0.30"):
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.request import Request
+    from vllm.v1.structured_output import StructuredOutputManager
 
 
 def set_k(scheduled: SchedulerOutput, k: int) -> None:
@@ -48,3 +51,18 @@ def k_by_requests(schedule: Sequence[Sequence[int]], widest: int, max_k: int) ->
     if vllm_is(">=0.30"):
         return build_dynamic_sd_schedule_lookup([list(row) for row in schedule], widest, max_k)
     raise ValueError(f"no schedule of K with {FIXED_K}")
+
+
+def allowed_drafts(
+    manager: StructuredOutputManager, request: Request, drafts: list[int]
+) -> list[int]:
+    """Return the drafts up to the first that a request's grammar rules out.
+
+    Args:
+        manager: vLLM's.
+        request: the request.
+        drafts: one after the other.
+    """
+    if vllm_is(">=0.30"):
+        return manager.validate_tokens(request, drafts)
+    raise ValueError(f"no trees with {NO_TREES}")

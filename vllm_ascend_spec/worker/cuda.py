@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from vllm.v1.worker import gpu_model_runner, gpu_worker
 
 from vllm_ascend_spec.errors import PlatformError
+from vllm_ascend_spec.worker.cuda_trees import CudaTreesMixin
 from vllm_ascend_spec.worker.vllm_runner import VllmRunnerMixin
 
 
-class SpecGPUModelRunner(VllmRunnerMixin, gpu_model_runner.GPUModelRunner):
+class SpecGPUModelRunner(CudaTreesMixin, VllmRunnerMixin, gpu_model_runner.GPUModelRunner):
     """vLLM's GPU runner (V1) with our drafter and verifier."""
 
 

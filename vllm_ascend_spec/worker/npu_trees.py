@@ -18,7 +18,7 @@ from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.verification.trees import on_device
 from vllm_ascend_spec.worker.npu_tree_attention import ATTRIBUTE, TreeAttentionImpl, TreeRows
-from vllm_ascend_spec.worker.tree_plan import mask_of, principal_length
+from vllm_ascend_spec.worker.tree_plan import is_chain, mask_of
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class NpuTreesMixin:
     """Mixin for ``NPUModelRunner``; must come before it and ``TreesMixin`` in the bases.
 
-    In full graphs all rows attend this way, also those of chains: a graph is for trees or not.
+    In full graphs of more drafts than a chain has, all rows attend this way, also those of chains.
+    The tree's shape does not change here, so a graph of fewer drafts is one of chains.
     """
 
     vllm_config: VllmConfig
@@ -43,6 +44,7 @@ class NpuTreesMixin:
     _tree_layers: Mapping[str, Any] = MappingProxyType({})
     _layer_metadata: dict[str, Any]
     _mask: torch.Tensor
+    _most_chain_rows: int
     _kept: list[tuple[list[str], torch.Tensor]]
     _is_in_graph: bool = False
     _has_kept: bool = False
@@ -72,7 +74,7 @@ class NpuTreesMixin:
         if problem := next(filter(None, problems), None):
             option = asked.sources.get("has_trees", OPTION)
             raise ConfigError(option, asked.max_k, f"not possible with {problem} on an NPU yet")
-        width = asked.max_k + 1
+        width, self._most_chain_rows = asked.max_k + 1, asked.longest_chain + 1
         most_rows = self.vllm_config.scheduler_config.max_num_seqs * width
         most_rows = max(most_rows, self.compilation_config.max_cudagraph_capture_size or 0)
         self._mask = torch.zeros(most_rows * width, dtype=torch.bool, device=self.device)
@@ -110,7 +112,7 @@ class NpuTreesMixin:
     ) -> None:
         """Let requests with trees attend along paths, the others as vllm-ascend has them."""
         parents, starts, num_drafts = trees
-        chosen = [i for i, own in enumerate(parents) if principal_length(own) < len(own)]
+        chosen = [i for i, own in enumerate(parents) if not is_chain(own)]
         if self._is_in_graph or not chosen:
             return
         width = max(num_drafts[i] for i in chosen) + 1
@@ -148,7 +150,7 @@ class NpuTreesMixin:
         def describe(whole: Any) -> TreeRows | None:
             ends = whole.actual_seq_lengths_q
             width, num_reqs = ends[0], len(ends)
-            if width == 1:  # a graph without drafts
+            if width <= self._most_chain_rows:  # a graph of chains
                 return None
             assert ends == list(range(width, num_reqs * width + 1, width))
             known = [tuple(own) for own in parents] + [()] * (num_reqs - len(parents))

@@ -21,13 +21,18 @@ from vllm_ascend_spec.worker.stopwatch import StepWatches
 
 
 class StepReportsMixin:
-    """Mixin for a model runner of vLLM or vllm-ascend; must come before it in the bases."""
+    """Mixin for a model runner of vLLM or vllm-ascend; must come before it in the bases.
+
+    Attributes:
+        tree_depth: sum of the depths of trees since the last report.
+    """
 
     compilation_config: Any
     input_batch: Any
     drafter: Any
     _graph_before: str = NO_GRAPH
     uniform_decode_query_len: int
+    tree_depth: int = 0
 
     @cached_property
     def watches(self) -> StepWatches:
@@ -56,6 +61,7 @@ class StepReportsMixin:
         else:
             sizes = stat.num_unpadded_tokens, stat.num_padded_tokens, stat.num_paddings
             report = StepReport(graph=stat.runtime_mode)
+        report.tree_depth, self.tree_depth = self.tree_depth, 0
         report.step_us = self.watches.step.take()
         report.verification_us = self.watches.verification.take()
         report.drafting_us = self.watches.drafting.take()

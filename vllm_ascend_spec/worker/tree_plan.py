@@ -6,7 +6,7 @@ rows attend to them as those of a chain. All rows of a tree have been written at
 place of its row. Paths that begin alike share what is there already. The principal chain, which is
 accepted most often, comes last: its keys stay where the next step expects them.
 
-Attention that takes a mask needs one call, see :func:`mask_of`.
+Attention that takes a mask needs one call, see :func:`mask_of` and :func:`bits_of`.
 """
 
 from __future__ import annotations
@@ -72,6 +72,11 @@ def principal_length(parents: Sequence[int]) -> int:
     return next((place for place, is_next in enumerate(chain) if not is_next), len(parents))
 
 
+def is_chain(parents: Sequence[int]) -> bool:
+    """Tell whether each node follows the one before it."""
+    return principal_length(parents) == len(parents)
+
+
 @lru_cache(maxsize=256)
 def walks_of(parents: Parents) -> tuple[Walk, ...]:
     """Return the walks of a tree, the principal chain last."""
@@ -125,6 +130,21 @@ def mask_of(parents: Parents, num_rows: int, width: int) -> np.ndarray:
         seen[row, row] = True
     seen[num_rows:] = seen[num_rows - 1]
     return ~seen
+
+
+@lru_cache(maxsize=256)
+def bits_of(parents: Parents) -> np.ndarray:
+    """Return what the root and the nodes of a tree see, int64 [num_rows].
+
+    Bit b of a row says whether it sees the row b places before the last one. Bits of rows after it
+    are set, and those of the text before the root (``ops/tree_attention/__init__.py``).
+    """
+    num_drafts = len(parents)
+    seen: np.ndarray = np.full(num_drafts + 1, -1, dtype=np.int64)
+    for node, row in enumerate(~mask_of(parents, num_drafts + 1, num_drafts + 1)[1:], 1):
+        for other in np.flatnonzero(~row[:node]):
+            seen[node] &= ~(1 << int(num_drafts - other))
+    return seen
 
 
 class StepTrees(NamedTuple):

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vllm_ascend_spec.config.draft_tree import attach_parents
+from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.verification.trees import BatchTrees, attach, on_device, trees_of
-from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of
+from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of, is_chain
 
 if TYPE_CHECKING:
+    from vllm.config import VllmConfig
     from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 
@@ -27,8 +30,8 @@ class TreesMixin:
     """Mixin for ``GPUModelRunner`` or a subclass; must come before it in the bases.
 
     Attributes:
-        parents_of_drafts: parents of the drafts that each request got last, by its id; empty if
-            drafts are chains.
+        parents_of_drafts: parents of the drafts that each request got last, by its id; chains
+            are left out.
     """
 
     device: torch.device
@@ -39,6 +42,8 @@ class TreesMixin:
     query_start_loc: Any
     execute_model_state: Any
     requests: dict[str, Any]
+    vllm_config: VllmConfig
+    tree_depth: int
     parents_of_drafts: Mapping[str, Sequence[int]] = MappingProxyType({})
     _trees: StepTrees | None = None
     _states: tuple[Any, ...] = ()
@@ -49,25 +54,39 @@ class TreesMixin:
         parents = drafter.take_parents() if hasattr(drafter, "take_parents") else None
         if parents is not None:
             # A request that was left out of a step still has the drafts of an earlier one.
-            waiting = self.parents_of_drafts.items()
-            kept = {req_id: own for req_id, own in waiting if req_id in self.requests}
-            self.parents_of_drafts = kept | dict(zip(req_ids, parents, strict=True))
+            known = {**self.parents_of_drafts, **dict(zip(req_ids, parents, strict=True))}
+            self.parents_of_drafts = {
+                req_id: own
+                for req_id, own in known.items()
+                if req_id in self.requests and not is_chain(own)
+            }
+
+    def take_draft_token_ids(self) -> Any:
+        """Return vLLM's drafts with how they hang together; grammars follow their paths."""
+        drafts = super().take_draft_token_ids()  # type: ignore[misc]
+        if drafts is not None and self.parents_of_drafts:
+            given = zip(drafts.req_ids, drafts.draft_token_ids, strict=True)
+            attach_parents(drafts, [self._parents_of(req_id, len(own)) for req_id, own in given])
+        return drafts
 
     def _prepare_inputs(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vLLM does, and move the rows of trees to the positions of their depths."""
         prepared = super()._prepare_inputs(*args, **kwargs)  # type: ignore[misc]
         self._trees = None
         metadata: SpecDecodeMetadata | None = prepared[1]
-        if metadata is None or not self.parents_of_drafts:
+        asked = None if metadata is None else speculation_of(self.vllm_config)
+        if metadata is None or asked is None or not asked.has_trees:
             return prepared
         counts, req_ids = metadata.num_draft_tokens, self.input_batch.req_ids
         parents = [self._parents_of(*drafts) for drafts in zip(req_ids, counts, strict=True)]
+        depths = [depths_of(own) for own in parents]
+        self.tree_depth += sum(max(own) for own in depths if len(own) > asked.longest_chain)
+        if all(map(is_chain, parents)):
+            return prepared
         starts = self.query_start_loc.np[: len(counts) + 1].tolist()
         self._trees = StepTrees(parents, starts, counts)
         attach(metadata, BatchTrees.of(parents, self.device))
-        shifts = [
-            depth - place for own in parents for place, depth in enumerate([0, *depths_of(own)])
-        ]
+        shifts = [depth - place for own in depths for place, depth in enumerate([0, *own])]
         self._shifts = on_device(shifts, torch.int64, self.device)
         self.positions[metadata.logits_indices] += self._shifts
         return prepared

@@ -12,9 +12,12 @@ import torch
 from tests.ops.batches import RULES, Arguments
 from tests.ops.cases import FILTERS
 from tests.ops.seeded import NOT_TAKEN
+from tests.ops.tree_attention import Batch, Request
 from tests.ops.triton.interpreter import INTERPRETED
 from vllm_ascend_spec.devices import cuda
 from vllm_ascend_spec.ops.grammar_mask.triton import grammar_mask
+from vllm_ascend_spec.ops.tree_attention import triton as launch
+from vllm_ascend_spec.ops.tree_attention.triton import tree_attention
 from vllm_ascend_spec.ops.verify_greedy.triton import verify_greedy
 from vllm_ascend_spec.ops.verify_sample.triton import verify_sample
 from vllm_ascend_spec.ops.verify_seeded.triton import verify_seeded
@@ -172,6 +175,60 @@ def test_verification_of_trees(
     assert [kernel.name for kernel in kernels] == [*names, "scan_tree", "finalize_tree"]
     for kernel in kernels:
         assert_fits(kernel, tmp_path)
+
+
+WINDOW = {"window": 128, "sinks": torch.zeros(8), "soft_cap": 30.0}
+ATTENTION: list[tuple[int, torch.dtype, int, dict[str, Any]]] = [
+    (80, torch.bfloat16, 128, {}),
+    (90, torch.bfloat16, 256, WINDOW),
+    *((80, dtype, size, WINDOW) for dtype in (torch.float16, torch.float32) for size in (64, 256)),
+    *((90, dtype, 128, {}) for dtype in (torch.float16, torch.float32)),
+]
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "head_size", "options"),
+    [pytest.param(*v, marks=pytest.mark.nightly if i > 1 else ()) for i, v in enumerate(ATTENTION)],
+)
+@pytest.mark.parametrize("precision", ["tf32", pytest.param("ieee", marks=pytest.mark.nightly)])
+def test_attention_along_paths(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capability: int,
+    dtype: torch.dtype,
+    head_size: int,
+    options: dict[str, Any],
+    precision: str,
+) -> None:
+    monkeypatch.setenv("TRITON_F32_DEFAULT", precision)
+    requests = [Request(100, 1, (-1, 0, -1)), Request(0, 3)]
+    batch = Batch(requests, dtype, num_heads=8, head_size=head_size, options=options)
+    arguments = batch.arguments()
+    splits = 16 if head_size == 128 else 1
+    monkeypatch.setattr(launch, "splits_of", lambda *_: splits)
+    with compiling_only(capability) as kernels:
+        tree_attention(**arguments, output=torch.zeros_like(arguments["query"]))
+    names = ["attend_along_paths", *["join_splits"] * (splits > 1)]
+    assert [kernel.name for kernel in kernels] == names
+    for kernel in kernels:
+        assert_fits(kernel, tmp_path)
+    kernel = kernels[0]
+    assert "ld.global.v4" in kernel.asm["ptx"] or "cp.async" in kernel.asm["ptx"]
+    assert "mma" in kernel.asm["ptx"] or (dtype, precision) == (torch.float32, "ieee")
+
+
+def test_a_kernel_serves_all_batches_of_a_layer() -> None:
+    with compiling_only(90) as kernels:
+        for count in (1, 2, 16, 17):
+            batch = Batch([Request(20, 1, (-1, 0, -1))] * count, torch.bfloat16, padding=count)
+            arguments = batch.arguments()
+            # A view of a table that is as wide for every batch, as a runner's is.
+            table = torch.zeros(40, 8, dtype=torch.int32)[: arguments["seq_lens"].shape[0]]
+            tree_attention(
+                **{**arguments, "block_table": table},
+                output=torch.zeros_like(arguments["query"]),
+            )
+    assert len({kernel.hash for kernel in kernels}) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *HALF])

@@ -11,7 +11,10 @@ from tests.ops.batches import DTYPES, RULES, Arguments, make_drafts, make_sample
 from tests.ops.cases import FILTERS, parity_cases
 from tests.ops.parity import assert_right, judge, judge_greedy
 from tests.ops.sharp import sharpen
-from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample
+from tests.ops.tree_attention import TOLERANCES, Batch, Request, attend, dense
+from tests.ops.trees import as_lists, path_to_the_last_node, ties_of_result, tree_cases
+from vllm_ascend_spec.ops import grammar_mask, verify_greedy, verify_sample, verify_tree
+from vllm_ascend_spec.ops.tree_attention import tree_attention
 
 pytestmark = [
     pytest.mark.cuda,
@@ -119,6 +122,88 @@ def test_a_captured_greedy_verification_follows_its_inputs() -> None:
     for seed, lengths in enumerate(([4, 0, 3, 1], [3, 1, 0, 4]), start=1):
         arguments = {**make_drafts(lengths, 32_001, seed), "max_draft_len": 4}
         assert_right([judge_greedy(arguments, replay(result, static, arguments))], most_ties=0)
+
+
+@pytest.mark.parametrize("filters", [(), FILTERS])
+def test_trees(filters: tuple[str, ...]) -> None:
+    """Of all shapes, at full size; ties are as rare as by any other order of sums."""
+    ties = 0
+    for case in tree_cases(60, seed=61, filters=filters, vocab_size=151_936, max_requests=4):
+        moved = {name: on_gpu(value) for name, value in case.items()}
+        ties += ties_of_result(case, on_cpu(verify_tree(**moved, backend="triton")))
+    assert ties <= 2
+
+
+@pytest.mark.parametrize("shape", ["chain", "star", "comb"])
+def test_trees_of_63_nodes(shape: str) -> None:
+    case = path_to_the_last_node(num_nodes=63, vocab_size=66, shape=shape)
+    moved = {name: on_gpu(value) for name, value in case.items()}
+    result = on_cpu(verify_tree(**moved, backend="triton"))
+    assert as_lists(result) == as_lists(verify_tree(**case, backend="reference"))
+
+
+def test_a_captured_verification_of_trees_follows_its_inputs() -> None:
+    fixed = {"vocab_size": 32_001, "max_requests": 1, "max_drafts": 6, "filters": FILTERS}
+    cases = [
+        {**case, "max_draft_len": 6}
+        for case in tree_cases(40, seed=62, dtype=torch.float32, **fixed)
+        if case["parents"].shape[0] == 6
+    ]
+    assert len(cases) > 2
+    static = {name: on_gpu(value) for name, value in cases[0].items()}
+    result = capture(lambda: verify_tree(**static, backend="triton"))
+    assert sum(ties_of_result(case, replay(result, static, case)) for case in cases[1:]) <= 1
+
+
+COMB = (-1, 0, 1, -1, -1, 0, 0)
+ROWS = (
+    Request(1000, 1, COMB),
+    Request(0, 300),
+    Request(5, 3, (-1, -1, 0)),
+    Request(3000, 1, (-1, 0)),
+    Request(4095, 1, COMB),
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("head_size", [64, 80, 128, 256])
+@pytest.mark.parametrize("options", [{}, {"window": 128, "soft_cap": 20.0}])
+def test_attention_along_paths(
+    dtype: torch.dtype,
+    head_size: int,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TRITON_F32_DEFAULT", "ieee")
+    batch = Batch(
+        ROWS, dtype, num_heads=16, num_kv_heads=4, head_size=head_size, padding=3, options=options
+    )
+    arguments = batch.arguments()
+    moved = {name: on_gpu(value) for name, value in arguments.items()}
+    output = attend(moved, "triton").cpu()
+    expected = dense(ROWS, arguments)
+    count, limit = expected.shape[0], TOLERANCES[dtype]
+    torch.testing.assert_close(output[:count].double(), expected, atol=limit, rtol=limit)
+    assert bool((output[count:] == 7).all())
+
+
+def test_captured_attention_follows_what_rows_see() -> None:
+    shapes = [COMB, tuple(range(-1, 6)), (-1,) * 7]
+    batches = [Batch([Request(500, 1, own)] * 4, torch.bfloat16) for own in shapes]
+    given = batches[0].arguments()
+    static = {name: on_gpu(value) for name, value in given.items()}
+    output = torch.zeros_like(static["query"])
+
+    def run() -> tuple[torch.Tensor]:
+        tree_attention(**static, output=output)
+        return (output,)
+
+    result = capture(run)
+    for batch in batches:
+        seen = batch.seen(given["query"].shape[0])
+        (found,) = replay(result, static, {"seen": seen})
+        expected = dense(batch.requests, {**given, "seen": seen})
+        torch.testing.assert_close(found.double(), expected, atol=3e-2, rtol=3e-2)
 
 
 def capture(verify: Any) -> tuple[torch.cuda.CUDAGraph, Any]:

@@ -17,6 +17,7 @@ from tests.ops.triton.interpreter import INTERPRETED
 from vllm_ascend_spec.errors import BackendUnavailableError
 from vllm_ascend_spec.ops import grammar_mask, triton_launch, verify_greedy
 from vllm_ascend_spec.ops.grammar_mask.triton import grammar_mask as mask_with_triton
+from vllm_ascend_spec.ops.tree_attention import triton as attention
 from vllm_ascend_spec.ops.triton_launch import make_plan, problem
 from vllm_ascend_spec.ops.verify_greedy.triton import verify_greedy as greedy_with_triton
 from vllm_ascend_spec.ops.verify_sample.triton import verify_sample as sample_with_triton
@@ -49,6 +50,16 @@ def test_a_single_request_keeps_the_device_busy() -> None:
 
 def test_a_large_batch_does_not_crowd_the_device() -> None:
     assert make_plan(256, 4, 151_936, num_cores=132).grid[2] == 1
+
+
+@pytest.mark.parametrize(
+    ("num_programs", "splits"), [(1, 16), (16, 16), (17, 8), (40, 4), (132, 2), (133, 1), (9999, 1)]
+)
+def test_few_requests_attend_with_many_programs(
+    num_programs: int, splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "num_cores", lambda _: 132)
+    assert attention.splits_of(num_programs, torch.device("cuda")) == splits
 
 
 def test_too_large_a_vocabulary_is_refused() -> None:

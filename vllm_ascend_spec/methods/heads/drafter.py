@@ -131,6 +131,7 @@ class HeadsDrafter(DraftsTreesMixin, HostDrafter):
         """Return drafts for every request of the batch, int64 [num_reqs, K]."""
         sampled = step.sampled_token_ids
         assert isinstance(sampled, list)
+        num_steps = self.num_steps(step.k)
         if step.k == 0:
             return [[] for _ in sampled]
         # One copy to the device for both; nothing is read back.
@@ -142,7 +143,6 @@ class HeadsDrafter(DraftsTreesMixin, HostDrafter):
         states = step.sample_hidden_states[rows]
         if picker.draws and self.is_split:
             share(states)
-        num_steps = step.k if self.tree is None else self.tree.num_steps
         drafts = self.heads(states, last, num_steps, picker)
         if self.tree is not None:
             return self.tree.lay_out()

@@ -201,10 +201,6 @@ class DraftLoopMixin(DraftsTreesMixin, OneHotDraftsMixin):
             self.window.size = step.window
         return step.draft_by_stock()
 
-    def num_steps(self, k: int) -> int:
-        """Return how many of ``k`` drafts follow each other."""
-        return k if self.tree is None or k == 0 else self.tree.num_steps
-
     def later_passes(self, num_steps: int) -> list[Pass]:
         """Return the passes of the draft after the first one, for so many drafts in a row."""
         if self.tree is None:

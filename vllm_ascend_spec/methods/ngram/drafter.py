@@ -74,7 +74,7 @@ class NgramDrafter(FindsTreesMixin, HostDrafter, SearchingProposer):
             text = step.batch.token_ids_cpu[index, :end]
             found = continuations(text, self.min_n, self.max_n, room) if room > 0 else []
             trees.append(tree_of(found, room) if found else NOTHING)
-        return self.hand_over(step.batch.req_ids, trees)
+        return self.hand_over(trees)
 
     def search_each(
         self,

@@ -78,7 +78,7 @@ class SuffixDrafter(FindsTreesMixin, HostDrafter, SuffixDecodingProposer):
                 NOTHING if one is None else principal_first(one.token_ids, one.parents)
                 for one in found
             ]
-            return self.hand_over(step.batch.req_ids, trees)
+            return self.hand_over(trees)
         return [[] if one is None else one.token_ids for one in found]
 
     def look_up(self, step: DraftStep, tokens: list[list[int]]) -> list[Found | None]:

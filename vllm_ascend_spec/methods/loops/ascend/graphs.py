@@ -2,7 +2,7 @@
 
 vllm-ascend records all draft steps as one graph, for a fixed number of steps. The graph itself
 holds its replay parameters (``vllm_ascend/compilation/updatable_graph.py:UpdatableGraph``), so
-graphs with different numbers of steps can coexist.
+graphs of different K can coexist. Those of a chain and of a tree may have equally many steps.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class DraftGraphs:
-    """Replaces vllm-ascend's graph wrapper with one wrapper for each number of draft steps.
+    """Replaces vllm-ascend's graph wrapper with one wrapper for each K.
 
     Args:
-        graphs: graph wrappers by number of steps.
-        steps: returns the number of draft steps of the current engine step.
+        graphs: graph wrappers by K.
+        k: returns the number of drafts of the current engine step.
     """
 
-    def __init__(self, graphs: dict[int, ACLGraphWrapper], steps: Callable[[], int]) -> None:
+    def __init__(self, graphs: dict[int, ACLGraphWrapper], k: Callable[[], int]) -> None:
         self._graphs = graphs
-        self._steps = steps
+        self._k = k
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run, record or replay the draft steps."""
@@ -53,20 +53,22 @@ class DraftGraphs:
             graph.set_update_stream(update_stream)
 
     def _now(self) -> ACLGraphWrapper:
-        return self._graphs[self._steps()]
+        return self._graphs[self._k()]
 
 
 class GraphsByLengthMixin(StockProposer):
     """Mixin for subclasses of ``AscendSpecDecodeBaseProposer``; goes before it in the bases.
 
     Attributes:
-        lengths: numbers of draft steps that have graphs, ascending; empty if K is fixed and
+        lengths: values of K whose draft steps have graphs, ascending; empty if K is fixed and
             vllm-ascend's own graph is used.
     """
 
     vllm_config: VllmConfig
     lengths: Sequence[int] = ()
     last_graph: str
+    num_drafts: int
+    num_steps: Callable[[int], int]
 
     def rows_to_draft_from(
         self,
@@ -91,7 +93,7 @@ class GraphsByLengthMixin(StockProposer):
         super().load_model(*args, **kwargs)  # type: ignore[misc]
         if self.lengths and isinstance(self._runnable, ACLGraphWrapper):
             graphs = {length: self._graph() for length in self.lengths}
-            self._runnable: Any = DraftGraphs(graphs, lambda: self.num_speculative_tokens)
+            self._runnable: Any = DraftGraphs(graphs, lambda: self.num_drafts)
 
     def _graph(self) -> ACLGraphWrapper:
         """Build a wrapper as ``AscendSpecDecodeBaseProposer.load_model`` does."""
@@ -105,7 +107,7 @@ class GraphsByLengthMixin(StockProposer):
 
     @wraps(AscendSpecDecodeBaseProposer.dummy_run, assigned=())
     def dummy_run(self, *args: Any, **kwargs: Any) -> None:
-        """Run on dummy input; at capture record a graph for each number of draft steps."""
+        """Run on dummy input; at capture record a graph for each K."""
         for _ in self._each_length(kwargs.get("aclgraph_runtime_mode")):
             super().dummy_run(*args, **kwargs)  # type: ignore[misc]
         self.last_graph = ""
@@ -114,8 +116,8 @@ class GraphsByLengthMixin(StockProposer):
         if mode != CUDAGraphMode.FULL or not self.lengths:
             yield self.num_speculative_tokens
             return
-        before = self.num_speculative_tokens
+        before = self.num_drafts
         for length in self.lengths:
-            self.num_speculative_tokens = length
+            self.num_speculative_tokens = self.num_steps(length)
             yield length
-        self.num_speculative_tokens = before
+        self.num_speculative_tokens = self.num_steps(before)

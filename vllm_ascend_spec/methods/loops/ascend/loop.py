@@ -132,14 +132,14 @@ class AscendDraftLoop(  # type: ignore[misc]
         Returns:
             Draft token ids, int64 [num_reqs, num_speculative_tokens].
         """
-        num_speculative_tokens = self.num_steps(num_speculative_tokens)
         has_drafts = num_speculative_tokens > 0 and not self.keeps_cache_only
         # For a replay, which skips :meth:`_run_merged_draft`; a real run overwrites it there.
         runs = has_drafts or self.uses_own_loop
         self.last_graph = CUDAGraphMode.FULL.name if runs else ""
         if has_drafts or not self.uses_own_loop:
-            return super()._propose(num_speculative_tokens, *args, **kwargs)  # type: ignore[misc]
-        drafts = super()._propose(1, *args, **kwargs)  # type: ignore[misc]
+            num_steps = self.num_steps(num_speculative_tokens)
+            return super()._propose(num_steps, *args, **kwargs)  # type: ignore[misc]
+        drafts = super()._propose(self.num_steps(1), *args, **kwargs)  # type: ignore[misc]
         self._last_draft_probs = None
         return drafts[:, :0]
 
