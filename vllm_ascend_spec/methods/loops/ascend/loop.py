@@ -5,6 +5,9 @@ With graphs on, vllm-ascend runs draft steps 2 to K on as many rows as step 1
 Our loop runs them on one row per request, with graphs and without. A full graph holds all K steps,
 so three parts have to agree: the loop, the attention metadata at capture, and the attention
 metadata at replay (``metadata.py``).
+
+In a tree, a pass reads each draft that others follow, in the order of a depth-first walk. Passes of
+equal depth share position, slots and metadata: siblings have the same place in the KV cache.
 """
 
 from __future__ import annotations
