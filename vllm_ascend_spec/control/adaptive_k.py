@@ -162,14 +162,9 @@ class AdaptiveK:
 
     def _candidate(self, requests: int, best: int) -> int | None:
         """Return a K that may be the best and of which too little was measured."""
-        highest = self.goodput(requests, best)
-        least = highest * (1 - ESTIMATE_ERROR)
-        estimated = (k for k in self.k_values if not self.costs.is_measured(k))
-        found = next((k for k in estimated if self.goodput(requests, k) > least), None)
-        if found is not None:
-            return found
-        uncertain = (k for k in self.k_values if self.is_uncertain(k))
-        return next((k for k in uncertain if self._promises(requests, k, best)), None)
+        least = self.goodput(requests, best) * (1 - ESTIMATE_ERROR)
+        little = (k for k in self.k_values if not self.costs.is_measured(k) or self.is_uncertain(k))
+        return next((k for k in little if self.goodput(requests, k) > least), None)
 
     def _interval_worth(self, requests: int, best: int) -> int:
         """Return over how many steps the probe that just ended costs no more than its share."""
