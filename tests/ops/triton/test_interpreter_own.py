@@ -14,6 +14,6 @@ def test_kernels_under_the_interpreter() -> None:
     run_interpreted("tests/ops/triton/interpreted")
 
 
-@pytest.mark.nightly  # two minutes; by day the same engines have the reference
+@pytest.mark.nightly  # minutes; by day the same engines have the reference
 def test_engines_with_trees_under_the_interpreter() -> None:
     run_interpreted("tests/e2e/test_cuda_trees.py", "-k", "every_node_ends")

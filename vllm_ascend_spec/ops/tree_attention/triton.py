@@ -13,7 +13,7 @@ SMALLEST_SIDE = 16
 # Keys of a tile, and lanes of a program by the bytes of a query: all of its sums and queries are in
 # registers. A lane is a row of one query head.
 TILE = 32
-LANES = {256: 64, 512: 32}
+LANES = {128: 64, 512: 32}
 FEWEST_LANES = 16
 # As many programs fit a multiprocessor at once, by their registers.
 PROGRAMS_PER_CORE = 2
