@@ -44,17 +44,24 @@ EVERYTHING = ("greedy", "penalties", "structured", "seeded", "switched", "alone"
 SAME = {"switched": "greedy", "alone": "greedy"}
 
 
+def asked_of(method: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what asks for a method's tree: of our section, and of the speculative config."""
+    asked, size = TREES[method]
+    section = {name: value for name, value in asked.items() if name == "tree"}
+    paths = {name: value for name, value in asked.items() if name == PATHS}
+    return section, {"num_speculative_tokens": size, **paths}
+
+
 def case_of(
     method: str, mode: str, *requests: str, engine: dict[str, Any] | None = None, devices: int = 1
 ) -> Case:
     """Return an engine that drafts trees."""
-    asked, size = TREES[method]
-    section = {name: value for name, value in asked.items() if name == "tree"}
+    section, options = asked_of(method)
     return Case(
         method=method,
         mode=mode,
         engine={"additional_config": {"ascend_spec": section}, **(engine or {})},
-        options={"num_speculative_tokens": size, **{k: asked[k] for k in asked.keys() - section}},
+        options=options,
         requests=requests or ("greedy", "seeded"),
         devices=devices,
     )
