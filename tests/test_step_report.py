@@ -13,6 +13,7 @@ from vllm_ascend_spec.step_report import (
     REJECTED,
     SCHEDULED,
     StepReport,
+    TreeCounts,
 )
 
 COUNTS = st.integers(0, 10**9)
@@ -29,6 +30,8 @@ REPORTS = st.builds(
     k_reason=st.sampled_from(["", FIXED, SCHEDULED, REJECTED, COSTLY, "pays"]),
     method=st.text(),
     verified=st.dictionaries(st.integers(0, 64), st.tuples(COUNTS, COUNTS)),
+    tree_depth=COUNTS,
+    trees=st.none() | st.builds(TreeCounts, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS),
     is_low=st.booleans(),
     alarms=COUNTS,
     is_paused=st.booleans(),

@@ -81,7 +81,7 @@ class StepReport(msgspec.Struct, omit_defaults=True):
         method: the drafting method.
         verified: by number of drafts of a request, the number of requests and of their accepted
             drafts since the last report.
-        trees: trees that were verified since the last report.
+        trees: trees that were verified since the last report; None for none.
         is_low: whether drafts are hardly accepted.
         alarms: how often acceptance became low since the last report.
         is_paused: whether drafting is paused because it does not pay.
@@ -100,7 +100,7 @@ class StepReport(msgspec.Struct, omit_defaults=True):
     k_reason: str = ""
     method: str = ""
     verified: dict[int, tuple[int, int]] = {}
-    trees: TreeCounts = msgspec.field(default_factory=TreeCounts)
+    trees: TreeCounts | None = None
     is_low: bool = False
     alarms: int = 0
     is_paused: bool = False

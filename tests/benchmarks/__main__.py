@@ -61,7 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
     propose.add_argument("--compiled", action="store_true", help="with torch.compile")
     propose.set_defaults(benchmark_run=run_propose)
     trees = benchmarks.add_parser("trees", help="trees beside chains, and K chosen among both")
-    trees.add_argument("--methods", default=",".join(trees_plan.METHODS), help="a list")
+    trees.add_argument("--methods", default=",".join(trees_plan.METHODS), help="a list, or ''")
     trees.add_argument("--timed", default="eagle3,medusa,ngram", help="those that are timed, too")
     trees.add_argument("--rows", default="8,16", help="rows of a request in a step, a list")
     trees.add_argument("--batches", default="1,2,8", help="concurrent requests, a list")
@@ -132,8 +132,8 @@ def run_trees(args: argparse.Namespace) -> int:
     from tests.benchmarks import trees
 
     plan = trees.TreesBenchConfig(
-        methods=args.methods.split(","),
-        timed=args.timed.split(","),
+        methods=list(filter(None, args.methods.split(","))),
+        timed=list(filter(None, args.timed.split(","))),
         rows=numbers("--rows", args.rows, int, 2),
         batches=numbers("--batches", args.batches, int, 1),
         rounds=args.rounds,

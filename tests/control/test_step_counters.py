@@ -29,7 +29,7 @@ def test_trees_are_counted_apart() -> None:
     for drafts, accepted, on_chain in ((9, 3, 1), (9, 2, 2), (9, 4, None), (3, 2, 2)):
         counters.note(drafts, accepted, on_chain)
     assert filled(counters).trees == TreeCounts(verified=3, drafts=27, accepted=9, known=2, left=1)
-    assert filled(counters).trees == TreeCounts()
+    assert filled(counters).trees is None
 
 
 def test_an_alarm_and_a_pause_are_reported_once_and_their_states_always() -> None:

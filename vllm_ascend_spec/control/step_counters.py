@@ -20,7 +20,7 @@ class StepCounters:
         self._verified: dict[int, tuple[int, int]] = {}
         self._alarms = self._pauses = 0
         self._longest_chain = longest_chain
-        self._trees = TreeCounts()
+        self._trees: TreeCounts | None = None
 
     def note(self, drafts: int, accepted: int, on_chain: int | None) -> None:
         """Count a request's drafts and the accepted ones.
@@ -31,6 +31,7 @@ class StepCounters:
             on_chain: how many of these are the first drafts; None if not known.
         """
         if drafts > self._longest_chain:
+            self._trees = self._trees or TreeCounts()
             self._trees.note(drafts, accepted, on_chain)
         requests, before = self._verified.get(drafts, (0, 0))
         self._verified[drafts] = requests + 1, before + accepted
@@ -46,7 +47,7 @@ class StepCounters:
         alarms = self._alarm.alarms
         report.method = self._method
         report.verified, self._verified = self._verified, {}
-        report.trees, self._trees = self._trees, TreeCounts()
+        report.trees, self._trees = self._trees, None
         report.is_low, report.alarms = self._alarm.is_low, alarms - self._alarms
         report.is_paused, report.pauses = is_paused, pauses - self._pauses
         self._alarms, self._pauses = alarms, pauses

@@ -101,10 +101,10 @@ class TreeGrammarMixin:
         parents = parents_beside(draft_token_ids) or [()] * len(given)
         for req_id, drafts, own in zip(draft_token_ids.req_ids, given, parents, strict=True):
             self._branches.pop(req_id, None)
-            request = self.requests.get(req_id)
-            if request is None or request.is_finished() or not request.use_structured_output:
+            if all(parent == node - 1 for node, parent in enumerate(own)):
                 continue
-            if any(parent != node - 1 for node, parent in enumerate(own)):
+            request = self.requests.get(req_id)
+            if request and not request.is_finished() and request.use_structured_output:
                 self._branches[req_id] = own
                 yield request, drafts
 

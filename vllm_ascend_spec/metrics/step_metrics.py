@@ -103,7 +103,8 @@ def _verified_tokens(step: CountedStep) -> Samples:
 
 
 def _tree_paths(step: CountedStep) -> Samples:
-    trees = step.report.trees
+    if (trees := step.report.trees) is None:
+        return
     on_chain = trees.known - trees.left
     unknown = trees.verified - trees.known
     for path, count in ((ON_CHAIN, on_chain), (BESIDE, trees.left), (UNKNOWN, unknown)):
@@ -111,14 +112,19 @@ def _tree_paths(step: CountedStep) -> Samples:
             yield (step.report.method, path), count
 
 
-def _of_trees(count_of: Callable[[StepReport], int]) -> Callable[[CountedStep], Samples]:
-    """Return the sample of a sum over verified trees."""
+def _tree_drafts(step: CountedStep) -> Samples:
+    if step.report.trees is not None:
+        yield (step.report.method,), step.report.trees.drafts
 
-    def samples(step: CountedStep) -> Samples:
-        if (count := count_of(step.report)) > 0:
-            yield (step.report.method,), count
 
-    return samples
+def _tree_depth(step: CountedStep) -> Samples:
+    if step.report.tree_depth:
+        yield (step.report.method,), step.report.tree_depth
+
+
+def _tree_accepted(step: CountedStep) -> Samples:
+    if step.report.trees is not None:
+        yield (step.report.method,), step.report.trees.accepted
 
 
 def _position(which: int) -> Callable[[CountedStep], Samples]:
@@ -219,7 +225,7 @@ METRICS = (
         "counter",
         "Drafts of these trees: their nodes.",
         ("method",),
-        _of_trees(lambda report: report.trees.drafts),
+        _tree_drafts,
         "tree_drafts",
     ),
     Metric(
@@ -227,7 +233,7 @@ METRICS = (
         "counter",
         "Drafts that follow each other at most in these trees, added up.",
         ("method",),
-        _of_trees(lambda report: report.tree_depth),
+        _tree_depth,
         "tree_depth",
     ),
     Metric(
@@ -235,7 +241,7 @@ METRICS = (
         "counter",
         "Accepted drafts of these trees: the lengths of the accepted paths.",
         ("method",),
-        _of_trees(lambda report: report.trees.accepted),
+        _tree_accepted,
         "tree_accepted",
     ),
     Metric(
