@@ -77,7 +77,7 @@ def browser() -> Iterator[Browser]:
         with Browser("--lang=en-US") as found:
             found.size(1100, 1000)
             found.open(f"http://127.0.0.1:{server.server_port}{PATH}")
-            wait_for(lambda: "AcceptanceAlarm" in found.text("#watch"), "figures")
+            wait_for(lambda: "Watchdog" in found.text("#watch"), "figures")
             yield found
         server.shutdown()
 
