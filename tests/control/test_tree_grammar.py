@@ -138,6 +138,16 @@ def test_a_tree_is_forgotten_when_a_chain_follows(chains: DraftTokenIds) -> None
     assert masks.grammar_bitmask[:, 0].tolist() == [0, 1, 4]
 
 
+def test_drafts_of_a_padded_batch() -> None:
+    """vllm-ascend has drafts for more requests than there are where a full graph has their rows."""
+    scheduler = scheduler_of(request("a"))
+    drafts = drafts_of(a=([1, 2], [-1, -1]))
+    drafts.draft_token_ids.append([0, 0])
+    scheduler.update_draft_token_ids(drafts)
+    scheduler.update_draft_token_ids(DraftTokenIds(["a"], [[1, 2], [0, 0]]))
+    assert scheduler.requests["a"].spec_token_ids == [1, 2]
+
+
 @pytest.mark.parametrize("state", [{"is_prefill_chunk": True}, {"is_finished": lambda: True}])
 def test_requests_that_take_no_drafts(state: dict[str, Any]) -> None:
     asked = request("a")

@@ -99,7 +99,8 @@ class TreeGrammarMixin:
     ) -> Iterator[tuple[Request, list[int]]]:
         """Note how drafts hang together, and yield the requests with a grammar and a tree."""
         parents = parents_beside(draft_token_ids) or [()] * len(given)
-        for req_id, drafts, own in zip(draft_token_ids.req_ids, given, parents, strict=True):
+        # A padded batch has drafts for more requests than there are.
+        for req_id, drafts, own in zip(draft_token_ids.req_ids, given, parents, strict=False):
             self._branches.pop(req_id, None)
             if all(parent == node - 1 for node, parent in enumerate(own)):
                 continue

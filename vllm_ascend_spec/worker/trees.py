@@ -65,7 +65,7 @@ class TreesMixin:
         """Return vLLM's drafts with how they hang together; grammars follow their paths."""
         drafts = super().take_draft_token_ids()  # type: ignore[misc]
         if drafts is not None and self.parents_of_drafts:
-            given = zip(drafts.req_ids, drafts.draft_token_ids, strict=True)
+            given = zip(drafts.req_ids, drafts.draft_token_ids, strict=False)
             attach_parents(drafts, [self._parents_of(req_id, len(own)) for req_id, own in given])
         return drafts
 
