@@ -125,7 +125,7 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin, TreeGrammarMixin):
             draft_token_ids.draft_token_ids = [
                 drafts[: min(k, self._limits.get(req_id, k))]
                 for req_id, drafts in zip(
-                    draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True
+                    draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=False
                 )
             ]
         super().update_draft_token_ids(draft_token_ids)
