@@ -185,9 +185,9 @@ MUTATIONS: dict[str, Mutation] = {
         said=f"{ENDED}.*overwritten before the host had waited",
     ),
     "keys of accepted paths stay where they were written": Mutation(
-        file=TREES,
-        old="layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, own)",
-        new="del layer, key, value, own",
+        file="worker/kept_rows.py",
+        old="layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, slots[id(whole)])",
+        new="del layer, key, value",
         check="test_trees.py",
         case="full_decode_only",
         said=ANSWERS,

@@ -83,13 +83,13 @@ class TreeGrammarMixin:
             scheduler_output: what the step verifies.
         """
         drafts = scheduler_output.scheduled_spec_decode_tokens
-        has_trees = not self._branches.keys().isdisjoint(drafts)
+        if self._branches.keys().isdisjoint(drafts):
+            return super().get_grammar_bitmask(scheduler_output)  # type: ignore[misc]
+        # Which requests have a grammar; without drafts, as these are no text.
         asked = replace(scheduler_output, scheduled_spec_decode_tokens={})
-        output: GrammarOutput | None = super().get_grammar_bitmask(  # type: ignore[misc]
-            asked if has_trees else scheduler_output
-        )
-        if output is None or not has_trees:
-            return output
+        output: GrammarOutput | None = super().get_grammar_bitmask(asked)  # type: ignore[misc]
+        if output is None:
+            return None
         req_ids = output.structured_output_request_ids
         masks = [self._masks_of(self.requests[name], drafts.get(name, [])) for name in req_ids]
         return GrammarOutput(req_ids, np.concatenate(masks))

@@ -9,6 +9,7 @@ from vllm import envs
 from vllm.v1.attention.backends.triton_attn import TritonAttentionImpl
 
 from vllm_ascend_spec.ops.tree_attention import tree_attention
+from vllm_ascend_spec.worker.kept_rows import NOTHING
 
 # Attribute of vLLM's metadata that holds the rows of a step.
 ATTRIBUTE = "ascend_spec_tree_rows"
@@ -29,24 +30,14 @@ class TreeRows(NamedTuple):
 class TreeAttentionImpl(TritonAttentionImpl):
     """vLLM's Triton attention; steps whose metadata has :class:`TreeRows` take our kernel.
 
-    vLLM has made the object; :meth:`take_over` adds what is needed besides.
+    vLLM has made the object; ``KeptRows`` makes it one of this class.
 
     Attributes:
         kept: keys and values of the rows that :class:`TreeRows` names,
             [2, max_rows, num_kv_heads, head_size]. Graphs write them, too.
     """
 
-    kept: torch.Tensor
-
-    @classmethod
-    def take_over(
-        cls,
-        impl: Any,
-        kept: torch.Tensor,  # [2, max_rows, num_kv_heads, head_size]
-    ) -> None:
-        """Make an object of this class of one of vLLM's class."""
-        impl.__class__ = cls
-        impl.kept = kept
+    kept: torch.Tensor = NOTHING
 
     def fused_output_quant_supported(self, quant_key: Any) -> bool:
         """Return False: our kernel's output has the queries' dtype."""

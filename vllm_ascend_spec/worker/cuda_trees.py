@@ -18,6 +18,7 @@ from vllm_ascend_spec.config.draft_tree import OPTION
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.worker.cuda_tree_attention import ATTRIBUTE, TreeAttentionImpl, TreeRows
+from vllm_ascend_spec.worker.kept_rows import KeptRows
 from vllm_ascend_spec.worker.tree_plan import bits_of, principal_length
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class CudaTreesMixin:
     _layer_metadata: dict[str, Any]
     _seen: torch.Tensor
     _kept_rows: torch.Tensor
-    _kept: list[tuple[list[str], torch.Tensor]]
+    _kept: KeptRows
     _has_kept: bool = False
     _is_plain: bool = True
 
@@ -77,16 +78,9 @@ class CudaTreesMixin:
         most_rows = min(most_rows, self.max_num_tokens)
         self._seen = torch.full((self.max_num_tokens,), ALL, dtype=torch.int64, device=self.device)
         self._kept_rows = torch.zeros(most_rows, dtype=torch.int64, device=self.device)
-        alike: dict[tuple[int, int], list[str]] = {}
-        for name, layer in self._tree_layers.items():
-            alike.setdefault((layer.impl.num_kv_heads, layer.impl.head_size), []).append(name)
-        self._kept = []
-        for sizes, names in alike.items():
-            shape = (len(names), 2, most_rows, *sizes)
-            kept = torch.zeros(shape, dtype=self.dtype, device=self.device)
-            self._kept.append((names, kept))
-            for name, part in zip(names, kept, strict=True):
-                TreeAttentionImpl.take_over(self._tree_layers[name].impl, part)
+        self._kept = KeptRows(
+            self._tree_layers, TreeAttentionImpl, most_rows, self.dtype, self.device
+        )
 
     def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vLLM does; what a graph reads is that of this step."""
@@ -136,14 +130,7 @@ class CudaTreesMixin:
         """Write the keys and values of accepted paths to their slots, in every layer."""
         if not self._has_kept:
             return
-        slots: dict[int, torch.Tensor] = {}
-        for names, stack in self._kept:
-            for name, (key, value) in zip(names, stack[:, :, rows], strict=True):
-                layer, whole = self._tree_layers[name], self._layer_metadata[name]
-                if id(whole) not in slots:
-                    slots[id(whole)] = whole.slot_mapping[places]
-                own = slots[id(whole)]
-                layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, own)
+        self._kept.write(rows, self._layer_metadata, places)
 
 
 def problem_of(layer: Any) -> str | None:

@@ -17,6 +17,8 @@ from vllm_ascend.ascend_forward_context import _EXTRA_CTX
 from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
 from vllm_ascend.compilation.updatable_graph import get_capture_resource, register_task
 
+from vllm_ascend_spec.worker.kept_rows import NOTHING
+
 # Attribute of vllm-ascend's metadata that holds the rows of a step.
 ATTRIBUTE = "ascend_spec_tree_rows"
 
@@ -68,24 +70,14 @@ class TreeContexts:
 class TreeAttentionImpl(AscendAttentionBackendImpl):
     """vllm-ascend's attention of a layer; steps whose metadata has :class:`TreeRows` join parts.
 
-    vllm-ascend has made the object; :meth:`take_over` adds what is needed besides.
+    vllm-ascend has made the object; ``KeptRows`` makes it one of this class.
 
     Attributes:
         kept: keys and values of the rows that :class:`TreeRows` names,
             [2, max_rows, num_kv_heads, head_size]. Graphs write them, too.
     """
 
-    kept: torch.Tensor
-
-    @classmethod
-    def take_over(
-        cls,
-        impl: Any,
-        kept: torch.Tensor,  # [2, max_rows, num_kv_heads, head_size]
-    ) -> None:
-        """Make an object of this class of one of vllm-ascend's base class."""
-        impl.__class__ = cls
-        impl.kept = kept
+    kept: torch.Tensor = NOTHING
 
     def forward_impl(
         self,

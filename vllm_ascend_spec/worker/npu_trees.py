@@ -17,6 +17,7 @@ from vllm_ascend_spec.config.draft_tree import OPTION
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.verification.trees import on_device
+from vllm_ascend_spec.worker.kept_rows import KeptRows
 from vllm_ascend_spec.worker.npu_tree_attention import ATTRIBUTE, TreeAttentionImpl, TreeRows
 from vllm_ascend_spec.worker.tree_plan import is_chain, mask_of
 
@@ -45,7 +46,7 @@ class NpuTreesMixin:
     _layer_metadata: dict[str, Any]
     _mask: torch.Tensor
     _most_chain_rows: int
-    _kept: list[tuple[list[str], torch.Tensor]]
+    _kept: KeptRows
     _is_in_graph: bool = False
     _has_kept: bool = False
     _kept_rows: torch.Tensor | None = None
@@ -78,16 +79,9 @@ class NpuTreesMixin:
         most_rows = self.vllm_config.scheduler_config.max_num_seqs * width
         most_rows = max(most_rows, self.compilation_config.max_cudagraph_capture_size or 0)
         self._mask = torch.zeros(most_rows * width, dtype=torch.bool, device=self.device)
-        alike: dict[tuple[int, int], list[str]] = {}
-        for name, layer in self._tree_layers.items():
-            alike.setdefault((layer.impl.num_kv_heads, layer.impl.head_size), []).append(name)
-        self._kept = []
-        for sizes, names in alike.items():
-            shape = (len(names), 2, most_rows, *sizes)
-            kept = torch.zeros(shape, dtype=self.dtype, device=self.device)
-            self._kept.append((names, kept))
-            for name, own in zip(names, kept, strict=True):
-                TreeAttentionImpl.take_over(self._tree_layers[name].impl, own)
+        self._kept = KeptRows(
+            self._tree_layers, TreeAttentionImpl, most_rows, self.dtype, self.device
+        )
 
     def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vllm-ascend does, and describe the rows of a full graph."""
@@ -180,14 +174,7 @@ class NpuTreesMixin:
         if not self._has_kept:
             return
         kept = rows if self._kept_rows is None else self._kept_rows[rows]
-        slots: dict[int, torch.Tensor] = {}
-        for names, stack in self._kept:
-            for name, (key, value) in zip(names, stack[:, :, kept], strict=True):
-                layer, whole = self._tree_layers[name], self._layer_metadata[name]
-                if id(whole) not in slots:
-                    slots[id(whole)] = whole.slot_mapping[places]
-                own = slots[id(whole)]
-                layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, own)
+        self._kept.write(kept, self._layer_metadata, places)
 
 
 def without_texts(whole: Any, rows: Mapping[int, int]) -> Any:
