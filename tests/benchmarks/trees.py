@@ -8,7 +8,7 @@ process and take turns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,10 @@ from vllm_ascend_spec.bench.stats import Summary, paired_ratio
 REQUESTS = ("greedy", "T=0.8")
 SHAPES = {"chain": trees_plan.chain, "tree": trees_plan.tree}
 WAYS = {**SHAPES, "adaptive": trees_plan.adaptive}
-# Of an answer, and prompts of a round at a batch size of 1.
-MAX_TOKENS, NUM_PROMPTS = 64, 4
+# Of an answer that is timed, and prompts of a round, of each of its requests at least.
+MAX_TOKENS, NUM_PROMPTS, LEAST_PROMPTS = 64, 16, 4
+# Passes before the first that is measured, in which an engine finds its K.
+SETTLING = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,9 @@ def acceptance(method: str, way: str, drafts: int) -> dict[str, float]:
 def speed(method: str, batch: int, rows: Sequence[int], rounds: int) -> list[dict[str, Any]]:
     """Return tokens per second of chains, trees and the choice at one batch size, in turns."""
     load = OfflineLoad(
-        prompts=evaluate.PROMPTS[: NUM_PROMPTS * batch], max_tokens=MAX_TOKENS, batch=batch
+        prompts=evaluate.PROMPTS[: max(NUM_PROMPTS, LEAST_PROMPTS * batch)],
+        max_tokens=MAX_TOKENS,
+        batch=batch,
     )
     # A chain of a few drafts is often the fastest.
     most = trees_plan.METHODS[method][1] or max(rows)
@@ -71,8 +75,10 @@ def speed(method: str, batch: int, rows: Sequence[int], rounds: int) -> list[dic
         spec, section = WAYS[way](method, drafts)
         engine = TimedEngine(trees_plan.target_of(method), load, spec, parts={}, section=section)
         engine.start()
+        for _ in range(SETTLING if way == "adaptive" else 0):
+            engine.generate(record=False)
         engines.append(engine)
-        chosen.append(count_choices(engine.llm))
+        chosen.append(count_choices(engine.scheduler))
     for _ in range(rounds):
         for engine in engines:
             engine.generate(record=True)
@@ -92,14 +98,26 @@ def speed(method: str, batch: int, rows: Sequence[int], rounds: int) -> list[dic
             "of_the_best_chain": paired_ratio(engine.tokens_per_s, best.tokens_per_s).as_dict(),
             "ms_per_step": Summary.of(engine.ms_per_step).as_dict(),
             "steps_by_k": {str(k): steps for k, steps in sorted(counted.items())},
+            "steps_in_trees": share_of(trees_of(engine.scheduler, way, drafts), counted),
         }
         for engine, (way, drafts), counted in zip(engines, ways, chosen, strict=True)
     ]
 
 
-def count_choices(llm: Any) -> Counter[int]:
+def trees_of(scheduler: Any, way: str, drafts: int) -> Collection[int]:
+    """Return which K of an engine are trees."""
+    if way in SHAPES:
+        return (drafts,) if way == "tree" else ()
+    return scheduler.chooser.trees
+
+
+def share_of(some: Collection[int], counted: Counter[int]) -> float:
+    """Return the share of steps with one of some K."""
+    return sum(counted[k] for k in some) / counted.total()
+
+
+def count_choices(scheduler: Any) -> Counter[int]:
     """Count the steps of an engine by K from now on."""
-    scheduler = llm.llm_engine.engine_core.engine_core.scheduler
     choose, counted = scheduler.choose_k, Counter[int]()
 
     def watched(requests: int) -> tuple[int, str]:
@@ -150,11 +168,13 @@ def format_tables(worth: Sequence[Mapping[str, Any]], fast: Sequence[Mapping[str
         cells = (f"{row['chain'][r]:8.2f} {row['tree'][r]:8.2f}" for r in REQUESTS)
         lines.append(f"{row['method']:12} {row['rows']:4}" + "".join(f"{c:>24}" for c in cells))
     lines.append(
-        f"\n{'method':12} {'batch':>5} {'way':8} {'drafts':>6} {'tokens/s':>9} {'ratio':>6}"
+        f"\n{'method':12} {'batch':>5} {'way':8} {'drafts':>6} {'tokens/s':>9} {'ratio':>6} "
+        f"{'trees':>6}"
     )
     lines += [
         f"{row['method']:12} {row['batch']:5} {row['way']:8} {row['drafts']:6} "
-        f"{row['tokens_per_s']['median']:9.1f} {row['of_the_best_chain']['median']:6.2f}"
+        f"{row['tokens_per_s']['median']:9.1f} {row['of_the_best_chain']['median']:6.2f} "
+        f"{row['steps_in_trees']:6.0%}"
         for row in fast
     ]
     return "\n".join(lines)
