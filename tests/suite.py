@@ -1,8 +1,9 @@
 """Run the suite part by part, and say at the end what took longest.
 
-``make test`` runs this module, with any Python that is there: the parts before the tests set up
-the environments. Parts of one stage run at the same time, and a stage begins when the one before it
-has ended. If a set-up fails, nothing else runs; if a test fails, the other parts still do.
+``make test`` runs this module, with any Python that is there: parts before the tests and beside the
+first of them set up the environments. Parts of one stage run at the same time, and a stage begins
+when the one before it has ended. If a set-up fails, no further stage runs; if a test fails, the
+other parts still do.
 """
 
 from __future__ import annotations
@@ -138,12 +139,19 @@ def run_stages(stages: Sequence[Sequence[Part]], at_once: int, records: Path) ->
     results: list[Result] = []
     for stage in stages:
         with ThreadPoolExecutor(at_once) as pool:
-            running = [pool.submit(run, part, records, alone=len(stage) == 1) for part in stage]
+            running = [
+                pool.submit(run, part, records, alone=shows_at_once(part, stage)) for part in stage
+            ]
             ended = [future.result() for future in running]
         results += ended
         if any(result.has_failed and not result.part.tests for result in ended):
             break
     return results
+
+
+def shows_at_once(part: Part, stage: Sequence[Part]) -> bool:
+    """Tell whether a part shows what it prints as it runs: the only one, or the one with tests."""
+    return len(stage) == 1 or (part.tests and sum(other.tests for other in stage) == 1)
 
 
 def report(results: Sequence[Result], seconds: float) -> Iterator[str]:
@@ -256,6 +264,20 @@ def in_stages(parts: Sequence[Part]) -> list[list[Part]]:
     return list(stages.values())
 
 
+def beside_tests(
+    set_ups: Sequence[Sequence[Part]], tests: Sequence[Sequence[Part]]
+) -> list[Sequence[Part]]:
+    """Return all stages: the package's tests need the first environment alone.
+
+    The others are set up beside these tests, one after the other, in the order that they stand in:
+    of the two parts that run at once the tests are one.
+    """
+    if [part.name for part in tests[0]] != ["package"]:
+        return [*set_ups, *tests]
+    first, *others = set_ups
+    return [first, [*tests[0], *(part for stage in others for part in stage)], *tests[1:]]
+
+
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -278,7 +300,7 @@ def main(words: Sequence[str]) -> int:
     tests = pytest_parts(options)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as records:
-        stages = [*set_up(options, tests), *in_stages(tests)]
+        stages = beside_tests(set_up(options, tests), in_stages(tests))
         results = run_stages([stage for stage in stages if stage], 2, Path(records))
     print("\n".join(report(results, time.monotonic() - started)))
     return int(any(result.has_failed for result in results))

@@ -183,6 +183,26 @@ def test_all_chooses_the_nightly_ones_too(every: bool, monkeypatch: pytest.Monke
         assert ("not soak" in commands[name]) is every
 
 
+def test_other_environments_are_set_up_beside_the_first_tests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[list[str]] = []
+
+    def note(stages: list[list[Part]], *_: object) -> list[Result]:
+        seen.extend([part.name for part in stage] for stage in stages)
+        return []
+
+    monkeypatch.setattr(suite, "run_stages", note)
+    suite.main([])
+    assert seen[0] == ["set-up of .venv"]
+    # Each after the one that it stands beside.
+    later = [".venv-npu", ".venv-0.23", ".venv-0.32", ".venv-npu-0.23"]
+    assert seen[1] == ["package", *(f"set-up of {venv}" for venv in later)]
+    seen.clear()
+    suite.main(["--only", "vllm-ascend-0.23"])
+    assert seen[:2] == [["set-up of .venv"], ["set-up of .venv-npu"]]
+
+
 def test_by_day_what_knows_vllm_ascend_runs_on_the_npu_too() -> None:
     day, night = (suite.pytest_parts(suite.parse(words))[2] for words in ([], ["--all"]))
     assert tuple(day.command[-len(suite.OF_VLLM_ASCEND) :]) == suite.OF_VLLM_ASCEND

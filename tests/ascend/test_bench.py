@@ -90,14 +90,8 @@ def test_a_familys_record_is_what_is_counted(family: str) -> None:
 def test_the_record_of_trees_is_what_is_counted() -> None:
     """Of one shape; tests/docs/test_figures.py compares the record with the documents."""
     record = read("trees-npu-sim")
-    drafts = {"num_speculative_tokens": record["drafts"]}
-    plan = replace(
-        PLAN,
-        prompts=families.prompts_of(record["requests"]),
-        speculative_config={**PLAN.speculative_config, **drafts},
-        max_tokens=32,
-        workloads=("greedy",),
-    )
+    plan = trees.plan_of(trees.make_parser().parse_args([]))
+    assert (plan.num_drafts, len(plan.prompts)) == (record["drafts"], record["requests"])
     job = trees.ways(plan, "5x3")[trees.BEST]
     found = counts.count(job, counts.OURS, str(env.plugins({})))["greedy"]
     recorded = record["results"][trees.BEST]

@@ -101,23 +101,33 @@ def format_table(found: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Count, print a table, and write the record."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="tests.ascend.bench.trees", description=__doc__)
     bench.add_common(parser)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--graph-mode", default="FULL_DECODE_ONLY", help="cudagraph_mode, or eager")
     parser.add_argument("--tree", default="5x3", help="the option of that name, such as 5x3")
     parser.set_defaults(max_tokens=32, workloads="greedy")
-    args = parser.parse_args(argv)
+    return parser
+
+
+def plan_of(args: argparse.Namespace) -> Plan:
+    """Return what the options ask for, with as many drafts as the tree has."""
+    plan = make_plan(args)
+    spec = {**plan.speculative_config, "num_speculative_tokens": size_of(args.tree)}
+    return replace(plan, speculative_config=spec)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Count, print a table, and write the record."""
+    args = make_parser().parse_args(argv)
     try:
         require_simulator()
-        plan = make_plan(args)
-        spec = {**plan.speculative_config, "num_speculative_tokens": size_of(args.tree)}
+        plan = plan_of(args)
     except AscendSpecError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    plan = replace(plan, speculative_config=spec)
     record = run(plan, args.tree, plugins(os.environ) or PLUGIN_NAME, bench.teller(args.output))
     return bench.finish(record, args.output)
 
