@@ -6,11 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from transformers import PretrainedConfig
+from vllm.transformers_utils.config import uses_mrope
 
 from tests.zoo import EVERY, TARGET, ZOO
 from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.examine import examine
 from vllm_ascend_spec.config.problems import Examined
+from vllm_ascend_spec.config.tree_rules import has_mrope
 from vllm_ascend_spec.config.tree_shape import comb
 from vllm_ascend_spec.devices import cpu, cuda
 from vllm_ascend_spec.methods.registry import BUILT_IN
@@ -65,6 +68,19 @@ def test_a_number_is_shaped_by_what_is_accepted(method: str) -> None:
     assert resolved.shapes_tree
     # There are three heads.
     assert method != "medusa" or max(map(len, resolved.tree)) <= 4
+
+
+def test_a_shape_that_is_learned_has_a_draft_beside_the_chain() -> None:
+    """Three of the likeliest drafts are a chain, which tells nothing of what is beside it."""
+    on_cpu, on_gpu = (
+        found(section={"tree": 3}, engine=engine).resolved() for engine in (CPU, CUDA)
+    )
+    assert on_cpu is not None
+    assert on_gpu is not None
+    assert on_cpu.tree == ((0,), (0, 0), (1,))
+    # There the host would have to wait to learn.
+    assert not on_gpu.shapes_tree
+    assert on_gpu.tree == ((0,), (0, 0), (0, 0, 0))
 
 
 @pytest.mark.parametrize("method", ["ngram", "suffix"])
@@ -260,6 +276,34 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "not possible with positions of images (M-RoPE) yet; leave it out",
     ),
 }
+
+
+def as_transformers_has(config: dict[str, Any]) -> PretrainedConfig:
+    """Return a config of which nothing is converted but configs inside it."""
+    found = PretrainedConfig()
+    for name, value in config.items():
+        is_config = name.endswith("_config")
+        setattr(found, name, as_transformers_has(value) if is_config else value)
+    return found
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"rope_scaling": {"mrope_section": [4, 6, 6]}},
+        {"rope_parameters": {"xdrope_section": [4, 4, 4, 4]}},
+        {"text_config": {"rope_parameters": {"full_attention": {"mrope_section": [4, 6, 6]}}}},
+        {"mrope_section": [4, 6, 6]},
+        {"thinker_config": {"text_config": {"rope_scaling": {"mrope_section": [4, 6, 6]}}}},
+    ],
+)
+def test_positions_of_images_are_found_where_vllm_finds_them(config: dict[str, Any]) -> None:
+    assert uses_mrope(as_transformers_has(config))
+    assert has_mrope(config)
+
+
+def test_a_target_without_positions_of_images_has_none() -> None:
+    assert not has_mrope({"rope_scaling": None, "mrope_section": None, "vision_config": {}})
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -182,6 +182,33 @@ def test_a_tree_comes_back_when_drafts_are_accepted_again(is_ahead: bool) -> Non
         engine.rate, engine.beside = 0.7, 0.5
         engine.run([2] * 1200, kind)
         assert share(engine, (10, 15), last=200) > 0.7
+
+
+@AHEAD
+@pytest.mark.parametrize("requests", [1, 2, 8])
+def test_a_learned_shape_is_left_when_drafts_are_accepted_no_more(
+    requests: int, is_ahead: bool
+) -> None:
+    """Its chain is not that of chains, so what it accepts moves the tree's own mean alone."""
+    for seed in range(2):
+        engine = Engine(accelerator, 0.75, 0.5, seed, is_ahead=is_ahead)
+        kind = BatchClass(LENGTHS, may_be_ragged=False, shapes=replace(SHAPES, is_learned=True))
+        engine.run([requests] * 600, kind)
+        engine.rate, engine.beside = 0.05, 0.25
+        engine.run([requests] * 900, kind)
+        assert share(engine, (10, 15), last=300) < 0.1
+
+
+def test_a_tree_of_which_no_path_is_seen_is_not_tried_for_ever() -> None:
+    """Requests may limit their drafts to fewer than a tree has."""
+    kind = chooser()
+    engine = Engine(accelerator, 0.65, 0.5)
+    for _ in range(1500):
+        drafts = kind.choose(2).k
+        engine.step(2, min(drafts, 3), kind)
+        kind.chooser.costs.note(2, drafts, 0.011)
+    latest = [kind.choose(2) for _ in range(60)]
+    assert not any(choice.k in (10, 15) and choice.reason == "unknown" for choice in latest)
 
 
 def test_counted_as_chains_trees_would_be_taken_for_longer_ones(

@@ -82,6 +82,44 @@ def test_trees_are_counted_apart_from_chains() -> None:
     assert trees == TreeCounts(verified=80, drafts=480, accepted=160, known=80, left=40)
 
 
+def test_drafts_that_a_grammar_left_none_of_are_a_path_that_left_no_chain() -> None:
+    """Where steps are not scheduled ahead both are known to be empty."""
+
+    class Trees(AdaptiveKMixin, Stock):
+        num_spec_tokens = 6
+        vllm_config = engine(length="adaptive", k_values=(0, 2, 6), tree=comb(2, 3))
+
+    class Ahead(Trees):
+        is_ahead = True
+
+    chains = {}
+    for kind in (Trees, Ahead):
+        scheduler = kind()
+        decoding(scheduler, "a", "b")
+        for _ in range(60):
+            taken = step({"a": [1, 2, 3, 4, 5, 6], "b": []}, k=6, verified=6)
+            scheduler.update_from_output(taken, outcome({"a": [1, 2, 9], "b": [9]}))
+        chains[kind] = scheduler.class_now().chooser.expected_tokens(2)
+    assert chains[Trees] == pytest.approx(2.0, abs=0.2)
+    assert chains[Ahead] > 2.4
+
+
+def test_padding_is_no_tree() -> None:
+    """vLLM pads the first step of a request that has one token left to compute."""
+
+    class Trees(AdaptiveKMixin, Stock):
+        num_spec_tokens = 6
+        vllm_config = engine(length="adaptive", k_values=(0, 2, 6), tree=comb(2, 3))
+
+    scheduler = Trees()
+    decoding(scheduler, "a", "b")
+    padded = step({"a": [1, 2, 3, 4, 5, 6], "b": [-1] * 6}, k=6, verified=6)
+    scheduler.update_from_output(padded, outcome({"a": [1, 2, 9], "b": [9]}))
+    stats = scheduler.make_stats(CUDAGraphStat(0, 0, 0, ""))
+    trees = StepReport.parse(stats.cudagraph_stats.runtime_mode).trees
+    assert trees == TreeCounts(verified=1, drafts=6, accepted=2, known=1)
+
+
 def test_requests_that_ended_or_were_thrown_out_are_passed_over() -> None:
     scheduler = Scheduler()
     scheduler.update_from_output(step({"a": [7], "gone": [7]}), outcome({"a": []}))

@@ -81,8 +81,9 @@ def test_command(command: Command) -> None:
     "command", [c for c in COMMANDS if isinstance(table.how(c), table.Serve)], ids=where
 )
 def test_server(command: Command) -> None:
+    """By day none is compiled but the demo's: tests/e2e/test_examples.py."""
     with (
-        server(command.text, **given(command.where)) as running,
+        server(command.text, **small()) as running,
         openai.OpenAI(base_url=f"{running.url}/v1", api_key="EMPTY", max_retries=0) as client,
     ):
         (model,) = client.models.list().data

@@ -89,6 +89,7 @@ def test_a_hybrid_is_worth_the_better_of_its_halves_on_edits(on_edits: Any) -> N
     assert hybrid >= suffix, (hybrid, suffix, eagle)
 
 
+@pytest.mark.nightly  # tests/e2e/test_hybrid.py has its answers, the test above what it chooses
 def test_a_hybrid_is_worth_the_better_of_its_halves_on_other_text(
     engine: Any, prompts: list[str], expect: Any
 ) -> None:

@@ -50,7 +50,8 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_offline_example() -> None:
-    output = run("examples/offline_eagle.py").stdout
+    """By day it is compiled in the README's form alone: tests/docs/test_run.py."""
+    output = run("examples/offline_eagle.py", **small()).stdout
     assert "identical: 8 of 8" in output
 
 

@@ -20,7 +20,7 @@ from vllm_ascend_spec.metrics.rule import rule_from_prometheus
 
 ARGUMENTS = ("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "8")
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
-SOAK_SECONDS = seconds_of(30)
+SOAK_SECONDS = seconds_of(16)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from tests.e2e.drafts import Drafts, count, watch
 from tests.e2e.scripted_trees import PARENTS, TreeScript
 from tests.e2e.staggered import run_staggered
 from tests.engines import assert_same, token_ids
-from tests.zoo import EVERY, target_of
+from tests.zoo import EVERY, ZOO, target_of
+from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.methods.ngram import drafter as ngram
 from vllm_ascend_spec.worker import trees
 from vllm_ascend_spec.worker.cpu_tree_attention import TreeAttentionImpl
@@ -377,3 +378,20 @@ def test_keys_and_values_are_those_of_a_prompt(
         assert full > len(text)
         torch.testing.assert_close(ours[:, :full], theirs[:, :full], atol=2e-4, rtol=2e-4)
     assert any(rows != list(range(len(rows))) for rows in accepted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (
+            {"model": str(ZOO / "target-qwen3-moe"), "enable_return_routed_experts": True},
+            "enable_return_routed_experts, which would tell the experts of other drafts",
+        ),
+        ({"kv_offloading_size": 0.1}, "a KV connector yet"),
+    ],
+)
+def test_what_would_take_the_rows_of_other_drafts_is_refused(
+    arguments: dict[str, Any], cause: str, make_tree: Any
+) -> None:
+    with pytest.raises(ConfigError, match=f"not possible with {cause}"):
+        make_tree("ngram", **arguments)

@@ -194,13 +194,31 @@ def test_the_shape_follows_what_is_accepted() -> None:
     assert {(0,), (1,), (1, 0)} <= set(choice.tree)
 
 
-def test_the_shape_becomes_a_chain_where_all_is_accepted() -> None:
+def test_the_shape_becomes_nearly_a_chain_where_all_is_accepted() -> None:
+    """One draft stays beside it: without any, nobody would see that the text has changed."""
     choice = choice_of(5, None)
     for _ in range(30 * EVERY):
         chain = [node + 1 for node, path in enumerate(choice.tree) if not any(path)]
         choice.note([0, *chain], 5)
         choice.look()
-    assert choice.tree == tuple((0,) * depth for depth in range(1, 6))
+    assert choice.tree == (*((0,) * depth for depth in range(1, 5)), (1,))
+    for _ in range(30 * EVERY):
+        choice.note([0, choice.tree.index((1,)) + 1], 5)
+        choice.look()
+    assert {(0,), (1,), (2,)} <= set(choice.tree)
+
+
+def test_what_a_place_yielded_long_ago_is_forgotten() -> None:
+    """A node that left the tree is not observed any more."""
+    choice = choice_of(6, None)
+    for _ in range(10 * EVERY):
+        choice.note([0], 6)
+    before = choice.rate(1, 1)
+    assert before < 0.02
+    for _ in range(200 * EVERY):
+        choice.note([0, 1], 1)
+        choice.look()
+    assert choice.rate(1, 1) > 0.1
 
 
 def test_rates_fall_with_the_rank_and_begin_with_common_ones() -> None:

@@ -23,12 +23,11 @@ LEFT_OUT = f"{CONTEXT}::test_mtp_speculative_config_max_model_len"
 ITS_OWN_FUNCTION = f"{SAMPLER}::test_sample_recovered_tokens"
 
 
-# Tests of each file, and how many pass. By day tests/e2e/test_greedy_equality.py has the end of the
+# By day tests/ops has what a sampler has to do, and e2e/test_greedy_equality.py the end of the
 # context, with all methods.
-FILES = [
-    pytest.param((SAMPLER, 75), id="sampler"),
-    pytest.param((CONTEXT, 6), id="context", marks=pytest.mark.nightly),
-]
+pytestmark = pytest.mark.nightly
+# Tests of each file, and how many pass.
+FILES = [pytest.param((SAMPLER, 75), id="sampler"), pytest.param((CONTEXT, 6), id="context")]
 
 
 @pytest.fixture(scope="module", params=FILES)

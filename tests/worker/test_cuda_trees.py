@@ -14,7 +14,7 @@ from vllm.v1.attention.backends.triton_attn import TritonAttentionImpl
 
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream.limits import NO_TREES
-from vllm_ascend_spec.worker import cuda_trees
+from vllm_ascend_spec.worker import cpu_tree_attention, cpu_trees, cuda_trees, kept_rows
 from vllm_ascend_spec.worker.cuda_tree_attention import ATTRIBUTE, TreeAttentionImpl, TreeRows
 from vllm_ascend_spec.worker.tree_plan import StepTrees, bits_of
 from vllm_ascend_spec.worker.trees import TreesMixin
@@ -62,6 +62,7 @@ class Runner(cuda_trees.CudaTreesMixin, TreesMixin, Base):
             static_forward_context={**self.layers, "experts": torch.nn.Identity()}
         )
         self.vllm_config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=4))
+        self.model_config = SimpleNamespace(enable_sleep_mode=False)
         self.device, self.dtype, self.max_num_tokens = torch.device("cpu"), torch.float32, 64
         self.max_num_tokens = max_num_tokens
         self.get_model = lambda: target
@@ -154,6 +155,23 @@ def test_attention_of_other_kinds_is_refused() -> None:
     assert cuda_trees.problem_of(flash) == "attention of Attention by object yet"
 
 
+def test_layers_of_a_cpu_are_looked_at_too() -> None:
+    """Some have no keys of their own, and some have metadata of their own."""
+
+    def on_cpu(kind: type = Attention, **options: Any) -> Any:
+        layer = layer_of(kind)
+        layer.impl = cpu_tree_attention.TreeAttentionImpl(
+            HEADS, SIZE, SIZE**-0.5, KV_HEADS, None, None, "auto", **options
+        )
+        return layer
+
+    assert cpu_trees.problem_of(on_cpu()) is None
+    shared = cpu_trees.problem_of(on_cpu(kv_sharing_target_layer_name="a"))
+    assert shared == "keys and values that layers share yet"
+    chunks = cpu_trees.problem_of(on_cpu(ChunkedLocalAttention))
+    assert chunks == "attention of ChunkedLocalAttention by TreeAttentionImpl yet"
+
+
 def test_steps_without_trees_are_vllms() -> None:
     runner = Runner()
     assert step(runner, CHAIN, (), CHAIN[:2]) is None
@@ -183,6 +201,18 @@ def test_a_graph_reads_the_step_that_replays_it() -> None:
     step(runner, COMB)
     dummy(runner, num_reqs=1)
     assert captured.seen.tolist() == [-1] * 18
+
+
+def test_what_a_graph_reads_is_written_again_after_a_sleep() -> None:
+    """vLLM keeps the buffers of models alone; a graph reads whatever is in the others."""
+    runner = Runner()
+    captured = dummy(runner, num_reqs=2)
+    runner.model_config.enable_sleep_mode = True
+    captured.seen.zero_()
+    captured.kept.fill_(1 << 40)
+    step(runner, CHAIN, CHAIN)
+    assert captured.seen.tolist() == [-1] * 12
+    assert captured.kept.tolist() == [0] * 12
 
 
 def inputs(num_tokens: int) -> tuple[torch.Tensor, ...]:
@@ -224,8 +254,10 @@ def test_a_replay_attends_as_a_step_of_its_own() -> None:
     assert not torch.allclose(as_chains[5], expected[5])
 
 
-def test_only_rows_that_verify_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most_bytes", [1, 1 << 20])
+def test_only_rows_that_verify_are_kept(monkeypatch: pytest.MonkeyPatch, most_bytes: int) -> None:
     """A prompt beside a tree: most of its rows cannot be accepted."""
+    monkeypatch.setattr(kept_rows, "MOST_BYTES", most_bytes)
     runner = Runner()
     runner.counts, runner.contexts = [30, 6], [0, 20]
     runner._trees = StepTrees([(), COMB], [0, 30, 36], [0, 5])

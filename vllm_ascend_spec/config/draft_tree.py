@@ -46,7 +46,8 @@ def tree_of(request: SpecInput) -> Tree | None:
     if asked is None:
         return tree_shape.in_order(read_paths(request.spec[PATHS]) or ())
     if isinstance(asked, int):
-        return tree_shape.best_tree(asked, deepest_of(request), is_comb=saves_passes(request))
+        tree = tree_shape.best_tree(asked, deepest_of(request), is_comb=saves_passes(request))
+        return tree_shape.branched(tree) if is_shaped(request) else tree
     sizes = SIZES.fullmatch(asked)
     assert sizes is not None
     return tree_shape.comb(int(sizes[1]), int(sizes[2]))
@@ -55,10 +56,11 @@ def tree_of(request: SpecInput) -> Tree | None:
 def is_shaped(request: SpecInput) -> bool:
     """Tell whether the tree's shape follows from what is accepted: a number was asked for.
 
-    On an NPU the host does not wait to learn that, and graphs have one shape.
+    Only on a CPU the host learns that without a wait; elsewhere graphs have one shape, too.
     """
-    is_number = isinstance(request.options.tree, int)
-    return is_number and request.method.trees == ANY and not _is_on_npu(request)
+    is_number, device = isinstance(request.options.tree, int), request.engine.device
+    is_on_cpu = device is not None and device.name == "cpu"
+    return is_number and request.method.trees == ANY and is_on_cpu
 
 
 def saves_passes(request: SpecInput) -> bool:

@@ -13,6 +13,8 @@ from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.config.speculators_format import Detected
 
 UNKNOWN = ""
+# The usual connector of ``--kv-offloading-size``.
+OFFLOADING = "OffloadingConnector"
 # Values of vLLM's compilation mode that turn compilation off, and with it all graphs.
 NO_COMPILATION = (0, "0", "NONE")
 
@@ -126,12 +128,15 @@ def capture_sizes_of(compilation: Any) -> tuple[int, ...] | None:
     return tuple(sizes) if isinstance(sizes, list | tuple) else None
 
 
-def kv_connector_of(transfer: Any) -> str | None:
-    """Return the name of the connector in a ``--kv-transfer-config``, or None.
+def kv_connector_of(transfer: Any, offloading_gib: float | None) -> str | None:
+    """Return the name of the KV connector, or None.
 
     Args:
-        transfer: as given by the user, or as vLLM has parsed it.
+        transfer: ``--kv-transfer-config``, as given by the user, or as vLLM has parsed it.
+        offloading_gib: ``--kv-offloading-size``, of which vLLM makes a connector later.
     """
+    if offloading_gib is not None:
+        return OFFLOADING
     if isinstance(transfer, Mapping):
         return transfer.get("kv_connector")
     return getattr(transfer, "kv_connector", None)

@@ -32,6 +32,8 @@ from vllm_ascend_spec.config.tree_shape import read_paths, size_of
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.upstream.limits import NO_TREES
 
+# Rotary sections of images; the second name is older.
+MROPE = ("mrope_section", "xdrope_section")
 # A message shows no longer tree.
 MOST_SHOWN = 8
 
@@ -144,16 +146,26 @@ def cause_in_target(model: str | None, device: Device | None) -> str | None:
 def cause_in_config(config: Mapping[str, Any], device: Device | None) -> str | None:
     """Return what in a target's config keeps drafts from being a tree; None if nothing does."""
     text = text_of(config)
-    ropes = [text.get(name) or {} for name in ("rope_scaling", "rope_parameters")]
     found = {
         "multi-head latent attention": text.get("kv_lora_rank") is not None,
         "layers that keep a state": with_state(config) is not None,
-        "positions of images (M-RoPE)": any("mrope_section" in rope for rope in ropes),
+        "positions of images (M-RoPE)": has_mrope(config),
     }
     cause = next((name for name, is_there in found.items() if is_there), None)
     if cause is None and device is not None and device.tree_target_cause is not None:
         cause = device.tree_target_cause(text)
     return None if cause is None else f"{cause} yet; leave it out"
+
+
+def has_mrope(config: Mapping[str, Any]) -> bool:
+    """Tell whether rows have several positions, as vllm/transformers_utils/config.py does.
+
+    What says so is in the rotary parameters, which may be those of each kind of layer, of the
+    config, of its text part or of its thinker's.
+    """
+    own = (config.get(name) for name in MROPE)
+    inner = (value for value in config.values() if isinstance(value, Mapping))
+    return any(isinstance(section, list | tuple) for section in own) or any(map(has_mrope, inner))
 
 
 def _has_graphs_of_prompts(request: SpecInput) -> bool:

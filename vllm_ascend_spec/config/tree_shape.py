@@ -131,6 +131,15 @@ def best_tree(
     return in_order(found, rates)
 
 
+def branched(tree: Tree) -> Tree:
+    """Return a tree that is no chain: the second likeliest token takes the place of a last draft.
+
+    What is accepted beside a chain shows only where something is beside it.
+    """
+    is_longer_chain = len(tree) > 1 and all(map(is_principal, tree))
+    return (*tree[:-1], (1,)) if is_longer_chain else tree
+
+
 def parents_of(tree: Tree) -> list[int]:
     """Return the place of each node's parent in the tree; -1 for those that follow the text."""
     places = {path: place for place, path in enumerate(tree)}

@@ -7,7 +7,7 @@ made for.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +37,8 @@ PROBE_SHARE = 0.01
 MIN_PROMISE, WELL_MEASURED = 0.8, 8
 # Measurements after which it is probed all the same: the machine may have been busy at the time.
 STALE_AFTER = 512
+# Times that a K is chosen because too little is known of what it yields.
+MOST_TRIES = 32
 # Why a K was chosen.
 UNKNOWN, PROBE, PAYS = "unknown", "probe", "pays"
 
@@ -102,6 +104,7 @@ class AdaptiveK:
         # Step in which each K was last used, to probe the oldest first.
         self._last_seen = dict.fromkeys(self.k_values, 0)
         self._step = 0
+        self._tries: Counter[int] = Counter()
 
     def choose(self, requests: int) -> KChoice:
         """Return the choice of K for a step.
@@ -133,6 +136,7 @@ class AdaptiveK:
         best = self._best(requests)
         promising = self._candidate(requests, best)
         if promising is not None:
+            self._tries[promising] += 1
             return KChoice(promising, UNKNOWN), EXPLORE_STEPS
         looks = self._looks[requests.bit_length()]
         if looks.left <= 0:
@@ -163,8 +167,14 @@ class AdaptiveK:
     def _candidate(self, requests: int, best: int) -> int | None:
         """Return a K that may be the best and of which too little was measured."""
         least = self.goodput(requests, best) * (1 - ESTIMATE_ERROR)
-        little = (k for k in self.k_values if not self.costs.is_measured(k) or self.is_uncertain(k))
+        little = (k for k in self.k_values if self._is_little_known(k))
         return next((k for k in little if self.goodput(requests, k) > least), None)
+
+    def _is_little_known(self, k: int) -> bool:
+        if not self.costs.is_measured(k):
+            return True
+        # Requests may have limits, so that what it yields is never seen.
+        return self.is_uncertain(k) and self._tries[k] < MOST_TRIES
 
     def _interval_worth(self, requests: int, best: int) -> int:
         """Return over how many steps the probe that just ended costs no more than its share."""

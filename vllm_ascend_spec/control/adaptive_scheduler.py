@@ -154,7 +154,8 @@ class AdaptiveKMixin(SpecSchedulerMixin):
                 continue
             expected = self._expected.get(req_id)
             if self._limit_of(req_id, self._verified_k) > 0:
-                self._class.note(req_id, self._verified_k, 0)
+                on_chain = None if self.is_ahead else 0
+                self._class.note(req_id, self._verified_k, 0, on_chain=on_chain)
             elif expected is not None and expected.limit == 0:
                 self._class.note(req_id, 0, 0, expected)
 
@@ -185,3 +186,5 @@ class AdaptiveScheduler(AdaptiveKMixin, Scheduler):
 
 class AdaptiveAsyncScheduler(AdaptiveKMixin, AsyncScheduler):
     """vLLM's asynchronous scheduler with adaptive K."""
+
+    is_ahead = True

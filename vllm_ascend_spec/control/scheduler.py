@@ -65,8 +65,12 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin, TreeGrammarMixin):
     """Mixin for a scheduler of vLLM, which it has to precede in the bases.
 
     Requests may have fewer drafts than others, acceptance is watched, and each step reports its K.
+
+    Attributes:
+        is_ahead: whether steps are scheduled before the drafts are known.
     """
 
+    is_ahead = False
     dynamic_sd_lookup: Any
     num_spec_tokens: int
     remedy = 'With draft_length="auto" drafting pauses while it does not pay.'
@@ -207,6 +211,8 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin, TreeGrammarMixin):
         sampled = model_runner_output.sampled_token_ids
         invalid = scheduler_output.num_invalid_spec_tokens or {}
         for req_id, drafts in scheduler_output.scheduled_spec_decode_tokens.items():
+            if drafts[0] < 0 and not self.is_ahead:
+                continue  # vLLM pads the first step of a request that joins a batch
             place = model_runner_output.req_id_to_index.get(req_id)
             tokens = sampled[place] if sampled and place is not None else []
             # Drafts that the grammar ruled out were not examined, so they do not count against the
@@ -247,3 +253,5 @@ class SpecScheduler(SpecSchedulerMixin, Scheduler):
 
 class SpecAsyncScheduler(SpecSchedulerMixin, AsyncScheduler):
     """vLLM's asynchronous scheduler with the limits on drafts."""
+
+    is_ahead = True

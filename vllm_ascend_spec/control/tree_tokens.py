@@ -146,12 +146,14 @@ class TreeTokens:
             return drafts, accepted
         observed = self._acceptance.num_observed
         chain = self._chain() if observed >= KNOWN else None
+        if self._shapes.is_learned:
+            on_chain = None  # of another chain than that of K drafts
         if on_chain is not None:
             on_chain = min(on_chain, longest)
             self._chance, chain = 0.0, 1.0 + on_chain
         if mean is not None:
             mean.note(accepted, chain, self._number)
-        if on_chain is not None and not self._shapes.is_learned:
+        if on_chain is not None:
             return longest, on_chain
         return (longest, min(accepted, longest)) if observed < FIRST else None
 

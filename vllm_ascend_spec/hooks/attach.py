@@ -147,7 +147,10 @@ def _engine_of(vllm_config: VllmConfig, device: Device) -> EngineOptions:
         enable_eplb=parallel.enable_eplb,
         # vLLM has not settled it yet; the drafter checks the final mode.
         cudagraph_mode=UNKNOWN,
-        kv_connector=kv_connector_of(vllm_config.kv_transfer_config),
+        kv_connector=kv_connector_of(
+            vllm_config.kv_transfer_config,
+            getattr(vllm_config.cache_config, "kv_offloading_size", None),
+        ),
         attention_backend=attention_backend_of(vllm_config),
         kv_cache_dtype=vllm_config.cache_config.cache_dtype,
         max_num_seqs=vllm_config.scheduler_config.max_num_seqs,

@@ -81,7 +81,7 @@ def engine_of(args: Any) -> EngineOptions:
         compiles=is_compiled(getattr(args, "compilation_config", None), level),
         async_scheduling=getattr(args, "async_scheduling", None),
         cudagraph_mode=mode,
-        kv_connector=kv_connector_of(transfer),
+        kv_connector=kv_connector_of(transfer, getattr(args, "kv_offloading_size", None)),
         attention_backend=attention_backend_of(args),
         kv_cache_dtype=str(getattr(args, "kv_cache_dtype", "auto")),
         max_num_seqs=getattr(args, "max_num_seqs", None),

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
-from vllm_ascend_spec.config.tree_shape import Tree, best_tree, common_rate, parents_of
+from vllm_ascend_spec.config.tree_shape import (
+    Rates,
+    Tree,
+    best_tree,
+    branched,
+    common_rate,
+    parents_of,
+)
 
 # Steps of a request between two looks at the shape.
 EVERY = 64
 # Observations of a place that count; older ones fade.
 WINDOW = 512
+# What is left of a count at each look, so that a place without observations may be tried again.
+KEPT = 0.95
 # A place's rate before it is observed, the rate of its rank at all depths, counts so much.
 PRIOR_WEIGHT = 8.0
 
@@ -32,6 +40,10 @@ class Count:
         """Count one more."""
         self.seen = self.seen * (1 - 1 / WINDOW) + 1
         self.taken = self.taken * (1 - 1 / WINDOW) + is_taken
+
+    def fade(self) -> None:
+        """Let what was observed count less."""
+        self.seen, self.taken = KEPT * self.seen, KEPT * self.taken
 
     def rate(self, before: float) -> float:
         """Return the rate, given what is assumed without observations."""
@@ -108,6 +120,8 @@ class TreeChoice:
         if self._steps < EVERY:
             return False
         self._steps = 0
+        for count in (*self._places.values(), *self._ranks.values()):
+            count.fade()
         tree = self._shape(rates=self.rate)
         if tree == self.tree:
             return False
@@ -117,5 +131,8 @@ class TreeChoice:
 
 def choice_of(nodes: int, deepest: int | None) -> TreeChoice:
     """Return the choice among trees of so many nodes."""
-    shape = partial(best_tree, nodes, deepest)
+
+    def shape(rates: Rates = common_rate) -> Tree:
+        return branched(best_tree(nodes, deepest, rates=rates))
+
     return TreeChoice(shape(), shape)

@@ -101,14 +101,17 @@ def check_engine_config(vllm_config: VllmConfig, device: Device) -> None:
 
 
 def check_tree_target(vllm_config: VllmConfig, speculation: SpecConfig, device: Device) -> None:
-    """Refuse trees for a hub target that cannot have them; a folder's was checked before.
+    """Refuse trees for a target that cannot have them; most of a folder's was checked before.
 
     Raises:
         ConfigError: naming the reason.
     """
     if not speculation.has_trees:
         return
-    cause = cause_in_config(vllm_config.model_config.hf_config.to_dict(), device)
+    model = vllm_config.model_config
+    cause = cause_in_config(model.hf_config.to_dict(), device)
+    if getattr(model, "enable_return_routed_experts", False):
+        cause = "enable_return_routed_experts, which would tell the experts of other drafts"
     if cause is not None:
         option = speculation.sources["tree"]
         raise ConfigError(option, speculation.max_k, f"not possible with {cause}")

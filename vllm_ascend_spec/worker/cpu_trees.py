@@ -5,20 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from vllm.model_executor.layers.attention import Attention
 
-from vllm_ascend_spec.worker.cpu_tree_attention import ATTRIBUTE, PathRound, StepPaths
+from vllm_ascend_spec.config.resolved import speculation_of
+from vllm_ascend_spec.worker.cpu_tree_attention import (
+    ATTRIBUTE,
+    PathRound,
+    StepPaths,
+    TreeAttentionImpl,
+)
+from vllm_ascend_spec.worker.tree_layers import SHARED, target_layers
 from vllm_ascend_spec.worker.tree_plan import plan_rounds
 
 if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
     from vllm_ascend_spec.worker.tree_plan import Round, StepTrees
 
 
 class CpuTreesMixin:
     """Mixin for ``CPUModelRunner``; must come before it and ``TreesMixin`` in the bases."""
 
+    vllm_config: VllmConfig
     attn_groups: Any
     compilation_config: Any
+    get_model: Any
     _layer_metadata: dict[str, Any]
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Do what vLLM does, and see that the target's layers can attend along paths.
+
+        Raises:
+            ConfigError: one cannot.
+        """
+        super().load_model(*args, **kwargs)  # type: ignore[misc]
+        if self.vllm_config.speculative_config is None:
+            return
+        asked = speculation_of(self.vllm_config)
+        if asked.has_trees:
+            layers = self.compilation_config.static_forward_context
+            target_layers(self.get_model(), layers, problem_of, asked)
 
     def attend_along_paths(
         self,
@@ -48,6 +74,14 @@ class CpuTreesMixin:
             if getattr(layer.impl, "kept", None) is not None:
                 layer.impl.keep_path(layer, rows, metadata.slot_mapping[places])
                 layer.impl.kept = None
+
+
+def problem_of(layer: Any) -> str | None:
+    """Return why a layer of the target cannot attend along paths; None if it can."""
+    # A kind of its own may have metadata of its own, too.
+    if type(layer) is not Attention or not isinstance(layer.impl, TreeAttentionImpl):
+        return f"attention of {type(layer).__name__} by {type(layer.impl).__name__} yet"
+    return None if layer.impl.kv_sharing_target_layer_name is None else f"{SHARED} yet"
 
 
 def _round_of(each: Round, builder: Any, whole: Any, common: Any) -> PathRound:

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from vllm.model_executor.layers.attention import Attention
-from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.v1.attention.backend import AttentionType
 from vllm.v1.attention.backends.triton_attn import TritonAttentionImpl
 
 from vllm_ascend_spec.config.cuda_trees import SHORTEST_WINDOW, cause_in_cache
-from vllm_ascend_spec.config.draft_tree import OPTION
 from vllm_ascend_spec.config.resolved import speculation_of
-from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.worker.cuda_tree_attention import ATTRIBUTE, TreeAttentionImpl, TreeRows
 from vllm_ascend_spec.worker.kept_rows import KeptRows
+from vllm_ascend_spec.worker.tree_layers import SHARED, target_layers
 from vllm_ascend_spec.worker.tree_plan import bits_of, principal_length
 
 if TYPE_CHECKING:
@@ -41,6 +39,7 @@ class CudaTreesMixin:
     device: torch.device
     dtype: torch.dtype
     compilation_config: Any
+    model_config: Any
     max_num_tokens: int
     get_model: Any
     _tree_layers: Mapping[str, Any] = MappingProxyType({})
@@ -64,16 +63,8 @@ class CudaTreesMixin:
         Raises:
             ConfigError: the target has attention that this is not possible with.
         """
-        own = {id(module) for module in self.get_model().modules()}
-        self._tree_layers = {
-            name: layer
-            for name, layer in self.compilation_config.static_forward_context.items()
-            if id(layer) in own and isinstance(layer, AttentionLayerBase)
-        }
-        problems = map(problem_of, self._tree_layers.values())
-        if problem := next(filter(None, problems), None):
-            option = asked.sources.get("tree", OPTION)
-            raise ConfigError(option, asked.max_k, f"not possible with {problem}")
+        layers = self.compilation_config.static_forward_context
+        self._tree_layers = target_layers(self.get_model(), layers, problem_of, asked)
         most_rows = self.vllm_config.scheduler_config.max_num_seqs * (asked.max_k + 1)
         most_rows = min(most_rows, self.max_num_tokens)
         self._seen = torch.full((self.max_num_tokens,), ALL, dtype=torch.int64, device=self.device)
@@ -85,7 +76,8 @@ class CudaTreesMixin:
     def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
         """Do what vLLM does; what a graph reads is that of this step."""
         self._has_kept = False
-        if not self._is_plain:
+        # A sleep may have dropped what they held.
+        if self._tree_layers and (not self._is_plain or self.model_config.enable_sleep_mode):
             self._seen.fill_(ALL)
             self._kept_rows.zero_()
             self._is_plain = True
@@ -145,7 +137,7 @@ def problem_of(layer: Any) -> str | None:
         "ALiBi": impl.alibi_slopes is not None,
         "attention in chunks": impl.chunk_lookback >= 0,
         f"a sliding window below {SHORTEST_WINDOW}": 0 < window < SHORTEST_WINDOW,
-        "keys and values that layers share": impl.kv_sharing_target_layer_name is not None,
+        SHARED: impl.kv_sharing_target_layer_name is not None,
     }
     found = next((f"{name} yet" for name, is_there in problems.items() if is_there), None)
     return found or cause_in_cache(impl.kv_cache_dtype)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
+# Bytes of accepted rows that are read at once; memory was measured without them.
+MOST_BYTES = 64 << 20
 # Of a layer that has no buffer yet.
 NOTHING = torch.empty(2, 0)
 
@@ -14,7 +16,7 @@ NOTHING = torch.empty(2, 0)
 class KeptRows:
     """Lets layers attend along paths, each with a buffer for the rows of a step.
 
-    Layers of equal sizes share a tensor, so all their accepted rows are read at once.
+    Layers of equal sizes share a tensor, so accepted rows of several are read at once.
 
     Args:
         layers: vLLM's layers by name. The attention that each has becomes that of ``impl``.
@@ -59,9 +61,21 @@ class KeptRows:
             places: int64, the rows of the batch to whose slots they are written.
         """
         slots: dict[int, torch.Tensor] = {}
+        for name, (key, value) in self._read(rows):
+            layer, whole = self._layers[name], metadata[name]
+            if id(whole) not in slots:
+                slots[id(whole)] = whole.slot_mapping[places]
+            layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, slots[id(whole)])
+
+    def _read(self, rows: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield each layer's name with kept rows of it, [2, num_tokens, num_kv_heads, head_size].
+
+        Args:
+            rows: int64 [num_tokens].
+        """
         for names, stack in self._stacks:
-            for name, (key, value) in zip(names, stack[:, :, rows], strict=True):
-                layer, whole = self._layers[name], metadata[name]
-                if id(whole) not in slots:
-                    slots[id(whole)] = whole.slot_mapping[places]
-                layer.impl.do_kv_cache_update(layer, key, value, layer.kv_cache, slots[id(whole)])
+            of_a_layer = 2 * rows.shape[0] * stack[0, 0, 0].nbytes
+            at_once = max(1, MOST_BYTES // of_a_layer)
+            for first in range(0, len(names), at_once):
+                part = slice(first, first + at_once)
+                yield from zip(names[part], stack[part][:, :, rows], strict=True)

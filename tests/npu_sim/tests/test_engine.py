@@ -126,6 +126,7 @@ def test_runner_v2(generate, expected):
     assert outcome["tokens"] == expected
 
 
+@pytest.mark.nightly  # by day tests/ascend drafts in full graphs, with the runner that it needs
 def test_runner_v2_with_eagle_and_graphs(generate, expected, model):
     drafts = {"method": "eagle", "model": str(model / "head"), "num_speculative_tokens": 2}
     graphs = {"cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [3, 12]}
@@ -143,14 +144,9 @@ def test_with_the_task_queue(generate, expected):
     assert outcome["replays"] > 0
 
 
-# Prompts run without a graph in either mode.
-@pytest.mark.parametrize(
-    "mode",
-    [
-        pytest.param(EAGER, id="eager", marks=pytest.mark.nightly),
-        pytest.param(FULL, id="full graphs"),
-    ],
-)
+# By day tests/ascend/test_matrix.py has two, in full graphs.
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", [EAGER, FULL], ids=["eager", "full graphs"])
 def test_two_devices(generate, expected, mode):
     # vLLM's all_reduce returns its input, which PyTorch refuses where CI is set.
     allowed = {"TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING": "0"}
@@ -161,7 +157,7 @@ def test_two_devices(generate, expected, mode):
 @pytest.mark.parametrize(
     ("mode", "op"),
     [
-        (EAGER, "npu::npu_fused_infer_attention_score"),
+        pytest.param(EAGER, "npu::npu_fused_infer_attention_score", marks=pytest.mark.nightly),
         (FULL, "npu::npu_fused_infer_attention_score.out"),
     ],
     ids=["eager", "full graphs"],
