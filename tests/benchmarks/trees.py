@@ -25,7 +25,7 @@ REQUESTS = ("greedy", "T=0.8")
 SHAPES = {"chain": trees_plan.chain, "tree": trees_plan.tree}
 WAYS = {**SHAPES, "adaptive": trees_plan.adaptive}
 # Of an answer that is timed, and prompts of a round, of each of its requests at least.
-MAX_TOKENS, NUM_PROMPTS, LEAST_PROMPTS = 64, 16, 4
+MAX_TOKENS, NUM_PROMPTS, LEAST_PROMPTS = 64, 12, 4
 # Passes before the first that is measured, in which an engine finds its K.
 SETTLING = 2
 
