@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -186,15 +186,13 @@ def test_a_tree_comes_back_when_drafts_are_accepted_again(is_ahead: bool) -> Non
 
 @AHEAD
 @pytest.mark.parametrize("requests", [1, 2, 8])
-def test_a_learned_shape_is_left_when_drafts_are_accepted_no_more(
-    requests: int, is_ahead: bool
-) -> None:
-    """Its chain is not that of chains, so what it accepts moves the tree's own mean alone."""
+def test_a_tree_is_left_when_drafts_are_accepted_no_more(requests: int, is_ahead: bool) -> None:
+    """What is accepted of its chain moves what is expected of chains."""
     for seed in range(2):
         engine = Engine(accelerator, 0.75, 0.5, seed, is_ahead=is_ahead)
-        kind = BatchClass(LENGTHS, may_be_ragged=False, shapes=replace(SHAPES, is_learned=True))
+        kind = chooser()
         engine.run([requests] * 600, kind)
-        engine.rate, engine.beside = 0.05, 0.25
+        engine.rate, engine.beside = 0.05, 0.05
         engine.run([requests] * 900, kind)
         assert share(engine, (10, 15), last=300) < 0.1
 

@@ -41,13 +41,11 @@ class DraftShapes:
     Attributes:
         longest_chain: up to so many drafts are a chain.
         is_found: whether trees are found in the text, so that none is known to have a chain.
-        is_learned: whether the shape follows from what is accepted, and the chain's length with it.
         passes: how often the draft runs for each tree, by its number of drafts.
     """
 
     longest_chain: int
     is_found: bool = False
-    is_learned: bool = False
     passes: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -58,7 +56,7 @@ class DraftShapes:
         passes = {
             k: len(set(parents_of(tree[:k]))) for k in asked.lengths if chain < k <= len(tree)
         }
-        return cls(chain, asked.has_trees and not tree, asked.shapes_tree, passes)
+        return cls(chain, asked.has_trees and not tree, passes)
 
 
 @dataclass
@@ -146,8 +144,6 @@ class TreeTokens:
             return drafts, accepted
         observed = self._acceptance.num_observed
         chain = self._chain() if observed >= KNOWN else None
-        if self._shapes.is_learned:
-            on_chain = None  # of another chain than that of K drafts
         if on_chain is not None:
             on_chain = min(on_chain, longest)
             self._chance, chain = 0.0, 1.0 + on_chain
