@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from tests.docs.figures.rows import Record, read, row
 
 REQUESTS = ("greedy", "T=0.8")
-CHAIN, TREE = "chain", "tree"
+CHAIN, TREE, ADAPTIVE = "chain", "tree", "adaptive"
+# Of a draft model and of n-grams.
+SPEEDS = ("trees-speed-cpu", "trees-speed-ngram-cpu")
 
 
 def tokens() -> Iterator[str]:
@@ -18,20 +20,27 @@ def tokens() -> Iterator[str]:
 
 
 def speed() -> Iterator[str]:
-    """Yield tokens per second of the best chain and of each tree, of that chain's."""
+    """Yield tokens per second of the best chain, and of trees and the choice, of that chain's."""
     found: dict[tuple[str, int], list[Record]] = {}
-    for each in read("trees-cpu")["speed"]:
+    for each in (one for name in SPEEDS for one in read(name)["speed"]):
         found.setdefault((each["method"], each["batch"]), []).append(each)
     for (method, batch), engines in found.items():
-        chains = [each for each in engines if each["way"] == CHAIN]
-        best = max(chains, key=lambda each: each["tokens_per_s"]["median"])
-        trees = [
-            f"{each['drafts']}: {each['of_the_best_chain']['median']:.2f}"
-            for each in engines
-            if each["way"] == TREE
-        ]
+        by_way = {
+            way: [each for each in engines if each["way"] == way] for way in (CHAIN, TREE, ADAPTIVE)
+        }
+        best = max(by_way[CHAIN], key=lambda each: each["tokens_per_s"]["median"])
         chain = f"K={best['drafts']}: {best['tokens_per_s']['median']:.0f}"
-        yield row(f"`{method}`", str(batch), chain, ", ".join(trees))
+        trees = (f"{each['drafts']}: {ratio_of(each)}" for each in by_way[TREE])
+        choices = (
+            f"{each['drafts']}: {ratio_of(each)} ({each['steps_in_trees']:.0%})"
+            for each in by_way[ADAPTIVE]
+        )
+        yield row(f"`{method}`", str(batch), chain, ", ".join(trees), ", ".join(choices))
+
+
+def ratio_of(engine: Record) -> str:
+    """Return an engine's tokens per second, of the best chain's."""
+    return f"{engine['of_the_best_chain']['median']:.2f}"
 
 
 def counts() -> Iterator[str]:
