@@ -155,6 +155,7 @@ def run(plan: TreesBenchConfig, tell: Callable[[str], None]) -> dict[str, Any]:
             "prompts": len(evaluate.PROMPTS),
             "max_tokens": evaluate.MAX_TOKENS,
             "rounds": plan.rounds,
+            "timed_prompts": {"at_least": NUM_PROMPTS, "per_request": LEAST_PROMPTS},
         },
         "tokens_per_step": worth,
         "speed": fast,

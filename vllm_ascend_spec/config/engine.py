@@ -13,8 +13,8 @@ from vllm_ascend_spec.config.schema import SpecOptions
 from vllm_ascend_spec.config.speculators_format import Detected
 
 UNKNOWN = ""
-# The usual connector of ``--kv-offloading-size``.
-OFFLOADING = "OffloadingConnector"
+# Stands for the connector that vLLM puts in the place of any other one for this option.
+OFFLOADING = "kv_offloading_size"
 # Values of vLLM's compilation mode that turn compilation off, and with it all graphs.
 NO_COMPILATION = (0, "0", "NONE")
 

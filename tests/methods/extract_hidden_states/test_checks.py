@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.zoo import ZOO_TARGET as TARGET
-from vllm_ascend_spec.config.engine import EngineOptions
+from vllm_ascend_spec.config.engine import EngineOptions, kv_connector_of
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.hooks.preflight import resolve_engine
 
@@ -71,6 +71,13 @@ def test_another_form_is_refused(config: Any) -> None:
 )
 def test_what_has_no_effect_is_refused_by_name(config: Any, option: str) -> None:
     assert refusal(spec(draft_model_config=config)).option == option
+
+
+@pytest.mark.parametrize("transfer", [None, {"kv_connector": "ExampleHiddenStatesConnector"}])
+def test_no_connector_stores_states_where_vllm_puts_that_of_offloading(transfer: Any) -> None:
+    engine = EngineOptions(kv_connector=kv_connector_of(transfer, 0.5))
+    assert refusal(spec(), engine).option == "--kv-transfer-config"
+    assert kv_connector_of(transfer, None) == (transfer or {}).get("kv_connector")
 
 
 def test_there_is_one_draft() -> None:

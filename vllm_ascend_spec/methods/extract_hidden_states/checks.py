@@ -8,7 +8,7 @@ from typing import Any
 from vllm_ascend_spec.checkpoint.config_json import read_config, text_of
 from vllm_ascend_spec.checkpoint.errors import blame
 from vllm_ascend_spec.checkpoint.folder import find_target
-from vllm_ascend_spec.config.engine import SpecInput
+from vllm_ascend_spec.config.engine import OFFLOADING, SpecInput
 from vllm_ascend_spec.errors import ConfigError
 
 COUNT, CONFIG = "num_speculative_tokens", "draft_model_config"
@@ -26,10 +26,10 @@ def check_extract_hidden_states(request: SpecInput) -> None:
         problem = "valid: 1; the method exports hidden states, and its draft is only a placeholder"
         raise ConfigError(f"speculative_config.{COUNT}", request.spec[COUNT], problem)
     check_layers(layers_of(request.spec[CONFIG]), num_layers_of(request))
-    if request.engine.kv_connector is None:
+    if request.engine.kv_connector in (None, OFFLOADING):
         raise ConfigError(
             "--kv-transfer-config",
-            None,
+            request.engine.kv_connector,
             "method 'extract_hidden_states' needs one to store the states; valid: "
             '{"kv_connector": "ExampleHiddenStatesConnector", "kv_role": "kv_producer", …}',
         )
