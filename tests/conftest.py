@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.order import longest_first
+from vllm_ascend_spec.bench.local_engine import ENVIRONMENT
 
 # Before anything imports torch or vLLM, which read these once.
 for name, value in (
@@ -66,6 +67,17 @@ def _variables_are_read_anew() -> None:
     """Let a test set vLLM's environment variables: an engine of an earlier one has cached them."""
     if envs := sys.modules.get("vllm.envs"):
         envs.disable_envs_cache()
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_leave_no_variables() -> Iterator[None]:
+    """Undo what a benchmark in this process sets: each later engine would take a GiB of KV cache."""
+    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    yield
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from vllm import envs
 
+from vllm_ascend_spec.bench import local_engine
+
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_variables_are_read_anew(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
@@ -17,6 +19,13 @@ def test_variables_are_read_anew(monkeypatch: pytest.MonkeyPatch, method: str) -
     monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", method)
     assert method == envs.VLLM_WORKER_MULTIPROC_METHOD
     envs.enable_envs_cache()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_benchmarks_leave_no_variables(again: bool) -> None:
+    """The first of the two sets them, as a benchmark in this process does."""
+    assert "VLLM_CPU_KVCACHE_SPACE" not in os.environ
+    local_engine.prepare_environment()
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])

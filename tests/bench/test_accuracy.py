@@ -16,7 +16,6 @@ from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec.bench.accuracy import fall_of_score, format_table
 from vllm_ascend_spec.bench.differences import ROUNDING, argmax, first_difference, judge
 from vllm_ascend_spec.bench.lm_eval import compare, equal_answers
-from vllm_ascend_spec.bench.local_engine import ENVIRONMENT
 from vllm_ascend_spec.cli.main import main
 
 LIKELY = {7: -0.5, 8: -0.6, 9: -3.0}
@@ -155,13 +154,6 @@ def test_drawn_answers_and_likelihoods_are_not() -> None:
 # Runs.
 
 
-@pytest.fixture
-def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Engines of a benchmark set variables; the tests after this one have their own."""
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-
-
 WRONG = {
     **SPECS["eagle"],
     "num_speculative_tokens": 1,
@@ -170,7 +162,6 @@ WRONG = {
 }
 
 
-@pytest.mark.usefixtures("_variables")
 def test_a_verifier_that_accepts_everything_is_found(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,7 +214,6 @@ metric_list:
 """
 
 
-@pytest.mark.usefixtures("_variables")
 def test_a_task_of_lm_eval_with_local_data(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval", reason="lm-eval is not installed (pip install lm-eval)")
     data, output = tmp_path / "items.jsonl", tmp_path / "record.json"

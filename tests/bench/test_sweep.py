@@ -13,7 +13,6 @@ import pytest
 from tests.zoo import SPECS, TARGET, ZOO
 from vllm_ascend_spec.bench import sweep_page
 from vllm_ascend_spec.bench.closed_loop import Run
-from vllm_ascend_spec.bench.local_engine import ENVIRONMENT
 from vllm_ascend_spec.bench.svg import Line, line_chart, ticks
 from vllm_ascend_spec.bench.sweep import format_table
 from vllm_ascend_spec.bench.sweep_configurations import cross, grouped
@@ -285,14 +284,6 @@ def test_a_chart_keeps_its_points_inside() -> None:
 # A small run.
 
 
-@pytest.fixture
-def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Engines of a benchmark set variables; the tests after this one have their own."""
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-
-
-@pytest.mark.usefixtures("_variables")
 def test_a_small_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Two groups, each with its own engine without speculation."""
     output, report = tmp_path / "new" / "record.json", tmp_path / "new" / "report.html"
