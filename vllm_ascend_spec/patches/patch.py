@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +37,16 @@ class Patch:
         docstring = ast.get_docstring(ast.parse(source)) or ""
         return docstring.partition("\n")[0].rstrip(".").replace("``", "")
 
-    def reason_not_needed(self) -> str | None:
-        """Return why this patch is not applied here, or None if it is."""
-        installed = versions.installed_version(self.distribution)
+    def reason_not_needed(
+        self, version_of: Callable[[str], str | None] | None = None
+    ) -> str | None:
+        """Return why this patch is not applied here, or None if it is.
+
+        Args:
+            version_of: returns the version of a distribution, or None; by default it is looked up,
+                which takes some milliseconds.
+        """
+        installed = (version_of or versions.installed_version)(self.distribution)
         if installed is None:
             return f"{self.distribution} is not installed"
         try:

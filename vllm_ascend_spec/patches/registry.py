@@ -7,6 +7,7 @@ has a base for our class instead, which overrides the faulty methods.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import TypeVar
 
 from packaging.specifiers import SpecifierSet
 
+from vllm_ascend_spec import versions
 from vllm_ascend_spec.patches.patch import Patch
 
 Base = TypeVar("Base")
@@ -135,8 +137,9 @@ def needed(stage: str) -> Iterator[ModuleType]:
         KeyError: there is no such stage.
     """
     STAGES[stage]
+    version_of = functools.cache(versions.installed_version)
     for patch in PATCHES:
-        if patch.stage == stage and patch.reason_not_needed() is None:
+        if patch.stage == stage and patch.reason_not_needed(version_of) is None:
             yield importlib.import_module(f"{__package__}.{patch.name}")
 
 
