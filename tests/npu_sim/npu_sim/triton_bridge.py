@@ -3,7 +3,7 @@
 The interpreter copies a kernel's tensors to the host and back. Here the memory of a device is host
 memory already, so the kernel gets aliases of it, and what it writes stays written. A launch is one
 device op, as on a real NPU, whatever NumPy does for it. A kernel that has a reference, because
-interpreting it takes too long, is computed by that (`references/triton_rope.py`).
+interpreting it takes too long, is computed by that (`references/triton_*.py`).
 """
 
 import dataclasses
@@ -50,6 +50,7 @@ def install(alias: Alias, as_device_op: Launch) -> None:
     _choose_driver()
     _patch_language_once()
     _skip_overflow_checks()
+    _remember_dtypes()
     _launch_on_aliases(alias, as_device_op)
     from npu_sim import triton_extension, triton_graphs, triton_repairs
 
@@ -130,6 +131,20 @@ def _skip_overflow_checks() -> None:
 
     builder = interpreter.interpreter_builder
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
+
+
+def _remember_dtypes() -> None:
+    """Keep NumPy's dtype of each of Triton's; the interpreter makes a table for every value."""
+    from triton.runtime import interpreter
+
+    look_up, known = interpreter._get_np_dtype, {}
+
+    def remembered(dtype: Any) -> Any:
+        if dtype.name not in known:
+            known[dtype.name] = look_up(dtype)
+        return known[dtype.name]
+
+    interpreter._get_np_dtype = remembered
 
 
 def _reference_of(name: str, parameters: list[str]) -> Callable[..., Any] | None:
