@@ -71,7 +71,7 @@ def _variables_are_read_anew() -> None:
 
 @pytest.fixture(autouse=True)
 def _benchmarks_leave_no_variables() -> Iterator[None]:
-    """Undo what a benchmark in this process sets: each later engine would take a GiB of KV cache."""
+    """Undo what a benchmark in this process sets: later engines would take a GiB of cache each."""
     before = {name: os.environ.get(name) for name in ENVIRONMENT}
     yield
     for name, value in before.items():

@@ -48,9 +48,9 @@ OF_VLLM_ASCEND = tuple(
     )
 )
 # These run beside each other, each with half of the processes: their tests are few, and otherwise
-# every process would import vLLM for a handful, and the longest test of a part would run alone. The
-# simulator's take as long as the other two, which come one after the other.
-BESIDE = (("simulator", "vllm-ascend-0.23", "vllm-0.23"),)
+# every process would import vLLM for a handful, and the longest test of a part would run alone. Two
+# run at once, and the next one begins when the first of them ends.
+BESIDE = (("simulator", "vllm-0.23", "vllm-0.32", "vllm-ascend-0.23"),)
 # make sets them for what it starts; a make of our own must not read them. And where Python keeps
 # nothing that it has compiled, each import of vLLM takes twice as long: pip compiles nothing.
 NOT_GIVEN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHONDONTWRITEBYTECODE")

@@ -155,7 +155,7 @@ def test_parts(words: list[str], expected: list[str], monkeypatch: pytest.Monkey
     [
         ([], "1"),
         (["vllm-0.23", "vllm-ascend-0.23"], "1"),
-        (["vllm-0.32", "vllm-0.23"], "2"),
+        (["vllm-0.32", "npu"], "2"),
         (["package"], "2"),
     ],
 )

@@ -36,7 +36,9 @@ pytestmark = pytest.mark.timeout(900)
 # Those in float32 whose prompts are read alike.
 DENSE = (*(f"deepseek-{mode}" for mode in MODES), *MLA_BY_NIGHT)
 CASES = {name: MLA_CASES[name] for name in DENSE} | SPARSE_CASES
-BY_NIGHT = {*SPARSE_BY_NIGHT, *MLA_BY_NIGHT}
+# By day sparse attention runs without graphs, in the same layers, and dense attention with both
+# kinds of graphs.
+BY_NIGHT = {*SPARSE_BY_NIGHT, *MLA_BY_NIGHT, "deepseek-eager"}
 
 
 def without_speculation(case: Case, requests: tuple[str, ...]) -> Case:

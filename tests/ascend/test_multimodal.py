@@ -21,7 +21,8 @@ from tests.marks import unless
 from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
 
 pytestmark = [unless(NO_LOOP_ON_NPU), pytest.mark.timeout(900)]
-BY_DAY = ("eagle3-full_decode_only", "eagle3-chunked", "draft_model-full_decode_only")
+# A draft model reads pictures as a head does: by day on a CPU, tests/e2e/test_multimodal.py.
+BY_DAY = ("eagle3-full_decode_only", "eagle3-chunked")
 CASES = [
     pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in VL_CASES
 ]

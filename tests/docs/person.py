@@ -19,8 +19,8 @@ BIN = Path(sys.executable).parent
 # cores, and an engine's threads that wait for each other make minutes of seconds there.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 # By default most examples run without torch.compile and in copies of a process that has imported
-# vLLM (tests/warm). Both take most of a start on a CPU and are shown by others: the README's, and
-# tests/e2e. By night all run as a person runs them.
+# vLLM (tests/warm). Both take most of a start on a CPU and are shown by others: the demo's servers,
+# and tests/e2e. By night all run as a person runs them.
 COMPILES_ALL = "TESTS_COMPILE_ALL" in os.environ
 UNCOMPILED = {"TORCHDYNAMO_DISABLE": "1", "VLLM_USE_AOT_COMPILE": "0"}
 SMALL = ONE_THREAD | ({} if COMPILES_ALL else UNCOMPILED)

@@ -17,8 +17,9 @@ OURS = (
     *("eagle", "eagle3", "mtp", "draft_model", "dflash", "dspark"),
     *("pard", "peagle", "hybrid", "ngram"),
 )
+BY_DAY = ("eagle", "ours")
 LOOPS = [
-    pytest.param(method, loop, marks=() if method == "eagle" else pytest.mark.nightly)
+    pytest.param(method, loop, marks=() if (method, loop) == BY_DAY else pytest.mark.nightly)
     for method in OURS
     for loop in ("ours", "stock")
     if loop == "ours" or method in ("eagle", "draft_model", "dflash")

@@ -50,7 +50,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_offline_example() -> None:
-    """By day it is compiled in the README's form alone: tests/docs/test_run.py."""
+    """By day the demo below is what is compiled."""
     output = run("examples/offline_eagle.py", **small()).stdout
     assert "identical: 8 of 8" in output
 
