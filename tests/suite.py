@@ -49,8 +49,8 @@ OF_VLLM_ASCEND = tuple(
 )
 # These run beside each other, each with half of the processes: their tests are few, and otherwise
 # every process would import vLLM for a handful, and the longest test of a part would run alone. Two
-# run at once, and the next one begins when the first of them ends.
-BESIDE = (("simulator", "vllm-0.23", "vllm-0.32", "vllm-ascend-0.23"),)
+# run at once, and the next one begins when the first of them ends: those that take long come first.
+BESIDE = (("vllm-0.32", "vllm-0.23", "simulator", "vllm-ascend-0.23"),)
 # make sets them for what it starts; a make of our own must not read them. And where Python keeps
 # nothing that it has compiled, each import of vLLM takes twice as long: pip compiles nothing.
 NOT_GIVEN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHONDONTWRITEBYTECODE")
@@ -261,7 +261,9 @@ def in_stages(parts: Sequence[Part]) -> list[list[Part]]:
     stages: dict[tuple[str, ...], list[Part]] = {}
     for part in parts:
         stages.setdefault(stage_of.get(part.name, (part.name,)), []).append(part)
-    return list(stages.values())
+    return [
+        sorted(stage, key=lambda part: group.index(part.name)) for group, stage in stages.items()
+    ]
 
 
 def beside_tests(

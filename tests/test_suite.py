@@ -105,11 +105,11 @@ def test_the_list_has_the_longest_first(tmp_path: Path) -> None:
                 "set-up of .venv-0.32",
                 "set-up of .venv-npu-0.23",
                 "package",
+                "vllm-0.32",
+                "vllm-0.23",
                 "simulator",
                 "vllm-ascend-0.23",
-                "vllm-0.23",
                 "npu",
-                "vllm-0.32",
             ],
         ),
         (["tests/ops"], ["set-up of .venv", "package"]),
@@ -164,6 +164,11 @@ def test_parts_beside_each_other_share_the_processes(only: list[str], expected: 
     found = {part.name: list(part.command) for part in suite.pytest_parts(options)}
     command = found[only[0] if only else "simulator"]
     assert command[command.index("-n") + 1] == expected
+
+
+def test_parts_beside_each_other_begin_in_the_order_that_is_given() -> None:
+    stages = suite.in_stages(suite.pytest_parts(suite.parse([])))
+    assert tuple(part.name for part in stages[1]) in suite.BESIDE
 
 
 @pytest.mark.parametrize("every", [False, True])

@@ -285,11 +285,10 @@ def test_careless_class(make_engine: Any, generate: Any, prompts: list[str], exp
         check_drafts(seen, 3, 1.1)
 
 
-@pytest.mark.parametrize("batch", [8, pytest.param(1, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize(
-    "method",
-    [pytest.param(name, marks=() if name == "eagle" else pytest.mark.nightly) for name in EVERY],
-)
+# By day test_examples.py compares what the demo's servers answer, which are compiled.
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("method", EVERY)
 def test_compiled(
     method: str,
     batch: int,
