@@ -43,9 +43,6 @@ WITHOUT: dict[str, tuple[Case, str]] = {
     ),
     "npu_accepted_counts": (STATE_CASES["mtp-eager"], "answers that differ"),
 }
-# By default steps with prompts have graphs, too, in pieces. By day deepseek-default has them
-# (test_mla.py), and these states full graphs and none.
-BY_NIGHT = {*NIGHTLY_STATE_CASES, "mtp-default"}
 HITS = "vllm:prefix_cache_hits"
 pytestmark = pytest.mark.timeout(900)
 
@@ -87,7 +84,7 @@ def job_of(case: Case, scripted: list[list[int]]) -> dict[str, Any]:
 def by_day_or_night() -> list[Any]:
     """Return tests' parameters of all cases."""
     return [
-        pytest.param(name, marks=pytest.mark.nightly if name in BY_NIGHT else ())
+        pytest.param(name, marks=pytest.mark.nightly if name in NIGHTLY_STATE_CASES else ())
         for name in STATE_CASES
     ]
 

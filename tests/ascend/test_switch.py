@@ -66,6 +66,7 @@ def test_device_that_does_not_exist_is_one_message() -> None:
     assert "VLLM_ASCEND_SPEC_DEVICE='gpu': valid: npu, cuda, cpu" in done.stderr
 
 
+@pytest.mark.nightly  # by day test_guide_command.py has a `check` there
 def test_check_runs_on_the_device_that_the_environment_names() -> None:
     """As an engine does; in a process in which nothing has chosen a platform before."""
     words = ["-m", "vllm_ascend_spec.cli.main", "check", "--json", TARGET]

@@ -16,6 +16,7 @@ from tests.ascend.warm import READ_LATE, WarmProcess
 pytestmark = pytest.mark.skipif(not IS_SIMULATED, reason="on silicon engines start from nothing")
 
 
+@pytest.mark.nightly  # all engines by day come from such a process
 def test_engines_of_one_environment_are_copied_from_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
