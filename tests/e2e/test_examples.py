@@ -56,8 +56,8 @@ def test_offline_example() -> None:
 
 
 def test_demo() -> None:
-    output = run("examples/demo_serve.py", "--num-prompts", "8").stdout
-    assert "identical: all 12 greedy answers" in output
+    output = run("examples/demo_serve.py", "--num-prompts", "3").stdout
+    assert "identical: all 7 greedy answers" in output
     assert "tokens/step" in output
 
 
