@@ -76,7 +76,9 @@ def test_what_has_no_effect_is_refused_by_name(config: Any, option: str) -> None
 @pytest.mark.parametrize("transfer", [None, {"kv_connector": "ExampleHiddenStatesConnector"}])
 def test_no_connector_stores_states_where_vllm_puts_that_of_offloading(transfer: Any) -> None:
     engine = EngineOptions(kv_connector=kv_connector_of(transfer, 0.5))
-    assert refusal(spec(), engine).option == "--kv-transfer-config"
+    error = refusal(spec(), engine)
+    assert error.option == "--kv-transfer-config"
+    assert "vLLM puts that of --kv-offloading-size in its place; valid: no such size" in str(error)
     assert kv_connector_of(transfer, None) == (transfer or {}).get("kv_connector")
 
 

@@ -26,11 +26,14 @@ def check_extract_hidden_states(request: SpecInput) -> None:
         problem = "valid: 1; the method exports hidden states, and its draft is only a placeholder"
         raise ConfigError(f"speculative_config.{COUNT}", request.spec[COUNT], problem)
     check_layers(layers_of(request.spec[CONFIG]), num_layers_of(request))
-    if request.engine.kv_connector in (None, OFFLOADING):
+    connector = request.engine.kv_connector
+    if connector in (None, OFFLOADING):
+        taken = connector and ", and vLLM puts that of --kv-offloading-size in its place"
         raise ConfigError(
             "--kv-transfer-config",
-            request.engine.kv_connector,
-            "method 'extract_hidden_states' needs one to store the states; valid: "
+            connector,
+            f"method 'extract_hidden_states' needs one to store the states{taken or ''}; valid: "
+            f"{'no such size, and ' if taken else ''}"
             '{"kv_connector": "ExampleHiddenStatesConnector", "kv_role": "kv_producer", …}',
         )
 
