@@ -27,14 +27,19 @@ def check_extract_hidden_states(request: SpecInput) -> None:
         raise ConfigError(f"speculative_config.{COUNT}", request.spec[COUNT], problem)
     check_layers(layers_of(request.spec[CONFIG]), num_layers_of(request))
     connector = request.engine.kv_connector
-    if connector in (None, OFFLOADING):
-        taken = connector and ", and vLLM puts that of --kv-offloading-size in its place"
+    if connector is None:
         raise ConfigError(
             "--kv-transfer-config",
             connector,
-            f"method 'extract_hidden_states' needs one to store the states{taken or ''}; valid: "
-            f"{'no such size, and ' if taken else ''}"
+            "method 'extract_hidden_states' needs one to store the states; valid: "
             '{"kv_connector": "ExampleHiddenStatesConnector", "kv_role": "kv_producer", …}',
+        )
+    if connector == OFFLOADING:
+        raise ConfigError(
+            "--kv-transfer-config",
+            connector,
+            "vLLM puts that of --kv-offloading-size in the place of the one that stores the "
+            "states; valid: no such size",
         )
 
 
