@@ -67,7 +67,7 @@ clean:
 	rm -rf $(VENV) $(VENV)-0.* $(NPU_VENV) $(NPU_VENV)-0.* $(TRITON_ASCEND_VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # The C++ backend is built when the package is installed.
-$(VENV)/.installed: pyproject.toml .ci/setup .ci/get-arctic-inference ops/build.py $(wildcard ops/cpu/*)
+$(VENV)/.installed: pyproject.toml .ci/setup .ci/uv-install .ci/get-arctic-inference ops/build.py $(wildcard ops/cpu/*)
 	PYTHON="$(PYTHON)" .ci/setup $(VENV)
 	touch $@
 
