@@ -46,7 +46,6 @@ LONG: dict[str, int] = {
     "tests/e2e/test_adaptive.py": 21,
     "tests/docs/test_blocks.py": 21,
     "tests/training/phases/test_answers_and_states.py": 21,
-    "tests/e2e/test_server_ends.py": 20,
     "tests/upstream/test_conformance.py": 19,
     "tests/devices/test_added_device.py": 19,
     "tests/ops/test_enumeration.py": 19,

@@ -36,7 +36,7 @@ def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.nightly  # the way of the rules that contradict each other
+@pytest.mark.nightly  # the way of the taken port
 def test_vllm_serve_names_the_unknown_method() -> None:
     result = serve("--speculative-config", '{"method": "eagel", "num_speculative_tokens": 3}')
     assert result.returncode == 2
@@ -46,6 +46,8 @@ def test_vllm_serve_names_the_unknown_method() -> None:
     assert "Traceback" not in result.stderr
 
 
+# By day tests/config/test_rules.py refuses them.
+@pytest.mark.nightly
 @unless(limits.NO_BLOCK_METHOD)
 def test_vllm_serve_names_the_rules_that_contradict_each_other() -> None:
     result = serve(
@@ -250,7 +252,7 @@ def test_vllm_serve_and_llm_refuse_in_one_line_what_died_in_a_traceback(
         assert word in line
 
 
-@pytest.mark.nightly  # the way of the rules that contradict each other
+@pytest.mark.nightly  # the way of the taken port
 def test_vllm_serve_names_json_that_is_nested_too_deeply() -> None:
     result = serve("--speculative-config", "[" * 100_000)
     assert result.returncode == 2

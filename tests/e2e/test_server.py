@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import openai
+import psutil
 import pytest
 
+from tests.e2e.server_ends import long_answer, wait
 from tests.e2e.soak import Soak, seconds_of
 from tests.e2e.soaked import NO_KERNEL_CACHE, STEADY, assert_soaked, references_of
 from tests.engines import MAX_TOKENS
@@ -28,7 +30,7 @@ def server() -> Iterator[Server]:
     with Server(
         TARGET,
         SPECS["eagle"],
-        arguments=(*ARGUMENTS, *STEADY, "--enforce-eager"),
+        arguments=(*ARGUMENTS, *STEADY, "--enforce-eager", "--shutdown-timeout", "30"),
         environment={**ENVIRONMENT, **NO_KERNEL_CACHE, "VLLM_ENABLE_V1_MULTIPROCESSING": "1"},
     ) as running:
         yield running
@@ -248,3 +250,16 @@ def accepted_alone(server: Server, prompts: list[str]) -> float:
     tokens = (from_prometheus(server.metrics()) - before).tokens_per_step
     assert tokens is not None
     return tokens
+
+
+# The last one: nothing can be asked of the server after it.
+def test_it_is_asked_to_end_while_it_answers(server: Server) -> None:
+    """It has time to end what it has begun."""
+    already = len(server.log_text())
+    with long_answer(server) as chunks:
+        psutil.Process(server.pid).terminate()
+        reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices]
+    status, _ = wait(server)
+    assert reasons[-1] == "length"
+    assert status == 0
+    assert "Traceback" not in server.log_text()[already:]

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 import openai
 import psutil
+import pytest
 
-from tests.e2e.test_server_ends import DEAD, OURS, end_by_a_kill, new_server, wait
+from tests.e2e.server_ends import DEAD, OURS, end_by_a_kill, new_server, wait
 from tests.zoo import TARGET
 from vllm_ascend_spec.bench.server import Server
+
+# Beside what vllm's command does, take out the patch.
+STOCK = """\
+import sys
+from vllm_ascend_spec.patches.upstream import dead_engine_status
+dead_engine_status.apply = lambda: None
+from vllm.entrypoints.cli.main import main
+main()
+"""
 
 
 def answer_of(server: Server) -> str:
@@ -41,3 +52,12 @@ def test_a_server_serves_again() -> None:
         status, _ = wait(server)
     assert "Traceback" not in server.log_text()[already:]
     assert status == 0
+
+
+@pytest.mark.nightly
+def test_a_killed_engine_without_the_patch() -> None:
+    """With it: above."""
+    with new_server([sys.executable, "-c", STOCK, "serve", TARGET]) as server:
+        status, log = end_by_a_kill(server)
+    assert status == 0
+    assert DEAD not in log

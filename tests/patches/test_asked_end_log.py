@@ -1,4 +1,4 @@
-"""An engine that was asked to stop is no failure; tests/e2e/test_server_ends.py asks one."""
+"""An engine that was asked to stop is no failure; tests/e2e/test_server.py asks one."""
 
 from __future__ import annotations
 

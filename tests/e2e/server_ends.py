@@ -1,9 +1,8 @@
-"""How a server ends: its engine is killed, or it is asked to while it answers."""
+"""Servers that end: their engines are killed, or they are asked to while they answer."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,14 +21,6 @@ MOST_SECONDS = 10.0
 DEAD = "The engine has died; the server ends with status 1"
 ARGUMENTS = ("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "8")
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
-# Beside what vllm's command does, take out the patch.
-STOCK = """\
-import sys
-from vllm_ascend_spec.patches.upstream import dead_engine_status
-dead_engine_status.apply = lambda: None
-from vllm.entrypoints.cli.main import main
-main()
-"""
 OURS = [vllm_program(), "serve", TARGET]
 
 
@@ -88,24 +79,3 @@ def end_by_a_kill(server: Server) -> tuple[int, str]:
     status, seconds = wait(server)
     assert seconds < MOST_SECONDS
     return status, server.log_text()
-
-
-@pytest.mark.nightly
-def test_a_killed_engine_without_the_patch() -> None:
-    """With it: test_server_again.py."""
-    with new_server([sys.executable, "-c", STOCK, "serve", TARGET]) as server:
-        status, log = end_by_a_kill(server)
-    assert status == 0
-    assert DEAD not in log
-
-
-def test_a_server_that_is_asked_to_end_while_it_answers() -> None:
-    """The one that is started after a failure, say; with time to end what it has begun."""
-    with new_server(OURS, "--shutdown-timeout", "30") as server:
-        with long_answer(server) as chunks:
-            psutil.Process(server.pid).terminate()
-            reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices]
-        status, _ = wait(server)
-    assert reasons[-1] == "length"
-    assert status == 0
-    assert "Traceback" not in server.log_text()
