@@ -60,7 +60,9 @@ def shut_down(engines: list[Any]) -> None:
         # Popped, so that no name holds the last one while garbage is collected.
         while engines:
             engines.pop(0).llm_engine.engine_core.shutdown()
+    gc.unfreeze()
     gc.collect()
+    gc.freeze()
 
 
 def end_groups() -> None:
@@ -75,7 +77,8 @@ def end_groups() -> None:
 def nothing_ends_meanwhile() -> Iterator[None]:
     """Let no garbage be collected while an engine starts.
 
-    vLLM's oneDNN weights call an op as they end, which fails in the middle of a compilation.
+    vLLM's oneDNN weights call an op as they end, which fails in the middle of a compilation. What is
+    left of the start is looked through once, until engines end.
     """
     gc.collect()
     gc.disable()
@@ -87,6 +90,8 @@ def nothing_ends_meanwhile() -> Iterator[None]:
             yield
     finally:
         gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @contextmanager
@@ -174,7 +179,6 @@ def make_engine(engine_model: str | None) -> Iterator[MakeEngine]:
     left = list(engines.values())
     engines.clear()
     shut_down(left)
-    gc.freeze()  # what is left stays: nobody has to look through it again
 
 
 @pytest.fixture(scope="module")
