@@ -180,8 +180,10 @@ def test_a_quantized_draft(
     assert seen.acceptance != accepted
 
 
+# By day test_quantized_experts runs DeepSeek's.
 @pytest.mark.parametrize(
-    "model", ["target-mimo", pytest.param("target-deepseek", marks=requires_mla)]
+    "model",
+    ["target-mimo", pytest.param("target-deepseek", marks=[requires_mla, pytest.mark.nightly])],
 )
 def test_heads_of_a_quantized_checkpoint(
     model: str,
