@@ -10,7 +10,7 @@ import pytest
 # Seconds of the files that take most, as `make test` lists them at its end. A wrong
 # number costs time and nothing else.
 LONG: dict[str, int] = {
-    "tests/e2e/test_train_command.py": 361,
+    "tests/e2e/test_train_command.py": 150,
     "tests/e2e/test_greedy_equality.py": 128,
     "tests/e2e/test_seeds.py": 108,
     "tests/e2e/test_w8a8.py": 102,

@@ -77,8 +77,8 @@ def end_groups() -> None:
 def nothing_ends_meanwhile() -> Iterator[None]:
     """Let no garbage be collected while an engine starts.
 
-    vLLM's oneDNN weights call an op as they end, which fails in the middle of a compilation. What is
-    left of the start is looked through once, until engines end.
+    vLLM's oneDNN weights call an op as they end, which fails in the middle of a compilation. What
+    the start leaves is looked through once, and again when engines end.
     """
     gc.collect()
     gc.disable()
