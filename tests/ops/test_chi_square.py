@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,9 +28,19 @@ def backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("sampled", [False, True])
-@pytest.mark.parametrize("sampling", [PLAIN, FILTERED], ids=["plain", "filtered"])
+def kinds_of_requests() -> Iterator[Any]:
+    """Yield sampling, drafts and rules; by day each pair of them once, or twice.
+
+    tests/ops/test_enumeration.py has all of them by day, and the exact distribution of each.
+    """
+    for sampling, sampled, rule in itertools.product((PLAIN, FILTERED), (False, True), RULES):
+        by_day = (rule == "block") == ((sampling == FILTERED) == sampled)
+        name = f"{'plain' if sampling == PLAIN else 'filtered'}-{sampled}-{rule}"
+        marks = () if by_day else pytest.mark.nightly
+        yield pytest.param(sampling, sampled, rule, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("sampling", "sampled", "rule"), list(kinds_of_requests()))
 def test_tokens_and_pairs_are_distributed_as_the_targets(
     backend: str, sampling: Sampling, sampled: bool, rule: str
 ) -> None:

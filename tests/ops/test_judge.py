@@ -98,7 +98,11 @@ def test_float32_is_within_rounding_beside_thresholds() -> None:
     assert seen[Outcome.WRONG] == 0
 
 
-@pytest.mark.parametrize(("level", "least"), [(1e-5, 0.01), (1e-4, 0.1), (1e-3, 0.2)])
+# By day the smallest, which is found least easily, and one that is found far more often.
+@pytest.mark.parametrize(
+    ("level", "least"),
+    [(1e-5, 0.01), pytest.param(1e-4, 0.1, marks=pytest.mark.nightly), (1e-3, 0.2)],
+)
 def test_errors_above_rounding_are_wrong(level: float, least: float) -> None:
     seen = outcomes(sharp_cases()[:200], noisy_probs(level))
     assert seen[Outcome.WRONG] > least * seen.total()
