@@ -122,3 +122,22 @@ core._unwrap_if_constexpr = unwrap
 TritonSemantic.broadcast_impl_value = broadcast
 TritonSemantic.cast = cast
 TritonSemantic.computation_type_impl = computation_type
+
+_slow_patch = interpreter._patch_lang
+_patched: set[int] = set()
+
+
+def patch_lang(fn: Any) -> Any:
+    """Patch Triton's language for a module of kernels the first time, and leave it so.
+
+    The interpreter does and undoes it in every launch, which takes longer than a small one.
+    """
+    if id(fn.__globals__) in _patched:
+        return interpreter._LangPatchScope()
+    _patched.add(id(fn.__globals__))
+    scope = _slow_patch(fn)
+    scope._changes.clear()
+    return scope
+
+
+interpreter._patch_lang = patch_lang
