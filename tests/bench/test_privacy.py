@@ -248,6 +248,12 @@ def test_passwords_in_urls_and_well_known_keys() -> None:
         assert redact(f"({key})", [], {}) == f"({HIDDEN})"
 
 
+def test_a_long_word_is_read_once() -> None:
+    """From each of its letters it would take minutes."""
+    assert redact("a", [200_000 * "x", f"password={WORD}"], {}) == "a"
+    assert redact(f"a {WORD}", [200_000 * "x", f"password={WORD}"], {}) == f"a {HIDDEN}"
+
+
 def test_other_text_stays() -> None:
     text = "task_queue_of_the_scheduler hf_overrides max_tokens=3 risk-free-and-long-enough-a-word"
     variables = {"MAX_TOKENS": "max_tokens", "TOKENIZERS_PARALLELISM": "hf_overrides", "KEY": "3"}

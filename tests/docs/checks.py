@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shlex
 import tempfile
@@ -36,6 +37,7 @@ else:
 """
 
 
+@functools.cache  # many documents have the same line
 def bash_reads(text: str) -> None:
     """The shell's own reading of the line finds no fault."""
     succeed("bash", "-n", "-c", text)
@@ -52,6 +54,7 @@ def entry_point(text: str) -> None:
     assert any(f'\n[project.entry-points."{group}"]\n' in text for group in groups)
 
 
+@functools.cache
 def make(text: str) -> None:
     """The target is there, and everything that it depends on."""
     command, target = shlex.split(text)
@@ -64,6 +67,7 @@ def make(text: str) -> None:
         assert source.exists() or source.with_suffix("").is_dir(), module
 
 
+@functools.cache
 def pip(text: str) -> None:
     """pip knows the options, and versions and extras are those of pyproject.toml and .ci/."""
     bash_reads(text)
@@ -116,6 +120,7 @@ def kubectl(text: str) -> None:
     assert objects <= {(found["kind"].lower(), found["metadata"]["name"]) for found in documents}
 
 
+@functools.cache
 def python_parses(text: str) -> None:
     """The program takes these arguments."""
     command, *words = shlex.split(text)

@@ -20,7 +20,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import torch
 
@@ -68,13 +68,16 @@ class Case:
     divergence: float = 1.5
     rule: str = "token"
 
+    @cache  # noqa: B019 - as few as there are cases
     def target_logits(self, prefix: Prefix) -> list[float]:
         """Return the target's logits after ``prefix``, a different row for each."""
         return (2 * model_noise("target", self.seed, prefix, self.vocab_size)).tolist()
 
+    @cache  # noqa: B019
     def target(self, prefix: Prefix) -> list[float]:
         return target_distribution(self.target_logits(prefix), self.sampling)
 
+    @cache  # noqa: B019
     def draft(self, prefix: Prefix) -> list[float]:
         """Return the draft's distribution after ``prefix``, in float32."""
         own = model_noise("draft", self.seed, prefix, self.vocab_size)
@@ -91,6 +94,7 @@ class Case:
     def has_nan(self, prefix: Prefix) -> bool:
         return bool(self.nan) and (self.nan_after is None or prefix[-1:] == (self.nan_after,))
 
+    @cache  # noqa: B019
     def shown(self, prefix: Prefix) -> list[float]:
         """Return what the op is told of the draft's distribution after ``prefix``."""
         if not self.has_nan(prefix):

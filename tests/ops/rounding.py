@@ -85,7 +85,7 @@ class Request:
         """Drafts before the first of -1."""
         return self.drafts.index(-1) if -1 in self.drafts else len(self.drafts)
 
-    @functools.lru_cache(maxsize=32)  # noqa: B019 – a few rows, of requests that soon go
+    @functools.lru_cache(maxsize=64)  # noqa: B019 – those of a case, of requests that soon go
     def row(self, position: int) -> Row:
         """Return the distributions of one row under all moves of its filters, its own first."""
         top_ps, min_ps = _moved(self.top_p, 9, off=1.0), _moved(self.min_p, 3, off=0.0)

@@ -35,16 +35,37 @@ def seeded_case(case: dict[str, Any], index: int) -> dict[str, Any]:
     """
     generator = torch.Generator().manual_seed(index)
     arguments = with_seeds(case, generator)
-    drafts = arguments["draft_token_ids"].clone()
-    right = torch.rand(drafts.shape[0], generator=generator) < 0.8
+    drafts = arguments["draft_token_ids"].tolist()
+    right = (torch.rand(len(drafts), generator=generator) < 0.8).tolist()
+    sampled = samples_of_rows(arguments)
     ends = [0, *case["cu_num_draft_tokens"].tolist()]
-    for place in range(case["max_draft_len"]):
-        tokens, _ = verify_seeded(**{**arguments, "draft_token_ids": drafts}, backend="reference")
-        for request, (start, end) in enumerate(itertools.pairwise(ends)):
-            sampled = tokens[request, place]
-            if start + place < end and right[start + place] and sampled >= 0:
-                drafts[start + place] = sampled
-    return {**arguments, "draft_token_ids": drafts}
+    for request, (start, end) in enumerate(itertools.pairwise(ends)):
+        for place in range(start, end):
+            own = sampled[place + request]
+            if right[place]:
+                drafts[place] = own
+            elif drafts[place] != own:
+                break
+    return {**arguments, "draft_token_ids": torch.tensor(drafts, dtype=torch.int32)}
+
+
+def samples_of_rows(arguments: dict[str, Any]) -> list[int]:
+    """Return the reference's sample of each row, which no draft changes."""
+    lengths = torch.diff(arguments["cu_num_draft_tokens"], prepend=torch.zeros(1).int()) + 1
+    request = torch.repeat_interleave(lengths)
+    place = torch.cat([torch.arange(int(length)) for length in lengths])
+    own = {name: arguments.get(name) for name in ("temperature", "top_k", "top_p", "min_p")}
+    tokens, _ = verify_seeded(
+        arguments["logits"],
+        torch.zeros(0, dtype=torch.int32),
+        torch.zeros_like(request, dtype=torch.int32),
+        0,
+        **{name: None if value is None else value[request] for name, value in own.items()},
+        seeds=arguments["seeds"][request],
+        positions=arguments["positions"][request] + place,
+        backend="reference",
+    )
+    return tokens[:, 0].tolist()
 
 
 def is_tie(

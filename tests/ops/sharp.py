@@ -34,13 +34,15 @@ def sharpen(arguments: Arguments, seed: int) -> Arguments:
     for index in sampled:
         _sharpen_filters(sharpened, index, numbers)
     ends = [0, *arguments["cu_num_draft_tokens"].tolist()]
-    for index in sampled:
-        for position, decision in enumerate(decisions(cut_out(sharpened, index))):
+    # Neither a row nor a weight depends on the uniforms.
+    requests = [cut_out(sharpened, index) for index in sampled]
+    found = [decisions(request) for request in requests]
+    for index, each in zip(sampled, found, strict=True):
+        for position, decision in enumerate(each):
             sharp["accept_uniform"][ends[index] + position] = _beside_threshold(decision, numbers)
     _, counts = verify_sample(**{**sharpened, "backend": "reference"})
-    for index in sampled:
-        request = cut_out(sharpened, index)
-        source = _source(request, int(counts[index]) - 1)
+    for index, request, each in zip(sampled, requests, found, strict=True):
+        source = _source(request, each, int(counts[index]) - 1)
         sharp["sample_uniform"][index] = _beside_cut(source, request.sample, numbers)
     return sharpened
 
@@ -66,10 +68,10 @@ def _beside_threshold(decision: Decision, numbers: Numbers) -> float:
     return threshold if 0 <= threshold < 1 else decision.uniform
 
 
-def _source(request: Request, num_accepted: int) -> LastToken:
+def _source(request: Request, found: list[Decision], num_accepted: int) -> LastToken:
     weight = Span(1.0, 1.0)
     if num_accepted:
-        weight = decisions(request)[num_accepted - 1].weight
+        weight = found[num_accepted - 1].weight
     return next(last_tokens(request, num_accepted, weight))
 
 

@@ -10,11 +10,12 @@ import torch
 from hypothesis import given, settings
 
 from tests.ops import oracle
-from tests.ops.batches import RULES, SAMPLE_BACKENDS, Arguments, int32
+from tests.ops.batches import RULES, SAMPLE_BACKENDS, Arguments, backends_on_cpu, int32
 from tests.ops.broken_drafts import assert_in_range, vanishing_product, with_any_draft_probs
 from tests.ops.cases import BROKEN, parity_cases
 from tests.ops.parity import Outcome, assert_right, judge
 from vllm_ascend_spec.ops import verify_sample
+from vllm_ascend_spec.ops.verify_sample import OP
 
 
 def check(cases: Iterable[Arguments], backend: str, most_ties: float) -> None:
@@ -36,7 +37,14 @@ def test_broken_drafts_give_every_backend_the_same_tokens(backend: str, rule: st
     check(parity_cases(500, 61, drafts="broken", rule=rule, max_vocab=600), backend, 0.01)
 
 
-@pytest.mark.parametrize("backend", SAMPLE_BACKENDS)
+# The reference by day above, with the oracle, too.
+@pytest.mark.parametrize(
+    "backend",
+    [
+        *backends_on_cpu(OP, without=("reference",)),
+        pytest.param("reference", marks=pytest.mark.nightly),
+    ],
+)
 @settings(max_examples=500)
 @given(case=with_any_draft_probs())
 def test_any_draft_probs_give_every_backend_the_same_tokens(backend: str, case: Arguments) -> None:

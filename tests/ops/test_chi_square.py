@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,9 +28,19 @@ def backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("sampled", [False, True])
-@pytest.mark.parametrize("sampling", [PLAIN, FILTERED], ids=["plain", "filtered"])
+def kinds_of_requests() -> Iterator[Any]:
+    """Yield sampling, drafts and rules; by day each pair of them once, or twice.
+
+    tests/ops/test_enumeration.py has all of them by day, and the exact distribution of each.
+    """
+    for sampling, sampled, rule in itertools.product((PLAIN, FILTERED), (False, True), RULES):
+        by_day = (rule == "block") == ((sampling == FILTERED) == sampled)
+        name = f"{'plain' if sampling == PLAIN else 'filtered'}-{sampled}-{rule}"
+        marks = () if by_day else pytest.mark.nightly
+        yield pytest.param(sampling, sampled, rule, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("sampling", "sampled", "rule"), list(kinds_of_requests()))
 def test_tokens_and_pairs_are_distributed_as_the_targets(
     backend: str, sampling: Sampling, sampled: bool, rule: str
 ) -> None:
@@ -38,21 +50,26 @@ def test_tokens_and_pairs_are_distributed_as_the_targets(
         assert abs(number) < BOUND
 
 
+def by_night(*values: Any) -> Any:
+    """Return a mistake with drafts that are certain; test_enumeration.py has it by day."""
+    return pytest.param(*values, marks=pytest.mark.nightly)
+
+
 @pytest.mark.parametrize(
     ("piece", "mistake", "models"),
     [
         ("_final_token", wrong.recover_from_target, Models(True, PLAIN, "token")),
-        ("_final_token", wrong.recover_from_target, Models(False, PLAIN, "block")),
+        by_night("_final_token", wrong.recover_from_target, Models(False, PLAIN, "block")),
         ("_final_token", wrong.recover_by_the_token_rule, Models(True, PLAIN, "block")),
         ("token", wrong.too_often("token"), Models(True, PLAIN, "token")),
         ("block", wrong.too_often("block"), Models(True, PLAIN, "block")),
         ("block", wrong.by_products_of_uniforms, Models(True, FILTERED, "block")),
         ("block", wrong.by_products_with_token_residual, Models(True, PLAIN, "block")),
-        ("block", wrong.by_products_with_token_residual, Models(False, PLAIN, "block")),
+        by_night("block", wrong.by_products_with_token_residual, Models(False, PLAIN, "block")),
         ("block", wrong.by_weights_alone, Models(True, PLAIN, "block")),
         ("block", wrong.with_unlimited_weights, Models(True, PLAIN, "block")),
         ("block", wrong.up_to_the_first_refused, Models(True, PLAIN, "block")),
-        ("block", wrong.up_to_the_first_refused, Models(False, PLAIN, "block")),
+        by_night("block", wrong.up_to_the_first_refused, Models(False, PLAIN, "block")),
     ],
 )
 def test_wrong_rules_exceed_the_bound(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -87,18 +88,23 @@ def test_float32_is_within_rounding() -> None:
     assert 0 < seen[Outcome.TIE] < 0.01 * seen.total()
 
 
-def sharp_cases(count: int) -> list[Arguments]:
-    return [sharpen(case, i) for i, case in enumerate(parity_cases(count, 1, max_vocab=300))]
+@functools.cache
+def sharp_cases() -> list[Arguments]:
+    return [sharpen(case, i) for i, case in enumerate(parity_cases(300, 1, max_vocab=300))]
 
 
 def test_float32_is_within_rounding_beside_thresholds() -> None:
-    seen = outcomes(sharp_cases(300), probs_in_float32)
+    seen = outcomes(sharp_cases(), probs_in_float32)
     assert seen[Outcome.WRONG] == 0
 
 
-@pytest.mark.parametrize(("level", "least"), [(1e-5, 0.01), (1e-4, 0.1), (1e-3, 0.2)])
+# By day the smallest, which is found least easily, and one that is found far more often.
+@pytest.mark.parametrize(
+    ("level", "least"),
+    [(1e-5, 0.01), pytest.param(1e-4, 0.1, marks=pytest.mark.nightly), (1e-3, 0.2)],
+)
 def test_errors_above_rounding_are_wrong(level: float, least: float) -> None:
-    seen = outcomes(sharp_cases(200), noisy_probs(level))
+    seen = outcomes(sharp_cases()[:200], noisy_probs(level))
     assert seen[Outcome.WRONG] > least * seen.total()
 
 

@@ -37,9 +37,13 @@ def test_texts_are_distributed_as_the_targets(rule: str) -> None:
     assert abs(deviation(counts, expected_texts())) < BOUND
 
 
+# By day with sampled drafts: the texts of all others are the same ones, as a test below says.
 @pytest.mark.parametrize("num_reqs", [FEW, pytest.param(MANY, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("forbidden", [None, 1], ids=["free", "cut off by a grammar"])
-@pytest.mark.parametrize("drafts", DRAFTS)
+@pytest.mark.parametrize(
+    "drafts",
+    [pytest.param(d, marks=() if d == SAMPLED else pytest.mark.nightly) for d in DRAFTS],
+)
 def test_texts_of_seeds_are_distributed_as_the_targets(
     drafts: str, forbidden: int | None, num_reqs: int
 ) -> None:
@@ -96,7 +100,8 @@ def test_sampled_drafts_of_other_rules_may_not(rule: str) -> None:
     assert deviation(counts, expected_texts(forbidden=1)) > 5 * BOUND
 
 
-@pytest.mark.parametrize("rule", ["token", "block"])
+# What ends drafts knows no rule; by day the rule that decides about all drafts together.
+@pytest.mark.parametrize("rule", [pytest.param("token", marks=pytest.mark.nightly), "block"])
 def test_sampled_drafts_may_end_by_what_is_known_before_each(rule: str) -> None:
     """As a DSpark head's confidences decide it (``control/confidence.py``)."""
     torch.manual_seed(0)
@@ -124,8 +129,16 @@ def test_drafts_are_rejected_and_accepted_on_the_way(rule: str, backend: str) ->
     assert LENGTH > NUM_DRAFTS
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
-@pytest.mark.parametrize("forbidden", [None, 1])
+# By day the reference without a grammar: tests/ops/test_verify_seeded.py compares both backends.
+@pytest.mark.parametrize(
+    ("forbidden", "backend"),
+    [
+        (None, "cpu"),
+        (1, "cpu"),
+        (None, "reference"),
+        pytest.param(1, "reference", marks=pytest.mark.nightly),
+    ],
+)
 def test_texts_of_seeds_are_the_same_however_drafts_are_made(
     forbidden: int | None, backend: str
 ) -> None:

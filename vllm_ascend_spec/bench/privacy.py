@@ -41,8 +41,9 @@ SECRET = re.compile(
 # Variables of the shell that are named like a password, but hold working directories.
 FOLDERS = ("PWD", "OLDPWD")
 SHORTEST = 4  # shorter ones are words like "yes", and no secrets
-# A key and its value in incomplete JSON, or in a similar notation.
-PAIR = re.compile(r"""([\w.-]+)["']?\s*[:=]\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"',}]+))""")
+# A key and its value in incomplete JSON, or in a similar notation. Looked for where a word begins:
+# from each of its letters, a long one would take the square of its length.
+PAIR = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s*[:=]\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"',}]+))""")
 URL_USER = re.compile(r"(?<=://)[^\s/@'\"]+@")
 
 

@@ -55,11 +55,14 @@ def check_sampled(machine: Machine, cases: list[Arguments], *, most_ties: float 
 
 
 def kinds_of_requests() -> Iterator[Any]:
-    """Yield rules, drafts and filters; by day each pair of them once, as each takes a compiler."""
+    """Yield rules, drafts and filters; by day one of each filters, as each takes a compiler.
+
+    The block rule is below by day, in half precision and with a large vocabulary.
+    """
     for rule, drafts, filters in itertools.product(
         ("token", "block"), ("one-hot", "near"), FILTERS
     ):
-        by_day = (rule == "block") == ((drafts == "near") == (filters == ()))
+        by_day = rule == "token" and (drafts == "near") == (filters == ALL)
         yield pytest.param(
             rule,
             drafts,
@@ -140,7 +143,12 @@ def check_seeded(machine: Machine, cases: list[Arguments]) -> None:
     assert ties <= 1
 
 
-@pytest.mark.parametrize("filters", [(), ALL], ids=["plain", "filtered"])
+# Plain ones are below by day, with a large vocabulary.
+@pytest.mark.parametrize(
+    "filters",
+    [pytest.param((), marks=pytest.mark.nightly), ALL],
+    ids=["plain", "filtered"],
+)
 def test_seeded_requests(machine: Machine, filters: tuple[str, ...]) -> None:
     sizes = ((5, 2), (1003, 4), (5000, 4))
     fixed: dict[str, Any] = {"dtype": torch.float32, "filters": filters}
@@ -171,7 +179,12 @@ def test_seeded_requests_of_a_large_vocabulary(folder: Path) -> None:
     check_seeded(Machine(folder), list(cases))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+# bfloat16 is read by day where grammar_mask writes it, and in requests of a large vocabulary.
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(d, marks=pytest.mark.nightly if d == torch.bfloat16 else ()) for d in DTYPES],
+    ids=str,
+)
 def test_greedy_requests(machine: Machine, dtype: torch.dtype) -> None:
     cases = [
         *parity_cases(8, seed=7, vocab_size=1003, dtype=dtype),

@@ -88,8 +88,9 @@ def test_broken_rows_without_filters(rule: str, drafts: str) -> None:
     assert_parity(12, 17, max_vocab=33, **fixed)
 
 
-# Whole, by day test_any_draft_probs below, and the contract's own cases.
-@pytest.mark.parametrize("rule", RULES)
+# Whole, by day test_any_draft_probs below, and the contract's own cases. In pieces by day those of
+# the block rule, which reads every row that the token rule reads.
+@pytest.mark.parametrize("rule", [pytest.param("token", marks=pytest.mark.nightly), "block"])
 @pytest.mark.parametrize(
     "pieces", [pytest.param(None, marks=pytest.mark.nightly), "in_small_pieces"]
 )
@@ -107,9 +108,20 @@ def test_any_draft_probs(case: Arguments) -> None:
     assert_right([judge(case, result)], most_ties=1)
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(("vocab", "count"), [(32_001, 2), (151_936, 1)])
-@pytest.mark.parametrize("filters", [(), FILTERS])
+# By day each vocabulary with each of both lists of filters, and each rule with both vocabularies.
+@pytest.mark.parametrize(
+    ("rule", "vocab", "count", "filters"),
+    [
+        ("token", 32_001, 2, ()),
+        pytest.param("token", 32_001, 2, FILTERS, marks=pytest.mark.nightly),
+        pytest.param("token", 151_936, 1, (), marks=pytest.mark.nightly),
+        ("token", 151_936, 1, FILTERS),
+        pytest.param("block", 32_001, 2, (), marks=pytest.mark.nightly),
+        ("block", 32_001, 2, FILTERS),
+        ("block", 151_936, 1, ()),
+        pytest.param("block", 151_936, 1, FILTERS, marks=pytest.mark.nightly),
+    ],
+)
 def test_full_vocabularies(rule: str, vocab: int, count: int, filters: tuple[str, ...]) -> None:
     fixed = {"vocab_size": vocab, "rule": rule, "filters": filters}
     assert_parity(count, vocab, sharp=True, max_requests=2, max_drafts=2, **fixed)

@@ -11,9 +11,9 @@ from vllm_ascend_spec.ops import triton_launch
 from vllm_ascend_spec.ops.triton_kernels import noise as kernels
 from vllm_ascend_spec.ops.verify_seeded import noise
 
-# "equal" is flatter than "flat", "tied at the top" has the ties of "coarse", "huge" is more peaked
-# than "peaked", and cases of any kind, most of them "normal", are below.
-BY_NIGHT = ("normal", "flat", "coarse", "peaked")
+# "equal" is flatter than "flat" and has the ties of "coarse" and "tied at the top", "huge" is more
+# peaked than "peaked", and cases of any kind, most of them "normal", are below.
+BY_NIGHT = ("normal", "flat", "coarse", "tied at the top", "peaked")
 
 
 @pytest.mark.parametrize(
