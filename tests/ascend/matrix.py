@@ -125,6 +125,8 @@ class Case:
         requests: keys of :data:`KINDS`.
         devices: how many NPUs it wants.
         watched: whether the rows of each draft step are noted, for test_draft_width.py.
+        checked: whether our kernels are held to the hardware's rules, on all of its cores; see
+            ``quick_kernels`` in tests/ascend/engine.py.
         options: further ones of ``speculative_config``.
     """
 
@@ -134,6 +136,7 @@ class Case:
     requests: tuple[str, ...] = ("greedy",)
     devices: int = 1
     watched: bool = False
+    checked: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def spec(self) -> dict[str, Any] | None:
@@ -157,7 +160,7 @@ class Case:
         """
         kept = ("max_model_len", "model")
         engine = {name: value for name, value in self.engine.items() if name in kept}
-        same = {"mode": "eager", "engine": engine, "devices": 1, "watched": False}
+        same = {"mode": "eager", "engine": engine, "devices": 1, "watched": False, "checked": False}
         # In a full graph drafts are greedy, elsewhere sampled where a request samples.
         is_greedy = self.method in DRAFTS_IN_GRAPHS and not self.samples_eagerly()
         options = self.options | ({"draft_sample_method": "greedy"} if is_greedy else {})
@@ -190,6 +193,8 @@ CASES: dict[str, Case] = {
         mode=mode,
         requests=asked_for(method, mode),
         watched=method in WITH_A_LOOP,
+        # All kernels but that of trees, with drafts of a model: test_trees.py has an engine, too.
+        checked=(method, mode) == ("eagle", "full_decode_only"),
     )
     for method in SPECULATIVE
     for mode in MODES
