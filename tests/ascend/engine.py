@@ -14,6 +14,8 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -254,20 +256,28 @@ def quick_kernels() -> None:
     os.environ |= {KERNEL_CHECKS: "0", CORES_VARIABLE: "8"}
 
 
-def make_engine(job: dict[str, Any]) -> Any:
-    """Start the engine."""
-    from vllm import LLM
+@contextmanager
+def garbage_stays() -> Iterator[None]:
+    """Let an engine that starts look for no garbage.
 
-    # An engine collects garbage as it starts, once for each graph too, and would look at all that
-    # was imported and compiled each time: a third of its start.
+    It does so once for each graph, too, and would look at all that was imported and compiled each
+    time: a third of its start.
+    """
     collect, gc.collect = gc.collect, lambda *_: 0
     gc.disable()
-    llm = LLM(**job["arguments"], speculative_config=job["spec"])
+    yield
     gc.collect = collect
     gc.collect()
     gc.freeze()
     gc.enable()
-    return llm
+
+
+def make_engine(job: dict[str, Any]) -> Any:
+    """Start the engine."""
+    from vllm import LLM
+
+    with garbage_stays():
+        return LLM(**job["arguments"], speculative_config=job["spec"])
 
 
 def leave_out(names: list[str]) -> None:

@@ -310,11 +310,20 @@ BY_NIGHT |= {"pard-eager", "dspark-eager"}
 BY_NIGHT |= {"ngram-default"}
 # By day test_request_drafts.py has asynchronous scheduling without graphs, eagle-async with them.
 BY_NIGHT |= {"eagle-eager-async"}
-# With full graphs, ranks run steps that have prompts without one, drafts and all:
-# eagle-full_decode_only-tp2, whose loop is an MTP layer's. Ranks look n-grams up alike on any
-# device, and by day on two processes of a CPU: tests/e2e/test_tensor_parallel.py.
+# By day two NPUs draft in full graphs in test_mixtures.py, where they share experts, too; with such
+# graphs, ranks run steps that have prompts without one, drafts and all. Ranks look n-grams up alike
+# on any device, and by day on two processes of a CPU: tests/e2e/test_tensor_parallel.py.
 BY_NIGHT |= {"eagle-eager-tp2", "ngram-eager-tp2", "ngram-full_decode_only-tp2"}
-BY_NIGHT |= {"mtp-full_decode_only-tp2"}
+BY_NIGHT |= {"eagle-full_decode_only-tp2", "mtp-full_decode_only-tp2"}
+# Its graphs are eagle-chunked's, whose prompts are in pieces besides; deepseek-default has the rows
+# of later draft steps.
+BY_NIGHT |= {"eagle-default", "hybrid-default"}
+# By day an MTP layer drafts in full graphs in test_changing_k.py, and so do Qwen3.5's and
+# DeepSeek's.
+BY_NIGHT |= {"mtp-full_decode_only"}
+# A class of a user's own drafts on the host, as ngram does in full graphs, and by day it runs
+# without them in test_state_engines.py.
+BY_NIGHT |= {"custom_class-full_decode_only"}
 
 
 # With other versions of vllm-ascend, too.

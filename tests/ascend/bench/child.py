@@ -16,6 +16,7 @@ from npu_sim import counters
 from npu_sim.launch import as_device_op
 
 from tests.ascend.bench.counts import MARK
+from tests.ascend.engine import garbage_stays
 
 # Ops that this file adds, to count the draft model's rows where graphs replay them.
 OWN = "bench::draft_rows "
@@ -102,7 +103,8 @@ class Engine:
             else {},
             "seed": 0,
         }
-        self.llm = LLM(**(arguments | plan.get("engine", {})))
+        with garbage_stays():
+            self.llm = LLM(**(arguments | plan.get("engine", {})))
         self.num_drafts = plan["speculative_config"]["num_speculative_tokens"]
         worker = self.llm.llm_engine.model_executor.driver_worker
         self.runner = getattr(worker, "worker", worker).model_runner
