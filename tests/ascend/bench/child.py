@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch  # noqa: F401 - brings the simulated NPU up, which the next lines need
@@ -245,9 +246,8 @@ def _per_step(counted: counters.Snapshot, steps: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Read the plan, count, print."""
-    plan = json.load(sys.stdin)
+def main(plan: dict[str, Any]) -> None:
+    """Count, and print or write to the plan's ``output``."""
     count_draft_rows()
     engine = Engine(plan)
     counts = {}
@@ -257,8 +257,11 @@ def main() -> None:
                 engine.keep_to(drafts)
             name = workload if drafts is None else f"{workload}, K={drafts}"
             counts[name] = engine.count(workload)
-    sys.stdout.write(f"\n{MARK}{json.dumps(counts)}\n")
+    if "output" in plan:
+        Path(plan["output"]).write_text(json.dumps(counts))
+    else:
+        sys.stdout.write(f"\n{MARK}{json.dumps(counts)}\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(json.load(sys.stdin))
