@@ -5,6 +5,8 @@ So no process runs a long one while the others have nothing left to do.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 # Seconds of the files that take most, as `make test` lists them at its end. A wrong
@@ -107,5 +109,14 @@ def shared_by(nodeid: str) -> str:
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Order tests by how long their files take; the order within a file stays."""
-    items.sort(key=lambda item: -LONG.get(file_of(item.nodeid), 0))
+    """Order tests by how long what a process gets at once takes; the order within a file stays.
+
+    Tests that any process may run take their share each, so they fill what the others leave.
+    """
+    numbers = Counter(file_of(item.nodeid) for item in items)
+
+    def seconds(item: pytest.Item) -> float:
+        file = file_of(item.nodeid)
+        return LONG.get(file, 0) / (numbers[file] if file in APART else 1)
+
+    items.sort(key=lambda item: -seconds(item))

@@ -36,6 +36,8 @@ IS_SIMULATED = importlib.util.find_spec("npu_sim") is not None
 if IS_SIMULATED:
     # The kernels' source; on silicon what was built of it.
     NPU["VLLM_ASCEND_SPEC_ASCENDC"] = "tests.ascend.kernels:library"
+# "0" if the emulator is not to check the hardware's rules.
+KERNEL_CHECKS = "TESTS_KERNEL_CHECKS"
 CPU = {
     **COMMON,
     "VLLM_ASCEND_SPEC_DEVICE": "cpu",

@@ -125,6 +125,8 @@ class Case:
         requests: keys of :data:`KINDS`.
         devices: how many NPUs it wants.
         watched: whether the rows of each draft step are noted, for test_draft_width.py.
+        checked: whether our kernels are held to the hardware's rules, on all of its cores; see
+            ``quick_kernels`` in tests/ascend/engine.py.
         options: further ones of ``speculative_config``.
     """
 
@@ -134,6 +136,7 @@ class Case:
     requests: tuple[str, ...] = ("greedy",)
     devices: int = 1
     watched: bool = False
+    checked: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def spec(self) -> dict[str, Any] | None:
@@ -157,7 +160,7 @@ class Case:
         """
         kept = ("max_model_len", "model")
         engine = {name: value for name, value in self.engine.items() if name in kept}
-        same = {"mode": "eager", "engine": engine, "devices": 1, "watched": False}
+        same = {"mode": "eager", "engine": engine, "devices": 1, "watched": False, "checked": False}
         # In a full graph drafts are greedy, elsewhere sampled where a request samples.
         is_greedy = self.method in DRAFTS_IN_GRAPHS and not self.samples_eagerly()
         options = self.options | ({"draft_sample_method": "greedy"} if is_greedy else {})
@@ -190,6 +193,8 @@ CASES: dict[str, Case] = {
         mode=mode,
         requests=asked_for(method, mode),
         watched=method in WITH_A_LOOP,
+        # All kernels but that of trees, with drafts of a model: test_trees.py has an engine, too.
+        checked=(method, mode) == ("eagle", "full_decode_only"),
     )
     for method in SPECULATIVE
     for mode in MODES
@@ -305,11 +310,20 @@ BY_NIGHT |= {"pard-eager", "dspark-eager"}
 BY_NIGHT |= {"ngram-default"}
 # By day test_request_drafts.py has asynchronous scheduling without graphs, eagle-async with them.
 BY_NIGHT |= {"eagle-eager-async"}
-# With full graphs, ranks run steps that have prompts without one, drafts and all:
-# eagle-full_decode_only-tp2, whose loop is an MTP layer's. Ranks look n-grams up alike on any
-# device, and by day on two processes of a CPU: tests/e2e/test_tensor_parallel.py.
+# By day two NPUs draft in full graphs in test_mixtures.py, where they share experts, too; with such
+# graphs, ranks run steps that have prompts without one, drafts and all. Ranks look n-grams up alike
+# on any device, and by day on two processes of a CPU: tests/e2e/test_tensor_parallel.py.
 BY_NIGHT |= {"eagle-eager-tp2", "ngram-eager-tp2", "ngram-full_decode_only-tp2"}
-BY_NIGHT |= {"mtp-full_decode_only-tp2"}
+BY_NIGHT |= {"eagle-full_decode_only-tp2", "mtp-full_decode_only-tp2"}
+# Its graphs are eagle-chunked's, whose prompts are in pieces besides; deepseek-default has the rows
+# of later draft steps.
+BY_NIGHT |= {"eagle-default", "hybrid-default"}
+# By day an MTP layer drafts in full graphs in test_changing_k.py, and so do Qwen3.5's and
+# DeepSeek's.
+BY_NIGHT |= {"mtp-full_decode_only"}
+# A class of a user's own drafts on the host, as ngram does in full graphs, and by day it runs
+# without them in test_state_engines.py.
+BY_NIGHT |= {"custom_class-full_decode_only"}
 
 
 # With other versions of vllm-ascend, too.

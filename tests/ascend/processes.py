@@ -52,6 +52,7 @@ class Engines:
             "spec": case.spec(),
             "requests": list(case.requests),
             "watched": case.watched,
+            "checked": case.checked,
         }
         environment = environment | {"NPU_SIM_DEVICES": str(max(case.devices, FEWEST_DEVICES))}
         key = hashlib.sha256(json.dumps([job, environment], sort_keys=True).encode()).hexdigest()

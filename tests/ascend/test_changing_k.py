@@ -8,7 +8,7 @@ import pytest
 
 from tests.ascend.matrix import Case
 from tests.ascend.processes import Outcome, assert_same_drafts, tokens_of
-from tests.ascend.test_graph_steps import READS_PROMPTS, misses
+from tests.ascend.test_graph_steps import PLAIN, READS_PROMPTS, misses
 from tests.engines import assert_same
 from vllm_ascend_spec.step_report import WIDE
 
@@ -20,14 +20,14 @@ FEW_GRAPHS = {"additional_config": {"ascend_spec": {"capture_graphs": 5}}}
 
 
 def case(
-    method: str | None,
+    method: str,
     section: dict[str, Any] | None = None,
     mode: str | None = "FULL_DECODE_ONLY",
     **engine: Any,
 ) -> Case:
     """Return an engine with a schedule of K, or with what ``section`` says instead."""
     section = section or {}
-    options = SCHEDULE if method is not None and section not in (ADAPTIVE, AUTO) else {}
+    options = {} if section in (ADAPTIVE, AUTO) else SCHEDULE
     graphs = {"compilation_config": {"cudagraph_mode": mode} if mode else {}}
     engine = {"additional_config": {"ascend_spec": section} if section else {}} | graphs | engine
     return Case(
@@ -40,7 +40,7 @@ def case(
     )
 
 
-def eager(method: str | None) -> Case:
+def eager(method: str) -> Case:
     """Return the same without graphs."""
     return case(method, mode=None, enforce_eager=True)
 
@@ -57,7 +57,7 @@ def check(outcome: Outcome, run_engine: Any) -> None:
     assert "piecewise" not in replayed(outcome)
     assert replayed(outcome)["full"] >= 10
     assert sum(n > 0 for n in outcome["lengths"].values()) >= 2, outcome["lengths"]
-    assert_same(tokens_of(outcome, "crowd"), tokens_of(run_engine(eager(None)), "crowd"))
+    assert_same(tokens_of(outcome, "crowd"), tokens_of(run_engine(PLAIN), "crowd"))
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,9 @@ def test_a_loop_with_all_steps_in_one_graph_has_graphs_of_pieces(run_engine: Any
     assert set(replayed(found)) == {"piecewise"}
 
 
+# By day sizes are given in every engine of test_matrix.py; which of them serve a length is looked
+# at by test_capture_sizes.py.
+@pytest.mark.nightly
 def test_sizes_that_were_given_serve_each_length(run_engine: Any) -> None:
     """Those for one length alone leave the others without."""
     sizes = {"cudagraph_mode": "FULL_DECODE_ONLY"}

@@ -15,10 +15,12 @@ MODE = {"cudagraph_mode": "FULL_DECODE_ONLY"}
 # What every engine does with prompts in this mode.
 READS_PROMPTS = f"none {PROMPTS}"
 STOCK = {"capture": "stock"}
+# What answers are compared with, here and in test_changing_k.py.
+PLAIN = Case(method=None, mode="eager", requests=("crowd",))
 
 
 def case(
-    method: str | None,
+    method: str,
     max_num_seqs: int,
     section: dict[str, Any] | None = None,
     options: dict[str, Any] | None = None,
@@ -41,17 +43,20 @@ def misses(outcome: Outcome) -> dict[str, int]:
     return {k: n for k, n in steps.items() if k.startswith("none") and k != READS_PROMPTS and n}
 
 
-# Plans of all sizes are looked at by tests/graphs/test_planner.py.
-@pytest.mark.parametrize("max_num_seqs", [8, pytest.param(12, marks=pytest.mark.nightly), 20])
+# Plans of all sizes are looked at by tests/graphs/test_planner.py; batches of up to 8 are by day in
+# test_changing_k.py.
+@pytest.mark.parametrize(
+    "max_num_seqs", [*(pytest.param(n, marks=pytest.mark.nightly) for n in (8, 12)), 20]
+)
 def test_every_decode_step_replays_a_planned_graph(max_num_seqs: int, run_engine: Any) -> None:
     ours = run_engine(case("eagle", max_num_seqs))
     assert misses(ours) == {}
     assert ours["graph_steps_of"]["crowd"]["full"] >= 5
-    assert_same(tokens_of(ours, "crowd"), tokens_of(run_engine(case(None, 8)), "crowd"))
+    assert_same(tokens_of(ours, "crowd"), tokens_of(run_engine(PLAIN), "crowd"))
 
 
 def test_each_part_of_a_step_is_timed_and_each_draft_counted(run_engine: Any) -> None:
-    ours = run_engine(case("eagle", 8))
+    ours = run_engine(case("eagle", 20))
     seconds, counters = ours["seconds"], ours["counters"]
     assert 0 < seconds["verification"] < seconds["step"]
     assert 0 < seconds["drafting"] < seconds["step"]

@@ -5,6 +5,8 @@ tests/e2e/test_lockstep.py says why.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,14 @@ import pytest
 
 from tests.ascend.environment import IS_SIMULATED, NPU
 from tests.ascend.matrix import MODES
+from tests.ascend.processes import Engines
 from tests.ascend.targets.mla import MLA_ENVIRONMENT
 from tests.replicas.cases import DRAFTS, END, SCHEDULE, assert_in_step, run_case, wrong_answers
 from tests.replicas.lockstep import beside_idle
-from vllm_ascend_spec.cli import env
+from tests.replicas.processes import Start
 
 pytestmark = pytest.mark.skipif(not IS_SIMULATED, reason="counts what the simulated NPU ran")
-DEVICE = {**NPU, "NPU_SIM_DEVICES": "2", "VLLM_PLUGINS": str(env.plugins({}))}
+DEVICE = {**NPU, "NPU_SIM_DEVICES": "2"}
 # By pair of a target and a draft, the passes of a step through a layer of experts. The target of
 # EAGLE-3 is the zoo's, of three such layers. The DeepSeek V3.2 has two, and one in its MTP layer.
 PASSES = {"eagle": 1, "eagle3": 3, "mtp": 1 + DRAFTS, "sparse-mtp": 2 + DRAFTS}
@@ -39,6 +42,19 @@ FULL_GRAPHS = {"compilation_config": {"cudagraph_mode": "FULL_DECODE_ONLY"}}
 SHORTER = {"max_model_len": END // 2}
 
 
+@pytest.fixture
+def start(engines: Engines) -> Start:
+    """Return what runs the copies from a process that has imported vLLM."""
+
+    def run(job: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+        output = Path(job["folder"]) / "answers.json"
+        job = {"module": "tests.replicas.engine", "output": str(output), **job}
+        engines.start(job, dict(environment))
+        return json.loads(output.read_text())
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("name", "mode", "options"),
     [
@@ -57,12 +73,12 @@ SHORTER = {"max_model_len": END // 2}
     ],
 )
 def test_a_copy_without_work_keeps_in_step(
-    name: str, mode: str, options: dict[str, Any], tmp_path: Path
+    name: str, mode: str, options: dict[str, Any], tmp_path: Path, start: Start
 ) -> None:
     how = MODES["eager"] if mode == "eager" else FULL_GRAPHS
     device = DEVICE | (MLA_ENVIRONMENT if "mtp" in name else {})
     experts = {"enable_expert_parallel": name in EXPERT_PARALLEL}
-    target, ran = run_case(name, tmp_path, device, options, **how, **experts)
+    target, ran = run_case(name, tmp_path, device, options, start, **how, **experts)
     assert_in_step(ran)
     assert (ran.length < DRAFTS - 0.5) == bool(options)
     found = beside_idle(*ran.steps)
@@ -76,12 +92,12 @@ def test_a_copy_without_work_keeps_in_step(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("mode", ["eager", "full_decode_only"])
-def test_copies_that_share_an_output_layer(mode: str, tmp_path: Path) -> None:
+def test_copies_that_share_an_output_layer(mode: str, tmp_path: Path, start: Start) -> None:
     """Each brings as many rows to it as the other, in draft steps, too, whatever its batch is."""
     graphs = {"compilation_config": {"cudagraph_mode": mode.upper()}}
     how = MODES["eager"] if mode == "eager" else graphs
     shares = {"finegrained_tp_config": {"lmhead_tensor_parallel_size": 2}}
     options = {**shares, "ascend_spec": {"draft_loop": "ours"}}
-    target, ran = run_case("eagle", tmp_path, DEVICE, {}, **how, additional_config=options)
+    target, ran = run_case("eagle", tmp_path, DEVICE, {}, start, **how, additional_config=options)
     assert_in_step(ran)
     assert not wrong_answers(target, ran)

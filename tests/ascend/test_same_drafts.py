@@ -50,6 +50,7 @@ def test_drafts_are_those_of_a_cpu(name: str, run_engine: Any) -> None:
         assert_same_drafts(found, expected, kind)
 
 
+@pytest.mark.nightly  # by day of either mode without such graphs, above
 def test_a_hybrids_drafts_are_the_same_in_either_mode_with_full_graphs(run_engine: Any) -> None:
     """There it takes the trees' drafts where they are K, and no others; a CPU takes fewer, too."""
     found, expected = (run_engine(CASES[f"hybrid-{m}"]) for m in ("default", "full_decode_only"))

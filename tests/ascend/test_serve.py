@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,10 @@ def server() -> Iterator[Server]:
     """Start a server by our command, with nothing about plugins in the environment."""
     environment = dict.fromkeys(("VLLM_PLUGINS", *CPU)) | NPU
     environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_LOGGING_LEVEL": "INFO"}
+    if "TESTS_COMPILE_ALL" not in os.environ:
+        # The engine is a copy of the server, which has imported as much; by night it starts anew,
+        # as the command wants it.
+        environment["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
     server = Server(
         TARGET,
         SPECS["eagle"],

@@ -53,6 +53,7 @@ def test_the_printed_line_chooses_ours() -> None:
     assert "leaves out" not in done.stdout + done.stderr
 
 
+@pytest.mark.nightly  # by day tests/test_plugin.py has both
 def test_both_are_one_message() -> None:
     done = start(f"{env.plugins({})},ascend")
     assert done.returncode != 0
@@ -60,6 +61,7 @@ def test_both_are_one_message() -> None:
     assert "Only one platform plugin can be activated" not in done.stdout + done.stderr
 
 
+@pytest.mark.nightly  # by day tests/devices/test_select.py refuses some
 def test_device_that_does_not_exist_is_one_message() -> None:
     done = start(str(env.plugins({})), VLLM_ASCEND_SPEC_DEVICE="gpu")
     assert done.returncode != 0

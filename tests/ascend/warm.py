@@ -31,11 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.ascend import engine
-from tests.ascend.environment import ROOT, python_of
+from tests.ascend.environment import KERNEL_CHECKS, ROOT, python_of
 from tests.engines import inspect_models_here
 
 # Variables of an engine that nothing reads before it starts.
-READ_LATE = ("NPU_SIM_BEYOND", "VLLM_USE_BYTECODE_HOOK")
+READ_LATE = ("NPU_SIM_BEYOND", "VLLM_USE_BYTECODE_HOOK", KERNEL_CHECKS)
 # Modules of theirs that a test may have to import first.
 OF_ENGINES = ("tests", "ops")
 # Of one process of pytest; each holds half a gigabyte.

@@ -76,7 +76,10 @@ BY_NIGHT = {
     *(("suffix", cache, batch) for cache in CACHES for batch in (1, 8)),
     *(("scripted", "prefix caching", 8), ("scripted", "none", 1)),
     *(("ngram", "prefix caching", 1), ("ngram", "none", 8)),
+    *(("mtp", "prefix caching", 1), ("mtp", "none", 8)),
 }
+# Here, too: by day the MTP layer, which has keys and values of its own besides.
+SUFFIX_BY_NIGHT = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,8 @@ def test_answers_are_those_of_no_speculation(
         check_every_step_drafts(seen, 3, answers)
 
 
-@pytest.mark.parametrize("num_drafts", [1, 5])
+# With one draft steps are as here, and shorter.
+@pytest.mark.parametrize("num_drafts", [pytest.param(1, marks=pytest.mark.nightly), 5])
 def test_other_numbers_of_drafts(
     num_drafts: int, make_engine: Any, generate: Generate, prompts: list[str], expected: Any
 ) -> None:
@@ -126,7 +130,9 @@ def test_prompts_in_pieces(
     assert seen.acceptance.num_accepted_tokens > 0
 
 
-@pytest.mark.parametrize(("method", "num_blocks"), [("mtp", 20), ("suffix", 34)])
+@pytest.mark.parametrize(
+    ("method", "num_blocks"), [("mtp", 20), pytest.param("suffix", 34, marks=SUFFIX_BY_NIGHT)]
+)
 def test_preemption(
     method: str,
     num_blocks: int,
@@ -146,7 +152,7 @@ def test_preemption(
     assert seen.acceptance.num_accepted_tokens > 0
 
 
-@pytest.mark.parametrize("method", ["mtp", "suffix"])
+@pytest.mark.parametrize("method", ["mtp", pytest.param("suffix", marks=SUFFIX_BY_NIGHT)])
 def test_a_prefix_is_found_and_its_state_is_right(
     method: str, make_engine: Any, generate: Generate, prompts: list[str], expect: Any
 ) -> None:

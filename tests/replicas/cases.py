@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.replicas.lockstep import Step, beside_idle, out_of_step, read_steps
 from tests.replicas.models import write_eagle, write_mtp, zoo_eagle3, zoo_sparse_mtp
-from tests.replicas.processes import run_copies
+from tests.replicas.processes import Start, run_copies
 
 # The method, and what writes the target and the draft.
 PAIRS: dict[str, tuple[str, Callable[[Path], tuple[str, str]]]] = {
@@ -90,6 +90,7 @@ def run_case(
     folder: Path,
     environment: Mapping[str, str],
     options: Mapping[str, Any] | None = None,
+    start: Start = run_copies,
     **arguments: Any,
 ) -> tuple[str, Ran]:
     """Ask two replicas of a mixture; return its folder and what came of it.
@@ -99,6 +100,7 @@ def run_case(
         folder: for the models and for what the copies write.
         environment: of the copies.
         options: further ones of ``speculative_config``.
+        start: what runs the copies, as ``run_copies`` does.
         **arguments: further ones of the engine.
     """
     method, write = PAIRS[name]
@@ -115,7 +117,7 @@ def run_case(
         "batches": batches,
         "folder": str(folder),
     }
-    found = run_copies(job, environment)
+    found = start(job, environment)
     drafts, drafted, accepted = (
         found["counters"][f"vllm:spec_decode_num_{what}"]
         for what in ("drafts", "draft_tokens", "accepted_tokens")

@@ -65,5 +65,10 @@ async def run(job: dict[str, Any]) -> None:
     (Path(job["folder"]) / "answers.json").write_text(json.dumps(found))
 
 
+def main(job: dict[str, Any]) -> None:
+    """Run a job."""
+    asyncio.run(run(job))
+
+
 if __name__ == "__main__":
-    asyncio.run(run(json.loads(sys.stdin.read())))
+    main(json.loads(sys.stdin.read()))

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from tests.ascend.environment import CPU, NPU, ROOT
 
+Start = Callable[[dict[str, Any], Mapping[str, str]], dict[str, Any]]
 # Out of step they would wait for ever.
 TIME_LIMIT_S = 400
 

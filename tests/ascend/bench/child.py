@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch  # noqa: F401 - brings the simulated NPU up, which the next lines need
@@ -16,6 +17,7 @@ from npu_sim import counters
 from npu_sim.launch import as_device_op
 
 from tests.ascend.bench.counts import MARK
+from tests.ascend.engine import garbage_stays
 
 # Ops that this file adds, to count the draft model's rows where graphs replay them.
 OWN = "bench::draft_rows "
@@ -102,7 +104,8 @@ class Engine:
             else {},
             "seed": 0,
         }
-        self.llm = LLM(**(arguments | plan.get("engine", {})))
+        with garbage_stays():
+            self.llm = LLM(**(arguments | plan.get("engine", {})))
         self.num_drafts = plan["speculative_config"]["num_speculative_tokens"]
         worker = self.llm.llm_engine.model_executor.driver_worker
         self.runner = getattr(worker, "worker", worker).model_runner
@@ -243,9 +246,8 @@ def _per_step(counted: counters.Snapshot, steps: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Read the plan, count, print."""
-    plan = json.load(sys.stdin)
+def main(plan: dict[str, Any]) -> None:
+    """Count, and print or write to the plan's ``output``."""
     count_draft_rows()
     engine = Engine(plan)
     counts = {}
@@ -255,8 +257,11 @@ def main() -> None:
                 engine.keep_to(drafts)
             name = workload if drafts is None else f"{workload}, K={drafts}"
             counts[name] = engine.count(workload)
-    sys.stdout.write(f"\n{MARK}{json.dumps(counts)}\n")
+    if "output" in plan:
+        Path(plan["output"]).write_text(json.dumps(counts))
+    else:
+        sys.stdout.write(f"\n{MARK}{json.dumps(counts)}\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(json.load(sys.stdin))

@@ -108,6 +108,14 @@ def _count(plan: Plan, name: str, plugins: str) -> dict[str, Any]:
     return count(asdict(plan), name, plugins)
 
 
+def job_of(job: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return what the child of a configuration is told."""
+    if name != OURS:
+        return dict(job)
+    # Every step is to draft, whether it pays on a simulated device or not.
+    return {**job, "section": {"draft_length": "fixed", **job.get("section", {})}}
+
+
 def count(
     job: Mapping[str, Any], name: str, plugins: str, more: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -122,9 +130,7 @@ def count(
     Raises:
         RuntimeError: the engine ended; with its last words.
     """
-    if name == OURS:
-        # Every step is to draft, whether it pays on a simulated device or not.
-        job = {**job, "section": {"draft_length": "fixed", **job.get("section", {})}}
+    job = job_of(job, name)
     process = subprocess.run(
         [sys.executable, "-m", CHILD],
         input=json.dumps(job),

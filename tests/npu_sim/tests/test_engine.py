@@ -102,6 +102,8 @@ def generate(model, tmp_path, copy):
     return run
 
 
+# By day prompts run without graphs in the next test; so do the references of tests/ascend.
+@pytest.mark.nightly
 def test_eager(generate, expected):
     outcome = generate(EAGER)
     assert not outcome["is_v2"]

