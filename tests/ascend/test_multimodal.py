@@ -15,7 +15,6 @@ from tests.ascend.matrix import Case, K, capture_sizes
 from tests.ascend.processes import assert_same_drafts, tokens_of
 from tests.ascend.targets.pictures import VL_CASES
 from tests.ascend.test_matrix import NPU_PLATFORM, assert_some_drafts_are_accepted
-from tests.ascend.this_cpu import assert_pass
 from tests.engines import assert_same
 from tests.marks import unless
 from vllm_ascend_spec.upstream.limits import NO_LOOP_ON_NPU
@@ -27,8 +26,6 @@ CASES = [
     pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in VL_CASES
 ]
 KIND = "pictures"
-WORTH = "tests/e2e/test_golden_acceptance.py::test_acceptance_has_not_fallen"
-TESTS = ("tests/e2e/test_multimodal.py", f"{WORTH}[eagle3, Qwen2.5-VL-greedy]")
 
 
 def on_cpu(case: Case, run_engine: Any, *, speculates: bool) -> Any:
@@ -67,8 +64,3 @@ def test_later_draft_steps_have_one_row_for_each_request(method: str, run_engine
         assert recorded[size] == [size // (K + 1)] * (K - 1)
     ran = len(outcome["draft_rows_of"][KIND])
     assert ran * 2 < outcome["counters_of"][KIND]["vllm:spec_decode_num_drafts"]
-
-
-def test_on_the_cpu_of_this_environment() -> None:
-    """It has torchvision, which vLLM's Qwen-VL imports."""
-    assert_pass(*TESTS)
