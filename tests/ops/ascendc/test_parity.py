@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -38,8 +39,15 @@ def test_sampling_equals_the_reference_up_to_rounding() -> None:
     assert_right(verdicts(parity_cases(480, seed=10)))
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
-@pytest.mark.parametrize("rule", RULES)
+def kinds_and_rules() -> Iterator[Any]:
+    """Yield both; by day each kind with one rule, and cases of all kinds with both above."""
+    for index, kind in enumerate(KINDS[1:]):
+        for rule in RULES:
+            by_day = rule == RULES[index % 2]
+            yield pytest.param(kind, rule, marks=() if by_day else pytest.mark.nightly)
+
+
+@pytest.mark.parametrize(("kind", "rule"), list(kinds_and_rules()))
 def test_every_kind_of_logits_equals_the_reference(kind: str, rule: str) -> None:
     cases = parity_cases(48, seed=11, kind=kind, rule=rule, max_vocab=600)
     assert_right(verdicts(cases), most_ties=0.02)
