@@ -134,8 +134,6 @@ def test_as_many_drafts_are_accepted_as_on_a_cpu(run_engine: Any) -> None:
     assert here[ACCEPTED] > 0
 
 
-# By day prompts are in pieces in eagle-chunked of test_matrix.py, with the same loop.
-@pytest.mark.nightly
 def test_prompts_in_pieces(run_engine: Any) -> None:
     """In bfloat16, where answers may part at a tie."""
     outcome = run_engine(CHUNKED, ENVIRONMENT)

@@ -154,10 +154,6 @@ def make_engine(engine_model: str | None) -> Iterator[MakeEngine]:
     def make(spec: dict[str, Any] | None = None, **arguments: Any) -> Any:
         from vllm import LLM
 
-        if not engines:
-            # What was imported stays: no start has to look through it again.
-            gc.collect()
-            gc.freeze()
         key = json.dumps([spec, arguments], sort_keys=True, default=repr)
         if key not in engines:
             given = {**ENGINE, "model": engine_model or target_of(spec), **arguments}
