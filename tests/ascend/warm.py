@@ -212,9 +212,12 @@ def answer(job: dict[str, Any]) -> int:
     for own, standard in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(own, standard)
     os.environ.update(job.pop("variables"))
-    importlib.import_module(job.pop("module", engine.__name__)).main(job)
-    names = [name for name in sys.modules if name not in before]
-    path.with_suffix(".imported").write_text("\n".join(names))
+    module = job.pop("module", engine.__name__)
+    importlib.import_module(module).main(job)
+    # Others may run theirs in further processes, and then this one has no order of imports to tell.
+    if module == engine.__name__:
+        names = [name for name in sys.modules if name not in before]
+        path.with_suffix(".imported").write_text("\n".join(names))
     return 0
 
 
