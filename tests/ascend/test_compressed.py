@@ -23,9 +23,9 @@ from tests.engines import assert_same, session_folder
 from tests.npu.answers import compare
 
 pytestmark = pytest.mark.timeout(900)
-# The first, see MLA_ENVIRONMENT in targets/mla.py. The second has engines copied from a process that
-# no others are copied from: with what those have imported, experts were chosen by vLLM's own code,
-# whose op a CPU does not have.
+# The first, see MLA_ENVIRONMENT in targets/mla.py. The second has engines copied from a process
+# that no others are copied from: with what those have imported, experts were chosen by vLLM's own
+# code, whose op is not there.
 ENVIRONMENT = {**NPU, "VLLM_USE_BYTECODE_HOOK": "0", "TESTS_COPY": "compressed"}
 TOLERANCE = 1e-3  # nats
 SHAPES = {"bfloat16": CompressedShape(), "float32": FLOAT32_SHAPE}
