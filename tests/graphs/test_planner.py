@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tracemalloc
 
 import pytest
@@ -26,8 +25,7 @@ from vllm_ascend_spec.graphs.padding_stats import PaddingStats, padding_of
 from vllm_ascend_spec.graphs.planner import CapturePlan, plan
 from vllm_ascend_spec.graphs.step_cost import StepCost
 
-# Hypothesis takes longest to draw them; by night all.
-MANY = settings(max_examples=2000 if "TESTS_COMPILE_ALL" in os.environ else 600, deadline=None)
+MANY = settings(max_examples=2000, deadline=None)
 BRUTE_FORCE = settings(max_examples=150, deadline=None)
 
 
