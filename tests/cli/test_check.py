@@ -268,7 +268,11 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             "--speculativ-config cannot be checked with --light; did you mean '--speculative-con",
         ),
         ([TARGET, "--enable-auto-tool-choice"], "Error: --enable-auto-tool-choice requires"),
-        ([TARGET, "--config", "/no/such/file.yaml"], ""),
+        (
+            [TARGET, "--config", "/no/such/file.yaml"],
+            "--config='/no/such/file.yaml': cannot be read: ",
+        ),
+        ([TARGET, "--config", __file__], f"--config={__file__!r}: cannot be read: "),
         ([TARGET, "--max-model-len", "999999"], "Value error, User-specified max_model_len"),
         ([TARGET, "--light", "--port", "1"], "--port cannot be checked with --light; leave out"),
         ([TARGET, "--light", "-O2"], "-O2 cannot be read without vLLM"),

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from vllm_ascend_spec.config.json_option import parse_json
+from vllm_ascend_spec.config.yaml_option import OPTION as CONFIG
+from vllm_ascend_spec.config.yaml_option import read_options
 from vllm_ascend_spec.errors import ConfigError, FlagsError, did_you_mean
 from vllm_ascend_spec.training.answers import Sampling
 from vllm_ascend_spec.training.methods import ADAPTED, SCRATCH
@@ -105,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of the target's weights and states (default: {DEFAULTS['dtype']})",
     )
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="YAML file of these options, as for vllm serve"
+        CONFIG, type=Path, metavar="FILE", help="YAML file of these options, as for vllm serve"
     )
     group = parser.add_argument_group("the target's engines")
     for name, details in ENGINE.items():
@@ -163,20 +165,11 @@ def with_file(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        found = yaml.safe_load(path.read_text())
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise ConfigError("--config", str(path), f"cannot be read: {said}") from None
-    if not isinstance(found, dict):
-        raise ConfigError("--config", str(path), "valid: a YAML file of options, each NAME: VALUE")
     reader = Reader(add_help=False, allow_abbrev=False)
     add_arguments(reader)
-    known = [flag for flag in reader._option_string_actions if flag not in ("--config",)]
+    known = [flag for flag in reader._option_string_actions if flag != CONFIG]
     words: list[str] = []
-    for key, value in found.items():
+    for key, value in read_options(path).items():
         name = str(key).replace("_", "-")
         if name == "model":
             words.insert(0, str(value))
@@ -185,11 +178,11 @@ def _read_file(path: Path) -> dict[str, Any]:
         else:
             near = did_you_mean(name, [flag.lstrip("-") for flag in known])
             problem = f"has {name!r}, which is no option; {near}see vllm-ascend-spec train --help"
-            raise ConfigError("--config", str(path), problem)
+            raise ConfigError(CONFIG, str(path), problem)
     try:
         parsed = vars(reader.parse_args(words))
     except FlagsError as error:
-        raise ConfigError("--config", str(path), str(error)) from None
+        raise ConfigError(CONFIG, str(path), str(error)) from None
     return {name: value for name, value in parsed.items() if value is not None}
 
 

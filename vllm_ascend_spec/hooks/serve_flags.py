@@ -14,9 +14,11 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from vllm_ascend_spec.errors import FlagsError, did_you_mean
+from vllm_ascend_spec.config.yaml_option import read_options
+from vllm_ascend_spec.errors import ConfigError, FlagsError, did_you_mean
 from vllm_ascend_spec.hooks import legacy_flags, parser_hook
 from vllm_ascend_spec.messages import plain_line
 
@@ -70,6 +72,10 @@ def parser() -> Any:
         def error(self, message: str) -> NoReturn:
             raise FlagsError(plain_line(message))
 
+        def load_config_file(self, file_path: str) -> list[str]:
+            read_options(Path(file_path))  # names the option and the file; vLLM does not
+            return super().load_config_file(file_path)
+
     whole = Parser(prog="vllm", add_help=False)
     serve = make_arg_parser(whole.add_subparsers(dest="subparser").add_parser("serve"))
     # Our checks stop at the first problem, but `check` collects all.
@@ -86,6 +92,7 @@ def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
 
     Raises:
         FlagsError: vLLM rejects them.
+        ConfigError: the file of ``--config`` cannot be read.
     """
     from vllm_ascend_spec.upstream.server import validate_parsed_serve_args
 
@@ -96,6 +103,8 @@ def read(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
         validate_parsed_serve_args(namespace)
     except FlagsError as error:
         raise FlagsError(plain_line(with_nearest(str(error), serve))) from None
+    except ConfigError:
+        raise
     except (Exception, SystemExit) as error:  # a wrong --config raises anything, or exits
         raise FlagsError(said(error)) from None
     if namespace.model_tag is not None:
