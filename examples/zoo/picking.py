@@ -9,6 +9,7 @@ Writes ``picking.json`` beside the checkpoints; docs/choosing.md quotes it.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from dataclasses import replace
@@ -58,6 +59,7 @@ def tokens_per_step(name: str, how: str) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     """Measure every method and write the record."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     for variable, value in evaluate.ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     from vllm_ascend_spec.bench.provenance import collect
