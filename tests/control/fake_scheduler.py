@@ -7,7 +7,7 @@ from typing import Any
 
 from vllm_ascend_spec.config.resolved import SpecConfig, attach
 from vllm_ascend_spec.config.tree_shape import Tree
-from vllm_ascend_spec.control.adaptive_scheduler import AdaptiveKMixin
+from vllm_ascend_spec.control.adaptive_scheduler import SAMPLES, AdaptiveKMixin
 from vllm_ascend_spec.control.scheduler import SpecSchedulerMixin, StepK
 from vllm_ascend_spec.step_report import FIXED
 
@@ -102,8 +102,16 @@ class Fixed(SpecSchedulerMixin, Stock):
     """Without what vLLM's builds."""
 
 
-class Scheduler(AdaptiveKMixin, Stock):
-    """The same, with K chosen."""
+class Adaptive(AdaptiveKMixin, Stock):
+    """With K chosen; steps that it did not schedule are of the class of batch used last."""
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        vars(scheduler_output).setdefault(SAMPLES, self._class is self.classes[True])
+        return super().update_from_output(scheduler_output, model_runner_output)
+
+
+class Scheduler(Adaptive):
+    """With several values to choose K from."""
 
     vllm_config = engine(length="adaptive", k_values=(0, 1, 3))
 
@@ -143,7 +151,7 @@ def observed(scheduler: Any) -> list[float]:
     return [round(n) for n in acceptance._verified]
 
 
-class Auto(AdaptiveKMixin, Stock):
+class Auto(Adaptive):
     """With K or 0."""
 
     vllm_config = engine(length="auto", k_values=(0, 3))

@@ -10,10 +10,10 @@ import pytest
 from vllm.compilation.cuda_graph import CUDAGraphStat
 
 from tests.control.fake_scheduler import (
+    Adaptive,
     Auto,
     Fixed,
     Scheduler,
-    Stock,
     decoding,
     engine,
     observed,
@@ -24,7 +24,6 @@ from tests.control.fake_scheduler import (
 from vllm_ascend_spec.config.tree_shape import comb
 from vllm_ascend_spec.control import pause_log
 from vllm_ascend_spec.control.adaptive_k import PAYS, PROBE, UNKNOWN, AdaptiveK, KChoice
-from vllm_ascend_spec.control.adaptive_scheduler import AdaptiveKMixin
 from vllm_ascend_spec.control.pause_log import PauseLog
 from vllm_ascend_spec.control.scheduler import StepK, count_on_chain
 from vllm_ascend_spec.control.step_timer import StepTimer, TimedStep
@@ -64,7 +63,7 @@ def test_how_far_a_path_follows_the_chain_is_known_where_the_drafts_are() -> Non
 def test_trees_are_counted_apart_from_chains() -> None:
     """What a path beside the chain yields is no chain's; the chain is known by its own drafts."""
 
-    class Trees(AdaptiveKMixin, Stock):
+    class Trees(Adaptive):
         num_spec_tokens = 6
         vllm_config = engine(length="adaptive", k_values=(0, 2, 6), tree=comb(2, 3))
 
@@ -85,7 +84,7 @@ def test_trees_are_counted_apart_from_chains() -> None:
 def test_drafts_that_a_grammar_left_none_of_are_a_path_that_left_no_chain() -> None:
     """Where steps are not scheduled ahead both are known to be empty."""
 
-    class Trees(AdaptiveKMixin, Stock):
+    class Trees(Adaptive):
         num_spec_tokens = 6
         vllm_config = engine(length="adaptive", k_values=(0, 2, 6), tree=comb(2, 3))
 
@@ -107,7 +106,7 @@ def test_drafts_that_a_grammar_left_none_of_are_a_path_that_left_no_chain() -> N
 def test_padding_is_no_tree() -> None:
     """vLLM pads the first step of a request that has one token left to compute."""
 
-    class Trees(AdaptiveKMixin, Stock):
+    class Trees(Adaptive):
         num_spec_tokens = 6
         vllm_config = engine(length="adaptive", k_values=(0, 2, 6), tree=comb(2, 3))
 
@@ -234,6 +233,44 @@ def test_a_step_behind_one_without_drafts_says_nothing_of_them() -> None:
     decoding(scheduler, "a")
     scheduler.update_from_output(step({"a": []}), outcome({"a": [1]}))
     assert observed(scheduler) == [0, 0, 0]
+
+
+def test_a_text_that_is_computed_again_says_nothing_of_drafts() -> None:
+    """After a preemption a request has written tokens, and its steps are chunks of a prompt."""
+    scheduler = Scheduler()
+    decoding(scheduler, "a", "preempted")
+    for _ in range(3):
+        again = step({"a": [1, 2, 3]}, verified=3)
+        again.num_scheduled_tokens["preempted"] = 60
+        scheduler.update_from_output(again, outcome({"a": [1, 2, 3, 4], "preempted": []}))
+    assert observed(scheduler) == [3, 3, 3]
+
+
+def test_what_was_accepted_counts_for_the_batch_that_was_verified() -> None:
+    """With asynchronous scheduling the next step, of another batch, is scheduled before it ends."""
+    scheduler = Scheduler()
+    scheduler.running = (sampling("a", 0.0),)
+    greedy = step({"a": [1, 2, 3]})
+    scheduler._update_after_schedule(greedy)
+    scheduler.running = (sampling("b", 0.8),)
+    scheduler._update_after_schedule(step({"b": [1, 2, 3]}))
+    scheduler.update_from_output(greedy, outcome({"a": [1, 2, 3, 4]}))
+    first, second = (scheduler.classes[samples].chooser.acceptance for samples in (False, True))
+    assert [round(n) for n in first._verified] == [1, 1, 1]
+    assert [round(n) for n in second._verified] == [0, 0, 0]
+
+
+def test_another_class_of_batch_brings_its_own_limits() -> None:
+    scheduler = Scheduler()
+    for samples, limits in ((False, {}), (True, {"b": 1})):
+        scheduler.classes[samples].limits = limits
+        scheduler.classes[samples]._until_limits = 9  # until they are made anew
+    for drawn, limits in ((False, {}), (True, {"b": 1}), (False, {})):
+        scheduler.running = (sampling("b", 0.8 if drawn else 0.0),)
+        scheduled = step({"b": [1, 2, 3]})
+        scheduler._update_after_schedule(scheduled)
+        scheduler.update_from_output(scheduled, outcome({"b": [1, 2, 3, 4]}))
+        assert scheduler._limits == limits
 
 
 def hopeless_batch(scheduler: Scheduler, steps: int) -> None:

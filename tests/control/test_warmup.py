@@ -37,6 +37,15 @@ class Served(Scheduler):
         return bool(self.requests)
 
 
+class Learned:
+    """A drafter that learns from what is accepted."""
+
+    forgets = 0
+
+    def forget(self) -> None:
+        self.forgets += 1
+
+
 class Core:
     """As much of vLLM's engine as the warm-up touches."""
 
@@ -48,6 +57,12 @@ class Core:
         self.seconds = 0.0
         self.steps: list[tuple[int, int, bool]] = []
         self.resets = self.posts = 0
+        self.drafter = Learned()
+        runner = SimpleNamespace(drafter=self.drafter)
+        workers = (SimpleNamespace(model_runner=runner), SimpleNamespace(model_runner=None))
+        self.model_executor = SimpleNamespace(
+            collective_rpc=lambda call: [call(worker) for worker in workers]
+        )
 
     def preprocess_add_request(self, asked: Any) -> tuple[Any, int]:
         made = request(asked.request_id)
@@ -113,7 +128,7 @@ def test_nothing_is_left_behind(core: Core) -> None:
     profile_steps(core)
     served = core.scheduler
     assert not served.requests
-    assert core.resets == 1
+    assert core.resets == core.drafter.forgets == 1
     assert core.posts == len(core.steps)
     assert served.warmup_k is None
     assert served.chooser is served.classes[False].chooser

@@ -143,6 +143,8 @@ def test_a_chain_stays_one_whatever_shape_was_learnt() -> None:
     assert drafting.tree is None
     drafting.num_steps(6)
     assert drafting.take_parents() == 2 * [parents_of(drafting._shape or ())]
+    drafting.forget()
+    assert drafting._shape == best_tree(6)
 
 
 def test_chains_keep_nothing_of_a_tree_before() -> None:

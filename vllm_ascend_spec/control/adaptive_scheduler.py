@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
     from vllm.v1.request import Request
 
+# Attribute of a scheduler output: whether any request of the batch samples.
+SAMPLES = "ascend_spec_samples"
+
 
 class AdaptiveKMixin(SpecSchedulerMixin):
     """Mixin that chooses K for each step of a vLLM scheduler, which it precedes in the bases."""
@@ -37,15 +40,18 @@ class AdaptiveKMixin(SpecSchedulerMixin):
         asked = speculation_of(self.vllm_config)
         # Whether requests of a batch may verify different numbers of drafts.
         is_ragged = asked.draft_length != AUTO and may_be_ragged(self.vllm_config)
-        # K of the drafts that were verified in the step being recorded.
-        self._verified_k = 0
         # Keyed by whether any request of the batch samples.
         lengths, shapes = asked.draft_lengths or (), DraftShapes.of(asked)
         self.classes = {
             samples: BatchClass(lengths, may_be_ragged=is_ragged, shapes=shapes)
             for samples in (False, True)
         }
+        # Of the step scheduled last; with asynchronous scheduling an earlier one is still to end.
         self._class = self.classes[False]
+        # Of the step being recorded; K is that of the drafts that it verified.
+        self._recorded, self._verified_k = self._class, 0
+        # Those of a class that ``_limits`` was made of.
+        self._class_limits = self._class.limits
         # By request id, of its newest drafts; empty for drafts without confidences.
         self._expected: dict[str, Estimate] = {}
         # K of steps that are only timed (see warmup.py), and whether that was done.
@@ -90,6 +96,10 @@ class AdaptiveKMixin(SpecSchedulerMixin):
             self._class.timer.restart()
         return self._class
 
+    def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
+        super()._update_after_schedule(scheduler_output)
+        setattr(scheduler_output, SAMPLES, self._class is self.classes[True])
+
     def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
         """Store new drafts, of which each request verifies those that are worth a row."""
         confidences, limits = confidences_of(draft_token_ids), self._class.confidence
@@ -125,9 +135,9 @@ class AdaptiveKMixin(SpecSchedulerMixin):
             left_out=sum(k - self._limit_of(req_id, k) for req_id in running),
             context=context / max(1, len(self.running)),
         )
-        before = self._class.limits
-        self._class.ended(step, time.perf_counter(), running)
-        if self._class.limits is not before:
+        self._recorded.ended(step, time.perf_counter(), running)
+        if self._class.limits is not self._class_limits:
+            self._class_limits = self._class.limits
             self._limits = dict(self._most_drafts)
             for req_id, most in self._class.limits.items():
                 self._limits[req_id] = min(most, self._most_drafts.get(req_id, most))
@@ -141,23 +151,25 @@ class AdaptiveKMixin(SpecSchedulerMixin):
     def _note_acceptance(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> None:
+        self._recorded = self.classes[getattr(scheduler_output, SAMPLES)]
         self._verified_k = StepK.of(scheduler_output).verified
         super()._note_acceptance(scheduler_output, model_runner_output)
         if self._verified_k == 0 or self.warmup_k is not None:
             return
         # A step with drafts takes its time whether or not a request got drafts.
         drafted = scheduler_output.scheduled_spec_decode_tokens
-        for req_id in scheduler_output.num_scheduled_tokens:
+        for req_id, tokens in scheduler_output.num_scheduled_tokens.items():
             request = self.requests.get(req_id)
-            decodes = request is not None and request.num_output_tokens > 0
+            # After a preemption, a text is computed again in chunks.
+            decodes = tokens == 1 and request is not None and request.num_output_tokens > 0
             if not decodes or req_id in drafted:
                 continue
             expected = self._expected.get(req_id)
             if self._limit_of(req_id, self._verified_k) > 0:
                 on_chain = None if self.is_ahead else 0
-                self._class.note(req_id, self._verified_k, 0, on_chain=on_chain)
+                self._recorded.note(req_id, self._verified_k, 0, on_chain=on_chain)
             elif expected is not None and expected.limit == 0:
-                self._class.note(req_id, 0, 0, expected)
+                self._recorded.note(req_id, 0, 0, expected)
 
     def _note_one(self, req_id: str, drafts: int, accepted: int, on_chain: int | None) -> None:
         # Acceptance of dummy requests tells nothing.
@@ -167,7 +179,7 @@ class AdaptiveKMixin(SpecSchedulerMixin):
             is_limited = self._limit_of(req_id, self._verified_k) < self._verified_k
             is_limited = is_limited or req_id in self._limits
             wanted = drafts if is_limited else max(drafts, self._verified_k)
-            self._class.note(req_id, wanted, accepted, self._expected.get(req_id), on_chain)
+            self._recorded.note(req_id, wanted, accepted, self._expected.get(req_id), on_chain)
 
     def _pauses(self) -> tuple[bool, int]:
         pauses = sum(batch_class.pause_log.pauses for batch_class in self.classes.values())

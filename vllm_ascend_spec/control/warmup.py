@@ -54,8 +54,9 @@ def profile_steps(core: Any) -> None:
                     _time_cell(core, *cell, times)
     finally:
         scheduler.end_warmup()
-    # No real request has these prefixes.
+    # No real request has these prefixes, and dummy text teaches drafters nothing.
     core.reset_prefix_cache()
+    core.model_executor.collective_rpc(_forget)
     seconds = time.perf_counter() - begin
     logger.info("Timed steps of dummy requests for %.1f s to choose K.", seconds)
 
@@ -119,6 +120,13 @@ def _time_cell(core: Any, requests: int, samples: bool, k: int, times: int) -> N
     core.abort_requests(names)
     while scheduler.has_requests() or core.batch_queue:
         _step(core)
+
+
+def _forget(worker: Any) -> None:
+    """Let a worker's drafter forget what it has learned, if it learns."""
+    forget = getattr(getattr(worker.model_runner, "drafter", None), "forget", None)
+    if forget is not None:
+        forget()
 
 
 def _all_decode(scheduler: Any, names: Sequence[str]) -> bool:

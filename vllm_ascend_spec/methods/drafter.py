@@ -75,7 +75,8 @@ class Drafter(Protocol):
 
     A drafter may have a method ``take_confidences()``, which returns float32 [num_reqs, K] once, or
     None: the probability of each of the last drafts to be accepted if all before it are. It must
-    not depend on that draft or later ones (``control/confidence.py``).
+    not depend on that draft or later ones (``control/confidence.py``). One that learns from what is
+    accepted may have a method ``forget()``; it is called after steps of dummy requests.
 
     Attributes:
         drafts_to_the_end: whether drafting goes on while a request is near ``max_model_len``. vLLM

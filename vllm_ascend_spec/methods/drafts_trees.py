@@ -7,6 +7,7 @@ are so many nodes of the tree. Any prefix of its nodes is a tree.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vllm_ascend_spec.config.tree_shape import parents_of
@@ -30,6 +31,7 @@ class DraftsTreesMixin:
     num_drafts: int
     tree: TreeDrafts | None = None
     _choice: TreeChoice | None = None
+    _first_choice: Callable[[], TreeChoice]
     _make_tree: Callable[[Tree], TreeDrafts]
     _shape: Tree | None = None
     _parents: list[int]
@@ -51,7 +53,8 @@ class DraftsTreesMixin:
         self._make_tree, self._longest_chain = make, asked.longest_chain
         self._take_shape(asked.tree)
         if asked.shapes_tree:
-            self._choice = choice_of(len(asked.tree), deepest)
+            self._first_choice = partial(choice_of, len(asked.tree), deepest)
+            self._choice = self._first_choice()
         self.num_steps(asked.max_k)
 
     def _take_shape(self, tree: Tree) -> None:
@@ -95,4 +98,10 @@ class DraftsTreesMixin:
             if own and list(own) == self._parents[: len(own)]:
                 self._choice.note(path, len(own))
         if self._choice.look():
+            self._take_shape(self._choice.tree)
+
+    def forget(self) -> None:
+        """Forget what was accepted, as after an engine start."""
+        if self._choice is not None:
+            self._choice = self._first_choice()
             self._take_shape(self._choice.tree)

@@ -198,8 +198,7 @@ def test_requests_with_a_seed_share_what_was_learnt(
     start(requests, "s", params=SEEDED, times=2)
     assert hybrid.draft(requests.step(3, s=[5])) == [MODEL]
     assert hybrid.suffix.followed["s"].notes.forecasts is hybrid.forecasts
-    hybrid.forget_answers()
-    hybrid.forecasts = Estimators()
+    hybrid.forget()
     start(requests, "t", params=SEEDED, times=2)
     assert hybrid.draft(requests.step(3, t=[5])) == [[6, 7, 8]]
 

@@ -83,8 +83,13 @@ class HybridMixin:
         ]
 
     def forget_answers(self) -> None:
-        """Forget all answers, as after an engine start."""
+        """Forget all answers, but not how often drafts were accepted."""
         self.suffix.forget_answers()
+
+    def forget(self) -> None:
+        """Forget all that was learned, as after an engine start."""
+        self.forget_answers()
+        self.forecasts = Estimators()
 
     def _account(self, req_id: str, written: list[int]) -> RequestState:
         """Return the account of a request, updated with this step's tokens."""
