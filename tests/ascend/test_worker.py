@@ -22,7 +22,8 @@ def test_worker_builds_our_runner_and_puts_theirs_back(
 ) -> None:
     from vllm_ascend_spec.worker import npu
 
-    theirs, seen = npu.stock.NPUModelRunner, []
+    theirs, seen, stages = npu.stock.NPUModelRunner, [], []
+    monkeypatch.setattr(npu.patches, "apply", stages.append)
     monkeypatch.setattr(
         npu.stock.NPUWorker, "init_device", lambda self: seen.append(npu.stock.NPUModelRunner)
     )
@@ -31,6 +32,7 @@ def test_worker_builds_our_runner_and_puts_theirs_back(
     worker.init_device()
     assert seen == [npu.SpecNPUModelRunner if speculates else npu.PlainNPUModelRunner]
     assert npu.stock.NPUModelRunner is theirs
+    assert stages == ["before_runner", "npu"]
 
 
 OURS = "vllm_ascend_spec.worker.npu.SpecNPUWorker"

@@ -5,8 +5,7 @@ Why: vllm-ascend 0.30.0rc2 fills tables of cosines before each step
 filled from the rotary embedding that was made first, which may be a narrower one's. So they do not
 take what is written to them, and no engine starts, with speculation or without. Gemma 4's layers
 read their own embedding's cosines (``AscendGemma4RotaryEmbedding``), not these tables.
-How: such a model gets no tables, as a model with images gets none. Without speculation
-vllm-ascend's worker runs, and the fault is there.
+How: such a model gets no tables, as a model with images gets none.
 Until: vllm-ascend makes none for such a model; 0.30.0rc2 is the newest release.
 """
 

@@ -47,9 +47,6 @@ class SpecNPUModelRunner(
     """vllm-ascend's runner with our drafter and verifier."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device) -> None:
-        # Before the stock __init__, which builds the logits processors that one patch extends.
-        patches.apply("before_runner")
-        patches.apply("npu")
         # vLLM's part of __init__ builds no drafter; vllm-ascend's part builds it later.
         with inject_drafter(lambda: None, vllm_config):
             super().__init__(vllm_config, device)
@@ -136,5 +133,9 @@ class SpecNPUWorker(stock.NPUWorker):
 
     def init_device(self) -> None:
         """Do what vllm-ascend does, with our runner."""
+        # Before a runner's __init__, which builds the logits processors that one patch extends.
+        # Without speculation, too: with one patch more an engine's answers may be others.
+        patches.apply("before_runner")
+        patches.apply("npu")
         with _our_runner(self.vllm_config):
             super().init_device()
