@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,6 +61,31 @@ def test_drafts_known_on_the_host_are_not_asked_of_the_device(
     else:
         with pytest.raises(AssertionError, match="waited for"):
             expand_rows(metadata, on_host)
+
+
+@pytest.mark.parametrize(
+    ("params", "is_waited_for"),
+    [
+        ({"logit_bias": {1: 1.0}, "min_tokens": 4, "stop_token_ids": [2], "min_p": 0.1}, False),
+        ({"allowed_token_ids": [1]}, False),
+        ({"repetition_penalty": 1.2}, True),
+        ({"extra_args": {"repeat_penalty": 1.0}}, True),
+    ],
+)
+def test_the_device_is_waited_for_only_where_drafts_are_read(
+    params: dict[str, Any], is_waited_for: bool
+) -> None:
+    """With asynchronous scheduling the host does not know them."""
+    requests = [request(), request((1,), temperature=0.5, **params)]
+    spec = spec_metadata(requests)
+    spec.draft_token_ids = OnDevice()  # type: ignore[assignment]
+    sampling = replace(sampling_metadata(requests), spec_token_ids=[[], [-1]])
+    run = partial(process_rows, Sampler(), torch.randn(3, VOCAB), spec, sampling)
+    if is_waited_for:
+        with pytest.raises(AssertionError, match="waited for"):
+            run()
+    else:
+        run()
 
 
 @pytest.mark.parametrize(

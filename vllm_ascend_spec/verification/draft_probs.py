@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
+from vllm_ascend_spec.ops.send import send_list
+
 
 def gather_draft_probs(
     known: torch.Tensor | None,  # [num_known_reqs, num_steps, vocab_size]
@@ -40,9 +42,9 @@ def gather_draft_probs(
             rows.append(max(first, 0) + min(step, num_steps - 1))
     if not rows or len(one_hot) == len(rows):
         return None
-    probs = known.flatten(0, 1)[torch.tensor(rows, device=known.device)]
+    probs = known.flatten(0, 1)[send_list(rows, torch.int64, known.device)]
     if one_hot:
-        index = torch.tensor(one_hot, device=known.device)
+        index = send_list(one_hot, torch.int64, known.device)
         # The row of a draft of -1 is not read: that draft is always rejected.
         tokens = spec.draft_token_ids[index].long().clamp_(min=0)
         probs[index] = 0.0

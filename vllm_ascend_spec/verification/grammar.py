@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import numpy as np
 import torch
 
 from vllm_ascend_spec.ops import grammar_mask
+from vllm_ascend_spec.ops.send import send
 
 
 def mask_logits(
@@ -46,18 +46,5 @@ def mask_logits(
     # Copied, because an array that came through a socket may be read-only.
     bitmask = torch.from_numpy(np.array(grammar_output.grammar_bitmask[: len(rows)], order="C"))
     indices = torch.tensor(rows, dtype=torch.int32)
-    on_device = [_copy(tensor, logits.device) for tensor in (bitmask, indices)]
+    on_device = [send(tensor, logits.device) for tensor in (bitmask, indices)]
     grammar_mask(logits, *on_device, backend=backend)
-
-
-# Keeps the sources of asynchronous copies alive until they are done: two per step, for 8 steps.
-_sources: deque[torch.Tensor] = deque(maxlen=16)
-
-
-def _copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy to the device without waiting for it, which needs pinned memory."""
-    if device.type == "cpu":
-        return tensor
-    pinned = tensor.pin_memory()
-    _sources.append(pinned)
-    return pinned.to(device, non_blocking=True)

@@ -40,15 +40,14 @@ def gather_logprobs(
     """
     if sampling.max_num_logprobs is None and not sampling.logprob_token_ids:
         return None
-    values = logits.float()
-    if mode.startswith("processed"):
-        values = _processed(sampler, constrained, metadata, sampling)
+    is_processed = mode.startswith("processed")
+    values = _processed(sampler, constrained, metadata, sampling) if is_processed else logits
     grid = make_grid(metadata.draft_token_ids, metadata.cu_num_draft_tokens, metadata.max_spec_len)
     rows = grid.rows
     if (trees := trees_of(metadata)) is not None:
         assert trees.output_rows is not None
         rows = rows[:, :1] + trees.output_rows.clamp(min=0)
-    cells = values[rows.flatten()]
+    cells = values[rows.flatten()].float()
     if mode.endswith("logprobs"):
         cells = sampler.compute_logprobs(cells)
     chosen = tokens.flatten().clamp(min=0).long()
@@ -74,7 +73,8 @@ def _processed(
     logits = constrained.logits.float()
     if sampling.all_greedy or constrained.temperature is None:
         return logits
-    counts = torch.tensor(metadata.num_draft_tokens, device=logits.device) + 1
+    ends = metadata.cu_num_draft_tokens
+    counts = ends.diff(prepend=ends.new_zeros(1)) + 1
     request = torch.repeat_interleave(counts, output_size=logits.shape[0])
     temperature = constrained.temperature[request]
     values = logits / torch.where(temperature > 0, temperature, 1.0)[:, None]

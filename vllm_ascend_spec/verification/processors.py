@@ -20,6 +20,7 @@ from vllm.v1.sample.logits_processor import (
 from vllm.v1.sample.metadata import SamplingMetadata
 
 from vllm_ascend_spec.errors import ConfigError
+from vllm_ascend_spec.ops.send import send, send_list
 
 if TYPE_CHECKING:
     from vllm_ascend_spec.verification.rows import Rows
@@ -40,12 +41,14 @@ class Handler:
         is_active: tells whether any request of the batch uses the processor.
         apply: ``apply(processor, logits, rows)`` returns the logits, [num_rows, vocab_size].
         is_in_op: whether the verification op applies it, unless another processor has to follow.
+        reads_drafts: whether it needs to know the drafts, not only how many there are.
     """
 
     kind: type
     is_active: Callable[[Any], bool]
     apply: Callable[[Any, torch.Tensor, Rows], torch.Tensor]
     is_in_op: bool = False
+    reads_drafts: bool = True
 
 
 def is_active(processor: Any) -> bool:
@@ -60,6 +63,11 @@ def apply_processor(
 ) -> torch.Tensor:
     """Apply ``processor``, in place or not; return the logits, [num_rows, vocab_size]."""
     return _handler_of(processor).apply(processor, logits, rows)
+
+
+def reads_drafts(processor: Any) -> bool:
+    """Tell whether ``processor``, if in use, needs to know the drafts."""
+    return is_active(processor) and _handler_of(processor).reads_drafts
 
 
 def late_processors(metadata: SamplingMetadata) -> list[Any]:
@@ -111,10 +119,15 @@ def _apply_logit_bias(
     logits: torch.Tensor,  # [num_rows, vocab_size]
     rows: Rows,
 ) -> torch.Tensor:
-    for row, request in enumerate(rows.request):
-        if bias := processor.biases.get(request):
-            tokens = torch.tensor(list(bias), device=logits.device)
-            logits[row, tokens] += torch.tensor(list(bias.values()), device=logits.device)
+    biases = [
+        (row, token, bias)
+        for row, request in enumerate(rows.request)
+        for token, bias in processor.biases.get(request, {}).items()
+    ]
+    if biases:
+        index = send(torch.tensor([cell[:2] for cell in biases]).T, logits.device)
+        added = send_list([bias for *_, bias in biases], logits.dtype, logits.device)
+        logits[tuple(index)] += added
     return logits
 
 
@@ -123,19 +136,27 @@ def _apply_min_tokens(
     logits: torch.Tensor,  # [num_rows, vocab_size]
     rows: Rows,
 ) -> torch.Tensor:
+    stops: list[tuple[int, int]] = []
+    with_grammar: list[int] = []
     for row, request in enumerate(rows.request):
         if request not in processor.min_toks:
             continue
         # The last entry says whether there is a grammar; vLLM 0.23 neither has nor uses it.
         min_tokens, output, stop_tokens, *structured = processor.min_toks[request]
-        if len(output) + len(rows.drafts[row]) >= min_tokens:
-            continue
-        stops = torch.tensor(list(stop_tokens), device=logits.device, dtype=torch.long)
-        before = logits[row, stops]
-        logits[row, stops] = float("-inf")
+        if len(output) + len(rows.drafts[row]) < min_tokens:
+            stops += [(row, token) for token in stop_tokens]
+            with_grammar += [row] * any(structured)
+    if not stops:
+        return logits
+    index = tuple(send(torch.tensor(stops).T, logits.device))
+    before = logits[index]
+    logits[index] = float("-inf")
+    if with_grammar:
         # Where the grammar allows nothing but stop tokens, vLLM allows them before min_tokens too.
-        if any(structured) and bool(torch.isneginf(logits[row]).all()):
-            logits[row, stops] = before
+        own = send_list(with_grammar, torch.int64, logits.device)
+        is_alone = torch.zeros(logits.shape[0], dtype=torch.bool, device=logits.device)
+        is_alone[own] = torch.isneginf(logits[own]).all(dim=1)
+        logits[index] = before.masked_fill(~is_alone[index[0]], float("-inf"))
     return logits
 
 
@@ -144,7 +165,7 @@ def _apply_min_p(
     logits: torch.Tensor,  # [num_rows, vocab_size]
     rows: Rows,
 ) -> torch.Tensor:
-    request = torch.tensor(rows.request, device=logits.device)
+    request = send_list(rows.request, torch.int64, logits.device)
     return mask_min_p(logits, processor.min_p[request, 0])
 
 
@@ -174,9 +195,19 @@ def _apply_row_method(
 
 # The first handler that fits is used; the last one fits all processors.
 HANDLERS = (
-    Handler(LogitBiasLogitsProcessor, lambda p: bool(p.biases), _apply_logit_bias),
-    Handler(MinTokensLogitsProcessor, lambda p: bool(p.min_toks), _apply_min_tokens),
-    Handler(MinPLogitsProcessor, lambda p: bool(p.min_p_count), _apply_min_p, is_in_op=True),
+    Handler(
+        LogitBiasLogitsProcessor, lambda p: bool(p.biases), _apply_logit_bias, reads_drafts=False
+    ),
+    Handler(
+        MinTokensLogitsProcessor, lambda p: bool(p.min_toks), _apply_min_tokens, reads_drafts=False
+    ),
+    Handler(
+        MinPLogitsProcessor,
+        lambda p: bool(p.min_p_count),
+        _apply_min_p,
+        is_in_op=True,
+        reads_drafts=False,
+    ),
     Handler(AdapterLogitsProcessor, lambda p: bool(p.req_info), _apply_per_request),
     Handler(object, lambda p: True, _apply_row_method),
 )

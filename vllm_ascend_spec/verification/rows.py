@@ -17,13 +17,15 @@ from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.sample.sampler import Sampler
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
+from vllm_ascend_spec.ops.send import send_list
 from vllm_ascend_spec.verification.processors import (
     apply_processor,
     is_active,
     late_processors,
     min_p_of,
+    reads_drafts,
 )
-from vllm_ascend_spec.verification.thinking import force_closing
+from vllm_ascend_spec.verification.thinking import UNKNOWN, force_closing
 from vllm_ascend_spec.verification.trees import trees_of
 
 
@@ -57,7 +59,12 @@ class Rows:
     before: list[int]
 
 
-def expand_rows(metadata: SpecDecodeMetadata, on_host: list[list[int]] | None = None) -> Rows:
+def expand_rows(
+    metadata: SpecDecodeMetadata,
+    on_host: list[list[int]] | None = None,
+    *,
+    with_tokens: bool = True,
+) -> Rows:
     """List the rows: for each request one row per draft, then the bonus row.
 
     In a tree, the row after a draft is that of the draft, and what comes before it is its path.
@@ -66,10 +73,13 @@ def expand_rows(metadata: SpecDecodeMetadata, on_host: list[list[int]] | None = 
         metadata: the drafts.
         on_host: the same drafts by request, if the host knows them; reading them avoids waiting for
             the device. With asynchronous scheduling the host knows placeholders only.
+        with_tokens: whether to read the drafts; if not, they are all ``UNKNOWN``.
     """
     counts = metadata.num_draft_tokens
     known = [] if on_host is None else on_host[: len(counts)]
-    if [len(drafts) for drafts in known] == counts and all(t >= 0 for d in known for t in d):
+    if not with_tokens:
+        tokens = [UNKNOWN] * sum(counts)
+    elif [len(drafts) for drafts in known] == counts and all(t >= 0 for d in known for t in d):
         tokens = [token for drafts in known for token in drafts]
     else:
         tokens = metadata.draft_token_ids.tolist()
@@ -106,6 +116,18 @@ def needs_rows(metadata: SamplingMetadata) -> bool:
     )
 
 
+def needs_drafts(metadata: SamplingMetadata) -> bool:
+    """Tell whether any of this depends on the drafts themselves, not only on how many there are."""
+    holder, processors = metadata.thinking_budget_state_holder, metadata.logitsprocs
+    return bool(
+        not metadata.no_penalties
+        or metadata.bad_words_token_ids
+        or (holder is not None and holder.has_tracked_requests())
+        or any(map(reads_drafts, processors.non_argmax_invariant))
+        or any(map(reads_drafts, processors.argmax_invariant))
+    )
+
+
 def process_rows(
     sampler: Sampler,
     logits: torch.Tensor,  # [num_rows, vocab_size]
@@ -116,10 +138,10 @@ def process_rows(
     min_p, temperature = min_p_of(metadata), metadata.temperature
     if not needs_rows(metadata):
         return ProcessedLogits(logits, temperature, min_p)
-    rows = expand_rows(spec, metadata.spec_token_ids)
-    index = torch.tensor(rows.request, device=logits.device)
+    rows = expand_rows(spec, metadata.spec_token_ids, with_tokens=needs_drafts(metadata))
+    index = send_list(rows.request, torch.int64, logits.device)
     expanded = _expand_metadata(metadata, rows, index)
-    logits = sampler.apply_logits_processors(logits.float().clone(), expanded, False)
+    logits = sampler.apply_logits_processors(logits.to(torch.float32, copy=True), expanded, False)
     logits = force_closing(logits, rows, metadata)
     if temperature is None or not late_processors(metadata):
         return ProcessedLogits(logits, temperature, min_p)
@@ -144,7 +166,7 @@ def process_requests(
     min_p, temperature = min_p_of(metadata), metadata.temperature
     if not needs_rows(metadata):
         return ProcessedLogits(logits, temperature, min_p)
-    logits = sampler.apply_logits_processors(logits.float().clone(), metadata, False)
+    logits = sampler.apply_logits_processors(logits.to(torch.float32, copy=True), metadata, False)
     if temperature is None or not late_processors(metadata):
         return ProcessedLogits(logits, temperature, min_p)
     logits.div_(torch.where(temperature > 0, temperature, 1.0)[:, None])

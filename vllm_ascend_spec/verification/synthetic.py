@@ -37,7 +37,8 @@ class SyntheticAcceptance:
     ) -> torch.Tensor:
         """Return the number of accepted drafts, int64 [num_reqs]. A draft of -1 never is."""
         grid = _grid(metadata)
-        rates = self.rates[: metadata.max_spec_len].to(accept_uniform.device)
+        self.rates = self.rates.to(accept_uniform.device)
+        rates = self.rates[: metadata.max_spec_len]
         accepted = accept_uniform[grid.draft_rows[:, :-1]] < rates
         accepted &= grid.drafts[:, :-1] >= 0
         return accepted.cumprod(dim=1).sum(dim=1)

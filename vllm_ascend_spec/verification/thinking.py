@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from vllm.v1.sample.metadata import SamplingMetadata
 
+from vllm_ascend_spec.ops.send import send
+
 if TYPE_CHECKING:
     from vllm_ascend_spec.verification.rows import Rows
 
@@ -148,7 +150,8 @@ def force_closing(
             forced_rows.append(row)
             forced_tokens.append(budget.end[thought.closing])
     if forced_rows:
-        logits[forced_rows, forced_tokens] = FORCED
+        index = send(torch.tensor([forced_rows, forced_tokens]), logits.device)
+        logits[tuple(index)] = FORCED
     return logits
 
 

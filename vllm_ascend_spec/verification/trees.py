@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from vllm_ascend_spec.ops.send import send_list
+
 if TYPE_CHECKING:
     from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
@@ -35,13 +37,7 @@ class BatchTrees:
     def of(cls, by_request: Sequence[Sequence[int]], device: torch.device) -> BatchTrees:
         """Return the trees of a batch, with their parents on a device."""
         flat = list(chain.from_iterable(by_request))
-        return cls(by_request, on_device(flat, torch.int32, device))
-
-
-def on_device(values: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return values on a device, [len(values)], without a wait for what runs there."""
-    host = torch.tensor(values, dtype=dtype)
-    return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
+        return cls(by_request, send_list(flat, torch.int32, device))
 
 
 def attach(metadata: SpecDecodeMetadata, trees: BatchTrees) -> None:

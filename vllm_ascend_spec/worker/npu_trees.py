@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
 from vllm_ascend_spec.config.draft_tree import OPTION
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.verification.trees import on_device
+from vllm_ascend_spec.ops.send import send, send_list
 from vllm_ascend_spec.worker.kept_rows import KeptRows
 from vllm_ascend_spec.worker.npu_tree_attention import ATTRIBUTE, TreeAttentionImpl, TreeRows
 from vllm_ascend_spec.worker.tree_plan import is_chain, mask_of
@@ -113,11 +113,10 @@ class NpuTreesMixin:
         # Those with fewer rows repeat their last one.
         rows = [starts[i + 1] - max(num_drafts[i] + 1 - j, 1) for i in chosen for j in range(width)]
         is_whole, is_everyone = rows == list(range(starts[-1])), len(chosen) == len(parents)
-        index = None if is_whole else on_device(rows, torch.int64, self.device)
-        requests = None if is_everyone else on_device(chosen, torch.int64, self.device)
-        mask = self._on_device(
-            [mask_of(tuple(parents[i]), num_drafts[i] + 1, width) for i in chosen]
-        )
+        index = None if is_whole else send_list(rows, torch.int64, self.device)
+        requests = None if is_everyone else send_list(chosen, torch.int64, self.device)
+        masks = stacked(mask_of(tuple(parents[i]), num_drafts[i] + 1, width) for i in chosen)
+        mask = send(masks, self.device)
 
         # Of whose rows none is left to vllm-ascend's kernel.
         counts = {i: num_drafts[i] + 1 for i in chosen}
@@ -149,7 +148,8 @@ class NpuTreesMixin:
             assert ends == list(range(width, num_reqs * width + 1, width))
             known = [tuple(own) for own in parents] + [()] * (num_reqs - len(parents))
             mask = self._mask[: ends[-1] * width].view(num_reqs, 1, width, width)
-            mask.copy_(self._on_device([mask_of(own, width, width) for own in known]))
+            masks = stacked(mask_of(own, width, width) for own in known)
+            mask.copy_(masks.pin_memory(), non_blocking=True)
             contexts = [max(length - width, 0) for length in whole.seq_lens_list]
             return TreeRows(ends, contexts, whole.block_tables, mask, None, None, None)
 
@@ -159,11 +159,6 @@ class NpuTreesMixin:
         """Add a description to the metadata of the target's layers, which share objects."""
         for whole in {id(metadata[name]): metadata[name] for name in self._tree_layers}.values():
             setattr(whole, ATTRIBUTE, describe(whole))
-
-    def _on_device(self, masks: Sequence[np.ndarray]) -> torch.Tensor:
-        """Return masks on the device, bool [len(masks), 1, width, width]."""
-        host = torch.from_numpy(np.stack(masks)[:, None]).pin_memory()
-        return host.to(self.device, non_blocking=True)
 
     def keep_accepted(
         self,
@@ -175,6 +170,11 @@ class NpuTreesMixin:
             return
         kept = rows if self._kept_rows is None else self._kept_rows[rows]
         self._kept.write(kept, self._layer_metadata, places)
+
+
+def stacked(masks: Iterable[np.ndarray]) -> torch.Tensor:
+    """Return masks of rows, each bool [width, width], as one, bool [num_reqs, 1, width, width]."""
+    return torch.from_numpy(np.stack([*masks])[:, None])
 
 
 def without_texts(whole: Any, rows: Mapping[int, int]) -> Any:

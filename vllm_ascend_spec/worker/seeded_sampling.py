@@ -18,6 +18,7 @@ import torch
 
 from vllm_ascend_spec.config.rules import ALL, MOST_TOP_K, WITH_TOP_K
 from vllm_ascend_spec.ops.row_noise import RowNoise
+from vllm_ascend_spec.ops.send import send
 from vllm_ascend_spec.verification.no_draft_step import no_draft_metadata
 from vllm_ascend_spec.verification.sampler import SpecVerifier
 from vllm_ascend_spec.worker.hidden_seeds import HiddenSeeds
@@ -134,8 +135,8 @@ class SeededSamplingMixin:
         if without:
             unseeded = torch.zeros(batch.num_reqs, dtype=torch.bool)
             unseeded[without] = True
-            unseeded = unseeded.to(self.device, non_blocking=True)
-        return BatchSeeds(sampling, by_index.to(self.device, non_blocking=True), unseeded)
+            unseeded = send(unseeded, self.device)
+        return BatchSeeds(sampling, send(by_index, self.device), unseeded)
 
     def _is_given_a_seed(self, req_id: str) -> bool:
         wanted = self.rejection_sampler.seeds_for

@@ -18,7 +18,8 @@ import torch
 
 from vllm_ascend_spec.config.draft_tree import attach_parents
 from vllm_ascend_spec.config.resolved import speculation_of
-from vllm_ascend_spec.verification.trees import BatchTrees, attach, on_device, trees_of
+from vllm_ascend_spec.ops.send import send_list
+from vllm_ascend_spec.verification.trees import BatchTrees, attach, trees_of
 from vllm_ascend_spec.worker.tree_plan import StepTrees, depths_of, is_chain
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class TreesMixin:
         self._trees = StepTrees(parents, starts, counts)
         attach(metadata, BatchTrees.of(parents, self.device))
         shifts = [depth - place for own in depths for place, depth in enumerate([0, *own])]
-        self._shifts = on_device(shifts, torch.int64, self.device)
+        self._shifts = send_list(shifts, torch.int64, self.device)
         self.positions[metadata.logits_indices] += self._shifts
         return prepared
 

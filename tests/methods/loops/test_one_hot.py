@@ -13,6 +13,7 @@ from vllm_ascend_spec.methods.loops.one_hot import (
     OneHotDraftsMixin,
     make_one_hot,
     requests_with_grammar,
+    rows_of,
 )
 from vllm_ascend_spec.ops.row_noise import RowNoise
 
@@ -89,7 +90,7 @@ def test_greedy_drafts_are_left_alone(seeds: dict[int, torch.Generator]) -> None
 
 def test_no_rows_change_nothing() -> None:
     tokens, probs = torch.arange(2), torch.full((2, VOCAB), 0.1)
-    make_one_hot([], tokens, probs, torch.randn(2, VOCAB))
+    make_one_hot(rows_of([], tokens.device), tokens, probs, torch.randn(2, VOCAB))
     assert tokens.tolist() == [0, 1]
     assert (probs == 0.1).all()
 

@@ -58,6 +58,14 @@ class MarkovDrafts:
         has_head = getattr(inner, "confidence_head", None) is not None
         return has_head and uses_confidences(self.vllm_config)
 
+    @cached_property
+    def draft_tokens(self) -> torch.Tensor | None:
+        """Which tokens of the target the draft knows, int64 [draft_vocab_size]; None for all."""
+        offsets = self.model.draft_id_to_target_id
+        if offsets is None:
+            return None
+        return torch.arange(offsets.shape[0], device=offsets.device) + offsets
+
     def take_confidences(self) -> torch.Tensor | None:
         """Return :attr:`confidences` once."""
         found, self.confidences = self.confidences, None
@@ -105,9 +113,7 @@ class MarkovDrafts:
 
         Those that the draft does not know have minus infinity.
         """
-        offsets = self.model.draft_id_to_target_id
-        if offsets is None:
+        if self.draft_tokens is None:
             return logits
-        tokens = torch.arange(offsets.shape[0], device=offsets.device) + offsets
         wide = logits.new_full((logits.shape[0], self.model.target_vocab_size), float("-inf"))
-        return wide.index_copy_(1, tokens, logits)
+        return wide.index_copy_(1, self.draft_tokens, logits)

@@ -19,6 +19,7 @@ from vllm_ascend_spec.methods.drafts_trees import DraftsTreesMixin
 from vllm_ascend_spec.methods.loops.argmax import argmax
 from vllm_ascend_spec.methods.loops.sampling import DraftSampler, make_draft_sampler
 from vllm_ascend_spec.methods.tree_drafts import TreeDrafts
+from vllm_ascend_spec.ops.send import send
 
 if TYPE_CHECKING:
     from torch import nn
@@ -138,7 +139,7 @@ class HeadsDrafter(DraftsTreesMixin, HostDrafter):
         places = np.stack(
             [last_rows(sampled, step), [tokens[-1] if tokens else 0 for tokens in sampled]]
         )
-        rows, last = torch.from_numpy(places).to(self.device, non_blocking=True)
+        rows, last = send(torch.from_numpy(places), self.device)
         picker = Picker(self._sampler_of(step), self.tree)
         states = step.sample_hidden_states[rows]
         if picker.draws and self.is_split:

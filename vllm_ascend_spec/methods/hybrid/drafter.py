@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from vllm_ascend_spec.config.schedule import has_lockstep_replicas
 from vllm_ascend_spec.methods.hybrid.estimate import Drafts
 from vllm_ascend_spec.methods.hybrid.request_state import (
@@ -17,9 +19,9 @@ from vllm_ascend_spec.methods.hybrid.request_state import (
     by_trees,
 )
 from vllm_ascend_spec.methods.suffix.drafter import Found, SuffixDrafter, samples
+from vllm_ascend_spec.ops.send import send
 
 if TYPE_CHECKING:
-    import torch
     from typing_extensions import Self
 
     from vllm_ascend_spec.methods.drafter import DrafterContext
@@ -130,9 +132,13 @@ class HybridMixin:
     def take_last_draft_probs(self) -> torch.Tensor | None:
         """Return the distributions of the last drafts; those of the trees' drafts are one-hot."""
         probs = super().take_last_draft_probs()  # type: ignore[misc]
-        if probs is not None:
-            for row, drafts in self.by_suffix.items():
-                probs[row] = 0.0
-                for place, token in enumerate(drafts.tokens):
-                    probs[row, place, token] = 1.0
+        if probs is not None and self.by_suffix:
+            cells = [
+                (row, place, token)
+                for row, drafts in self.by_suffix.items()
+                for place, token in enumerate(drafts.tokens)
+            ]
+            rows, places, tokens = send(torch.tensor(cells).T, probs.device)
+            probs[rows] = 0.0
+            probs[rows, places, tokens] = 1.0
         return probs

@@ -12,10 +12,12 @@ seed is the likeliest token more often than it is another sample.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import torch
+
+from vllm_ascend_spec.ops.send import send_list
 
 if TYPE_CHECKING:
     from vllm.v1.sample.metadata import SamplingMetadata
@@ -38,19 +40,33 @@ def requests_with_seed(runner: Runner, sampling: SamplingMetadata) -> Collection
 
 
 def make_one_hot(
-    rows: Sequence[int],
+    rows: torch.Tensor | None,  # [num_chosen]
     tokens: torch.Tensor,  # [num_rows]
     probs: torch.Tensor,  # [num_rows, vocab_size]
     logits: torch.Tensor,  # [num_rows, vocab_size]
 ) -> None:
-    """Set the drafts of some rows to the argmax, with one-hot distributions, in place."""
-    if not rows:
+    """Set the drafts of some rows to the argmax, with one-hot distributions, in place.
+
+    Args:
+        rows: int64, which rows; None for none.
+        tokens: the drafts.
+        probs: their distributions.
+        logits: of the draft.
+    """
+    if rows is None:
         return
-    index = torch.tensor(rows, device=logits.device)
-    argmax = logits[index].argmax(dim=-1)
-    tokens[index] = argmax
-    probs[index] = 0.0
-    probs[index, argmax] = 1.0
+    argmax = logits[rows].argmax(dim=-1)
+    tokens[rows] = argmax
+    probs[rows] = 0.0
+    probs[rows, argmax] = 1.0
+
+
+def rows_of(
+    requests: Collection[int], device: torch.device, rows_each: int = 1
+) -> torch.Tensor | None:
+    """Return the rows of some requests, int64 [len(requests) · rows_each]; None for none."""
+    rows = [rows_each * request + row for request in requests for row in range(rows_each)]
+    return send_list(rows, torch.int64, device) if rows else None
 
 
 class OneHotDraftsMixin:
@@ -69,6 +85,5 @@ class OneHotDraftsMixin:
             each = logits.shape[0] // max(len(self.runner.input_batch.req_ids), 1)
             seeded = requests_with_seed(self.runner, sampling_metadata)
             requests = {*requests_with_grammar(self.runner), *seeded}
-            rows = [each * request + row for request in requests for row in range(each)]
-            make_one_hot(rows, tokens, probs, logits)
+            make_one_hot(rows_of(requests, logits.device, each), tokens, probs, logits)
         return tokens, probs

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import torch
 
 from vllm_ascend_spec.methods.loops.argmax import argmax
-from vllm_ascend_spec.methods.loops.one_hot import make_one_hot, requests_with_grammar
+from vllm_ascend_spec.methods.loops.one_hot import (
+    make_one_hot,
+    requests_with_grammar,
+    rows_of,
+)
 from vllm_ascend_spec.ops import verify_seeded
 
 if TYPE_CHECKING:
@@ -41,14 +45,14 @@ class DraftSampler:
         self,
         sampling: SamplingMetadata,
         noise: RowNoise | None = None,
-        one_hot: Sequence[int] = (),
+        one_hot: Collection[int] = (),
         backend: str | None = None,
     ) -> None:
         assert sampling.temperature is not None
         self._temperature = sampling.temperature
         self._top_k, self._top_p = sampling.top_k, sampling.top_p
         self._noise = noise
-        self._one_hot = one_hot
+        self._one_hot = rows_of(one_hot, sampling.temperature.device)
         self._backend = backend
 
     def draw(

@@ -31,11 +31,12 @@ def continuations(
         longest: most tokens of a continuation.
     """
     before = tokens[:-1]
-    matches = np.arange(len(before))  # ends of the n-grams that agree so far
+    matches = np.flatnonzero(before == tokens[-1])  # ends of the n-grams that agree so far
     found = matches[:0]
     for n in range(1, min(max_n, len(before)) + 1):
-        matches = matches[matches >= n - 1]
-        matches = matches[before[matches - (n - 1)] == tokens[-n]]
+        if n > 1:
+            matches = matches[matches >= n - 1]
+            matches = matches[before[matches - (n - 1)] == tokens[-n]]
         if not len(matches):
             break
         if n >= min_n:

@@ -9,6 +9,7 @@ import torch
 
 from vllm_ascend_spec.methods.loops.vllm.stock import StockProposer
 from vllm_ascend_spec.methods.loops.window import without_first_blocks
+from vllm_ascend_spec.ops.send import send
 
 if TYPE_CHECKING:
     from vllm.v1.attention.backend import CommonAttentionMetadata
@@ -55,7 +56,7 @@ class WindowedMetadataMixin(StockProposer):
         if texts is None:
             return
         counts = self.runner.input_batch.num_prompt_tokens[: texts.shape[0]]
-        prompts = torch.from_numpy(counts.copy()).to(texts.device)
+        prompts = send(torch.from_numpy(counts.copy()), texts.device)
         starts = metadata.query_start_loc
         self._left_out = self.window.left_out(texts, starts, prompts, self.block_size)
 
