@@ -141,8 +141,8 @@ def test_the_bound_is_said_once_and_what_is_left_out_is_counted(
     found = collect(collecting(tmp_path, max_bytes=2 * size + 1), *[DONE] * 5)
     assert len(found) == 2
     assert (counts[metrics.WRITTEN], counts[metrics.FULL], counts["bytes"]) == (2, 3, 2 * size)
-    (line,) = [text for text in said if "no more requests are collected" in text]
-    assert f"has the {2 * size + 1:,} bytes of additional_config" in line
+    (line,) = [text for text in said if "collecting has stopped" in text]
+    assert f"holds the {2 * size + 1:,} bytes that additional_config" in line
 
 
 def test_a_disk_that_refuses_is_said_once_and_tried_again(

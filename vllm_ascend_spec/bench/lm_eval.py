@@ -29,7 +29,7 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
 @dataclass(frozen=True, kw_only=True)
 class LmEvalConfig:
-    """What is compared; see :class:`vllm_ascend_spec.bench.accuracy.LmEvalConfig`.
+    """What is compared; see :class:`vllm_ascend_spec.bench.accuracy.AccuracyConfig`.
 
     Attributes:
         tasks: lm-eval's names.

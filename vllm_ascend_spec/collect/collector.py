@@ -105,7 +105,7 @@ class Collector:
             count_collected(FULL, len(lines) - written)
             log_once(
                 logging.WARNING,
-                f"no more requests are collected: {self._collecting.folder} has the "
-                f"{self._collecting.max_bytes:,} bytes of {MAX_BYTES}; it goes on when files are "
-                "taken away",
+                f"collecting has stopped: {self._collecting.folder} holds the "
+                f"{self._collecting.max_bytes:,} bytes that {MAX_BYTES} allows; it goes on when "
+                "files are removed",
             )

@@ -122,6 +122,8 @@ class CostModel:
     def __init__(self, passes: Mapping[int, int] | None = None) -> None:
         self._passes = passes or {}
         self._cells: dict[tuple[int, int], Bucket] = {}
+        # Numbers of drafts of the cells that were measured often enough, by number of requests.
+        self._known: dict[int, list[int]] = {}
         self._fitted: tuple[float, float, float] | None = None
         self._until_fit = 0
         self._of_context = ContextCost()
@@ -151,6 +153,7 @@ class CostModel:
             self._of_context.note(requests * (context - cell.context), seconds - cell.seconds)
         cell.note(seconds, context, self._number)
         if cell.count == MIN_MEASUREMENTS:
+            self._known.setdefault(requests, []).append(drafts)
             self._until_fit = 0
 
     def _now(self, requests: int, drafts: int) -> float:
@@ -161,9 +164,7 @@ class CostModel:
 
     def is_measured(self, drafts: int) -> bool:
         """Tell whether steps with this number of drafts were measured often enough in any batch."""
-        return any(
-            k == drafts and cell.count >= MIN_MEASUREMENTS for (_, k), cell in self._cells.items()
-        )
+        return any(drafts in known for known in self._known.values())
 
     def is_known(self, requests: int, drafts: int) -> bool:
         """Tell whether such a step was measured often enough."""
@@ -197,16 +198,10 @@ class CostModel:
         """
         if self.is_known(requests, drafts):
             return self._now(requests, drafts)
-        others = sorted(
-            {k for (_, k), cell in self._cells.items() if cell.count >= MIN_MEASUREMENTS}
-        )
-        if drafts not in others:
+        alike = [n for n, known in self._known.items() if drafts in known]
+        if not alike:
+            others = sorted({k for known in self._known.values() for k in known})
             return self._on_a_line(requests, drafts, others)
-        alike = [
-            n
-            for (n, k), cell in self._cells.items()
-            if k == drafts and cell.count >= MIN_MEASUREMENTS
-        ]
         nearest = min(alike, key=lambda n: abs(math.log(n / requests)))
         base = self._now(nearest, drafts)
         fit = self._fit()
@@ -239,11 +234,7 @@ class CostModel:
 
     def _fit_anew(self) -> tuple[float, float, float] | None:
         """Fit a, b and c by least squares of relative errors, to chains."""
-        known = [
-            (n, k)
-            for (n, k), cell in self._cells.items()
-            if cell.count >= MIN_MEASUREMENTS and k not in self._passes
-        ]
+        known = [(n, k) for n, ks in self._known.items() for k in ks if k not in self._passes]
         if len({n for n, _ in known}) < 2 or len(known) < 3:
             return None
         import numpy as np
@@ -266,15 +257,11 @@ class CostModel:
         fit = self._fit()
         if fit is None:
             return None
-        alike: dict[int, list[int]] = {}
-        for (n, k), cell in self._cells.items():
-            if cell.count >= MIN_MEASUREMENTS:
-                alike.setdefault(n, []).append(k)
-        several = [n for n, found in alike.items() if len(found) > 1]
+        several = [n for n, known in self._known.items() if len(known) > 1]
         if not several:
             return fit[0]
         nearest = min(several, key=lambda n: abs(math.log(n / requests)))
-        least, most = min(alike[nearest]), max(alike[nearest])
+        least, most = min(self._known[nearest]), max(self._known[nearest])
         longer = self._now(nearest, most) - self._now(nearest, least)
         return min(fit[0], max(0.0, longer) / (nearest * (most - least)))
 

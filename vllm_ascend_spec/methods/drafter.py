@@ -98,11 +98,11 @@ class Drafter(Protocol):
             ConfigError: an option is not supported by the method here.
         """
 
+    def warm_up(self) -> None:
+        """Do one-time work; the runner is complete, weights are not loaded yet."""
+
     def load_model(self, target_model: nn.Module) -> None:
         """Load weights; the target is already loaded."""
-
-    def warm_up(self) -> None:
-        """Do one-time work; the runner is complete, and no request has arrived."""
 
     def dummy_run(self, num_tokens: int, *args: Any, **kwargs: Any) -> None:
         """Run the draft on dummy input, to measure memory, to warm up or to capture a graph.

@@ -80,7 +80,7 @@ def check_drafts(
     cu_num_draft_tokens: torch.Tensor,  # [num_reqs]
     max_draft_len: int,
 ) -> None:
-    """Check the arguments that both verification ops have.
+    """Check the arguments that all verification ops have.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
@@ -113,7 +113,7 @@ def check_sampling(
     top_p: torch.Tensor | None,  # [num_reqs]
     min_p: torch.Tensor | None,  # [num_reqs]
 ) -> None:
-    """Check the sampling parameters that both ops of sampled requests have.
+    """Check the sampling parameters that all ops of sampled requests have.
 
     Raises:
         ValueError: one is wrong; the message names it.

@@ -1,4 +1,4 @@
-"""The rows of both verification ops, as padded [num_reqs, max_draft_len + 1] grids."""
+"""The rows of the verification ops, as padded [num_reqs, max_draft_len + 1] grids."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def fake_outputs(
     max_draft_len: int,
     **_: object,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return outputs of the right shape and dtype, for tracing; the meta kernel of both ops."""
+    """Return outputs of the right shape and dtype, for tracing; the meta kernel of several ops."""
     num_reqs = cu_num_draft_tokens.shape[0]
     tokens = logits.new_empty((num_reqs, max_draft_len + 1), dtype=torch.int32)
     return tokens, logits.new_empty((num_reqs,), dtype=torch.int32)

@@ -149,7 +149,7 @@ def answer_prompts(
         show(progress.add(len(answers), sum(len(answer.token_ids) for answer in answers)))
     if too_long and not len(file):
         problem = (
-            f"all {len(too_long):,} prompts are so long or longer, and leave no room to answer"
+            f"all {len(too_long):,} prompts have as many tokens or more, so none can be answered"
         )
         raise ConfigError("--max-model-len", target.max_model_len, problem)
     return Outcome(answered, len(too_long))

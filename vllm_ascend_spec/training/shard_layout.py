@@ -70,8 +70,8 @@ def require_room(option: str, folder: Path, layout: Layout, num_tokens: int) -> 
     if needed > free:
         most = int(free / (layout.bytes_per_token * (1 + OVERHEAD)))
         problem = (
-            f"{human(free)} are free and {layout.describe(num_tokens)} are needed; valid: "
-            f"another disk, or up to {most:,} tokens"
+            f"{layout.describe(num_tokens)}, and {human(free)} are free; valid: another disk, or "
+            f"up to {most:,} tokens"
         )
         raise ConfigError(option, str(folder), problem)
 

@@ -136,7 +136,8 @@ def test_a_disk_that_is_too_small_is_told_with_the_size(
     free(monkeypatch, needed - 1)
     found = told(states, answered)
     assert found.startswith("--output=")
-    assert "are free and hidden states: 50 tokens x " in found
+    assert "hidden states: 50 tokens x " in found
+    assert "are free; valid: " in found
     free(monkeypatch, needed)
     with pytest.raises(pytest.fail.Exception, match="an engine was started"):
         states.run(answered, lambda line: None)
