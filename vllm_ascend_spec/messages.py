@@ -40,9 +40,9 @@ def one_line(option: str, value: object, problem: str) -> str:
     return head + _cut_end(problem, LONGEST - len(head))
 
 
-def plain_line(text: str, longest: int = LONGEST) -> str:
-    """Return another program's ``text`` as one line of at most ``longest`` characters."""
-    return _cut_end(_printable(" ".join(text.split())), longest)
+def plain_line(text: str) -> str:
+    """Return another program's ``text`` as one line of limited length."""
+    return _cut_end(_printable(" ".join(text.split())), LONGEST)
 
 
 def short_repr(value: object, longest: int) -> str:

@@ -16,9 +16,9 @@ from vllm_ascend_spec.config.capture import has_graphs_by_k, sizes_by_k
 from vllm_ascend_spec.config.resolved import speculation_of
 from vllm_ascend_spec.errors import AscendSpecError
 from vllm_ascend_spec.graphs import stock_rules
-from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts
 from vllm_ascend_spec.graphs.planner import plan
 from vllm_ascend_spec.graphs.stock_rules import CaptureInputs
+from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
 
 STOCK = {"ascend_spec": {"capture": "stock"}}
 MODES = ("FULL_DECODE_ONLY", "FULL_AND_PIECEWISE", "PIECEWISE")
@@ -60,7 +60,7 @@ def sizes_of(config: VllmConfig) -> list[int]:
 def test_stock_sizes_of_a_whole_configuration(max_num_seqs: int, k: int) -> None:
     config = configured(max_num_seqs, k, additional=STOCK)
     batched = config.scheduler_config.max_num_batched_tokens
-    tiers = buckets_of_drafts(max_num_seqs, [k])
+    tiers = tiers_of_drafts(max_num_seqs, [k])
     engine = CaptureInputs(max_num_seqs, tiers, max_num_batched_tokens=batched)
     found = config.compilation_config.cudagraph_capture_sizes
     assert found == stock_rules.ascend_sizes(engine)

@@ -14,7 +14,7 @@ from vllm_ascend_spec.config.engine import EngineOptions
 from vllm_ascend_spec.config.graph_estimates import capture_within_streams, estimates_of, layers_of
 from vllm_ascend_spec.config.resolved import SpecConfig
 from vllm_ascend_spec.graphs.capture import Capture, Wanted
-from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts
+from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
 from vllm_ascend_spec.platform.capture import estimated
 
 DECODE, MIXED = (4, 8, 16), (64, 128)
@@ -96,7 +96,7 @@ def test_there_are_more_graphs_than_stock_where_an_old_device_has_streams_for_th
     asked = speculation()
     built = engine(asked)
     built.model_config.hf_text_config.num_hidden_layers = layers
-    tiers = buckets_of_drafts(8, [3])
+    tiers = tiers_of_drafts(8, [3])
     wanted = Wanted(mode="FULL_DECODE_ONLY", max_num_seqs=8, tiers=tiers, stock=(4, 8, 16, 24, 32))
     assert len(capture_within_streams(wanted, built, asked).decode) == graphs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vllm_ascend_spec.graphs.k_buckets import SizeGrid
+from vllm_ascend_spec.graphs.tiers import SizeGrid
 
 SizesByK = dict[int, tuple[int, ...]]
 

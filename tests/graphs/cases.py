@@ -16,15 +16,15 @@ from vllm_ascend_spec.graphs.batch_distribution import (
     weights_of,
     zipf,
 )
-from vllm_ascend_spec.graphs.k_buckets import (
-    KBucket,
-    buckets_of_drafts,
-    buckets_of_schedule,
-    grid_of,
-)
 from vllm_ascend_spec.graphs.padding_stats import PaddingStats, padding_of
 from vllm_ascend_spec.graphs.step_cost import StepCost, measured
 from vllm_ascend_spec.graphs.stock_rules import CaptureInputs
+from vllm_ascend_spec.graphs.tiers import (
+    Tier,
+    grid_of,
+    tiers_of_drafts,
+    tiers_of_schedule,
+)
 
 Sizes = Mapping[int, Sequence[int]]
 # Two sums of the same terms in another order.
@@ -63,19 +63,19 @@ class Case:
 
 
 @st.composite
-def tiers(draw: st.DrawFn, max_num_seqs: int) -> tuple[tuple[KBucket, ...], tuple | None]:
+def tiers(draw: st.DrawFn, max_num_seqs: int) -> tuple[tuple[Tier, ...], tuple | None]:
     """Return one K, several K, or a schedule with its rows."""
     kind = draw(st.sampled_from(("one", "several", "schedule")))
     if kind != "schedule":
         most = 1 if kind == "one" else 3
         drafts = draw(st.lists(st.integers(0, 8), min_size=1, max_size=most, unique=True))
-        return buckets_of_drafts(max_num_seqs, drafts if any(drafts) else [3]), None
+        return tiers_of_drafts(max_num_seqs, drafts if any(drafts) else [3]), None
     lasts = sorted(draw(st.sets(st.integers(1, max_num_seqs), min_size=1, max_size=3)))
     firsts = [1, *(last + 1 for last in lasts)]
     rows = tuple(
         (first, last, draw(st.integers(1, 8))) for first, last in zip(firsts, lasts, strict=False)
     )
-    return buckets_of_schedule(max_num_seqs, rows), rows
+    return tiers_of_schedule(max_num_seqs, rows), rows
 
 
 @st.composite

@@ -12,10 +12,10 @@ from vllm_ascend_spec.graphs import batch_distribution as loads
 from vllm_ascend_spec.graphs import distribution_metrics
 from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution, weights_of
 from vllm_ascend_spec.graphs.distribution_file import read_histogram, read_step_times, read_text
-from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts, buckets_of_schedule
+from vllm_ascend_spec.graphs.tiers import tiers_of_drafts, tiers_of_schedule
 from vllm_ascend_spec.metrics.prometheus import read_samples
 
-ONE = buckets_of_drafts(8, [3])
+ONE = tiers_of_drafts(8, [3])
 
 
 def test_named_loads() -> None:
@@ -31,16 +31,16 @@ def test_named_loads() -> None:
 
 
 def test_weights_add_up_to_one_and_tiers_share_batches() -> None:
-    tiers = buckets_of_drafts(4, [1, 3])
+    tiers = tiers_of_drafts(4, [1, 3])
     weights = weights_of(BatchDistribution("x", (4.0, 0.0, 2.0, 2.0)), tiers, 4)
     assert weights == {1: (0.25, 0, 0.125, 0.125), 3: (0.25, 0, 0.125, 0.125)}
-    schedule = buckets_of_schedule(4, [[1, 2, 3], [3, 4, 1]])
+    schedule = tiers_of_schedule(4, [[1, 2, 3], [3, 4, 1]])
     weights = weights_of(loads.uniform(4), schedule, 4)
     assert weights == {1: (0, 0, 0.25, 0.25), 3: (0.25, 0.25, 0, 0)}
 
 
 def test_counts_by_k_are_taken_as_they_are() -> None:
-    tiers = buckets_of_drafts(2, [1, 3])
+    tiers = tiers_of_drafts(2, [1, 3])
     weights = weights_of(BatchDistribution("x", by_k={3: (3.0, 1.0)}), tiers, 2)
     assert weights == {1: (0, 0), 3: (0.75, 0.25)}
 
@@ -57,7 +57,7 @@ def test_counts_by_k_are_taken_as_they_are() -> None:
 )
 def test_loads_that_say_nothing_are_refused(load: BatchDistribution, words: list[str]) -> None:
     with pytest.raises(ConfigError) as refused:
-        weights_of(load, buckets_of_drafts(2, [3]), 2)
+        weights_of(load, tiers_of_drafts(2, [3]), 2)
     for word in words:
         assert word in str(refused.value)
 
@@ -135,8 +135,8 @@ def test_live_counts_by_requests_and_k() -> None:
         (distribution_metrics.REQUESTS, buckets, {"k": "1", "engine": "0"}, [8, 100]),
     )
     with pytest.raises(ConfigError, match="9 requests and more"):
-        distribution_metrics.load_of(samples, "server", buckets_of_drafts(8, [1, 3]), 8)
-    load = distribution_metrics.load_of(samples, "server", buckets_of_drafts(16, [1, 3]), 16)
+        distribution_metrics.load_of(samples, "server", tiers_of_drafts(8, [1, 3]), 8)
+    load = distribution_metrics.load_of(samples, "server", tiers_of_drafts(16, [1, 3]), 16)
     assert load.by_k is not None
     assert load.by_k[3][:5] == (2, 1, 0.5, 0.5, 0)
     assert load.by_k[1][4:8] == (0.25, 0.25, 0.25, 0.25)
@@ -158,7 +158,7 @@ def test_vllms_tokens_by_step_where_there_is_nothing_better() -> None:
     assert "vllm:iteration_tokens_total of server" in load.name
     assert "without 25% of steps" in load.name
     with pytest.raises(ConfigError, match="does not show K"):
-        distribution_metrics.load_of(samples, "server", buckets_of_drafts(8, [1, 3]), 8)
+        distribution_metrics.load_of(samples, "server", tiers_of_drafts(8, [1, 3]), 8)
 
 
 def test_a_server_without_counts_is_refused() -> None:

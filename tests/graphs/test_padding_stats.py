@@ -6,19 +6,19 @@ import pytest
 
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.batch_distribution import uniform, weights_of
-from vllm_ascend_spec.graphs.k_buckets import (
-    KBucket,
-    buckets_of_drafts,
-    buckets_of_schedule,
-    grid_of,
-)
 from vllm_ascend_spec.graphs.padding_stats import WorstPadding, padding_of
 from vllm_ascend_spec.graphs.step_cost import StepCost, measured
+from vllm_ascend_spec.graphs.tiers import (
+    Tier,
+    grid_of,
+    tiers_of_drafts,
+    tiers_of_schedule,
+)
 
 
 def test_figures_by_hand() -> None:
     """K=1, batches of 1 to 4, graphs for 1 and 3: 2 is padded by one request, 4 is eager."""
-    tiers = buckets_of_drafts(4, [1])
+    tiers = tiers_of_drafts(4, [1])
     weights = weights_of(uniform(4), tiers, 4)
     found = padding_of(tiers, {1: (2, 6)}, weights, StepCost(eager_factor=3))
     assert found.expected_padding == pytest.approx(2 / 20)
@@ -31,7 +31,7 @@ def test_figures_by_hand() -> None:
 
 
 def test_no_graphs_at_all() -> None:
-    tiers = buckets_of_drafts(2, [1])
+    tiers = tiers_of_drafts(2, [1])
     found = padding_of(tiers, {}, weights_of(uniform(2), tiers, 2), StepCost())
     assert (found.expected_padding, found.eager_share, found.worst) == (0, 1, None)
 
@@ -61,10 +61,10 @@ def test_an_eager_step_is_no_cheaper_than_a_graph(factor: float) -> None:
 
 
 def test_tiers_of_a_schedule() -> None:
-    tiers = buckets_of_schedule(64, [[1, 8, 3], [9, 16, 1], [17, 32, 3]])
-    assert tiers == (KBucket(1, ((9, 16),)), KBucket(3, ((1, 8), (17, 64))))
+    tiers = tiers_of_schedule(64, [[1, 8, 3], [9, 16, 1], [17, 32, 3]])
+    assert tiers == (Tier(1, ((9, 16),)), Tier(3, ((1, 8), (17, 64))))
     # Rows beyond max_num_seqs have no batches.
-    assert buckets_of_schedule(8, [[1, 8, 3], [9, 16, 1]]) == (KBucket(3, ((1, 8),)),)
+    assert tiers_of_schedule(8, [[1, 8, 3], [9, 16, 1]]) == (Tier(3, ((1, 8),)),)
 
 
 @pytest.mark.parametrize(
@@ -81,20 +81,20 @@ def test_tiers_of_a_schedule() -> None:
 )
 def test_rows_that_are_no_schedule_are_refused(rows) -> None:
     with pytest.raises(ConfigError, match="tiers"):
-        buckets_of_schedule(64, rows)
+        tiers_of_schedule(64, rows)
 
 
 def test_a_k_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="nearest: 1,3"):
-        buckets_of_drafts(8, [3, 1, 3])
+        tiers_of_drafts(8, [3, 1, 3])
 
 
 def test_grids() -> None:
-    tier = KBucket(2, ((1, 6),))
+    tier = Tier(2, ((1, 6),))
     assert grid_of(tier, 6).count == 6
     assert grid_of(tier, 6, divisor=4).top == 4
     # A narrow tier takes a graph that is wider than its batches.
-    narrow = grid_of(KBucket(2, ((1, 3),)), 64, divisor=4)
+    narrow = grid_of(Tier(2, ((1, 3),)), 64, divisor=4)
     assert (narrow.stride, narrow.unit, narrow.count) == (12, 4, 1)
     assert grid_of(tier, 6, max_tokens=10).top == 3
     assert grid_of(tier, 2, divisor=4).count == 0

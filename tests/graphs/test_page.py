@@ -12,8 +12,8 @@ from vllm_ascend_spec.cli import plan_policies, plan_report
 from vllm_ascend_spec.cli.main import build_parser
 from vllm_ascend_spec.cli.plan_inputs import case_of
 from vllm_ascend_spec.graphs import stock_rules
-from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts
 from vllm_ascend_spec.graphs.stock_rules import CaptureInputs, Stock
+from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
 
 PAGES = (ROOT / "docs" / "graphs.md", ROOT / "docs" / "graphs.zh.md")
 COMMAND = "plan --max-num-seqs 256 --num-speculative-tokens 3 --graphs 12 --load zipf"
@@ -41,7 +41,7 @@ def test_the_table_is_what_the_command_gives(page: Path) -> None:
 def test_the_default_lists_are_as_short_as_the_page_says(
     rule: Callable[[CaptureInputs], Stock],
 ) -> None:
-    sizes = rule(CaptureInputs(256, buckets_of_drafts(256, [3]))).sizes_by_k[3]
+    sizes = rule(CaptureInputs(256, tiers_of_drafts(256, [3]))).sizes_by_k[3]
     assert sizes[-1] == 128 * 4
     assert 3 * 4 not in sizes
     assert 4 * 4 in sizes

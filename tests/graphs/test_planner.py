@@ -14,16 +14,16 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import batch_distribution as loads
 from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.budget import Budget
-from vllm_ascend_spec.graphs.k_buckets import (
-    KBucket,
-    buckets_of_drafts,
-    buckets_of_schedule,
-    grid_of,
-    stride_of,
-)
 from vllm_ascend_spec.graphs.padding_stats import PaddingStats, padding_of
 from vllm_ascend_spec.graphs.planner import CapturePlan, plan
 from vllm_ascend_spec.graphs.step_cost import StepCost
+from vllm_ascend_spec.graphs.tiers import (
+    Tier,
+    grid_of,
+    stride_of,
+    tiers_of_drafts,
+    tiers_of_schedule,
+)
 
 MANY = settings(max_examples=2000, deadline=None)
 BRUTE_FORCE = settings(max_examples=150, deadline=None)
@@ -138,9 +138,7 @@ def test_leaving_batches_eager_is_optimal_too(case: Case, graphs: int) -> None:
 
 def test_brute_force_tells_an_even_grid_from_the_optimum() -> None:
     """The comparison above can fail."""
-    case = Case(
-        stock_rules.CaptureInputs(12, buckets_of_drafts(12, [3])), loads.zipf(12), StepCost()
-    )
+    case = Case(stock_rules.CaptureInputs(12, tiers_of_drafts(12, [3])), loads.zipf(12), StepCost())
     even = case.figures(baselines.even({3: grid_of(case.engine.tiers[0], 12)}, 4)).expected_waste
     assert even > min(case.figures(sizes).expected_waste for sizes in coverings(case, 4)) + 0.01
 
@@ -158,7 +156,7 @@ def test_every_batch_replays_where_each_has_its_graph(k: int) -> None:
 @pytest.mark.parametrize("load", [loads.zipf(256), loads.normal(256, 40, 12)], ids=lambda x: x.name)
 def test_twelve_graphs_waste_at_most_half_of_what_the_stock_rule_does(k, load) -> None:
     """As many by the stock rule's option for fewer graphs, and by an even grid that covers all."""
-    tiers = buckets_of_drafts(256, [k])
+    tiers = tiers_of_drafts(256, [k])
     weights = loads.weights_of(load, tiers, 256)
     ours = plan(256, tiers, load=load, budget=Budget(graphs=12))
     assert ours.covers_all
@@ -200,7 +198,7 @@ def test_fewer_graphs_are_taken_where_more_win_nothing() -> None:
 
 
 def test_too_few_graphs_go_to_the_tiers_that_decode_most() -> None:
-    tiers = buckets_of_schedule(64, [[1, 4, 7], [5, 48, 3], [49, 64, 1]])
+    tiers = tiers_of_schedule(64, [[1, 4, 7], [5, 48, 3], [49, 64, 1]])
     planned = plan(64, tiers, budget=Budget(graphs=2))
     assert planned.sizes_by_k == {1: (128,), 3: (192,), 7: ()}
     assert planned.eager_batches == (1, 2, 3, 4)
@@ -234,14 +232,14 @@ def test_a_stride_that_does_not_divide_leaves_the_widest_eager_and_names_the_rem
 
 def test_a_tier_that_no_graph_can_serve_has_none() -> None:
     """Graphs of K=4 have 4 or 8 requests there, and its batches 9 or 10."""
-    tiers = buckets_of_schedule(10, [[1, 8, 1], [9, 10, 4]])
+    tiers = tiers_of_schedule(10, [[1, 8, 1], [9, 10, 4]])
     planned = plan(10, tiers, divisor=4)
     assert planned.sizes_by_k == {1: (4, 8, 12, 16), 4: ()}
     (note,) = planned.notes
     assert "K=4: batches of 9 requests and more" in note
     assert "max_num_seqs=12 covers them" in note
     # Nor can a limit on tokens leave it a graph that is too narrow for its batches.
-    tiers = buckets_of_schedule(64, [[1, 8, 3], [9, 64, 1]])
+    tiers = tiers_of_schedule(64, [[1, 8, 3], [9, 64, 1]])
     planned = plan(64, tiers, budget=Budget(max_tokens=16))
     assert planned.sizes_by_k == {1: (), 3: (4, 8, 12, 16)}
     with pytest.raises(ConfigError, match="nearest that works is 4"):
@@ -264,9 +262,9 @@ def test_measured_times_change_what_pays() -> None:
         ({"tiers": ()}, ["tiers", "empty"]),
         ({"tiers": (3, 3)}, ["tiers", "nearest: 3"]),
         ({"tiers": True}, ["num_speculative_tokens=True"]),
-        ({"tiers": (KBucket(3, ((1, 9),)),)}, ["tiers", "max_num_seqs=8"]),
-        ({"tiers": (KBucket(3, ((4, 8), (1, 2))),)}, ["tiers", "ascend"]),
-        ({"tiers": (KBucket(3, ((1, 4),)), KBucket(3, ((5, 8),)))}, ["tiers", "twice"]),
+        ({"tiers": (Tier(3, ((1, 9),)),)}, ["tiers", "max_num_seqs=8"]),
+        ({"tiers": (Tier(3, ((4, 8), (1, 2))),)}, ["tiers", "ascend"]),
+        ({"tiers": (Tier(3, ((1, 4),)), Tier(3, ((5, 8),)))}, ["tiers", "twice"]),
         ({"divisor": 0}, ["divisor=0"]),
         ({"max_num_seqs": 2, "divisor": 8}, ["divisor=8", "nearest", "max_num_seqs=4"]),
     ],

@@ -7,14 +7,14 @@ import pytest
 from tests.graphs import baselines
 from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.batch_distribution import uniform, weights_of
-from vllm_ascend_spec.graphs.k_buckets import SizeGrid, buckets_of_drafts, buckets_of_schedule
 from vllm_ascend_spec.graphs.padding_stats import padding_of
 from vllm_ascend_spec.graphs.step_cost import StepCost
 from vllm_ascend_spec.graphs.stock_rules import CaptureInputs
+from vllm_ascend_spec.graphs.tiers import SizeGrid, tiers_of_drafts, tiers_of_schedule
 
 
 def engine(k: int, max_num_seqs: int = 256, **details) -> CaptureInputs:
-    return CaptureInputs(max_num_seqs, buckets_of_drafts(max_num_seqs, [k]), **details)
+    return CaptureInputs(max_num_seqs, tiers_of_drafts(max_num_seqs, [k]), **details)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def engine(k: int, max_num_seqs: int = 256, **details) -> CaptureInputs:
 def test_how_far_graphs_reach_and_their_worst_hole(
     k, vllm, ascend, worst_vllm, worst_ascend
 ) -> None:
-    tiers = buckets_of_drafts(256, [k])
+    tiers = tiers_of_drafts(256, [k])
     weights = weights_of(uniform(256), tiers, 256)
     rules = ((stock_rules.vllm, vllm, worst_vllm), (stock_rules.vllm_ascend, ascend, worst_ascend))
     for rule, reach, worst in rules:
@@ -53,7 +53,7 @@ def test_vllm_does_not_start_where_ranks_and_drafts_do_not_fit() -> None:
 
 def test_several_k_have_the_graphs_that_v2_makes() -> None:
     rows = ((1, 8, 3), (9, 64, 1))
-    found = stock_rules.vllm(CaptureInputs(64, buckets_of_schedule(64, rows), rows))
+    found = stock_rules.vllm(CaptureInputs(64, tiers_of_schedule(64, rows), rows))
     assert "V1 has no FULL graphs" in found.note
     assert all(size % 2 == 0 for size in found.sizes_by_k[1])
     assert all(size % 4 == 0 for size in found.sizes_by_k[3])

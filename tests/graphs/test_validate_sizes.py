@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.graphs.cases import Case, cases
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.budget import Budget
-from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts, buckets_of_schedule
 from vllm_ascend_spec.graphs.planner import plan
+from vllm_ascend_spec.graphs.tiers import tiers_of_drafts, tiers_of_schedule
 from vllm_ascend_spec.graphs.validate_sizes import check, validate
 
 
@@ -55,7 +55,7 @@ def test_batches_beyond_the_list_are_named() -> None:
 
 
 def test_with_several_tiers_each_size_has_to_fit_one() -> None:
-    tiers = buckets_of_schedule(8, [[1, 4, 3], [5, 8, 1]])
+    tiers = tiers_of_schedule(8, [[1, 4, 3], [5, 8, 1]])
     verdict = validate([4, 10, 16], 8, tiers)
     assert verdict.is_valid
     assert verdict.sizes_by_k == {1: (4, 10, 16), 3: (4, 16)}
@@ -111,4 +111,4 @@ def test_every_plan_is_valid(case: Case, graphs: int) -> None:
 def test_tiers_cannot_be_empty() -> None:
     with pytest.raises(ConfigError, match="tiers"):
         validate([4], 8, ())
-    assert validate([4], 8, buckets_of_drafts(8, [3])).is_valid
+    assert validate([4], 8, tiers_of_drafts(8, [3])).is_valid

@@ -16,7 +16,7 @@ from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
 from tests.metrics.apart import apart
 from vllm_ascend_spec.graphs import distribution_metrics
-from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts
+from vllm_ascend_spec.graphs.tiers import tiers_of_drafts
 from vllm_ascend_spec.hooks import stats_hook
 from vllm_ascend_spec.metrics.acceptance import AcceptanceCounts, from_prometheus
 from vllm_ascend_spec.metrics.prometheus import read_samples
@@ -116,7 +116,7 @@ def test_decode_batches_are_the_load_that_a_plan_reads() -> None:
     # Its requests are not known.
     record(StepReport(graph="PIECEWISE"), num_tokens=77)
     samples = list(read_samples(text(), "vllm:"))
-    load = distribution_metrics.load_of(samples, "here", buckets_of_drafts(16, [3]), 16)
+    load = distribution_metrics.load_of(samples, "here", tiers_of_drafts(16, [3]), 16)
     assert load.by_k is not None
     assert load.by_k[3] == tuple(2 if n == 1 else float(n in (5, 16)) for n in range(1, 17))
 

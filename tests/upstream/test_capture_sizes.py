@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.upstream import stock_own
 from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.budget import Budget
-from vllm_ascend_spec.graphs.k_buckets import buckets_of_drafts, buckets_of_schedule
 from vllm_ascend_spec.graphs.planner import plan
-from vllm_ascend_spec.graphs.stock_rules import CaptureInputs, graphs_of_buckets
+from vllm_ascend_spec.graphs.stock_rules import CaptureInputs, graphs_of_tiers
+from vllm_ascend_spec.graphs.tiers import tiers_of_drafts, tiers_of_schedule
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("vllm") is None, reason="vLLM is not installed"
@@ -36,12 +36,12 @@ def engines(draw: st.DrawFn) -> CaptureInputs:
         lasts = sorted(draw(st.sets(st.integers(1, 2000), min_size=1, max_size=4)))
         firsts = [1, *(last + 1 for last in lasts)]
         rows = [(a, b, draw(st.integers(0, 8))) for a, b in zip(firsts, lasts, strict=False)]
-        tiers = buckets_of_schedule(max_num_seqs, rows)
+        tiers = tiers_of_schedule(max_num_seqs, rows)
         most = max(tier.k for tier in tiers)
         assume(most)
         schedule = tuple((a, b, min(k, most)) for a, b, k in rows)
     else:
-        tiers = buckets_of_drafts(max_num_seqs, [draw(st.integers(0, 16))])
+        tiers = tiers_of_drafts(max_num_seqs, [draw(st.integers(0, 16))])
     ranks = draw(st.sampled_from([1, 2, 3, 4, 8, 16]))
     batched = draw(st.one_of(st.none(), st.integers(max_num_seqs, 16384)))
     return CaptureInputs(max_num_seqs, tiers, schedule, ranks, draw(st.booleans()), batched)
@@ -127,11 +127,11 @@ def test_the_graphs_that_v2_makes_of_a_list(engine: CaptureInputs) -> None:
     theirs: dict[int, set[int]] = {tier.k: set() for tier in engine.tiers}
     for desc in manager._capture_descs.get(CUDAGraphMode.FULL, []):
         theirs[desc.uniform_token_count - 1].add(desc.num_tokens)
-    assert theirs == {k: set(row) for k, row in graphs_of_buckets(sizes, engine).items()}
+    assert theirs == {k: set(row) for k, row in graphs_of_tiers(sizes, engine).items()}
 
 
 def test_a_port_that_differs_is_seen() -> None:
-    engine = CaptureInputs(256, buckets_of_drafts(256, [2]))
+    engine = CaptureInputs(256, tiers_of_drafts(256, [2]))
     assert stock_own.vllm(engine).sizes_by_k != stock_rules.vllm_ascend(engine).sizes_by_k
 
 
@@ -139,7 +139,7 @@ def test_a_port_that_differs_is_seen() -> None:
 @given(st.integers(1, 600), st.integers(1, 8), st.integers(1, 40))
 def test_a_plan_given_as_sizes_is_captured_as_it_is(max_num_seqs: int, k: int, graphs: int) -> None:
     planned = plan(max_num_seqs, k, budget=Budget(graphs=graphs))
-    engine = CaptureInputs(max_num_seqs, buckets_of_drafts(max_num_seqs, [k]))
+    engine = CaptureInputs(max_num_seqs, tiers_of_drafts(max_num_seqs, [k]))
     config = stock_own.config_of(engine)
     config.compilation_config.cudagraph_capture_sizes = list(planned.sizes)
     sizes = stock_own.set_sizes(config)

@@ -21,8 +21,8 @@ from vllm_ascend_spec.config.schema import AUTO
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import distribution_name, stock_rules
 from vllm_ascend_spec.graphs.capture import Wanted, capture_of, share_of_draft
-from vllm_ascend_spec.graphs.k_buckets import KBucket, buckets_of_drafts, buckets_of_schedule
 from vllm_ascend_spec.graphs.modes import MODES
+from vllm_ascend_spec.graphs.tiers import Tier, tiers_of_drafts, tiers_of_schedule
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -183,12 +183,12 @@ def _planned(
     }
 
 
-def _tiers(speculation: SpecConfig, widest: int) -> tuple[KBucket, ...]:
+def _tiers(speculation: SpecConfig, widest: int) -> tuple[Tier, ...]:
     if speculation.draft_lengths is not None:
-        return buckets_of_drafts(widest, speculation.draft_lengths)
+        return tiers_of_drafts(widest, speculation.draft_lengths)
     if speculation.schedule is not None:
-        return buckets_of_schedule(widest, speculation.schedule)
-    return buckets_of_drafts(widest, [speculation.max_k])
+        return tiers_of_schedule(widest, speculation.schedule)
+    return tiers_of_drafts(widest, [speculation.max_k])
 
 
 def _graphs(

@@ -14,14 +14,14 @@ from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import distribution_file, distribution_metrics, distribution_name
 from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution
 from vllm_ascend_spec.graphs.budget import Budget, GraphCost
-from vllm_ascend_spec.graphs.k_buckets import (
-    KBucket,
-    buckets_of_drafts,
-    buckets_of_schedule,
-    check_count,
-)
 from vllm_ascend_spec.graphs.step_cost import StepCost, measured
 from vllm_ascend_spec.graphs.stock_rules import CaptureInputs, Rows
+from vllm_ascend_spec.graphs.tiers import (
+    Tier,
+    check_count,
+    tiers_of_drafts,
+    tiers_of_schedule,
+)
 from vllm_ascend_spec.metrics.prometheus import read_samples
 
 MIB = 1024 * 1024
@@ -65,7 +65,7 @@ def case_of(args: argparse.Namespace) -> PlanCase:
     check_count("--tp", args.tp, 1)
     if args.max_num_batched_tokens is not None:
         check_count("--max-num-batched-tokens", args.max_num_batched_tokens, args.max_num_seqs)
-    tiers, schedule = buckets_of(args.tiers, args.num_speculative_tokens, args.max_num_seqs)
+    tiers, schedule = tiers_of(args.tiers, args.num_speculative_tokens, args.max_num_seqs)
     engine = CaptureInputs(
         max_num_seqs=args.max_num_seqs,
         tiers=tiers,
@@ -89,9 +89,9 @@ def case_of(args: argparse.Namespace) -> PlanCase:
     )
 
 
-def buckets_of(
+def tiers_of(
     text: str | None, drafts: int | None, max_num_seqs: int
-) -> tuple[tuple[KBucket, ...], Rows | None]:
+) -> tuple[tuple[Tier, ...], Rows | None]:
     """Return the tiers, and the schedule if they come from one.
 
     Raises:
@@ -103,12 +103,12 @@ def buckets_of(
         if drafts is None:
             problem = "is missing; valid: this one, e.g. 3, or --tiers"
             raise ConfigError("--num-speculative-tokens", None, problem)
-        return buckets_of_drafts(max_num_seqs, [drafts]), None
-    rows = _parse_buckets(text)
+        return tiers_of_drafts(max_num_seqs, [drafts]), None
+    rows = _parse_tiers(text)
     if isinstance(rows[0], int):
-        tiers, schedule = buckets_of_drafts(max_num_seqs, rows), None
+        tiers, schedule = tiers_of_drafts(max_num_seqs, rows), None
     else:
-        tiers = buckets_of_schedule(max_num_seqs, rows)
+        tiers = tiers_of_schedule(max_num_seqs, rows)
         schedule = tuple((row[0], row[1], row[2]) for row in rows)
     most = max(tier.k for tier in tiers)
     if most == 0:
@@ -119,7 +119,7 @@ def buckets_of(
     return tiers, schedule
 
 
-def _parse_buckets(text: str) -> list[Any]:
+def _parse_tiers(text: str) -> list[Any]:
     """Parse ``--tiers`` to a list of numbers or of rows."""
     try:
         given = json.loads(text if text.strip().startswith("[") else f"[{text}]")
@@ -134,7 +134,7 @@ def _parse_buckets(text: str) -> list[Any]:
     return given
 
 
-def load_of(text: str, tiers: tuple[KBucket, ...], max_num_seqs: int) -> BatchDistribution:
+def load_of(text: str, tiers: tuple[Tier, ...], max_num_seqs: int) -> BatchDistribution:
     """Return the load that ``--load`` names.
 
     Raises:
@@ -161,7 +161,7 @@ def _fetch(url: str) -> str:
 
 
 def _load_of_metrics(
-    text: str, source: str, tiers: tuple[KBucket, ...], max_num_seqs: int
+    text: str, source: str, tiers: tuple[Tier, ...], max_num_seqs: int
 ) -> BatchDistribution:
     try:
         samples = list(read_samples(text, "vllm:"))

@@ -9,9 +9,9 @@ from vllm_ascend_spec.cli.plan_inputs import PlanCase
 from vllm_ascend_spec.graphs import stock_rules
 from vllm_ascend_spec.graphs.batch_distribution import weights_of
 from vllm_ascend_spec.graphs.budget import default_graphs
-from vllm_ascend_spec.graphs.k_buckets import grid_of
 from vllm_ascend_spec.graphs.padding_stats import PaddingStats, padding_of
 from vllm_ascend_spec.graphs.planner import plan
+from vllm_ascend_spec.graphs.tiers import grid_of
 
 RULES = {"vllm": stock_rules.vllm, "vllm_ascend": stock_rules.vllm_ascend}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs.k_buckets import KBucket
+from vllm_ascend_spec.graphs.tiers import Tier
 
 NAMES = ("uniform", "zipf")
 
@@ -51,7 +51,7 @@ def normal(max_num_seqs: int, mean: float, deviation: float) -> BatchDistributio
 
 
 def weights_of(
-    load: BatchDistribution, tiers: Sequence[KBucket], max_num_seqs: int
+    load: BatchDistribution, tiers: Sequence[Tier], max_num_seqs: int
 ) -> dict[int, tuple[float, ...]]:
     """Return how often each tier decodes batches of each size.
 
@@ -74,7 +74,7 @@ def weights_of(
         _check(load, row, max_num_seqs)
     served = {tier.k: frozenset(tier.batches()) for tier in tiers}
     if load.by_k is not None:
-        _check_buckets(load.by_k, served)
+        _check_tiers(load.by_k, served)
         weights = {k: load.by_k.get(k, (0.0,) * max_num_seqs) for k in served}
     else:
         share = [sum(n in batches for batches in served.values()) for n in _sizes(max_num_seqs)]
@@ -105,9 +105,7 @@ def _check(load: BatchDistribution, counts: Sequence[float], max_num_seqs: int) 
             raise ConfigError("load", load.name, problem)
 
 
-def _check_buckets(
-    by_k: Mapping[int, Sequence[float]], served: Mapping[int, frozenset[int]]
-) -> None:
+def _check_tiers(by_k: Mapping[int, Sequence[float]], served: Mapping[int, frozenset[int]]) -> None:
     for k, row in by_k.items():
         outside = (n for n, count in enumerate(row, 1) if count and n not in served.get(k, ()))
         size = next(outside, None)

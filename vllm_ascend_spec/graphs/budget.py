@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs.k_buckets import check_count
+from vllm_ascend_spec.graphs.tiers import check_count
 
 # Graphs allowed for the batch sizes of all tiers together, if no limit is given and stock has
 # fewer. vLLM itself captures 32 for 32 requests with K=7, and 50 for its default of 256.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution, weights_of, zipf
 from vllm_ascend_spec.graphs.budget import OWN_GRAPHS, Budget, default_graphs
-from vllm_ascend_spec.graphs.k_buckets import KBucket, grid_of, stride_of
 from vllm_ascend_spec.graphs.modes import MODES
 from vllm_ascend_spec.graphs.planner import CapturePlan, plan
+from vllm_ascend_spec.graphs.tiers import Tier, grid_of, stride_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Wanted:
 
     mode: str
     max_num_seqs: int
-    tiers: tuple[KBucket, ...]
+    tiers: tuple[Tier, ...]
     stock: tuple[int, ...]
     divisor: int = 1
     max_tokens: int | None = None

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution
-from vllm_ascend_spec.graphs.k_buckets import KBucket
+from vllm_ascend_spec.graphs.tiers import Tier
 
 # Histogram of requests per decode batch, by K: this package's, if the engine publishes it.
 REQUESTS = "vllm:spec_decode_batch_requests"
@@ -38,7 +38,7 @@ class Sample(Protocol):
 
 
 def load_of(
-    samples: Iterable[Sample], source: str, tiers: tuple[KBucket, ...], max_num_seqs: int
+    samples: Iterable[Sample], source: str, tiers: tuple[Tier, ...], max_num_seqs: int
 ) -> BatchDistribution:
     """Return the load that a server's histograms show.
 
@@ -99,9 +99,7 @@ def _from_requests(
     return BatchDistribution(name, by_k={k: row for k, row in rows.items() if k is not None})
 
 
-def _from_tokens(
-    buckets: Buckets, source: str, tier: KBucket, max_num_seqs: int
-) -> BatchDistribution:
+def _from_tokens(buckets: Buckets, source: str, tier: Tier, max_num_seqs: int) -> BatchDistribution:
     name = f"{TOKENS} of {source}"
     counts, wider = _spread(buckets, tier.query_len, max_num_seqs, "")
     if wider:

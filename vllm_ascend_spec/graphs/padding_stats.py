@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vllm_ascend_spec.graphs.k_buckets import KBucket
 from vllm_ascend_spec.graphs.step_cost import StepCost
+from vllm_ascend_spec.graphs.tiers import Tier
 
 # Sizes by K, in tokens, ascending.
 Sizes = Mapping[int, Sequence[int]]
@@ -62,7 +62,7 @@ class PaddingStats:
 
 
 def padding_of(
-    tiers: Sequence[KBucket],
+    tiers: Sequence[Tier],
     sizes: Sizes,
     weights: Mapping[int, Sequence[float]],
     work: StepCost,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs.batch_distribution import BatchDistribution, uniform, weights_of
 from vllm_ascend_spec.graphs.budget import Budget, Limits, limits_of
-from vllm_ascend_spec.graphs.k_buckets import KBucket, SizeGrid, buckets_of, check_count, grid_of
 from vllm_ascend_spec.graphs.padding_stats import PaddingStats, padding_of
 from vllm_ascend_spec.graphs.step_cost import StepCost
+from vllm_ascend_spec.graphs.tiers import SizeGrid, Tier, check_count, grid_of, tiers_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,7 @@ class CapturePlan:
     """
 
     max_num_seqs: int
-    tiers: tuple[KBucket, ...]
+    tiers: tuple[Tier, ...]
     sizes_by_k: Mapping[int, tuple[int, ...]]
     figures: PaddingStats
     load: str
@@ -89,7 +89,7 @@ class _Choices:
 
 def plan(
     max_num_seqs: int,
-    tiers: int | Sequence[int] | Sequence[KBucket],
+    tiers: int | Sequence[int] | Sequence[Tier],
     *,
     load: BatchDistribution | None = None,
     budget: Budget | None = None,
@@ -120,7 +120,7 @@ def plan(
     """
     check_count("max_num_seqs", max_num_seqs, 1)
     check_count("divisor", divisor, 1)
-    tiers = buckets_of(max_num_seqs, tiers)
+    tiers = tiers_of(max_num_seqs, tiers)
     load, work, budget = load or uniform(max_num_seqs), work or StepCost(), budget or Budget()
     weights = weights_of(load, tiers, max_num_seqs)
     full = {tier.k: grid_of(tier, max_num_seqs, divisor) for tier in tiers}
@@ -156,11 +156,11 @@ def _check_grids(grids: Mapping[int, SizeGrid], max_num_seqs: int, divisor: int)
 
 
 def _with_graphs(
-    tiers: Sequence[KBucket],
+    tiers: Sequence[Tier],
     grids: Mapping[int, SizeGrid],
     weights: Mapping[int, Sequence[float]],
     limits: Limits | None,
-) -> list[KBucket]:
+) -> list[Tier]:
     """Return the tiers that get graphs; where not all can, those that decode most batches."""
     possible = [tier for tier in tiers if grids[tier.k].count]
     if limits is None or limits.graphs is None or limits.graphs >= len(possible):
@@ -170,7 +170,7 @@ def _with_graphs(
 
 
 def _choices(
-    tier: KBucket, grid: SizeGrid, weights: Sequence[float], work: StepCost, cover: bool
+    tier: Tier, grid: SizeGrid, weights: Sequence[float], work: StepCost, cover: bool
 ) -> _Choices:
     eager = [
         weight * work.of_eager(n * tier.query_len) if weight else 0.0
@@ -223,7 +223,7 @@ def _cheapest(choices: Mapping[int, _Choices], most: int | None) -> dict[int, li
 
 
 def _notes(
-    tiers: Sequence[KBucket],
+    tiers: Sequence[Tier],
     full: Mapping[int, SizeGrid],
     grids: Mapping[int, SizeGrid],
     figures: PaddingStats,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vllm_ascend_spec.graphs.k_buckets import KBucket
+from vllm_ascend_spec.graphs.tiers import Tier
 
 Rows = tuple[tuple[int, int, int], ...]
 
@@ -35,7 +35,7 @@ class CaptureInputs:
     """
 
     max_num_seqs: int
-    tiers: tuple[KBucket, ...]
+    tiers: tuple[Tier, ...]
     schedule: Rows | None = None
     tensor_parallel_size: int = 1
     sequence_parallel: bool = False
@@ -109,7 +109,7 @@ def stock_of(
     several = len(engine.tiers) > 1
     try:
         sizes = list_sizes(engine)
-        by_k = graphs_of_buckets(sizes, engine) if several else _one_tier(adjust, sizes, engine)
+        by_k = graphs_of_tiers(sizes, engine) if several else _one_tier(adjust, sizes, engine)
     except (ValueError, AssertionError) as error:
         nothing: dict[int, tuple[int, ...]] = {tier.k: () for tier in engine.tiers}
         return Stock(nothing, source, problem=" ".join(str(error).split()))
@@ -128,7 +128,7 @@ def _one_tier(
     return {engine.tiers[0].k: tuple(kept)}
 
 
-def graphs_of_buckets(sizes: Sequence[int], engine: CaptureInputs) -> dict[int, tuple[int, ...]]:
+def graphs_of_tiers(sizes: Sequence[int], engine: CaptureInputs) -> dict[int, tuple[int, ...]]:
     """Return the graphs that model runner V2 derives from configured sizes, by K.
 
     Each size is rounded up for each tier

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vllm_ascend_spec.errors import ConfigError
-from vllm_ascend_spec.graphs.k_buckets import KBucket, buckets_of, check_count, grid_of
+from vllm_ascend_spec.graphs.tiers import Tier, check_count, grid_of, tiers_of
 
 OPTION = "compilation_config.cudagraph_capture_sizes"
 
@@ -36,7 +36,7 @@ class SizeCheck:
 def validate(
     sizes: Sequence[int],
     max_num_seqs: int,
-    tiers: int | Sequence[int] | Sequence[KBucket],
+    tiers: int | Sequence[int] | Sequence[Tier],
     divisor: int = 1,
     *,
     mixed_tokens: int = 0,
@@ -65,7 +65,7 @@ def validate(
     """
     check_count("max_num_seqs", max_num_seqs, 1)
     check_count("divisor", divisor, 1)
-    tiers = buckets_of(max_num_seqs, tiers)
+    tiers = tiers_of(max_num_seqs, tiers)
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or not sizes:
         raise ConfigError(OPTION, sizes, "valid: a list of one size or more, in tokens")
     for size in sizes:
@@ -85,7 +85,7 @@ def validate(
 def check(
     sizes: Sequence[int],
     max_num_seqs: int,
-    tiers: int | Sequence[int] | Sequence[KBucket],
+    tiers: int | Sequence[int] | Sequence[Tier],
     divisor: int = 1,
     *,
     mixed_tokens: int = 0,
@@ -111,9 +111,9 @@ def check(
     return verdict
 
 
-def _fitting(tier: KBucket, max_num_seqs: int, divisor: int, mixed_tokens: int) -> range:
+def _fitting(tier: Tier, max_num_seqs: int, divisor: int, mixed_tokens: int) -> range:
     """Return all sizes that can be captured for a tier, whether a batch of it needs them or not."""
-    whole = KBucket(tier.k, ((1, max_num_seqs),))
+    whole = Tier(tier.k, ((1, max_num_seqs),))
     grid = grid_of(whole, max_num_seqs, divisor)
     largest = max(grid.count * grid.stride, mixed_tokens)
     return range(grid.stride, largest + 1, grid.stride)
@@ -132,7 +132,7 @@ def _problem(sizes: Sequence[int], fits: Mapping[int, range], limit: str) -> str
 
 
 def _nearest(
-    sizes: Sequence[int], tiers: Sequence[KBucket], fits: Mapping[int, range], max_num_seqs: int
+    sizes: Sequence[int], tiers: Sequence[Tier], fits: Mapping[int, range], max_num_seqs: int
 ) -> list[int]:
     given = sorted(set(sizes))
     largest = max(fitting[-1] for fitting in fits.values() if fitting)
@@ -154,6 +154,6 @@ def _above(size: int, fits: Mapping[int, range]) -> list[int]:
     return [up for up, fitting in rounded if up in fitting]
 
 
-def _eager(tier: KBucket, sizes: Sequence[int]) -> tuple[int, ...]:
+def _eager(tier: Tier, sizes: Sequence[int]) -> tuple[int, ...]:
     covered = sizes[-1] // tier.query_len if sizes else 0
     return tuple(n for n in tier.batches() if n > covered)

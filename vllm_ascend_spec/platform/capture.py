@@ -28,14 +28,14 @@ from vllm_ascend_spec.config.schema import AUTO, PLANNED
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.graphs import distribution_name
 from vllm_ascend_spec.graphs.capture import Capture, Wanted, capture_of, share_of_draft
-from vllm_ascend_spec.graphs.k_buckets import (
-    KBucket,
-    buckets_of_drafts,
-    buckets_of_schedule,
-    sizes_of_buckets,
-)
 from vllm_ascend_spec.graphs.modes import MODES
 from vllm_ascend_spec.graphs.streams import USABLE_STREAMS
+from vllm_ascend_spec.graphs.tiers import (
+    Tier,
+    sizes_of_tiers,
+    tiers_of_drafts,
+    tiers_of_schedule,
+)
 from vllm_ascend_spec.graphs.validate_sizes import OPTION, check
 from vllm_ascend_spec.log import log_once
 from vllm_ascend_spec.platform.dynamic_k import fix_length
@@ -101,9 +101,9 @@ def _lay(
     may_lack_streams: bool,
 ) -> None:
     compilation, widest = vllm_config.compilation_config, vllm_config.scheduler_config.max_num_seqs
-    tiers = buckets_of(vllm_config, asked)
+    tiers = tiers_of(vllm_config, asked)
     if len(tiers) > 1 and MODES[mode].has_full_decode:
-        found = sizes_of_buckets(compilation.cudagraph_capture_sizes, tiers, widest, divisor)
+        found = sizes_of_tiers(compilation.cudagraph_capture_sizes, tiers, widest, divisor)
         set_sizes_by_k(compilation, found)
     if asked.capture == GIVEN:
         _require_exactly(vllm_config, mode, divisor)
@@ -117,7 +117,7 @@ def _require_exactly(vllm_config: VllmConfig, mode: str, divisor: int) -> None:
     given = given_sizes(compilation) or ()
     if MODES[mode].has_full_decode:
         most = scheduler.max_num_batched_tokens if MODES[mode].has_mixed else 0
-        tiers = buckets_of(vllm_config, speculation_of(vllm_config))
+        tiers = tiers_of(vllm_config, speculation_of(vllm_config))
         check(given, scheduler.max_num_seqs, tiers, divisor, mixed_tokens=most)
     kept = compilation.cudagraph_capture_sizes
     if kept != sorted(given):
@@ -172,7 +172,7 @@ def wanted_of(vllm_config: VllmConfig, asked: SpecConfig, mode: str, divisor: in
     return Wanted(
         mode=mode,
         max_num_seqs=widest,
-        tiers=buckets_of(vllm_config, asked),
+        tiers=tiers_of(vllm_config, asked),
         stock=tuple(compilation.cudagraph_capture_sizes),
         divisor=divisor,
         max_tokens=min(n for n in (most, scheduler.max_num_batched_tokens) if n is not None),
@@ -182,17 +182,17 @@ def wanted_of(vllm_config: VllmConfig, asked: SpecConfig, mode: str, divisor: in
     )
 
 
-def buckets_of(vllm_config: VllmConfig, asked: SpecConfig) -> tuple[KBucket, ...]:
+def tiers_of(vllm_config: VllmConfig, asked: SpecConfig) -> tuple[Tier, ...]:
     """Return the tiers (one for each K) of decode batches that have graphs."""
     compilation, widest = vllm_config.compilation_config, vllm_config.scheduler_config.max_num_seqs
     mode = MODES[compilation.cudagraph_mode.name]
     if mode.has_full_decode and not has_graphs_by_k(compilation):
-        return buckets_of_drafts(widest, [asked.max_k])
+        return tiers_of_drafts(widest, [asked.max_k])
     if asked.draft_lengths is not None:
-        return buckets_of_drafts(widest, asked.draft_lengths)
+        return tiers_of_drafts(widest, asked.draft_lengths)
     if asked.schedule is not None:
-        return buckets_of_schedule(widest, asked.schedule)
-    return buckets_of_drafts(widest, [asked.max_k])
+        return tiers_of_schedule(widest, asked.schedule)
+    return tiers_of_drafts(widest, [asked.max_k])
 
 
 def _set_sizes(vllm_config: VllmConfig, sizes: list[int]) -> None:
@@ -208,7 +208,7 @@ def _set_sizes(vllm_config: VllmConfig, sizes: list[int]) -> None:
 
 def told(capture: Capture, vllm_config: VllmConfig, asked: SpecConfig, mode: str) -> str:
     """Return the log message about a plan, before anything is captured."""
-    drafts = sorted({tier.k for tier in buckets_of(vllm_config, asked)})
+    drafts = sorted({tier.k for tier in tiers_of(vllm_config, asked)})
     lines = [
         f"Graphs ({mode}): planned for K={', '.join(map(str, drafts))} and batches of up to "
         f"{vllm_config.scheduler_config.max_num_seqs} requests: sizes {capture.sizes}, expected "

@@ -6,13 +6,13 @@ import pytest
 
 from vllm_ascend_spec.config.capture import set_sizes_by_k, sizes_by_k
 from vllm_ascend_spec.graphs.capture import Wanted, capture_of
-from vllm_ascend_spec.graphs.k_buckets import (
-    buckets_of_drafts,
-    buckets_of_schedule,
-    sizes_of_buckets,
+from vllm_ascend_spec.graphs.tiers import (
+    sizes_of_tiers,
+    tiers_of_drafts,
+    tiers_of_schedule,
 )
 
-EVERY = buckets_of_drafts(8, [0, 1, 3])
+EVERY = tiers_of_drafts(8, [0, 1, 3])
 
 
 def wanted(mode: str = "FULL_DECODE_ONLY", **changes: object) -> Wanted:
@@ -22,13 +22,13 @@ def wanted(mode: str = "FULL_DECODE_ONLY", **changes: object) -> Wanted:
 
 
 def test_sizes_are_for_each_length_whose_requests_they_hold() -> None:
-    found = sizes_of_buckets([8, 3, 12, 32, 4, 4], EVERY, 8)
+    found = sizes_of_tiers([8, 3, 12, 32, 4, 4], EVERY, 8)
     assert found == {0: (3, 4, 8), 1: (4, 8, 12), 3: (4, 8, 12, 32)}
 
 
 def test_sizes_are_whole_requests_and_multiples_of_the_divisor() -> None:
-    tiers = buckets_of_schedule(8, [[1, 4, 2], [5, 8, 1]])
-    assert sizes_of_buckets(range(1, 25), tiers, 8, divisor=4) == {1: (4, 8, 12, 16), 2: (12, 24)}
+    tiers = tiers_of_schedule(8, [[1, 4, 2], [5, 8, 1]])
+    assert sizes_of_tiers(range(1, 25), tiers, 8, divisor=4) == {1: (4, 8, 12, 16), 2: (12, 24)}
 
 
 def test_a_plan_says_which_graphs_are_for_which_length() -> None:
@@ -53,7 +53,7 @@ def test_each_of_few_batch_sizes_has_its_own_graph() -> None:
     assert found.decode_by_k == {k: tuple((k + 1) * n for n in range(1, 9)) for k in (0, 1, 3)}
     assert found.expected_padding == 0
     # 32 in all, or as many as stock has if that is more.
-    one = {"tiers": buckets_of_drafts(100, [3]), "max_num_seqs": 100}
+    one = {"tiers": tiers_of_drafts(100, [3]), "max_num_seqs": 100}
     assert len(capture_of(wanted(**one)).decode) == 32
     many = tuple(range(8, 401, 8))
     assert len(capture_of(wanted(**one, stock=many)).decode) == 50
@@ -61,7 +61,7 @@ def test_each_of_few_batch_sizes_has_its_own_graph() -> None:
 
 def test_so_have_graphs_of_pieces() -> None:
     """With K=4 and draft steps 2 to K on one row per request."""
-    one = {"tiers": buckets_of_drafts(4, [4]), "max_num_seqs": 4, "stock": (1, 2, 8, 16)}
+    one = {"tiers": tiers_of_drafts(4, [4]), "max_num_seqs": 4, "stock": (1, 2, 8, 16)}
     assert capture_of(wanted("PIECEWISE", **one)).decode == (5, 10, 15, 20)
     drafts = capture_of(wanted("PIECEWISE", **one, draft_share=0.1))
     assert drafts.decode == (1, 2, 3, 4, 5, 10, 15, 20)
@@ -72,7 +72,7 @@ def test_graphs_of_pieces_are_for_all_lengths() -> None:
 
 
 def test_a_draft_in_pieces_has_one_row_for_each_request() -> None:
-    one = {"tiers": buckets_of_drafts(8, [3]), "draft_has_pieces": True, "draft_share": 0.1}
+    one = {"tiers": tiers_of_drafts(8, [3]), "draft_has_pieces": True, "draft_share": 0.1}
     found = capture_of(wanted("FULL_AND_PIECEWISE", **one))
     assert found.draft_rows == {size: size // 4 for size in found.decode}
     shared = capture_of(wanted("FULL_AND_PIECEWISE", divisor=2, **one))

@@ -24,7 +24,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class KBucket:
+class Tier:
     """Batches with ``k`` drafts for each request.
 
     Attributes:
@@ -78,13 +78,13 @@ class SizeGrid:
         return max(0, self.count - self.least + 1)
 
 
-def stride_of(k: int, divisor: int = 1) -> int:
+def stride_of(k: int, divisor: int) -> int:
     """Return the least number of tokens that is a multiple of ``k + 1`` and of ``divisor``."""
     return math.lcm(k + 1, divisor)
 
 
 def grid_of(
-    tier: KBucket, max_num_seqs: int, divisor: int = 1, max_tokens: int | None = None
+    tier: Tier, max_num_seqs: int, divisor: int = 1, max_tokens: int | None = None
 ) -> SizeGrid:
     """Return the sizes that can be captured for a tier and that its batches need.
 
@@ -108,8 +108,8 @@ def grid_of(
     return SizeGrid(stride, unit, least, -(-max(served, default=0) // unit))
 
 
-def sizes_of_buckets(
-    sizes: Iterable[int], tiers: Sequence[KBucket], max_num_seqs: int, divisor: int = 1
+def sizes_of_tiers(
+    sizes: Iterable[int], tiers: Sequence[Tier], max_num_seqs: int, divisor: int = 1
 ) -> dict[int, tuple[int, ...]]:
     """Return which of ``sizes`` can be captured for each K.
 
@@ -128,7 +128,7 @@ def sizes_of_buckets(
     return found
 
 
-def buckets_of_drafts(max_num_seqs: int, drafts: Sequence[int]) -> tuple[KBucket, ...]:
+def tiers_of_drafts(max_num_seqs: int, drafts: Sequence[int]) -> tuple[Tier, ...]:
     """Return one tier for each K, each for batches of any size.
 
     Raises:
@@ -142,10 +142,10 @@ def buckets_of_drafts(max_num_seqs: int, drafts: Sequence[int]) -> tuple[KBucket
     if len(set(drafts)) < len(drafts):
         nearest = ",".join(map(str, sorted(set(drafts))))
         raise ConfigError("tiers", list(drafts), f"a K is there twice; nearest: {nearest}")
-    return tuple(KBucket(k, ((1, max_num_seqs),)) for k in sorted(drafts))
+    return tuple(Tier(k, ((1, max_num_seqs),)) for k in sorted(drafts))
 
 
-def buckets_of_schedule(max_num_seqs: int, rows: Sequence[Sequence[int]]) -> tuple[KBucket, ...]:
+def tiers_of_schedule(max_num_seqs: int, rows: Sequence[Sequence[int]]) -> tuple[Tier, ...]:
     """Return the tiers of a schedule of K; batches beyond the last row have its K.
 
     Args:
@@ -174,12 +174,10 @@ def buckets_of_schedule(max_num_seqs: int, rows: Sequence[Sequence[int]]) -> tup
             ranges.setdefault(k, []).append((first, min(last, max_num_seqs)))
     if not ranges:
         raise ConfigError("tiers", list(rows), "is empty; valid: rows like [1, 64, 3]")
-    return tuple(KBucket(k, tuple(ranges[k])) for k in sorted(ranges))
+    return tuple(Tier(k, tuple(ranges[k])) for k in sorted(ranges))
 
 
-def buckets_of(
-    max_num_seqs: int, tiers: int | Sequence[int] | Sequence[KBucket]
-) -> tuple[KBucket, ...]:
+def tiers_of(max_num_seqs: int, tiers: int | Sequence[int] | Sequence[Tier]) -> tuple[Tier, ...]:
     """Return given tiers as they are, or the tiers of one K or of several.
 
     Raises:
@@ -187,10 +185,10 @@ def buckets_of(
             ``max_num_seqs``.
     """
     if isinstance(tiers, int):
-        return buckets_of_drafts(max_num_seqs, [tiers])
-    own = tuple(tier for tier in tiers if isinstance(tier, KBucket))
+        return tiers_of_drafts(max_num_seqs, [tiers])
+    own = tuple(tier for tier in tiers if isinstance(tier, Tier))
     if not own or len(own) < len(tiers):
-        return buckets_of_drafts(max_num_seqs, tiers)  # type: ignore[arg-type]
+        return tiers_of_drafts(max_num_seqs, tiers)  # type: ignore[arg-type]
     if len({tier.k for tier in own}) < len(own):
         raise ConfigError("tiers", own, "a K is there twice; nearest: one tier with all its ranges")
     for tier in own:
