@@ -67,6 +67,13 @@ def test_name_of_the_package_is_not_that_of_the_section() -> None:
     assert is_misspelt("vllm-ascend-spec")
 
 
+@pytest.mark.parametrize("key", ["tree", "draft_length", "draft_window", "collect_folder"])
+def test_options_beside_our_section_are_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match="write it within 'ascend_spec': ") as raised:
+        check_additional({key: 15, "ascend_spec": {}})
+    assert raised.value.option == f"additional_config.{key}"
+
+
 @pytest.mark.parametrize("given", [None, [], "x", 3, 0, "", False, [{"ascend_spec": {}}]])
 def test_anything_but_an_object_is_refused(given: Any) -> None:
     with pytest.raises(ConfigError, match="must be a JSON object") as raised:

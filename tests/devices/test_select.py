@@ -34,7 +34,8 @@ def _no_choice_made(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", [""]),
         ("ascend_spec", ["ascend_spec"]),
         ("a,ascend_spec", ["a", "ascend_spec"]),
-        (" a , ascend_spec ", ["a", "ascend_spec"]),
+        # As vLLM reads them.
+        ("a, ascend_spec", ["a", " ascend_spec"]),
     ],
 )
 def test_plugins_that_are_allowed(
@@ -215,7 +216,40 @@ def test_variable_overrides_detection(monkeypatch: pytest.MonkeyPatch, device: s
     assert asked == []
 
 
-@pytest.mark.parametrize("device", ["tpu", "", "NPU"])
+def test_a_variable_that_is_empty_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_devices(monkeypatch, "cpu")
+    monkeypatch.setenv("VLLM_ASCEND_SPEC_DEVICE", "")
+    assert select.select_platform() == select.DeviceChoice(OURS)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("VLLM_PLUGINS", "ascend_kv_connector, ascend_spec"),
+        ("VLLM_PLUGINS", "ascend_spec "),
+        ("VLLM_TARGET_DEVICE", "CPU"),
+    ],
+)
+def test_where_vllm_ignores_us_we_say_why(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_devices(monkeypatch, "cpu")
+    monkeypatch.setenv(variable, value)
+    choice = select.select_platform()
+    assert choice.is_refusal
+    assert choice.note.startswith(f"{variable}=")
+    assert "Remedy: " in choice.note
+
+
+def test_spaces_around_other_plugins_are_no_trouble_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pretend_devices(monkeypatch, "cpu")
+    monkeypatch.setenv("VLLM_PLUGINS", "ascend_spec, other")
+    assert select.select_platform() == select.DeviceChoice(OURS)
+
+
+@pytest.mark.parametrize("device", ["tpu", "NPU"])
 def test_variable_that_names_no_device_is_refused(
     monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:

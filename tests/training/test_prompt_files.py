@@ -63,7 +63,7 @@ def test_a_folder_of_lines_is_read_in_the_order_of_its_names(tmp_path: Path) -> 
     [
         (b'{"prompt": "a"}\n{"prompt"\n', "line 2: is not JSON"),
         (b'{"prompt": "a"}\n[1]\n', "line 2: is not a JSON object"),
-        (b'{"prompt": "a"}\n\n{"prompt": "\xff"}', "line 3: is not UTF-8"),
+        (b'{"prompt": "a"}\n\n{"prompt": "\xff"}', "line 3: is not UTF-8; valid: UTF-8, "),
         (b"[" * 100_000, "line 1: is not JSON"),
         (b"", "has no prompts"),
         (b"\n \n", "has no prompts"),

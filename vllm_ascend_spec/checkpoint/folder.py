@@ -12,6 +12,8 @@ from vllm_ascend_spec.errors import CheckpointError
 
 # vLLM's variable for a file that maps names of models to folders.
 REDIRECT = "VLLM_MODEL_REDIRECT_PATH"
+NO_HOME = "vLLM does not know what ~ stands for; give the whole path"
+FILE, NO_URL = "file://", "vLLM takes no URL of a file; give the path itself"
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -58,10 +60,14 @@ def check_target(model: str) -> None:
     Raises:
         CheckpointError: nothing is there, and no hub can have a model of that name.
     """
+    if model.startswith(FILE):
+        raise CheckpointError("model", model, NO_URL)
     is_elsewhere = "://" in model or os.environ.get(REDIRECT)
     # A name with a colon may be for another package, e.g. a file in a hub's repository.
     if is_elsewhere or ":" in model or not model or os.path.exists(model):
         return
+    if model.startswith("~"):
+        raise CheckpointError("model", model, NO_HOME)
     if _is_path(model):
         raise CheckpointError("model", model, _nowhere())
 

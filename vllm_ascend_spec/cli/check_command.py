@@ -46,10 +46,17 @@ def asked_of(words: Sequence[str]) -> CheckTarget:
         raise ConfigError("MODEL", None, MODEL)
     if words[0] == END:
         return _of_command(words[1:])
+    if is_server(words[0], words[1:2]):
+        return _of_command(words)
     if END in words:
         problem = "a command after -- must be the only argument; leave out what is before it"
         raise ConfigError("MODEL", words[0], problem)
     return CheckTarget(words)
+
+
+def is_server(word: str, after: Sequence[str]) -> bool:
+    """Tell whether a word and the one after it start a server."""
+    return PurePath(word).name in PROGRAMS and list(after) == ["serve"]
 
 
 def _of_command(words: list[str]) -> CheckTarget:
@@ -62,7 +69,7 @@ def _of_command(words: list[str]) -> CheckTarget:
             raise ConfigError("COMMAND", value, f"cannot be read: {error}") from None
     for place, word in enumerate(words):
         after = words[place + 1 : place + 2]
-        is_program = PurePath(word).name in PROGRAMS and after == ["serve"]
+        is_program = is_server(word, after)
         if is_program or word == MODULE:
             assigned = filter(None, map(ASSIGNMENT.fullmatch, words[:place]))
             rest = words[place + (2 if is_program else 1) :]

@@ -16,7 +16,23 @@ from vllm_ascend_spec.training.answers import Sampling
 from vllm_ascend_spec.training.methods import ADAPTED, SCRATCH
 from vllm_ascend_spec.training.settings import Settings
 
+
+def number(text: str) -> int:
+    """Parse a number as vLLM does, perhaps with a suffix: ``64M`` are 64 · 2^20.
+
+    Raises:
+        ValueError: it is none.
+        ArgumentTypeError: it has decimals where none are possible.
+    """
+    if text.isdigit():
+        return int(text)
+    from vllm.utils.argparse_utils import human_readable_int  # takes seconds
+
+    return int(human_readable_int(text))
+
+
 COUNT: dict[str, Any] = {"type": int, "metavar": "N"}
+SIZE: dict[str, Any] = {"type": number, "metavar": "N"}
 SWITCH: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
 OBJECT: dict[str, Any] = {"metavar": "JSON"}
 # vLLM's options for the engines of the target, by the argument of `vllm.LLM`.
@@ -35,9 +51,9 @@ ENGINE: Mapping[str, dict[str, Any]] = {
     "enforce_eager": SWITCH,
     "block_size": COUNT,
     "gpu_memory_utilization": {"type": float, "metavar": "SHARE"},
-    "kv_cache_memory_bytes": COUNT,
+    "kv_cache_memory_bytes": SIZE,
     "max_num_seqs": COUNT,
-    "max_num_batched_tokens": COUNT,
+    "max_num_batched_tokens": SIZE,
 }
 SHORT = {"tensor_parallel_size": "-tp", "quantization": "-q"}
 DTYPES = ("auto", "bfloat16", "float16", "float32")

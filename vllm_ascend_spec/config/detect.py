@@ -131,6 +131,11 @@ def detect(model: str, revision: Any = None) -> Detected:
     return Detected(DRAFT_MODEL, f"taken as nothing says that {model!r} is a head{unread}")
 
 
+def by_path(model: str) -> Rule | None:
+    """Return vLLM's rule that fits a part of a draft's name or path; None if none does."""
+    return next((rule for rule in RULES if rule.name and rule.name in model.lower()), None)
+
+
 def by_vllm(model: str, config: Config) -> Detected | None:
     """Return the method by vLLM's rules; None for a draft that vLLM takes for an ordinary model.
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from vllm_ascend_spec.checkpoint.config_json import read_config, text_of
 from vllm_ascend_spec.checkpoint.draft import Draft
 from vllm_ascend_spec.checkpoint.errors import blame
-from vllm_ascend_spec.checkpoint.folder import find_folder, find_target
+from vllm_ascend_spec.checkpoint.folder import FILE, NO_HOME, NO_URL, find_folder, find_target
+from vllm_ascend_spec.config.detect import DRAFT_MODEL, MTP, by_path
 from vllm_ascend_spec.config.draft_tp import check_split
 from vllm_ascend_spec.config.engine import SpecInput
 from vllm_ascend_spec.config.parallel_drafting import in_one_pass
@@ -30,6 +31,7 @@ def check_draft_options(request: SpecInput) -> None:
         return
     if (model := request.spec.get("model")) is not None:
         check_name(MODEL, model)
+    check_path(request)
     check_vocabularies(request)
     check_split(request)
     if request.engine.load_format == "dummy":
@@ -127,19 +129,41 @@ def longest_of(folder: Path) -> int | None:
     return longest if is_plain else None
 
 
+def check_path(request: SpecInput) -> None:
+    """Refuse a path by which vLLM takes the draft for a head of another method.
+
+    It obeys only a method that is itself one of those that paths tell
+    (vllm/config/speculative.py:SpeculativeConfig.__post_init__).
+
+    Raises:
+        CheckpointError: naming the part of the path.
+    """
+    named = request.spec.get("model")
+    path = named or request.model
+    if not path:
+        return
+    told, given = by_path(str(path)), request.method.vllm_method or request.method.name
+    if told is not None and given in (DRAFT_MODEL, MTP):
+        problem = (
+            f"vLLM takes it for method {told.method!r}, as {told.name!r} is in the path; valid for "
+            f"method {given!r}: another path, such as that of a link (ln -s)"
+        )
+        raise CheckpointError(MODEL if named else TARGET, path, problem)
+
+
 def check_name(option: str, model: object) -> None:
     """Raise unless ``model`` can be looked up; it need not exist.
 
     Raises:
         CheckpointError: it is not a string, is empty, is too long for the file system, or begins
-            with ``~``.
+            with ``~`` or ``file://``.
     """
     if not isinstance(model, str) or not model:
         raise CheckpointError(option, model, "must be a folder or a hub's name")
     if model.startswith("~"):
-        raise CheckpointError(
-            option, model, "vLLM does not know what ~ stands for; give the whole path"
-        )
+        raise CheckpointError(option, model, NO_HOME)
+    if model.startswith(FILE):
+        raise CheckpointError(option, model, NO_URL)
     try:
         Path(model).stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib import metadata
 
+VARIABLE = "VLLM_PLUGINS"
 PLUGIN_NAME = "ascend_spec"
 VLLM_ASCEND = "vllm-ascend"
 VLLM_ASCEND_PLUGIN = "ascend"
@@ -13,9 +14,18 @@ GENERAL_PLUGINS = "vllm.general_plugins"
 
 
 def allowed_plugins() -> list[str] | None:
-    """Return the names in ``VLLM_PLUGINS``, or None where it is unset (vLLM then loads all)."""
-    value = os.environ.get("VLLM_PLUGINS")
-    return None if value is None else [name.strip() for name in value.split(",")]
+    """Return the names in ``VLLM_PLUGINS``, or None where it is unset (vLLM then loads all).
+
+    vLLM takes spaces for parts of the names.
+    """
+    value = os.environ.get(VARIABLE)
+    return None if value is None else value.split(",")
+
+
+def is_spaced() -> bool:
+    """Tell whether ``VLLM_PLUGINS`` names us with a space, so that vLLM does not find us."""
+    allowed = allowed_plugins() or []
+    return PLUGIN_NAME not in allowed and PLUGIN_NAME in [name.strip() for name in allowed]
 
 
 def has_vllm_ascend() -> bool:

@@ -28,6 +28,16 @@ NO_DEVICE = (
     "vllm-ascend-spec found no device that this build of vLLM can use, and does nothing; "
     "`vllm-ascend-spec info` shows what is installed."
 )
+SPACES = (
+    "VLLM_PLUGINS={value!r}: vLLM takes spaces for parts of the names, so it does not find "
+    "ascend_spec. Remedy: write it without spaces."
+)
+# For building vLLM.
+BUILD_VARIABLE = "VLLM_TARGET_DEVICE"
+BUILT_FOR = (
+    f"{BUILD_VARIABLE}=cpu makes vLLM ignore all plugins for platforms. Remedy: unset it; it is "
+    f"for building vLLM, and {DEVICE_VARIABLE}=cpu chooses the CPU."
+)
 TWO_PLATFORMS = (
     "VLLM_PLUGINS names both ascend and ascend_spec, but vLLM can have only one platform. Remedy: "
     "take ascend out of the list to use vllm-ascend-spec (`vllm-ascend-spec env` prints the "
@@ -65,7 +75,7 @@ def find_device() -> Device | None:
         ExtensionError: a device of another package cannot be used.
     """
     devices = registry.all_devices()
-    if (wanted := os.environ.get(DEVICE_VARIABLE)) is not None:
+    if wanted := os.environ.get(DEVICE_VARIABLE):  # a template may leave it empty
         if wanted not in devices:
             problem = f"{did_you_mean(wanted, devices, 0.7)}valid: {', '.join(devices)}"
             raise ConfigError(DEVICE_VARIABLE, wanted, problem)
@@ -75,6 +85,8 @@ def find_device() -> Device | None:
 
 def select_platform() -> DeviceChoice:
     """Choose the platform of this process."""
+    if problem := _why_vllm_ignores_us():
+        return refuse(problem)
     if plugins.stands_aside_for_another_platform():
         # If VLLM_PLUGINS leaves us out on purpose, vLLM does not call us, and we say nothing.
         return DeviceChoice(None, STANDS_ASIDE if plugins.allowed_plugins() is None else "")
@@ -88,6 +100,12 @@ def select_platform() -> DeviceChoice:
     if device is None:
         return DeviceChoice(None, NO_DEVICE, logging.WARNING)
     return choose_platform_of(device)
+
+
+def _why_vllm_ignores_us() -> str | None:
+    if plugins.is_spaced():
+        return SPACES.format(value=os.environ[plugins.VARIABLE])
+    return BUILT_FOR if os.environ.get(BUILD_VARIABLE, "").lower() == "cpu" else None
 
 
 def choose_platform_of(device: Device) -> DeviceChoice:

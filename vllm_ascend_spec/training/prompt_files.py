@@ -128,7 +128,7 @@ def _decode(line: bytes, place: Place) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError:
-        raise place.wrong("is not UTF-8") from None
+        raise place.wrong("is not UTF-8", "valid: UTF-8, e.g. from iconv -t UTF-8") from None
 
 
 def _parse_line(text: str, place: Place) -> Prompt:

@@ -173,6 +173,18 @@ def test_options_of_a_file_stand_behind_the_command_line(
 
 
 @pytest.mark.parametrize(
+    ("given", "number"), [("67108864", 64 << 20), ("64M", 64 << 20), ("64m", 64_000_000)]
+)
+def test_sizes_are_written_as_for_vllm(
+    given: str, number: int, run: Run, asked: list[Settings]
+) -> None:
+    assert run("--kv-cache-memory-bytes", given, "--max-num-batched-tokens", "8K")[0] == 0
+    (settings,) = asked
+    assert settings.engine["kv_cache_memory_bytes"] == number
+    assert settings.engine["max_num_batched_tokens"] == 8192
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("stps: 5", "has 'stps', which is no option; did you mean 'steps'?"),
