@@ -101,12 +101,17 @@ class Stock:
 class Fixed(SpecSchedulerMixin, Stock):
     """Without what vLLM's builds."""
 
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        run(self, scheduler_output)
+        return super().update_from_output(scheduler_output, model_runner_output)
+
 
 class Adaptive(AdaptiveKMixin, Stock):
     """With K chosen; steps that it did not schedule are of the class of batch used last."""
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         vars(scheduler_output).setdefault(SAMPLES, self._class is self.classes[True])
+        run(self, scheduler_output)
         return super().update_from_output(scheduler_output, model_runner_output)
 
 
@@ -119,7 +124,9 @@ class Scheduler(Adaptive):
 def request(name: str, extra_args: Any = None) -> Any:
     """Return a request that came in."""
     params = SimpleNamespace(extra_args=extra_args)
-    return SimpleNamespace(request_id=name, sampling_params=params, spec_token_ids=[])
+    return SimpleNamespace(
+        request_id=name, sampling_params=params, spec_token_ids=[], is_finished=lambda: False
+    )
 
 
 def step(drafts: dict[str, list[int]], prompts: int = 0, k: int = 3, **more: Any) -> Any:
@@ -158,7 +165,18 @@ class Auto(Adaptive):
     running: tuple[Any, ...] = ()
 
 
+def run(scheduler: Any, scheduler_output: Any) -> None:
+    """Let the requests of a step be running, if nothing else is said of them."""
+    for name in scheduler_output.scheduled_spec_decode_tokens:
+        scheduler.requests.setdefault(
+            name,
+            SimpleNamespace(num_output_tokens=0, sampling_params=None, is_finished=lambda: False),
+        )
+
+
 def decoding(scheduler: Any, *names: str) -> None:
     """Let requests be in the midst of their answers."""
     for name in names:
-        scheduler.requests[name] = SimpleNamespace(num_output_tokens=4, sampling_params=None)
+        scheduler.requests[name] = SimpleNamespace(
+            num_output_tokens=4, sampling_params=None, is_finished=lambda: False
+        )

@@ -235,6 +235,21 @@ def test_a_step_behind_one_without_drafts_says_nothing_of_them() -> None:
     assert observed(scheduler) == [0, 0, 0]
 
 
+@pytest.mark.parametrize("is_stale", [True, False])
+def test_what_vllm_throws_away_is_not_counted(is_stale: bool) -> None:
+    """A request has ended, or was preempted and resumed, since the step was scheduled."""
+    scheduler = Scheduler()
+    decoding(scheduler, "a", "gone")
+    if is_stale:
+        vars(scheduler.requests["gone"]).update(num_stale_output_tokens=4, drop_stale_output=True)
+    else:
+        scheduler.requests["gone"].is_finished = lambda: True
+    tokens = {"a": [1, 2, 3, 4], "gone": [1, 2, 3, 4]}
+    scheduler.update_from_output(step({"a": [1, 2, 3], "gone": [1, 2, 3]}), outcome(tokens))
+    assert observed(scheduler) == [1, 1, 1]
+    assert scheduler.acceptance.num_observed == 1
+
+
 def test_a_text_that_is_computed_again_says_nothing_of_drafts() -> None:
     """After a preemption a request has written tokens, and its steps are chunks of a prompt."""
     scheduler = Scheduler()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from vllm import SamplingParams
 
 from tests.ascend.engine import drafts_by_request, watch_drafts
 from tests.zoo import SPECS
@@ -48,3 +50,17 @@ def test_without_the_patch_they_would_differ(
     expected = drafts(make_engine(SPECS["eagle"]))
     monkeypatch.setattr(PieceEndOverride, "_without_rest", lambda self, batch: batch)
     assert drafts(make_engine(SPECS["eagle"], **PIECES)) != expected
+
+
+def test_a_prompt_of_embeddings_is_answered(make_engine: Any, prompts: list[str]) -> None:
+    """vLLM would end the engine: it asks for a token id of each request. Drafts are worth less."""
+    llm = make_engine(SPECS["eagle"], enable_prompt_embeds=True)
+    ids = llm.get_tokenizer().encode(prompts[0])
+    runner = llm.llm_engine.model_executor.driver_worker.worker.model_runner
+    embeds = runner.get_model().model.embed_tokens(torch.tensor(ids)).detach()
+    params = SamplingParams(temperature=0, max_tokens=16)
+    answers = llm.generate(
+        [{"prompt_token_ids": ids}, {"prompt_embeds": embeds}], params, use_tqdm=False
+    )
+    by_ids, by_embeds = (answer.outputs[0].token_ids for answer in answers)
+    assert by_embeds == by_ids

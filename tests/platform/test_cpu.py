@@ -37,6 +37,21 @@ def test_a_worker_shares_the_engines_process_only_if_nothing_is_to_be_set_up(
     assert can_run_in_the_engine(config) is expected
 
 
+def test_prompts_are_scheduled_whole_where_vllm_turns_chunks_off() -> None:
+    """It does so for multi-head latent attention that is not in bfloat16."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    made = EngineArgs(
+        model="examples/zoo/target-deepseek",
+        dtype="float32",
+        max_num_batched_tokens=64,
+        speculative_config={"method": "ngram", "num_speculative_tokens": 3},
+    ).create_engine_config()
+    found = made.scheduler_config
+    if not found.enable_chunked_prefill:
+        assert found.max_num_scheduled_tokens == found.max_num_batched_tokens > 64
+
+
 @pytest.mark.parametrize(
     ("workers", "nodes", "given", "expected"),
     [

@@ -211,6 +211,8 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin, TreeGrammarMixin):
         sampled = model_runner_output.sampled_token_ids
         invalid = scheduler_output.num_invalid_spec_tokens or {}
         for req_id, drafts in scheduler_output.scheduled_spec_decode_tokens.items():
+            if is_gone(self.requests.get(req_id)):
+                continue
             if drafts[0] < 0 and not self.is_ahead:
                 continue  # vLLM pads the first step of a request that joins a batch
             place = model_runner_output.req_id_to_index.get(req_id)
@@ -226,6 +228,18 @@ class SpecSchedulerMixin(ContextMixin, WindowMixin, TreeGrammarMixin):
     def _note_one(self, req_id: str, drafts: int, accepted: int, on_chain: int | None) -> None:
         self.acceptance.note(drafts, accepted)
         self._counters.note(drafts, accepted, on_chain)
+
+
+def is_gone(request: Request | None) -> bool:
+    """Tell whether vLLM throws away what a step has sampled for a request.
+
+    It does so for one that has ended since the step was scheduled, and for one that was preempted
+    and resumed (vllm/v1/core/sched/scheduler.py:Scheduler.update_from_output).
+    """
+    if request is None or request.is_finished():
+        return True
+    is_stale = getattr(request, "num_stale_output_tokens", 0) > 0  # not in vLLM 0.23
+    return is_stale and bool(request.drop_stale_output)
 
 
 def count_on_chain(drafts: Sequence[int], tokens: Sequence[int]) -> int | None:

@@ -4,7 +4,8 @@ Why: in chunked prefill the last row of a chunk must read the prompt's next toke
 (vllm/v1/spec_decode/llm_base_proposer.py:SpecDecodeBaseProposer.prepare_next_token_ids_padded)
 takes the last token of the whole prompt instead, and so does vllm-ascend. What the head then writes
 to its KV cache stays there, and drafts are worse.
-How: that method gets a batch in which such a request ends with the token after the chunk.
+How: that method gets a batch in which such a request ends with the token after the chunk. Of a
+prompt that was given as embeddings no token is known: it would end the engine, and gets zeros.
 Until: the method takes that token.
 """
 
@@ -40,8 +41,12 @@ class PieceEndOverride:
         Returns:
             int32 [num_reqs] each: that token, and how many tokens each request sampled.
         """
+        batch = self._without_rest(gpu_input_batch)
+        unknown = [name for name in batch.req_ids if requests[name].prompt_token_ids is None]
+        if unknown:
+            requests = requests | {name: _with_ids(requests[name]) for name in unknown}
         return super().prepare_next_token_ids_padded(  # type: ignore[misc]
-            sampled_token_ids, requests, self._without_rest(gpu_input_batch), *args, **kwargs
+            sampled_token_ids, requests, batch, *args, **kwargs
         )
 
     def _without_rest(self, batch: Any) -> Any:
@@ -55,3 +60,17 @@ class PieceEndOverride:
         ends[: batch.num_reqs] = np.where(goes_on, read + 1, ends[: batch.num_reqs])
         batch.num_tokens_no_spec = ends
         return batch
+
+
+class UnknownIds:
+    """Token ids of a prompt that was given as embeddings: zeros."""
+
+    def __getitem__(self, index: int) -> int:
+        return 0
+
+
+def _with_ids(request: Any) -> Any:
+    """Return the state of a request that has a token id for each place of its prompt."""
+    request = copy.copy(request)
+    request.prompt_token_ids = UnknownIds()
+    return request

@@ -43,7 +43,9 @@ class SpecCpuPlatform(CommandLineMixin, DefaultsMixin, CpuPlatform):
         if vllm_config.parallel_config.worker_cls == "auto":
             vllm_config.parallel_config.worker_cls = WORKER
         wanted = vllm_config.parallel_config.distributed_executor_backend
+        before = vllm_config.scheduler_config.max_num_batched_tokens
         super().check_and_update_config(vllm_config)
+        schedule_whole_prompts(vllm_config, before)
         if wanted == "uni" and can_run_in_the_engine(vllm_config):
             vllm_config.parallel_config.distributed_executor_backend = "uni"
         set_scheduler(vllm_config)
@@ -126,6 +128,23 @@ def avoid_amx_attention(vllm_config: VllmConfig) -> None:
         return
     if model.dtype != torch.bfloat16:
         attention.backend = AttentionBackendEnum["CPU_MLA"]
+
+
+def schedule_whole_prompts(vllm_config: VllmConfig, batched_before: int) -> None:
+    """Let steps be as long as prompts where vLLM has turned chunked prefill off.
+
+    For multi-head latent attention it does so, and raises ``max_num_batched_tokens``
+    (vllm/platforms/cpu.py:CpuPlatform.check_and_update_config). With speculation it has set
+    ``max_num_scheduled_tokens`` before (vllm/config/vllm.py:VllmConfig.__post_init__): a prompt
+    that is longer would wait for ever, and all requests behind it.
+
+    Args:
+        vllm_config: the engine's configuration, as vLLM has changed it.
+        batched_before: ``max_num_batched_tokens`` before that.
+    """
+    config = vllm_config.scheduler_config
+    if config.max_num_scheduled_tokens is not None:
+        config.max_num_scheduled_tokens += config.max_num_batched_tokens - batched_before
 
 
 def can_run_in_the_engine(vllm_config: VllmConfig) -> bool:

@@ -211,3 +211,40 @@ def test_trees_drafts_stay_where_no_distribution_is_needed(hybrid: Any, requests
     hybrid.all_have_seeds = True
     assert hybrid.draft(requests.step(3, b=[22], a=[5])) == [MODEL, [6, 7, 8]]
     assert hybrid.take_last_draft_probs() is None
+
+
+class TreeModel(VllmModel):
+    """Its three drafts are a chain of two and a sibling."""
+
+    learnt: Any = None
+
+    def take_parents(self) -> list[list[int]]:
+        return [[-1, 0, -1]] * 2
+
+    def learn_tree(self, parents: Any, rows: Any) -> None:
+        self.learnt = [list(own) for own in parents]
+
+
+class HybridTree(HybridMixin, TreeModel):
+    """The same with trees."""
+
+    _shape = ((0,), (0, 0), (1,))
+    _longest_chain = 2
+
+
+def test_drafts_of_the_suffix_trees_are_a_chain_beside_trees_of_the_model(
+    requests: Requests,
+) -> None:
+    made: Any = HybridTree()
+    made.suffix, made.forecasts, made.by_suffix = requests.drafter, Estimators(), {}
+    set_graphs(made, full=False)
+    start(requests, "a")
+    requests.start("b", [20, 21])
+    assert made.draft(requests.step(3, a=[5], b=[22])) == [[6, 7, 8], MODEL]
+    assert made.take_parents() == [[], [-1, 0, -1]]
+    # The model's drafts count as far as they follow one another.
+    drafts = requests.drafter.followed["b"].notes.last[1]
+    assert list(drafts.tokens) == MODEL[:2]
+    requests.runner.input_batch = SimpleNamespace(req_ids=["a", "b"])
+    made.learn_tree([[-1, 0, 1], [-1, 0, -1]], [[0, 1], [0, 1]])
+    assert made.learnt == [[], [-1, 0, -1]]

@@ -22,8 +22,11 @@ from vllm_ascend_spec.methods.suffix.drafter import Found, SuffixDrafter, sample
 from vllm_ascend_spec.ops.send import send
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Self
 
+    from vllm_ascend_spec.config.tree_shape import Tree
     from vllm_ascend_spec.methods.drafter import DrafterContext
     from vllm_ascend_spec.methods.step import DraftStep
 
@@ -40,6 +43,8 @@ class HybridMixin:
     forecasts: Estimators
     by_suffix: dict[int, Drafts]
     keeps_cache_only: bool
+    _shape: Tree | None = None
+    _longest_chain: int
     vllm_config: Any
     uses_own_loop: bool
     _enable_probabilistic_draft_probs: bool
@@ -74,15 +79,33 @@ class HybridMixin:
         rows = drafts.tolist()
         for i, (account, one) in enumerate(zip(accounts, found, strict=True)):
             if account is not None:
+                chain = rows[i][: self._depth_of(step.k)]
                 account.last = (
                     None if one is None else by_trees(one),
-                    by_model(rows[i]) if rows[i] else None,
+                    by_model(chain) if chain else None,
                 )
                 account.by_suffix = i in self.by_suffix
         return [
             list(self.by_suffix[i].tokens) if i in self.by_suffix else row
             for i, row in enumerate(rows)
         ]
+
+    def take_parents(self) -> list[list[int]] | None:
+        """Return how the last drafts of each request hang together; the trees' are chains."""
+        parents = super().take_parents()  # type: ignore[misc]
+        if parents is not None:
+            for i in self.by_suffix:
+                parents[i] = []
+        return parents
+
+    def learn_tree(self, parents: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]) -> None:
+        """Note what was accepted of the model's drafts; parameters as in the base class."""
+        ids, followed = self.suffix.runner.input_batch.req_ids, self.suffix.followed
+        own = [
+            () if name in followed and getattr(followed[name].notes, "by_suffix", False) else one
+            for name, one in zip(ids, parents, strict=False)
+        ]
+        super().learn_tree(own, rows)  # type: ignore[misc]
 
     def forget_answers(self) -> None:
         """Forget all answers, but not how often drafts were accepted."""
@@ -119,9 +142,13 @@ class HybridMixin:
             if account is None or one is None or len(one.token_ids) < least:
                 continue
             drafts = by_trees(one)
-            if account.prefers_suffix(drafts, step.k):
+            if account.prefers_suffix(drafts, self._depth_of(step.k)):
                 chosen[i] = drafts
         return chosen
+
+    def _depth_of(self, k: int) -> int:
+        """Return how many of the model's drafts are the chain that a tree begins with."""
+        return k if self._shape is None else min(k, self._longest_chain)
 
     def _may_be_left_out(self) -> bool:
         """Tell whether the model's draft steps 2 to K can be skipped in a single engine step."""
