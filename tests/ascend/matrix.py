@@ -56,6 +56,15 @@ GREEDY = {"temperature": 0, "ignore_eos": True, "max_tokens": 32}
 REQUESTS: dict[str, dict[str, Any]] = {
     "greedy": {"sampling": GREEDY},
     "penalties": {"sampling": {**GREEDY, "repetition_penalty": 1.15, "presence_penalty": 0.2}},
+    "min_tokens": {
+        # Stop tokens are frequent ones.
+        "sampling": {
+            "temperature": 0,
+            "max_tokens": 48,
+            "min_tokens": 24,
+            "stop_token_ids": [11, 14, 199, 203, 220, 262],
+        }
+    },
     "thinking_budget": {"sampling": {**GREEDY, "thinking_token_budget": 5}},
     "structured": {"sampling": {"temperature": 0, "max_tokens": 8}, "choices": CHOICES},
     "logprobs": {"sampling": {**GREEDY, "max_tokens": 8, "logprobs": 2}},
@@ -95,7 +104,7 @@ KINDS = {
 }
 # The same on every device, with and without speculation.
 # vllm-ascend 0.23 knows no budgets of thoughts (vllm_ascend/worker/npu_input_batch.py).
-EXACT = ("greedy", "penalties", "structured", "seeded")
+EXACT = ("greedy", "penalties", "min_tokens", "structured", "seeded")
 EXACT += ("thinking_budget",) * (not vllm_ascend_is("<0.30"))
 SPECULATIVE = (
     "ngram",

@@ -18,6 +18,7 @@ from tests.patches.cases import TakeOut
 from tests.verification.requests import BatchLevel, PenaliseRepeats, RowWise
 from vllm_ascend_spec.errors import ConfigError
 from vllm_ascend_spec.patches import spec_logits_processors as patch
+from vllm_ascend_spec.verification.min_tokens import MinTokens
 
 
 def build(*custom: type, speculative: bool = True, pooling: bool = False) -> set[str]:
@@ -30,16 +31,15 @@ def build(*custom: type, speculative: bool = True, pooling: bool = False) -> set
     return {type(processor).__name__ for processor in built.all}
 
 
-BUILTIN = {c.__name__ for c in (LogitBiasLogitsProcessor, MinPLogitsProcessor)} | {
-    MinTokensLogitsProcessor.__name__
-}
+OTHERS = {c.__name__ for c in (LogitBiasLogitsProcessor, MinPLogitsProcessor)}
+BUILTIN, OURS = OTHERS | {MinTokensLogitsProcessor.__name__}, OTHERS | {MinTokens.__name__}
 
 
 def test_stock_fault_and_patch(take_out: TakeOut) -> None:
     take_out(patch)
     assert build() == {"MinTokensLogitsProcessor"}
     patch.apply()
-    assert build() == BUILTIN
+    assert build() == OURS
 
 
 @pytest.mark.parametrize("custom", [PenaliseRepeats, RowWise])
@@ -48,7 +48,7 @@ def test_stock_fault_and_patch_for_custom_processors(take_out: TakeOut, custom: 
     with pytest.raises(ValueError, match="not supported when speculative decoding is enabled"):
         build(custom)
     patch.apply()
-    assert build(custom) == BUILTIN | {custom.__name__}
+    assert build(custom) == OURS | {custom.__name__}
 
 
 def test_processor_without_row_support_is_refused_at_start(take_out: TakeOut) -> None:

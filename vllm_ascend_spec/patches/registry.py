@@ -64,6 +64,7 @@ PATCHES: tuple[Patch, ...] = (
     Patch("mtp_target_overrides", "vllm", from_to("0.30", "0.30"), "front_end"),
     Patch("dense_draft_experts", "vllm", from_to("0.30", "0.30"), "front_end"),
     Patch("spec_logits_processors", "vllm", from_to("0.23"), "before_runner"),
+    Patch("min_tokens_ahead", "vllm", from_to("0.23"), "before_runner"),
     Patch("quantized_draft", "vllm", from_to("0.23", "0.29"), "before_runner"),
     Patch("upstream.allowed_token_mask", "vllm", from_to("0.23", "0.30"), "before_runner"),
     Patch("upstream.thinking_budget_state", "vllm", from_to("0.30"), "before_runner"),

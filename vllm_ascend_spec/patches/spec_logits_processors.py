@@ -28,6 +28,7 @@ def apply() -> None:
     from vllm.v1.sample import logits_processor as stock
     from vllm.v1.worker import gpu_model_runner
 
+    from vllm_ascend_spec.verification.min_tokens import MinTokens
     from vllm_ascend_spec.verification.processors import require_row_support
 
     def build_logitsprocs(
@@ -44,7 +45,11 @@ def apply() -> None:
         custom = stock._load_custom_logitsprocs(custom_logitsprocs)
         for processor in custom:
             require_row_support(processor)
-        classes = itertools.chain(stock.BUILTIN_LOGITS_PROCESSORS, custom)
+        builtin = (
+            MinTokens if cls is stock.MinTokensLogitsProcessor else cls
+            for cls in stock.BUILTIN_LOGITS_PROCESSORS
+        )
+        classes = itertools.chain(builtin, custom)
         built = [cls(vllm_config, device, is_pin_memory) for cls in classes]
         return stock.LogitsProcessors(built)
 
