@@ -238,8 +238,9 @@ def is_gone(request: Request | None) -> bool:
     """
     if request is None or request.is_finished():
         return True
-    is_stale = getattr(request, "num_stale_output_tokens", 0) > 0  # not in vLLM 0.23
-    return is_stale and bool(request.drop_stale_output)
+    # vLLM 0.23 has neither.
+    is_stale = getattr(request, "num_stale_output_tokens", 0) > 0
+    return is_stale and getattr(request, "drop_stale_output", False)
 
 
 def count_on_chain(drafts: Sequence[int], tokens: Sequence[int]) -> int | None:

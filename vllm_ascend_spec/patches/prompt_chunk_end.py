@@ -42,7 +42,11 @@ class PieceEndOverride:
             int32 [num_reqs] each: that token, and how many tokens each request sampled.
         """
         batch = self._without_rest(gpu_input_batch)
-        unknown = [name for name in batch.req_ids if requests[name].prompt_token_ids is None]
+        unknown = [
+            name
+            for name in batch.req_ids
+            if getattr(requests[name], "prompt_token_ids", ()) is None
+        ]
         if unknown:
             requests = requests | {name: _with_ids(requests[name]) for name in unknown}
         return super().prepare_next_token_ids_padded(  # type: ignore[misc]

@@ -39,9 +39,9 @@ class MinTokens(MinTokensLogitsProcessor):
     """
 
     @staticmethod
-    def add_request(params: Any, prompt: Any, output: list[int]) -> Any:
+    def add_request(params: Any, _: Any, output_tok_ids: list[int]) -> Any:
         """Return what is known of a request; None without a limit; parameters are vLLM's."""
-        return MinTokensLogitsProcessor.add_request(params, prompt, KnownTokens(output))
+        return MinTokensLogitsProcessor.add_request(params, _, KnownTokens(output_tok_ids))
 
     def apply(
         self,
