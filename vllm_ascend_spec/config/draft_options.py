@@ -31,14 +31,17 @@ def check_draft_options(request: SpecInput) -> None:
         return
     if (model := request.spec.get("model")) is not None:
         check_name(MODEL, model)
-    check_path(request)
     check_vocabularies(request)
     check_split(request)
-    if request.engine.load_format == "dummy":
-        return
-    folder = _folder_of(request)
-    if folder is None:
-        return
+    folder = None if request.engine.load_format == "dummy" else _folder_of(request)
+    if folder is not None:
+        _check_folder(request, folder)
+    # Last: a head of another method is told by what it is.
+    check_path(request)
+
+
+def _check_folder(request: SpecInput, folder: Path) -> None:
+    """Check a draft that is on this machine."""
     target = find_target(request.model) if request.model else None
     other_vocabulary = request.spec.get("use_heterogeneous_vocab")
     same = None if other_vocabulary else target
