@@ -175,9 +175,11 @@ MUTATIONS: dict[str, Mutation] = {
         said=f"{ENDED}.* ends without waiting for stream",
     ),
     "a host buffer is overwritten after an asynchronous copy": Mutation(
-        file="verification/grammar.py",
-        old="    return pinned.to(device, non_blocking=True)\n",
-        new="    moved = pinned.to(device, non_blocking=True)\n"
+        file="ops/send.py",
+        old='    return host if device.type == "cpu" else host.pin_memory().to(device, '
+        "non_blocking=True)\n",
+        new="    pinned = host.pin_memory()\n"
+        "    moved = pinned.to(device, non_blocking=True)\n"
         "    pinned.zero_()\n"
         "    return moved\n",
         check="test_matrix.py",
