@@ -54,8 +54,9 @@ def register_general() -> None:
         log_once(logging.ERROR, str(error))
         raise
     choice = choose()
-    if choice.is_refusal:
+    if choice.note_level >= logging.ERROR:
         log_once(choice.note_level, choice.note)
+    if choice.is_refusal:
         raise PlatformError(choice.note)
     if choice.platform is None:
         return

@@ -1,4 +1,4 @@
-"""Paths that vLLM does not take, or takes for something else."""
+"""Paths and variables that vLLM does not take, or takes for something else."""
 
 from __future__ import annotations
 
@@ -51,3 +51,15 @@ def test_the_targets_path_counts_for_mtp(
     spec = json.dumps({"method": "mtp", "num_speculative_tokens": 2})
     said = error_of(capsys, "--light", str(folder), "--speculative-config", spec)
     assert said.startswith(f"model={str(folder)!r}: vLLM takes it for method 'eagle3'")
+
+
+def test_where_vllm_ignores_us_speculation_is_refused_and_other_engines_are_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VLLM_TARGET_DEVICE", "cpu")
+    said = "VLLM_TARGET_DEVICE=cpu makes vLLM ignore all plugins for platforms"
+    words = ["--light", TARGET]
+    spec = ["--speculative-config", json.dumps(SPECS["ngram"])]
+    assert error_of(capsys, *words, *spec).startswith(said)
+    (note,) = check(capsys, *words)["notes"]
+    assert note.startswith(said)

@@ -236,7 +236,8 @@ def test_where_vllm_ignores_us_we_say_why(
     pretend_devices(monkeypatch, "cpu")
     monkeypatch.setenv(variable, value)
     choice = select.select_platform()
-    assert choice.is_refusal
+    assert (choice.platform, choice.note_level) == (None, logging.ERROR)
+    assert not choice.is_refusal  # engines without speculation run
     assert choice.note.startswith(f"{variable}=")
     assert "Remedy: " in choice.note
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 from collections.abc import Sequence
 from copy import copy
@@ -148,7 +149,8 @@ def find(
 def _find_platform(found: CheckResult) -> None:
     choice = select.select_platform()
     found.platform = choice.platform or choice.note or "vLLM's own"
-    if choice.is_refusal and not found.is_elsewhere:
+    is_wrong = choice.is_refusal or (choice.note_level >= logging.ERROR and found.spec is not None)
+    if is_wrong and not found.is_elsewhere:
         remedy = remedy_of(choice.note, None)
         found.problems.append(Problem(None, plain_line(choice.note), remedy))
     elif choice.note:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def environment(current: dict[str, str]) -> dict[str, str]:
 def problem() -> str | None:
     """Return why no server can be started here, or None."""
     choice = select.select_platform()
-    if choice.is_refusal:
+    if choice.note_level >= logging.ERROR:
         return choice.note
     device = select.find_device() if choice.platform is not None else None
     return device.import_problem_elsewhere() if device is not None else None

@@ -86,7 +86,8 @@ def find_device() -> Device | None:
 def select_platform() -> DeviceChoice:
     """Choose the platform of this process."""
     if problem := _why_vllm_ignores_us():
-        return refuse(problem)
+        # No refusal: engines without speculation run.
+        return DeviceChoice(None, problem, logging.ERROR)
     if plugins.stands_aside_for_another_platform():
         # If VLLM_PLUGINS leaves us out on purpose, vLLM does not call us, and we say nothing.
         return DeviceChoice(None, STANDS_ASIDE if plugins.allowed_plugins() is None else "")
@@ -105,7 +106,8 @@ def select_platform() -> DeviceChoice:
 def _why_vllm_ignores_us() -> str | None:
     if plugins.is_spaced():
         return SPACES.format(value=os.environ[plugins.VARIABLE])
-    return BUILT_FOR if os.environ.get(BUILD_VARIABLE, "").lower() == "cpu" else None
+    is_built_for = os.environ.get(BUILD_VARIABLE, "").lower() == "cpu"
+    return BUILT_FOR if is_built_for and not plugins.stands_aside_for_another_platform() else None
 
 
 def choose_platform_of(device: Device) -> DeviceChoice:

@@ -30,6 +30,9 @@ class Model:
         k = 0 if self.keeps_cache_only else step.k
         return self.propose(k, len(step.batch.req_ids))  # type: ignore[attr-defined]
 
+    def forget(self) -> None:
+        self.forgotten = True
+
     def has_all_steps_in_a_graph(self) -> bool:
         return self.is_recorded
 
@@ -199,6 +202,7 @@ def test_requests_with_a_seed_share_what_was_learnt(
     assert hybrid.draft(requests.step(3, s=[5])) == [MODEL]
     assert hybrid.suffix.followed["s"].notes.forecasts is hybrid.forecasts
     hybrid.forget()
+    assert hybrid.forgotten
     start(requests, "t", params=SEEDED, times=2)
     assert hybrid.draft(requests.step(3, t=[5])) == [[6, 7, 8]]
 

@@ -113,6 +113,7 @@ class HybridMixin:
 
     def forget(self) -> None:
         """Forget all that was learned, as after an engine start."""
+        super().forget()  # type: ignore[misc]
         self.forget_answers()
         self.forecasts = Estimators()
 
