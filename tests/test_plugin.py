@@ -155,6 +155,18 @@ def test_general_plugin_is_silent_where_it_was_not_chosen(
     assert messages(caplog) == []
 
 
+def test_general_plugin_says_where_vllm_ignores_our_platform(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, applied: list[str]
+) -> None:
+    """Nothing else: an engine without speculation runs as if we were not there."""
+    monkeypatch.setenv("VLLM_TARGET_DEVICE", "cpu")
+    plugin.register_general()
+    assert applied == []
+    ((level, message),) = messages(caplog)
+    assert level == logging.ERROR
+    assert message.startswith("VLLM_TARGET_DEVICE=cpu makes vLLM ignore all plugins")
+
+
 def test_general_plugin_stands_aside_for_vllm_ascend(
     monkeypatch: pytest.MonkeyPatch, applied: list[str]
 ) -> None:
